@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -64,6 +64,44 @@ class Problem(Exception):
 
     def to_json(self, instance: str | None = None) -> bytes:
         return msgspec.json.encode(self.as_dict(instance))
+
+    def form(self) -> ProblemForm:
+        """As another process of ours is told of it."""
+        return ProblemForm(
+            self.status,
+            self.slug,
+            self.title,
+            self.detail,
+            list(self.errors),
+            self.retry_after_s,
+            self.headers,
+            self.extra,
+        )
+
+
+class ProblemForm(msgspec.Struct, array_like=True):
+    """A problem in MessagePack."""
+
+    status: int
+    slug: str
+    title: str
+    detail: str
+    errors: list[FieldError]
+    retry_after_s: float | None
+    headers: dict[str, str]
+    extra: dict[str, Any]
+
+    def problem(self) -> Problem:
+        return Problem(
+            self.status,
+            self.slug,
+            self.title,
+            self.detail,
+            errors=self.errors,
+            retry_after_s=self.retry_after_s,
+            headers=self.headers,
+            extra=self.extra,
+        )
 
 
 def not_found(kind: str, name: str) -> Problem:

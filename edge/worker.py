@@ -18,6 +18,8 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from edge.problem import Problem, ProblemForm
+
 MAX_MEMORY_BYTES = 2 * 1024**3
 """Of address space; what needs more fails with MemoryError."""
 LENGTH_BYTES = 4
@@ -33,11 +35,12 @@ class Call(msgspec.Struct, array_like=True):
 
 
 class Reply(msgspec.Struct, array_like=True):
-    """`failure` names the exception that the function raised."""
+    """`failure` names the exception that the function raised, unless that was a Problem."""
 
     cpu_s: float
     result: Any = None
     failure: str | None = None
+    problem: ProblemForm | None = None
 
 
 def framed(message: Call | Reply) -> bytes:
@@ -54,6 +57,9 @@ def answer(call: Call, limit_cpu: Callable[[float], None]) -> Reply:
         limit_cpu(call.limit_s)
         began_s = time.process_time()
         result = function(*call.arguments)
+    except Problem as problem:
+        limit_cpu(0)
+        return Reply(time.process_time() - began_s, problem=problem.form())
     except Exception as error:
         limit_cpu(0)
         return Reply(time.process_time() - began_s, failure=f"{type(error).__name__}: {error}")

@@ -131,7 +131,8 @@ class Workshop:
         """What the function returns, as MessagePack has it. It is one of a module, and its
         arguments are of MessagePack too.
 
-        Raises a 429 Problem, TookTooLong and CallFailed. Who goes away meanwhile pays for it.
+        Raises a 429 Problem, the Problem that the function raises, TookTooLong and CallFailed. Who
+        goes away meanwhile pays for it.
         """
         account = self._account(tenant_id)
         left_s = account.left_s(self._clock())
@@ -173,6 +174,8 @@ class Workshop:
                 reply = await self._called(account, call)
         except TooManyWaiting as error:
             raise _too_much(1.0) from error
+        if reply.problem is not None:
+            raise reply.problem.problem()
         if reply.failure is None:
             return reply.result
         if reply.failure.startswith("MemoryError"):

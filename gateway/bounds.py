@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from edge import large_bodies, worker, workshop
 from gateway import write_turns
 from gateway.admission import admission
 from gateway.exports import claim_line as export_claims
@@ -218,6 +219,67 @@ AREAS = (
             ),
             _set(SubscribeSettings, "max_exceptions", "Postgres, of one cursor", "hand-outs pause"),
             _set(SubscribeSettings, "cache_bytes", "memory: decoded messages", "none"),
+        ),
+    ),
+    Area(
+        "Work that takes long: bodies, schemas and expressions, of a process",
+        (
+            Bound(
+                "read_here_bytes",
+                "the event loop",
+                large_bodies.HERE_BYTES,
+                "none: a worker process reads the body",
+            ),
+            Bound(
+                "read_here_values",
+                f"the event loop: of a body over {large_bodies.SMALL_BYTES} bytes",
+                large_bodies.MAX_VALUES_HERE,
+                "as above",
+            ),
+            Bound(
+                "work_processes",
+                "processors, memory",
+                workshop.WORKERS,
+                "none: tenants take turns",
+                HALF,
+            ),
+            Bound(
+                "work_seconds",
+                "the worker processes: CPU time of one call",
+                workshop.LIMIT_S,
+                "413, or 422; a filter is no match",
+            ),
+            Bound(
+                "work_wall_seconds",
+                "the worker processes: one call on a machine with too much to do",
+                workshop.WALL_S,
+                "as above",
+            ),
+            Bound(
+                "work_memory_bytes",
+                "memory, of a worker process",
+                worker.MAX_MEMORY_BYTES,
+                "as above",
+            ),
+            Bound(
+                "work_seconds_per_second",
+                "processors: CPU time of one tenant",
+                workshop.CPU_PART,
+                "429 `work-limited`",
+            ),
+            Bound(
+                "work_burst_seconds",
+                "processors: CPU time that a tenant may use at once",
+                workshop.CPU_BURST_S,
+                "429 `work-limited`",
+            ),
+            Bound(
+                "work_waiting",
+                "memory",
+                workshop.ALL_WAITING,
+                "429 `work-limited`",
+                f"{workshop.MAX_WAITING / workshop.ALL_WAITING:.2%}",
+            ),
         ),
     ),
     Area(

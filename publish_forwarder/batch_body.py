@@ -18,13 +18,17 @@ that of one event in JSON is taken apart like it.
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from edge.decode_errors import field_error, not_json
-from edge.problem import FieldError, Problem, invalid
+from edge.large_bodies import SMALL_BYTES, dear, read_apart
+from edge.problem import FieldError, Problem, ProblemForm, invalid
+from edge.workshop import Workshop
 from publish_forwarder import cloud_events, delays
 from publish_forwarder.cloud_events import BodyKind
 from publish_forwarder.delays import Delay
@@ -78,7 +82,7 @@ class JsonItem(Item, forbid_unknown_fields=True, kw_only=True, gc=False):
 
 
 class MsgpackItem(Item, forbid_unknown_fields=True, kw_only=True, gc=False):
-    data: Any = msgspec.UNSET
+    data: msgspec.Raw = msgspec.Raw()
 
 
 class _JsonBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -118,6 +122,11 @@ _msgpack_raw_body = msgspec.msgpack.Decoder(_RawBody)
 _msgpack_item = msgspec.msgpack.Decoder(MsgpackItem)
 _msgpack_key = msgspec.msgpack.Decoder(_KeyOnly)
 _MSGPACK_START = b"\x81\xa8messages"
+_msgpack_any: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder()
+_msgpack_bytes = msgspec.msgpack.Decoder(bytes)
+_BINARY = frozenset({0xC4, 0xC5, 0xC6})
+"""What a value of MessagePack that is bytes begins with."""
+_LINE = re.compile(rb"[^\s][^\n]*")
 
 
 class Batch(NamedTuple):
@@ -127,10 +136,47 @@ class Batch(NamedTuple):
     delays: dict[int, Delay]
 
 
-def decode(body: bytes, metadata: Metadata) -> Batch:
-    """Raises a Problem when the body as a whole is wrong."""
-    content_type = metadata.message.content_type or "application/json"
-    kind = content_type.partition(";")[0].strip().lower()
+class Apart(msgspec.Struct, array_like=True):
+    """A batch in MessagePack: an item is a message or, by its index, a problem."""
+
+    messages: list[Message | None]
+    problems: dict[int, ProblemForm]
+    delays: dict[int, Delay]
+
+    def batch(self) -> Batch:
+        entries = [
+            self.problems[index].problem() if message is None else message
+            for index, message in enumerate(self.messages)
+        ]
+        return Batch(entries, self.delays)
+
+
+async def read(
+    workshop: Workshop | None, tenant_id: bytes, body: bytes, metadata: Metadata
+) -> Batch:
+    """As `decode`, in a worker process where it takes long. Raises a 413 or 429 Problem, too."""
+    if not dear(body):
+        with contextlib.suppress(_HoldsMany):
+            return decode(body, metadata, here=True)
+    given = msgspec.msgpack.encode(metadata.message), metadata.kind.value
+    return (await read_apart(workshop, tenant_id, Apart, decoded_apart, body, *given)).batch()
+
+
+def decoded_apart(body: bytes, common: bytes, kind: str) -> Apart:
+    """What `decode` makes of a body in a worker process."""
+    metadata = Metadata()
+    metadata.message = msgspec.msgpack.decode(common, type=Message)
+    metadata.kind = BodyKind(kind)
+    entries, delays_of = decode(body, metadata)
+    problems = {i: entry.form() for i, entry in enumerate(entries) if isinstance(entry, Problem)}
+    messages = [None if isinstance(entry, Problem) else entry for entry in entries]
+    return Apart(messages, problems, delays_of)
+
+
+def decode(body: bytes, metadata: Metadata, *, here: bool = False) -> Batch:
+    """Raises a Problem when the body as a whole is wrong. `here`: and _HoldsMany for a long one in
+    MessagePack, of which `dear` cannot tell, that holds much besides text and bytes."""
+    kind = _kind(metadata)
     to_message: Callable[[Any], Message]
     items: _Items
     if metadata.kind in (BodyKind.EVENT, BodyKind.EVENTS):
@@ -142,6 +188,8 @@ def decode(body: bytes, metadata: Metadata) -> Batch:
         items, to_message = _from_lines(body), json_message
     elif kind in MSGPACK_TYPES:
         items, to_message = _from_msgpack(body), _msgpack_message
+        if here and len(body) > SMALL_BYTES and _structured_bytes(items) > SMALL_BYTES:
+            raise _HoldsMany
     else:
         raise _unsupported(kind)
     _check_count(len(items))
@@ -171,6 +219,26 @@ def decode(body: bytes, metadata: Metadata) -> Batch:
     if total_bytes > MAX_BATCH_DATA_BYTES:
         raise _too_large(f"a batch has at most {MAX_BATCH_DATA_BYTES} bytes of data.")
     return Batch(_fail_followers(entries), delays_of)
+
+
+def _kind(metadata: Metadata) -> str:
+    content_type = metadata.message.content_type or "application/json"
+    return content_type.partition(";")[0].strip().lower()
+
+
+class _HoldsMany(Exception):
+    pass
+
+
+def _structured_bytes(items: _Items) -> int:
+    """Of the data that is neither text nor bytes."""
+    given = [memoryview(item.data) for item in items if isinstance(item, MsgpackItem)]
+    return sum(len(raw) for raw in given if raw and not _is_text(raw[0]) and raw[0] not in _BINARY)
+
+
+def _is_text(first: int) -> bool:
+    """Whether a value of MessagePack that begins with this byte is a string."""
+    return 0xA0 <= first <= 0xBF or 0xD9 <= first <= 0xDB
 
 
 def _from_json(body: bytes) -> _Items:
@@ -225,14 +293,8 @@ def _from_lines(body: bytes) -> _Items:
 
 def _lines(body: bytes) -> Iterator[bytes]:
     """The lines that are not blank, without splitting all of the body at once."""
-    at = 0
-    while at < len(body):
-        end = body.find(b"\n", at)
-        end = len(body) if end < 0 else end
-        line = body[at:end].strip()
-        if line:
-            yield line
-        at = end + 1
+    for line in _LINE.finditer(body):
+        yield line[0].rstrip()
 
 
 def _decode_item(raw: bytes, decoder: _Decoder, key: _Decoder) -> Any:
@@ -291,20 +353,20 @@ def json_message(item: JsonItem) -> Message:
 
 def _msgpack_message(item: MsgpackItem) -> Message:
     content_type = item.content_type
-    value = item.data
-    if value is msgspec.UNSET:
+    raw = memoryview(item.data)
+    if not raw:
         data = _base64_only(item)
     elif item.data_base64 is not None:
         refuse("data_base64", "give either data or data_base64.")
-    elif isinstance(value, bytes):
-        data = value
+    elif raw[0] in _BINARY:
+        data = _msgpack_bytes.decode(raw)
     elif content_type is not None and is_json(content_type):
-        data = _as_json(value)
-    elif isinstance(value, str):
-        data = value.encode("utf-8")
+        data = _as_json(raw)
+    elif _is_text(raw[0]):
+        data = _msgpack_value(raw).encode("utf-8")
         content_type = content_type or "text/plain"
     elif content_type is None:
-        data, content_type = _as_json(value), "application/json"
+        data, content_type = _as_json(raw), "application/json"
     else:
         refuse("data", f"must be a string or bytes where content_type is {content_type[:64]!r}.")
     return _message(item, data, content_type)
@@ -391,7 +453,16 @@ def _json_text_bytes(data: bytes) -> bytes:
         refuse("data", "is not a string of Unicode text.")
 
 
-def _as_json(value: object) -> bytes:
+def _msgpack_value(raw: memoryview) -> Any:
+    try:
+        return _msgpack_any.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _malformed(error) from error
+
+
+def _as_json(raw: memoryview) -> bytes:
+    """Of a value of MessagePack."""
+    value = _msgpack_value(raw)
     try:
         return _json_encoder.encode(value)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):

@@ -74,12 +74,14 @@ class PublishForwarder:
         """`admits` is asked of a group that has not answered for a moment: whether one more message
         is to wait for it. `weight_of` a tenant: its part where several wait for one group. `quotas`
         are asked before anything is accepted, `usage` is told of what was stored.
+        `workshop`: where bodies and schemas are worked on that take long.
         """
         self.settings = settings or PublishSettings()
         self.budget = Budget(self.settings)
         self.metrics = PublishMetrics(self.budget, lambda: len(self._routes))
         self.scheduled = ScheduledMessages(catalog, store, forwarded)
         self.schemas = SchemaCheck(schemas, workshop, self._charge)
+        self.workshop = workshop
         self._catalog = catalog
         self._store = store
         self.quotas = quotas

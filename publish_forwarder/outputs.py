@@ -7,13 +7,15 @@ from typing import Protocol
 
 import msgspec
 
-from edge.problem import FieldError, Problem, invalid, not_found
+from edge.large_bodies import dear, read_apart
+from edge.problem import FieldError, Problem, ProblemForm, invalid, not_found
 from edge.workshop import Workshop
 from metadata.errors import NotFound
 from metadata.types import Topic
 from outbox.staging import Output
 from publish_forwarder.batch_body import MAX_BATCH_DATA_BYTES, JsonItem, json_message
 from publish_forwarder.schema_check import SchemaCheck, SchemaSource
+from store_nodes.record_batch import Message
 
 MAX_OUTPUTS = 100
 
@@ -41,11 +43,12 @@ class OutputReader:
     ) -> None:
         self._topics = topics
         self._schemas = SchemaCheck(schemas, workshop)
+        self._workshop = workshop
 
     async def read(self, tenant_id: bytes, raw: bytes, *, refresh: bool = False) -> list[Output]:
         """`raw` is the JSON array `publish`. Raises Problem, naming the item and the field, and
         MetadataError. `refresh`: a topic was found to be another than it was."""
-        items = _decode(raw)
+        items = await _read(self._workshop, tenant_id, raw)
         outputs: list[Output] = []
         topics: dict[str, Topic] = {}
         size_bytes = 0
@@ -55,8 +58,7 @@ class OutputReader:
                 if topic is None:
                     topic = await self._topics.topic(tenant_id, item.topic, refresh=refresh)
                     topics[item.topic] = topic
-                message = json_message(item)
-                _refuse_what_waits(item)
+                message = item.message()
                 if topic.schema is not None:
                     await self._schemas.refuse(topic, message)
             except NotFound as error:
@@ -69,6 +71,41 @@ class OutputReader:
             limit = f"at most {MAX_BATCH_DATA_BYTES} bytes of data in all"
             raise invalid("The outputs are too large.", [FieldError("publish", limit)])
         return outputs
+
+
+class Given(msgspec.Struct, array_like=True):
+    """An output as it was read: what it becomes, or why it can't be one."""
+
+    topic: str
+    found: Message | None
+    refused: ProblemForm | None = None
+
+    def message(self) -> Message:
+        """Raises a Problem."""
+        if self.found is None:
+            assert self.refused is not None
+            raise self.refused.problem()
+        return self.found
+
+
+async def _read(workshop: Workshop | None, tenant_id: bytes, raw: bytes) -> list[Given]:
+    if dear(raw):
+        return await read_apart(workshop, tenant_id, list[Given], outputs_of, raw)
+    return outputs_of(raw)
+
+
+def outputs_of(raw: bytes) -> list[Given]:
+    """Raises a 422 Problem where it is wrong as a whole."""
+    return [_given(item) for item in _decode(raw)]
+
+
+def _given(item: OutputItem) -> Given:
+    try:
+        message = json_message(item)
+        _refuse_what_waits(item)
+    except Problem as problem:
+        return Given(item.topic, None, problem.form())
+    return Given(item.topic, message)
 
 
 def _decode(raw: bytes) -> Sequence[OutputItem]:

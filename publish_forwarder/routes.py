@@ -6,12 +6,17 @@ body and the log. Problems are raised; the dispatcher around it answers them.
 
 from __future__ import annotations
 
+import msgspec
+
 from edge.asgi import JSON, Receive, Route, Scope, Send, path_param, respond, tenant_of
+from edge.large_bodies import dear, read_apart
 from edge.problem import Problem
 from edge.quota import PUBLISH_QUOTAS
+from edge.workshop import Workshop
 from openapi import publish, topics
+from publish_forwarder import batch_body
 from publish_forwarder.accepting import EARLY
-from publish_forwarder.batch_body import MAX_BODY_BYTES, MAX_MESSAGE_BYTES, check_event, decode
+from publish_forwarder.batch_body import MAX_BODY_BYTES, MAX_MESSAGE_BYTES, check_event
 from publish_forwarder.body import read_body
 from publish_forwarder.budget import Share
 from publish_forwarder.cloud_events import BodyKind, is_json_body, read_structured
@@ -53,7 +58,7 @@ class _Handlers:
         most_bytes = MAX_BODY_BYTES if kind is BodyKind.EVENT else MAX_MESSAGE_BYTES
         message.data = await read_body(receive, share, most_bytes, metadata.content_length)
         if kind is not BodyKind.PLAIN:
-            _look_into(message, kind)
+            message = await _looked_into(forwarder.workshop, tenant_id, message, kind)
         routes = await forwarder.routes_of(tenant_id, path_param(scope, "topic"))
         if routes.topic.schema is not None:
             await forwarder.schemas.refuse(routes.topic, message)
@@ -80,8 +85,7 @@ class _Handlers:
         metadata = parse_batch(scope["headers"])
         body = await read_body(receive, share, MAX_BODY_BYTES, metadata.content_length)
         routes = await forwarder.routes_of(tenant_id, path_param(scope, "topic"))
-        batch = decode(body, metadata)
-        entries, delays = batch
+        entries, delays = await batch_body.read(forwarder.workshop, tenant_id, body, metadata)
         if routes.topic.schema is not None:
             entries = await forwarder.schemas.checked(routes.topic, entries)
             routes = await forwarder.routes_of(tenant_id, routes.topic.name)
@@ -129,9 +133,29 @@ class _Handlers:
         return results
 
 
-def _look_into(message: Message, kind: BodyKind) -> None:
+async def _looked_into(
+    workshop: Workshop | None, tenant_id: bytes, message: Message, kind: BodyKind
+) -> Message:
     """An event in JSON becomes what it holds. JSON of a form's type, which is that of curl's `-d`
-    without more, becomes JSON. Raises a 400, 413 or 422 Problem."""
+    without more, becomes JSON. Raises a 400, 413, 422 or 429 Problem."""
+    data = message.data
+    if not dear(data):
+        _look_into(message, kind)
+        return message
+    message.data = b""
+    given = msgspec.msgpack.encode(message), kind.value
+    return await read_apart(workshop, tenant_id, Message, looked_into, data, *given)
+
+
+def looked_into(data: bytes, message: bytes, kind: str) -> Message:
+    """The same in a worker process."""
+    made = msgspec.msgpack.decode(message, type=Message)
+    made.data = data
+    _look_into(made, BodyKind(kind))
+    return made
+
+
+def _look_into(message: Message, kind: BodyKind) -> None:
     if kind is BodyKind.EVENT:
         read_structured(message, message.data)
         check_event(message)

@@ -104,6 +104,7 @@ class SubscribeForwarder:
         self._throttling = throttling
         self.usage, self._in_flight = usage, InFlight(levels, clock)
         self.apart = None if workshop is None else Apart(workshop)
+        self.workshop = workshop
         self.news = News()
         self.activity = Activity()
         self._stopping = False

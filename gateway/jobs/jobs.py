@@ -20,22 +20,19 @@ from edge.asgi import (
 from edge.caller import Caller
 from edge.departure import disconnected, ended_by
 from edge.problem import FieldError, Problem, invalid
+from edge.workshop import Workshop
 from gateway.http.decoding import Query, etag, if_match, read_json
 from gateway.jobs.bodies import (
     MAX_ADD_BODY_BYTES,
-    MAX_INPUT_BYTES,
-    MAX_JOB_TASKS,
     MAX_NUMBER,
-    MAX_TASKS_AT_ONCE,
     MAX_WAIT_S,
     JobCreate,
     JobPut,
     JobSeal,
-    TasksAdd,
     spec_of,
 )
 from gateway.jobs.end_watch import EndWatch
-from gateway.jobs.payload import converted, items_of, payload_of, read_members
+from gateway.jobs.payload import Inputs, inputs_of, read
 from gateway.jobs.refusals import exists, refusals
 from gateway.jobs.views import WAITING_FOR_JOB, job_view, output_view, task_view
 from gateway.tenancy.answers import page_size_of, respond_page
@@ -76,7 +73,10 @@ class JobRoutes:
         reader: JobReader,
         ends: EndWatch,
         limits: JobLimits,
+        workshop: Workshop | None = None,
     ) -> None:
+        """`workshop`: where large bodies are read."""
+        self._workshop = workshop
         self._jobs = jobs
         self._steps = steps
         self._reader = reader
@@ -170,18 +170,10 @@ class JobRoutes:
         await respond_no_content(send)
 
     async def add(self, scope: Scope, receive: Receive, send: Send) -> None:
-        members = await read_members(scope, receive, MAX_ADD_BODY_BYTES)
-        items = items_of(members, "inputs", MAX_TASKS_AT_ONCE)
-        first = converted(members, TasksAdd).first_index
-        if first + len(items) > MAX_JOB_TASKS:
-            detail = f"a job has at most {MAX_JOB_TASKS} tasks"
-            raise invalid("The body does not fit.", [FieldError("first_index", detail)])
-        inputs = [
-            payload_of(item, f"inputs[{at}]", MAX_INPUT_BYTES) for at, item in enumerate(items)
-        ]
-        name = path_param(scope, "job")
+        given = await read(self._workshop, scope, receive, MAX_ADD_BODY_BYTES, Inputs, inputs_of)
+        name, first = path_param(scope, "job"), given.first_index
         async with refusals("job"):
-            total = await self._steps.add(tenant_of(scope), name, first, inputs, self._limits)
+            total = await self._steps.add(tenant_of(scope), name, first, given.inputs, self._limits)
         await respond(send, 200, msgspec.json.encode({"total": total}))
 
     async def seal(self, scope: Scope, receive: Receive, send: Send) -> None:

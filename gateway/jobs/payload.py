@@ -1,24 +1,96 @@
-"""Bodies that carry JSON of callers, which is kept byte for byte as it came."""
+"""Bodies that carry JSON of callers, which is kept byte for byte as it came.
+
+`read` reads them: a long one in a worker process, which calls the functions that are given to it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
 
-from edge.asgi import Receive, Scope, read_body
+from edge.asgi import Receive, Scope, read_body, tenant_of
 from edge.decode_errors import field_error, not_json
+from edge.large_bodies import SMALL_BYTES, read_apart
 from edge.problem import FieldError, Problem, invalid
+from edge.workshop import Workshop
 from gateway.http.decoding import decode_json
+from gateway.jobs.bodies import (
+    MAX_INPUT_BYTES,
+    MAX_JOB_TASKS,
+    MAX_LEASES_AT_ONCE,
+    MAX_OUTPUT_BYTES,
+    MAX_TASKS_AT_ONCE,
+    TaskCompletion,
+    TasksAdd,
+    TasksFail,
+)
 
 T = TypeVar("T")
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-async def read_members(scope: Scope, receive: Receive, limit_bytes: int) -> dict[str, msgspec.Raw]:
-    """Of the JSON object that the body is; all of it can be read. Raises a 400, 413 or 422."""
+class Completion(msgspec.Struct, array_like=True):
+    """One item of `POST /tasks:complete`; its output is JSON."""
+
+    lease_id: str
+    output: bytes = b"null"
+    wait_for: str | None = None
+
+
+class Inputs(msgspec.Struct, array_like=True):
+    """What `POST /jobs/{job}/tasks` adds, each as JSON."""
+
+    first_index: int
+    inputs: list[bytes]
+
+
+async def read(
+    workshop: Workshop | None,
+    scope: Scope,
+    receive: Receive,
+    limit_bytes: int,
+    kind: type[T],
+    function: Callable[[bytes], T],
+) -> T:
+    """What the function makes of the body. Raises a 400, 413, 422 or 429 Problem."""
     body = await read_body(scope, receive, limit_bytes)
+    if len(body) > SMALL_BYTES:
+        return await read_apart(workshop, tenant_of(scope), kind, function, body)
+    return function(body)
+
+
+def completions_of(body: bytes) -> list[Completion]:
+    """What `POST /tasks:complete` takes."""
+    members = read_members(body)
+    given = items_of(members, "tasks", MAX_LEASES_AT_ONCE)
+    if members:
+        errors = [FieldError(name, "unknown field") for name in members]
+        raise invalid("The body does not fit.", errors)
+    return [_completion(each, f"tasks[{at}]") for at, each in enumerate(given)]
+
+
+def inputs_of(body: bytes) -> Inputs:
+    """What `POST /jobs/{job}/tasks` takes."""
+    members = read_members(body)
+    items = items_of(members, "inputs", MAX_TASKS_AT_ONCE)
+    first = converted(members, TasksAdd).first_index
+    if first + len(items) > MAX_JOB_TASKS:
+        detail = f"a job has at most {MAX_JOB_TASKS} tasks"
+        raise invalid("The body does not fit.", [FieldError("first_index", detail)])
+    inputs = [payload_of(item, f"inputs[{at}]", MAX_INPUT_BYTES) for at, item in enumerate(items)]
+    return Inputs(first, inputs)
+
+
+def failures_of(body: bytes) -> TasksFail:
+    """What `POST /tasks:fail` takes."""
+    return decode_json(body, TasksFail)
+
+
+def read_members(body: bytes) -> dict[str, msgspec.Raw]:
+    """Of the JSON object that the body is; all of it can be read. Raises a 400 or 422 Problem."""
     try:
         # Also what is kept unread: nobody could read it out of an answer of ours.
         msgspec.json.decode(body)
@@ -54,6 +126,25 @@ def payload_of(item: msgspec.Raw, field: str, most_bytes: int) -> bytes:
 def converted(value: object, kind: type[T]) -> T:
     """What is left, held to the same rules as the body of any other request."""
     return decode_json(msgspec.json.encode(value), kind)
+
+
+def _completion(item: msgspec.Raw, field: str) -> Completion:
+    members = members_of(item, field)
+    output = members.pop("output", None)
+    (given,) = converted({"tasks": [members]}, _Completions).tasks
+    if given.wait_for is not None:
+        if output is not None:
+            detail = "give either output or wait_for"
+            raise invalid("The body does not fit.", [FieldError(field, detail)])
+        return Completion(given.lease_id, wait_for=given.wait_for)
+    if output is None:
+        return Completion(given.lease_id)
+    payload = payload_of(output, f"{field}.output", MAX_OUTPUT_BYTES)
+    return Completion(given.lease_id, payload)
+
+
+class _Completions(msgspec.Struct):
+    tasks: list[TaskCompletion]
 
 
 def _decoded(raw: msgspec.Raw | bytes, field: str, decoder: msgspec.json.Decoder[T]) -> T:

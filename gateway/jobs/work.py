@@ -19,28 +19,25 @@ from edge.asgi import (
     Send,
     caller_of,
     path_param,
-    read_body,
     respond,
     tenant_of,
 )
 from edge.departure import disconnected, ended_by
-from edge.problem import FieldError, Problem, invalid
+from edge.problem import Problem, invalid
 from edge.shares import TooManyWaiting
-from gateway.http.decoding import decode_json, read_json
+from edge.workshop import Workshop
+from gateway.http.decoding import read_json
 from gateway.jobs import metrics
 from gateway.jobs.bodies import (
     MAX_COMPLETE_BODY_BYTES,
     MAX_FAIL_BODY_BYTES,
-    MAX_LEASES_AT_ONCE,
-    MAX_OUTPUT_BYTES,
-    TaskCompletion,
     TasksClaim,
     TasksExtend,
     TasksFail,
     TasksRelease,
 )
 from gateway.jobs.claim_line import ClaimLine
-from gateway.jobs.payload import converted, items_of, members_of, payload_of, read_members
+from gateway.jobs.payload import Completion, completions_of, failures_of, read
 from gateway.jobs.settle_line import SettleLine
 from gateway.jobs.views import leased_view
 from gateway.names import name_errors
@@ -57,7 +54,15 @@ Failures = list[dict[str, object]]
 class WorkRoutes:
     """Answers are told once what they tell of is committed."""
 
-    def __init__(self, leases: JobLeaseRepository, line: ClaimLine, settling: SettleLine) -> None:
+    def __init__(
+        self,
+        leases: JobLeaseRepository,
+        line: ClaimLine,
+        settling: SettleLine,
+        workshop: Workshop | None = None,
+    ) -> None:
+        """`workshop`: where large bodies are read."""
+        self._workshop = workshop
         self._leases = leases
         self._line = line
         self._settling = settling
@@ -114,16 +119,17 @@ class WorkRoutes:
             await asyncio.gather(claiming, gone, return_exceptions=True)
 
     async def complete(self, scope: Scope, receive: Receive, send: Send) -> None:
-        members = await read_members(scope, receive, MAX_COMPLETE_BODY_BYTES)
-        given = items_of(members, "tasks", MAX_LEASES_AT_ONCE)
-        if members:
-            errors = [FieldError(name, "unknown field") for name in members]
-            raise invalid("The body does not fit.", errors)
-        items = [_completion(each, f"tasks[{at}]") for at, each in enumerate(given)]
+        given = await read(
+            self._workshop,
+            *(scope, receive, MAX_COMPLETE_BODY_BYTES, list[Completion], completions_of),
+        )
+        items = [(each.lease_id, Complete(each.output, each.wait_for)) for each in given]
         await self._settle(scope, send, "completed", items)
 
     async def fail(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = decode_json(await read_body(scope, receive, MAX_FAIL_BODY_BYTES), TasksFail)
+        body = await read(
+            self._workshop, scope, receive, MAX_FAIL_BODY_BYTES, TasksFail, failures_of
+        )
         items = [
             (each.lease_id, Fail(each.error.replace("\0", ""), each.retry, each.delay_seconds))
             for each in body.tasks
@@ -178,24 +184,6 @@ def lease_lost() -> Problem:
 def no_child() -> Problem:
     detail = "The task cannot wait for that job: there is none of that name whose parent it is."
     return Problem(409, "no-child", "No such child", detail)
-
-
-def _completion(item: msgspec.Raw, field: str) -> tuple[str, Settlement]:
-    members = members_of(item, field)
-    output = members.pop("output", None)
-    (given,) = converted({"tasks": [members]}, _Completions).tasks
-    if given.wait_for is not None:
-        if output is not None:
-            detail = "give either output or wait_for"
-            raise invalid("The body does not fit.", [FieldError(field, detail)])
-        return given.lease_id, Complete(wait_for=given.wait_for)
-    if output is None:
-        return given.lease_id, Complete()
-    return given.lease_id, Complete(payload_of(output, f"{field}.output", MAX_OUTPUT_BYTES))
-
-
-class _Completions(msgspec.Struct):
-    tasks: list[TaskCompletion]
 
 
 def _leases(texts: Sequence[str], failures: Failures) -> dict[int, Lease]:

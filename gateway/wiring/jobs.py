@@ -23,7 +23,14 @@ def open_jobs(shared: Shared) -> None:
     parts.drains.append(waits.drain)
     limits = JobLimits(settings.max_jobs, settings.max_job_tasks, settings.max_job_bytes)
     parts.routes += JobRoutes(
-        JobRepository(database), JobSteps(database), JobReader(database), waits.ends, limits
+        JobRepository(database),
+        JobSteps(database),
+        JobReader(database),
+        waits.ends,
+        limits,
+        shared.workshop,
     ).routes()
     parts.routes += PoolRoutes(JobPoolRepository(database)).routes()
-    parts.routes += WorkRoutes(JobLeaseRepository(database), waits.line, waits.settling).routes()
+    parts.routes += WorkRoutes(
+        JobLeaseRepository(database), waits.line, waits.settling, shared.workshop
+    ).routes()

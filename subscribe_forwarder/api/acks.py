@@ -30,7 +30,7 @@ from subscribe_forwarder.api.items import (
     lease_of,
     resolve,
 )
-from subscribe_forwarder.api.task_acks import TaskAcks, require_outputs
+from subscribe_forwarder.api.task_acks import TaskAcks
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.forwarder import SubscribeForwarder
@@ -79,18 +79,18 @@ class Acks:
 
     async def ack(self, scope: Scope, body: bytes, send: Send) -> None:
         """200 once the acks are committed; items already acked count."""
-        request = requests.decode(body, requests.ACK)
-        ids = request.ids()
-        if request.publish:
-            require_outputs(caller_of(scope), request.publish)
         forwarder = self._forwarder
+        request = await requests.ack_of(forwarder.workshop, tenant_of(scope), body)
+        ids = request.ids
+        for topic in request.topics:
+            caller_of(scope).require("publish", "topic", topic)
         hub = await hub_of(forwarder, scope)
         readers = hub.readers.copy()
         named = await self._named(hub, readers, ids)
         if request.publish:
             forwarder.require_lease()
             members = await self._task_acks.ack(
-                tenant_of(scope), hub, readers, named, bytes(request.publish), forwarder.now
+                tenant_of(scope), hub, readers, named, request.publish, forwarder.now
             )
             if hub.waiting:
                 hub.dispatch()

@@ -11,7 +11,9 @@ import msgspec
 
 from edge.asgi import Scope, header
 from edge.decode_errors import field_error, not_json
+from edge.large_bodies import MAX_VALUES_HERE, dear, read_apart
 from edge.problem import FieldError, Problem, invalid
+from edge.workshop import Workshop
 from subscribe_forwarder.api.items import MAX_ITEMS, Ids
 from subscribe_forwarder.api.places import checked, places_of
 from subscribe_forwarder.delivery.places import Places
@@ -23,6 +25,8 @@ MAX_WAIT_S = 60.0
 MAX_DEADLINE_S = 43_200
 MAX_BODY_BYTES = 2 * 1024 * 1024
 """A thousand ids of the longest kind."""
+UNCOUNTED_BYTES = 1024 * 1024
+"""A body of at most so many bytes may have any number of values."""
 MAX_ACK_BODY_BYTES = 16 * 1024 * 1024
 """The same, and the messages that an ack may publish, in base64."""
 MAX_OUTSTANDING = 10_000
@@ -77,7 +81,23 @@ class _IdsBody(msgspec.Struct, forbid_unknown_fields=True):
 
 class AckBody(_IdsBody, forbid_unknown_fields=True):
     publish: msgspec.Raw = msgspec.Raw()
+    """A JSON array of messages; empty where there is none."""
+
+
+class AckRequest(msgspec.Struct, array_like=True):
+    """An ack, as far as it is read here."""
+
+    ids: Ids
+    publish: bytes = b""
     """A JSON array of messages, which somebody else reads; empty where there is none."""
+    topics: list[str] = []
+    """Those that they go to."""
+
+
+class _Output(msgspec.Struct, gc=False):
+    """As much of an output as says where it goes."""
+
+    topic: str
 
 
 class ReleaseBody(_IdsBody, forbid_unknown_fields=True):
@@ -162,10 +182,23 @@ REJECT = msgspec.json.Decoder(RejectBody)
 RELEASE = msgspec.json.Decoder(ReleaseBody)
 MODIFY = msgspec.json.Decoder(ModifyBody)
 _PULL = msgspec.json.Decoder(PullBody)
+_OUTPUTS = msgspec.json.Decoder(list[_Output])
 
 
 def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """400 for what is no JSON, 422 naming the field for what does not fit."""
+    """400 for what is no JSON or has too many values, 422 naming the field for what does not
+    fit."""
+    if len(body) > UNCOUNTED_BYTES and dear(body):
+        raise Problem(
+            400,
+            "malformed-body",
+            "Malformed body",
+            f"A body of more than {UNCOUNTED_BYTES} bytes has at most {MAX_VALUES_HERE} values.",
+        )
+    return _decoded(body, decoder)
+
+
+def _decoded(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
@@ -176,6 +209,27 @@ def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         raise Problem(
             400, "malformed-body", "Malformed body", f"The body is not JSON: {not_json(error)}."
         ) from error
+
+
+async def ack_of(workshop: Workshop | None, tenant_id: bytes, body: bytes) -> AckRequest:
+    """Raises a 400 or 422 Problem; 413 or 429 for one that takes long to read."""
+    if dear(body):
+        return await read_apart(workshop, tenant_id, AckRequest, decoded_ack, body)
+    return decoded_ack(body)
+
+
+def decoded_ack(body: bytes) -> AckRequest:
+    given = _decoded(body, ACK)
+    publish = bytes(given.publish)
+    return AckRequest(given.ids(), publish, _topics_of(publish) if publish else [])
+
+
+def _topics_of(publish: bytes) -> list[str]:
+    """Raises a 422 Problem for outputs that do not say where they go."""
+    try:
+        return [output.topic for output in _OUTPUTS.decode(publish)]
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise invalid("The outputs do not fit.", [FieldError("publish", str(error))]) from error
 
 
 def pull_of_query(scope: Scope) -> PullRequest:

@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
-from edge.caller import Caller
 from edge.problem import FieldError, Problem, invalid, unavailable
 from metadata.types import Delivery
 from store_nodes.errors import StoreError
@@ -78,26 +75,6 @@ class TaskAcks:
             "published": [{"message_id": each} for each in published.message_ids],
             "duplicate": published.duplicate,
         }
-
-
-class _Output(msgspec.Struct, gc=False):
-    """As much of an output as says where it goes."""
-
-    topic: str
-
-
-_outputs = msgspec.json.Decoder(list[_Output])
-
-
-def require_outputs(caller: Caller, publish: bytes | msgspec.Raw) -> None:
-    """Raises a 403 Problem for a topic that the caller may not publish to, and 422 for outputs that
-    do not say where they go."""
-    try:
-        outputs = _outputs.decode(publish)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise invalid("The outputs do not fit.", [FieldError("publish", str(error))]) from error
-    for output in outputs:
-        caller.require("publish", "topic", output.topic)
 
 
 def _only(readers: Mapping[Lane, Reader], named: Named) -> tuple[Reader, Sequence[Place]]:

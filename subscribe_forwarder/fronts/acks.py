@@ -13,14 +13,14 @@ from typing import Any
 
 import msgspec
 
-from edge.asgi import Receive, Scope, Send, caller_of, read_body, respond
+from edge.asgi import Receive, Scope, Send, caller_of, read_body, respond, tenant_of
 from edge.message_id import MessageId
 from edge.problem import Problem
 from metadata.types import Subscription
 from subscribe_forwarder.api import requests
 from subscribe_forwarder.api.acks import Action
 from subscribe_forwarder.api.items import Ids
-from subscribe_forwarder.api.task_acks import require_outputs, several_partitions
+from subscribe_forwarder.api.task_acks import several_partitions
 from subscribe_forwarder.delivery.flush import ack_unavailable
 from subscribe_forwarder.fleet.misdirected import is_misdirected
 from subscribe_forwarder.forwarder import SubscribeForwarder
@@ -61,12 +61,15 @@ class AckFront:
 
     async def _shared(self, scope: Scope, body: bytes) -> bytes:
         """The answer of all owners; raises the Problem of any."""
-        request = requests.decode(body, self.action.decoder)
-        ids: Ids = request.ids()
-        publish = getattr(request, "publish", b"")
-        publishes = bool(publish)
-        if publishes:  # its owner takes our word that the caller may
-            require_outputs(caller_of(scope), publish)
+        ids: Ids
+        publishes = False
+        if self.action.decoder is requests.ACK:
+            request = await requests.ack_of(self._forwarder.workshop, tenant_of(scope), body)
+            ids, publishes = request.ids, bool(request.publish)
+            for topic in request.topics:  # its owner takes our word that the caller may
+                caller_of(scope).require("publish", "topic", topic)
+        else:
+            ids = requests.decode(body, self.action.decoder).ids()
         subscription = await self.routing.subscription(scope)
         waiting = await self._by_partition(subscription, ids)
         if publishes and len(waiting) > 1:

@@ -141,7 +141,11 @@ class Victim:
         assert later.status_code in (201, 202), later.text
         ids["staged"] = later.json()["message_id"]
         pulled = owner.post(
-            f"/subscriptions/{ids['subscription']}:pull", 200, max_messages=2, wait_seconds=20
+            f"/subscriptions/{ids['subscription']}:pull",
+            200,
+            max_messages=2,
+            min_messages=2,
+            wait_seconds=20,
         ).json()["messages"]
         ids["ack"] = pulled[0]["ack_id"]
         rejected = {"ack_id": pulled[1]["ack_id"], "reason": self.secret}

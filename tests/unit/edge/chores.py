@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 
+from edge.problem import FieldError, Problem
+
 
 def doubled(value: int) -> int:
     return 2 * value
@@ -16,6 +18,16 @@ def pid() -> int:
 
 def failing() -> None:
     raise KeyError("x")
+
+
+def refusing() -> None:
+    wrong = [FieldError("a", "wrong")]
+    raise Problem(
+        *(422, "invalid-request", "Invalid request", "No."),
+        errors=wrong,
+        headers={"x": "y"},
+        extra={"index": 3},
+    )
 
 
 def endless() -> None:

@@ -16,12 +16,14 @@ from metadata.subscriptions.dead_letters import Place, StoredLetter
 from metadata.subscriptions.redrives import Redrive, RedriveState, Unfinished
 from metadata.types import Partition, Retention, Topic, TopicState
 from outbox import Item, Placed
+from outbox.letter_filter import compile_filter
 from outbox.reading import Stored
 from scheduler import redriving as module
 from scheduler.redriving import Redriving
 from scheduler.term import Term
 from store_nodes.errors import Unavailable
 from store_nodes.record_batch import Message
+from tests.loop_cpu import MAX_CALLBACK_MS, cpu_ms
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 TENANT, SUBSCRIPTION, REDRIVE, LETTERS = b"t" * 16, b"s" * 16, b"r" * 16, b"l" * 16
@@ -258,3 +260,28 @@ async def test_it_waits_for_a_suspended_tenant_and_goes_on(world: World) -> None
     ended = await run
     assert (ended.state, ended.redriven) == ("done", 10)
     assert len(world.published) == 10
+
+
+DEAREST = [
+    f"[{','.join('0' * 500)}].exists(a, {' || '.join([part] * count)})"
+    for part, count in (
+        ("detail.contains('y')", 70),
+        ("attributes.k001 == detail", 70),
+        ("attributes == {}", 100),
+        ("'b' in attributes", 100),
+    )
+]
+
+
+@pytest.mark.parametrize(
+    "text", [*DEAREST, "detail.matches('([^c]){9}y') || key.matches('([^c]){9}y')"]
+)
+def test_a_filter_of_dead_letters_takes_no_longer_than_a_callback_may(text: str) -> None:
+    """They look at no body and at no list: with the dearest filter and the largest letter, one
+    evaluation is short enough; between two of them others have a turn."""
+    attributes = {f"k{number:03}": "v" * 1024 for number in range(100)}
+    largest = letter(1, detail="d" * 1024, reason="r" * 1024, key="k" * 1024, attributes=attributes)
+    wanted = compile_filter(text)
+    took_ms, matched = cpu_ms(lambda: wanted(largest))
+    assert not matched
+    assert took_ms < MAX_CALLBACK_MS
