@@ -9,12 +9,12 @@ from functools import lru_cache
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from edge.expressions import boolean, bounds
 from edge.expressions.bounds import MAX_CHARS, Refused
 from edge.expressions.conjunction import Conjunction, fields_of, split
-from edge.expressions.price import price_of
+from edge.expressions.price import Price, price_of
 from edge.expressions.tokens import Kind, NotRead, Token, rendered, scan
 from edge.problem import FieldError
 
@@ -36,8 +36,8 @@ MESSAGE_VARIABLES = (
 MAX_ERROR_CHARS = 200
 MAX_TOKENS = 2000
 """Of a new expression: compiling one takes a tenth of a millisecond for each ten of them."""
-MAX_PROGRAMS = 512
-"""Compiled ones that are kept: a filter is compiled when it is taken, and again to be used."""
+MAX_READINGS = 512
+"""That are kept: a filter is read when it is taken, and again to be used."""
 _ERROR = re.compile(r"ERROR: <input>:(\d+):(\d+): (?:Syntax error: )?([^\n]*)")
 _TOKEN = re.compile(r"(?:input|at:) '(.+?)'$", re.DOTALL)
 _NO_TEXT = "a text that does not end, or has an escape that there is not"
@@ -71,52 +71,45 @@ class BadExpression(ValueError):
         return FieldError(field, str(self))
 
 
+class _Reading(NamedTuple):
+    """What was found in a text: as much as all who use it share."""
+
+    program: cel.Program
+    price: Price
+    variables: tuple[str, ...]
+    fields: Mapping[str, frozenset[str] | None]
+    conjunction: Conjunction
+    no_boolean: Refused | None
+    """Why it certainly gives none."""
+
+
 class Expression:
     """`variables` are those it mentions: `matches` needs a mapping of these, and no others."""
 
-    __slots__ = (
-        "_fields",
-        "_program",
-        "_tokens",
-        "errors",
-        "first_error",
-        "price",
-        "text",
-        "variables",
-    )
+    __slots__ = ("_program", "_reading", "errors", "first_error", "price", "text", "variables")
 
-    def __init__(self, text: str, variables: Collection[str], most_tokens: int) -> None:
+    def __init__(self, text: str, variables: Collection[str]) -> None:
         self.text = text
-        self._tokens = scan(text)
-        if len(self._tokens) > most_tokens:
-            place = _place(text, self._tokens[most_tokens].at)
-            raise BadExpression(*place, f"over {most_tokens} names, literals and operators")
-        self._program = _compiled(text, self._tokens)
-        try:
-            bounds.check(self._tokens, variables)
-        except Refused as refused:
-            raise BadExpression(*_place(text, refused.at), refused.detail) from refused
-        self.price = price_of(self._tokens, variables)
-        mentioned = set(self._program.variables())
-        self.variables = tuple(name for name in variables if name in mentioned)
-        self._fields = {name: fields_of(name, self._tokens) for name in self.variables}
+        self._reading = _read(text, tuple(variables))
+        self._program = self._reading.program
+        self.price = self._reading.price
+        self.variables = self._reading.variables
         self.errors = 0
         """How many evaluations failed or gave no boolean."""
         self.first_error: str | None = None
 
     def check_boolean(self) -> None:
         """Raises BadExpression where it certainly gives no boolean."""
-        try:
-            boolean.check_boolean(self._tokens)
-        except Refused as refused:
-            raise BadExpression(*_place(self.text, refused.at), refused.detail) from refused
+        refused = self._reading.no_boolean
+        if refused is not None:
+            raise BadExpression(*_place(self.text, refused.at), refused.detail)
 
     def fields(self, variable: str) -> frozenset[str] | None:
         """Which members of a map it looks at; None: perhaps all."""
-        return self._fields[variable]
+        return self._reading.fields[variable]
 
     def conjunction(self) -> Conjunction:
-        return split(self.text, self._tokens)
+        return self._reading.conjunction
 
     def matches(self, variables: Mapping[str, object]) -> bool:
         try:
@@ -137,24 +130,47 @@ class Expression:
             self.first_error = reason[:MAX_ERROR_CHARS]
 
 
-def compile_expression(
-    text: str, variables: Collection[str] = MESSAGE_VARIABLES, *, most_tokens: int = MAX_CHARS
-) -> Expression:
-    """Raises BadExpression, which says where."""
+def compile_expression(text: str, variables: Collection[str] = MESSAGE_VARIABLES) -> Expression:
+    """Raises BadExpression, which says where. One that was compiled a while ago costs nothing."""
     if len(text) > MAX_CHARS:
         raise BadExpression(*_place(text, MAX_CHARS), f"over {MAX_CHARS} characters")
     if "\0" in text:
         raise BadExpression(*_place(text, text.index("\0")), "a NUL character; write it as \\x00")
-    return Expression(text, variables, most_tokens)
+    return Expression(text, variables)
 
 
 def compile_filter(text: str, variables: Collection[str] = MESSAGE_VARIABLES) -> Expression:
     """As a new filter is taken. What was stored before is compiled by `compile_expression`, and is
     no match where it gives no boolean. With at most `MAX_TOKENS` this takes less than
     50 ms."""
-    expression = compile_expression(text, variables, most_tokens=MAX_TOKENS)
+    if MAX_TOKENS < len(text) <= MAX_CHARS:
+        tokens = scan(text)
+        if len(tokens) > MAX_TOKENS:
+            place = _place(text, tokens[MAX_TOKENS].at)
+            raise BadExpression(*place, f"over {MAX_TOKENS} names, literals and operators")
+    expression = compile_expression(text, variables)
     expression.check_boolean()
     return expression
+
+
+@lru_cache(MAX_READINGS)
+def _read(text: str, variables: tuple[str, ...]) -> _Reading:
+    tokens = scan(text)
+    program = _compiled(text, tokens)
+    try:
+        bounds.check(tokens, variables)
+    except Refused as refused:
+        raise BadExpression(*_place(text, refused.at), refused.detail) from refused
+    mentioned = set(program.variables())
+    names = tuple(name for name in variables if name in mentioned)
+    fields = {name: fields_of(name, tokens) for name in names}
+    no_boolean = None
+    try:
+        boolean.check_boolean(tokens)
+    except Refused as refused:
+        no_boolean = refused.with_traceback(None)
+    price = price_of(tokens, variables)
+    return _Reading(program, price, names, fields, split(text, tokens), no_boolean)
 
 
 def _compiled(text: str, tokens: list[Token]) -> cel.Program:
@@ -174,7 +190,6 @@ def _compiled(text: str, tokens: list[Token]) -> cel.Program:
         raise BadExpression(*_place(text, 0), "this cannot be read") from error
 
 
-@lru_cache(MAX_PROGRAMS)
 def _program(text: str) -> cel.Program:
     program: cel.Program = _engine().compile(text)
     return program

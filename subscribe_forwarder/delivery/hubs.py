@@ -207,6 +207,7 @@ class Hubs:
     async def open(self, subscription: Subscription, *, part: bool = True) -> Hub:
         """With readers of all lanes that are served here, whatever it had before."""
         topic = await self._catalog.topic_by_uid(subscription.tenant_id, subscription.topic_uid)
+        await selection.read_ahead(subscription)
         self._require_lease()
         terms = self.terms(self._hubs.get(subscription.uid), subscription, topic.ack_history)
         topic, readers = await self._readers(topic, subscription, terms)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from subscribe_forwarder.selection.selection import Selection, of
+from subscribe_forwarder.selection.selection import Selection, of, read_ahead
 
-__all__ = ["Selection", "of"]
+__all__ = ["Selection", "of", "read_ahead"]

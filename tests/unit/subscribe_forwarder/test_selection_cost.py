@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from edge import workshop as workshop_module
 from edge.expressions import compile_expression
 from edge.workshop import Workshop
+from metadata.types import SkipRule
 from store_nodes.record_batch import Message
 from subscribe_forwarder.reading.batch import Batch
 from subscribe_forwarder.reading.judgement import Judgement, Run, Turn
-from subscribe_forwarder.selection import Selection
+from subscribe_forwarder.selection import Selection, read_ahead
+from subscribe_forwarder.selection import of as selection_of
 from subscribe_forwarder.selection.apart import Apart
 from subscribe_forwarder.selection.pieces import PIECE_BYTES, Pieces
 from subscribe_forwarder.selection.rule import Rule
 from subscribe_forwarder.selection.variables import Bodies
 from subscribe_forwarder.state.cursor import Settled
 from tests.loop_cpu import MAX_CALLBACK_MS, cpu_ms, measured
+from tests.unit.subscribe_forwarder.subscribe_support import subscription as subscription_of_tests
 from tests.unit.subscribe_forwarder.test_selection import batch_of
 
 JSON = "application/json"
@@ -125,3 +130,24 @@ async def test_an_evaluation_that_takes_too_long_is_true_for_nothing(
     runs = await judged(selection, batch_of([huge()]))
     assert [run.how for run in runs] == [Settled.FILTERED]
     assert (selection.errors, selection.first_error) == (1, "it takes too long to evaluate")
+
+
+async def test_many_dear_expressions_of_a_subscription_are_read_in_slices() -> None:
+    """Those of one that is opened, of which none was read in this process before."""
+    rules = tuple(
+        SkipRule(
+            bytes(16),
+            f"key == '{n}' && ({'||'.join(['priority==1'] * 250)})",
+            "",
+            "",
+            datetime.now(UTC),
+        )
+        for n in range(20)
+    )
+    subscription = replace(subscription_of_tests(), skip_rules=rules)
+    async with measured() as callbacks:
+        await read_ahead(subscription)
+    assert callbacks.longest_ms < MAX_CALLBACK_MS, callbacks.longest
+    took_ms, found = cpu_ms(lambda: selection_of(subscription))
+    assert found is not None
+    assert took_ms < MAX_CALLBACK_MS
