@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 ROOT = Path(__file__).parents[1]
 MUTANTS = 16
 LONG_TESTS = 5
+ABUSED_ROUTES = 3
 """How many parts `rotating` chooses from, for each list."""
 Item = TypeVar("Item")
 

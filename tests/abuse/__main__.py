@@ -1,12 +1,15 @@
 """`make abuse`: hostile input to every route of the product, beside a tenant that must not notice.
 
-    python -m tests.abuse [--short] [--only WORD] [--rounds 5] [--setting NAME=VALUE]
+    python -m tests.abuse [--short] [--part 2/3] [--only WORD] [--rounds 5] [--setting NAME=VALUE]
 
 Three parts. *Routes*: each route that the server really serves is sent requests made from its
 contract (inputs.py); a route for which there are none is a failure. *Connections*: what a caller
 without a token does to the listener (connections.py). *Tenants*: what a tenant makes and then asks
 for, beside as many ordinary requests (scenarios.py). A fourth, h2spec, compares the listener with
 Hypercorn alone, where that program is on the PATH.
+
+CI runs the short form of a third of the routes, another one with each commit. Of a route that is
+beyond the promise the inputs are named that were.
 
 The table at the end has the longest callback of an event loop and the memory for each. The exit
 status is 1 where something is beyond the bounds of the promise (judge.py).
@@ -26,6 +29,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import TypeVar
 
+from tests import parts
 from tests.abuse import h2spec
 from tests.abuse.client import NO_ANSWER, Connection, send_all
 from tests.abuse.connections import (
@@ -42,6 +46,7 @@ from tests.abuse.inputs import SIZES, Input, Maker
 from tests.abuse.judge import Row, compared, judged, table
 from tests.abuse.scenarios import SCENARIOS, Load, large_answer
 from tests.abuse.site import Site, running
+from tests.loop_cpu import MAX_CALLBACK_MS
 
 INPUTS_IN_SHORT = 10
 NO_TOKEN_IN_SHORT = 3
@@ -67,10 +72,10 @@ class Program:
         self.missing: list[str] = []
 
     async def run(self) -> None:
-        parts = self._options.parts.split(",")
-        if "routes" in parts:
+        chosen = self._options.parts.split(",")
+        if "routes" in chosen:
             await self._routes()
-        if "connections" in parts:
+        if "connections" in chosen:
             large = await asyncio.to_thread(large_answer, self._site)
             of_tenants = {"large answers never read": partial(never_read, request=large)}
             for name, attack in self._chosen({**ATTACKS, **of_tenants, **ON_STORE_NODES}):
@@ -78,18 +83,19 @@ class Program:
                 same = large if name in of_tenants else GET if name in SAME_REQUEST else None
                 self._add(await self._connection(name, attack, same))
             self._site.attacks_nodes = False
-        if "tenants" in parts:
+        if "tenants" in chosen:
             for name, scenario in self._chosen(SCENARIOS):
                 load = await asyncio.to_thread(scenario, self._site)
                 self._add(await self._tenant(name, load))
-        if "h2spec" in parts:
+        if "h2spec" in chosen:
             self.missing += await asyncio.to_thread(h2spec.worse, self._site.address)
 
     async def _routes(self) -> None:
         served = self._site.measured().routes
         assert served, "the server names no routes"
         # What deletes comes last: others need what is there.
-        for key in sorted(served, key=lambda key: (key[0] == "DELETE", key[1], key[0])):
+        served = sorted(served, key=lambda key: (key[0] == "DELETE", key[1], key[0]))
+        for key in self._options.part.choose(served):
             route = self._contract.get(key)
             name = " ".join(key)
             if self._options.only not in name:
@@ -136,8 +142,23 @@ class Program:
             )
 
         if self._options.short:
-            return await judged(self._site, route.label, hostile)
-        return await compared(self._site, route.label, hostile, ordinary, self._options.rounds)
+            row = await judged(self._site, route.label, hostile)
+        else:
+            row = await compared(self._site, route.label, hostile, ordinary, self._options.rounds)
+        if row.seen.callback_ms > MAX_CALLBACK_MS and not row.seen.gone:
+            await self._name(requests)
+        return row
+
+    async def _name(self, requests: list[Input]) -> None:
+        """Says which of them take that long, each sent alone."""
+        connection = Connection(*self._site.address)
+        for one in requests:
+            self._site.measured()
+            await connection.ask(one.make(), PATIENCE_S)
+            longest = (await asyncio.to_thread(self._site.measured)).longest[:1]
+            if longest and longest[0].cpu_ms > MAX_CALLBACK_MS:
+                say(f"    {longest[0].cpu_ms:.0f} ms in {longest[0].what}: {one.what}")
+        connection.close()
 
     async def _requests(self, route: Route) -> list[Input]:
         """What is sent to that route."""
@@ -249,6 +270,12 @@ def main() -> int:
         "--short", action="store_true", help="fewer inputs, one short round: for CI"
     )
     parser.add_argument("--parts", default=",".join(PARTS), help="comma-separated")
+    parser.add_argument(
+        "--part",
+        type=lambda text: parts.part_of(text, parts.ABUSED_ROUTES),
+        default=parts.ALL,
+        help="of the routes: K/N, or rotating",
+    )
     parser.add_argument("--only", default="", help="attacks whose name contains this")
     parser.add_argument("--rounds", type=int, help="of an attack and as many ordinary requests")
     parser.add_argument("--seconds", type=float, help="that such an attack goes on")
