@@ -33,4 +33,38 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P19",
         fails_with="edge.problem.Problem",
     ),
+    Mutant(
+        "a large batch is read on the event loop",
+        (Edit("publish_forwarder/batch_body.py", "    if not dear(body):\n", "    if True:\n"),),
+        killed_by="tests/unit/edge/test_large_bodies.py"
+        "::test_a_large_batch_is_what_a_small_one_is_and_holds_up_nobody",
+        breaks="P19",
+    ),
+    Mutant(
+        "a MessagePack batch of very many values is read on the event loop",
+        (
+            Edit(
+                "publish_forwarder/batch_body.py",
+                "        if here and len(body) > SMALL_BYTES and",
+                "        if False and",
+            ),
+        ),
+        killed_by="tests/unit/edge/test_large_bodies.py"
+        "::test_messagepack_of_very_many_values_is_not_read_here",
+        breaks="P19",
+        fails_with="Failed",
+    ),
+    Mutant(
+        "expressions of a subscription are read without a turn for others",
+        (
+            Edit(
+                "subscribe_forwarder/selection/selection.py",
+                "            Rule(text, _bodies)\n        if slices.over:\n",
+                "            Rule(text, _bodies)\n        if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_selection_cost.py"
+        "::test_many_dear_expressions_of_a_subscription_are_read_in_slices",
+        breaks="P19",
+    ),
 )

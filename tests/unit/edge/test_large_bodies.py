@@ -126,7 +126,14 @@ async def test_text_and_bytes_in_messagepack_are_read_here() -> None:
     assert len(found.entries) == 800
 
 
-async def test_blank_lines_cost_little() -> None:
+def test_messagepack_of_very_many_values_is_not_read_here() -> None:
+    body = msgspec.msgpack.encode({"messages": [{"data": [[]] * SMALL_BYTES}]})
+    metadata = parse_batch([(b"content-type", b"application/msgpack")])
+    with pytest.raises(batch_body._HoldsMany):
+        batch_body.decode(body, metadata, here=True)
+
+
+def test_blank_lines_cost_little() -> None:
     took_ms, batch = cpu_ms(lambda: list(batch_body._lines(b" \n" * MIB + b"a\r\n\r\nb \n")))
     assert batch == [b"a", b"b"]
     assert took_ms < 200
