@@ -202,8 +202,9 @@ def _engine() -> ModuleType:
     name = "cel.cel"
     if name not in sys.modules:
         package = find_spec("cel")
-        spec = PathFinder.find_spec(name, package and package.submodule_search_locations)
-        assert spec is not None, "the engine is not installed"
+        assert package is not None, "the engine is not installed"
+        spec = PathFinder.find_spec(name, package.submodule_search_locations)
+        assert spec is not None
         assert spec.loader is not None
         sys.modules[name] = module_from_spec(spec)
         spec.loader.exec_module(sys.modules[name])
