@@ -8,7 +8,7 @@ without a token does to the listener (connections.py). *Tenants*: what a tenant 
 for, beside as many ordinary requests (scenarios.py). A fourth, h2spec, compares the listener with
 Hypercorn alone, where that program is on the PATH.
 
-CI runs the short form of a third of the routes, another one with each commit. Of a route that is
+`--part rotating` attacks a third of the routes, another one with each commit. Of a route that is
 beyond the promise the inputs are named that were.
 
 The table at the end has the longest callback of an event loop and the memory for each. The exit
