@@ -31,7 +31,7 @@ ONLY_LINUX = (
 
 
 class ServerCommands(TyperGroup):
-    """Refuses to run any of them where assertions are off."""
+    """Refuse to run any command with assertions off."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         # The settings a process trusts are checked with assertions too; -O would drop them.
@@ -64,7 +64,7 @@ Port = Annotated[int | None, typer.Option(help="Port to listen on; `up` takes 0 
 @app.command()
 def up(
     data_dir: Annotated[
-        Path | None, typer.Option(help="Where everything is kept.  [default: .packetboat]")
+        Path | None, typer.Option(help="Directory for all data.  [default: .packetboat]")
     ] = None,
     host: Host = None,
     port: Port = None,
@@ -72,7 +72,7 @@ def up(
         bool | None,
         typer.Option(
             "--exports/--no-exports",
-            help="Run exports, where Spark is installed.  [default: --exports]",
+            help="Run exports if Spark is installed.  [default: --exports]",
         ),
     ] = None,
 ) -> None:
@@ -103,7 +103,7 @@ def serve(
     host: Host = None,
     port: Port = None,
     workers: Annotated[
-        int | None, typer.Option(help="Processes sharing the port (not with a subscribing role).")
+        int | None, typer.Option(help="Number of processes that share the port.")
     ] = None,
 ) -> None:
     """Run a server process against a running Postgres and store (see docs/settings.md)."""
@@ -154,7 +154,7 @@ def migrate(
     operator_file: Annotated[
         Path | None,
         typer.Option(
-            help="Make the first operator, if there is none; keep its credential there (mode 0600)."
+            help="Create the first operator if there is none; write its credential here (0600)."
         ),
     ] = None,
 ) -> None:
@@ -187,7 +187,7 @@ def _settings(read: Callable[..., S], **given: object) -> S:
 
 
 def _refused(reason: object) -> typer.Exit:
-    """Each line of the reason is a line of its own; the exit code is 2."""
+    """Print each line of the reason, and exit with code 2."""
     for line in str(reason).splitlines():
         sys.stderr.write(f"packetboat: {line}\n")
     return typer.Exit(2)

@@ -21,17 +21,21 @@ def adopt(
     topic: Annotated[
         str | None, typer.Option(help="Name or uid, as `packetboat store orphans` shows it.")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All that can be.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Adopt all topics that can be adopted.")
+    ] = False,
     name: Annotated[
-        str | None, typer.Option("--as", help="Another name, where its own is taken.")
+        str | None, typer.Option("--as", help="Another name, if the name of the topic is taken.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option(help="Only say what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Only show what would happen.")] = False,
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="Of a `packetboat up`; else PACKETBOAT_STORE_* and _DATABASE_URL."),
+        typer.Option(
+            help="Data directory of a `packetboat up`, instead of PACKETBOAT_STORE_* and _DATABASE_URL."
+        ),
     ] = None,
 ) -> None:
-    """Make topics known again that are in the store and not in Postgres, with their messages."""
+    """Register topics that the store has and Postgres lacks, with their messages."""
     from gateway.commands.orphan_operation import Choice
     from gateway.commands.orphan_operation import adopt as adopt_orphans
 
@@ -44,7 +48,7 @@ def adopt(
 
 
 def find(command: str, data_dir: Path | None) -> Installation:
-    """Exits where there is none."""
+    """Find the installation; exit if there is none."""
     from gateway.commands import orphan_operation
 
     try:

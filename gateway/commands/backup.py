@@ -18,28 +18,30 @@ WRONG_USE = 2
 
 app = typer.Typer(
     name="backup",
-    help="Copy Postgres and the store together, and look at such copies.",
+    help="Copy Postgres and the store together, and inspect such backups.",
     no_args_is_help=True,
     add_completion=False,
 )
 Directory = Annotated[Path, typer.Argument(help="The directory of backups.", file_okay=False)]
-Name = Annotated[str | None, typer.Option(help="Of the backup; the newest unless given.")]
+Name = Annotated[str | None, typer.Option(help="Name of the backup; by default the newest.")]
 
 
 @app.command()
 def take(
     directory: Directory,
     keep: Annotated[
-        int | None, typer.Option(help="Remove all but so many of the newest afterwards.", min=1)
+        int | None,
+        typer.Option(help="Afterwards, remove all but this number of the newest backups.", min=1),
     ] = None,
     bytes_per_s: Annotated[
-        int, typer.Option(help="So much of the store is copied in a second at most.", min=1)
+        int, typer.Option(help="Maximum bytes of the store to copy per second.", min=1)
     ] = 64 * 1024 * 1024,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Of a `packetboat up`; else the environment is read.")
+        Path | None,
+        typer.Option(help="Data directory of a `packetboat up`, instead of the environment."),
     ] = None,
 ) -> None:
-    """Take one: of the store, only what no earlier one in the directory has is copied."""
+    """Create a backup; it copies only batches of the store that no earlier backup has."""
     from gateway.backup import operation
     from gateway.backup.vault import Vault
 
@@ -51,7 +53,7 @@ def list_(
     directory: Directory,
     json: Annotated[bool, typer.Option(help="For programs: one JSON object.")] = False,
 ) -> None:
-    """Which there are, the oldest first."""
+    """List the backups, oldest first."""
     from gateway.backup import operation
     from gateway.backup.vault import Vault
 
@@ -60,7 +62,7 @@ def list_(
 
 @app.command()
 def verify(directory: Directory, name: Name = None) -> None:
-    """Read all of one: exit status 1 where anything is damaged or missing."""
+    """Read a whole backup; exit status 1 if anything is damaged or missing."""
     from gateway.backup import operation
     from gateway.backup.vault import Vault
 

@@ -17,7 +17,7 @@ FILE, KEY_FILE = "cert.pem", "key.pem"
 
 app = typer.Typer(
     name="certificates",
-    help="Make certificates for TLS between processes.",
+    help="Create certificates for TLS between processes.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -27,10 +27,10 @@ Authority = Annotated[Path, typer.Argument(help="The CA's directory.")]
 @app.command()
 def init(
     directory: Authority,
-    name: Annotated[str, typer.Option(help="What the CA is called.")] = "Packetboat peers",
-    days: Annotated[int, typer.Option(min=1, help="How long it holds.")] = 3650,
+    name: Annotated[str, typer.Option(help="Name of the CA.")] = "Packetboat peers",
+    days: Annotated[int, typer.Option(min=1, help="Days until it expires.")] = 3650,
 ) -> None:
-    """Make a CA: its certificate, ca.pem, and its key, ca-key.pem, which no process needs."""
+    """Create a CA: its certificate, ca.pem, and its key, ca-key.pem, which no process needs."""
     from peering.authority import make_authority
 
     certificate, key = directory / CA_FILE, directory / CA_KEY_FILE
@@ -47,15 +47,17 @@ def init(
 @app.command()
 def issue(
     directory: Authority,
-    owner: Annotated[str, typer.Argument(help="Whose it is, such as store-1: for people.")],
+    owner: Annotated[
+        str, typer.Argument(help="Name of the process, such as store-1, shown to people.")
+    ],
     to: Annotated[Path, typer.Option(help="The directory for cert.pem, key.pem and ca.pem.")],
     name: Annotated[
         str, typer.Option(help="PACKETBOAT_PEER_TLS_NAME of the installation.")
     ] = "packetboat-peer",
-    days: Annotated[int, typer.Option(min=1, help="How long it holds.")] = 365,
+    days: Annotated[int, typer.Option(min=1, help="Days until it expires.")] = 365,
 ) -> None:
-    """Make a certificate and its key. Files that are there are replaced: running processes read
-    them within seconds."""
+    """Create a certificate and its key. They replace existing files; running processes read them
+    within seconds."""
     from peering import authority
     from peering.certificate import read
 
@@ -75,7 +77,7 @@ def issue(
 
 @app.command()
 def show(file: Annotated[Path, typer.Argument(help="A PEM file of certificates.")]) -> None:
-    """Say what the certificates of a file are for, and when they end."""
+    """Show the purpose and the expiry of the certificates of a file."""
     from peering.certificate import read
 
     try:

@@ -17,7 +17,9 @@ def forwarders(
     json: Annotated[bool, typer.Option(help="For programs: one JSON object.")] = False,
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="Of a `packetboat up`; else PACKETBOAT_DATABASE_URL is read."),
+        typer.Option(
+            help="Data directory of a `packetboat up`, instead of PACKETBOAT_DATABASE_URL."
+        ),
     ] = None,
 ) -> None:
     """Show the live subscribe forwarders, their loads, and the hints in force."""

@@ -25,11 +25,11 @@ NO_OPERATOR = (
     "There is no operator yet: `packetboat operator create NAME --credential-file FILE` makes one."
 )
 FIRST = "first"
-"""The name of the operator that is made with an installation."""
+"""The name of the first operator of an installation."""
 
 app = typer.Typer(
     name="operator",
-    help="Who may act above all tenants.",
+    help="Operators, who act above all tenants.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -40,7 +40,10 @@ Name = Annotated[str, typer.Argument(help="The operator's name.")]
 def choose(
     context: typer.Context,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Of a `packetboat up`; else PACKETBOAT_DATABASE_URL.")
+        Path | None,
+        typer.Option(
+            help="Data directory of a `packetboat up`, instead of PACKETBOAT_DATABASE_URL."
+        ),
     ] = None,
 ) -> None:
     context.obj = data_dir
@@ -52,19 +55,19 @@ def create(
     name: Name,
     credential_file: Annotated[
         Path | None,
-        typer.Option(help="Keep the credential there (mode 0600) instead of printing it."),
+        typer.Option(help="Write the credential to this file (mode 0600) instead of printing it."),
     ] = None,
     if_none: Annotated[
-        bool, typer.Option("--if-none", help="Only where there is no operator yet.")
+        bool, typer.Option("--if-none", help="Only if there is no operator yet.")
     ] = False,
     permission: Annotated[
         list[str] | None,
         typer.Option(
-            help="Only this one, and in no tenant: operate or run_exports; again for both."
+            help="Grant only this, and nothing in tenants: operate or run_exports; repeat for both."
         ),
     ] = None,
 ) -> None:
-    """Make an operator; its credential is shown once."""
+    """Create an operator; its credential is shown only once."""
     from gateway.names import RULE, name_errors
 
     if name_errors(name):
@@ -83,7 +86,7 @@ def create(
 
 @app.command("list")
 def list_(context: typer.Context) -> None:
-    """Who they are; secrets are shown by nobody."""
+    """List the operators, without their secrets."""
     for client in _run(context.obj, lambda operators: operators.all()):
         used = client.last_used_at.isoformat() if client.last_used_at else "never used"
         held = "all" if client.permissions is None else ",".join(client.permissions)
@@ -92,7 +95,7 @@ def list_(context: typer.Context) -> None:
 
 @app.command()
 def disable(context: typer.Context, name: Name) -> None:
-    """Refuse its secret and its tokens, from now on."""
+    """Disable an operator: its secret and its tokens are refused from now on."""
     from metadata.tenancy.clients import ClientState
 
     _run(context.obj, lambda operators: operators.set_state(name, ClientState.DISABLED))
@@ -101,7 +104,7 @@ def disable(context: typer.Context, name: Name) -> None:
 
 @app.command()
 def enable(context: typer.Context, name: Name) -> None:
-    """Let it act again."""
+    """Enable an operator again."""
     from metadata.tenancy.clients import ClientState
 
     _run(context.obj, lambda operators: operators.set_state(name, ClientState.ACTIVE))
@@ -109,8 +112,10 @@ def enable(context: typer.Context, name: Name) -> None:
 
 
 def first_of(settings: DatabaseSettings, credential_file: Path | None = None) -> None:
-    """After a migration: an installation without operators gets its first, if there is a file for
-    its credential or somebody to see it; otherwise it is said how to make one."""
+    """Create the first operator after a migration, if a file or a terminal can take its credential.
+
+    Otherwise, print how to create one.
+    """
     from gateway import operators as operation
     from metadata.errors import MetadataError
 
@@ -137,7 +142,7 @@ def first_of(settings: DatabaseSettings, credential_file: Path | None = None) ->
 
 
 def show(name: str, credential: Credential) -> None:
-    """To people, once."""
+    """Show a credential once."""
     typer.echo(f"The operator {name!r} is made. Its credential, shown this once:\n")
     typer.echo(credential.exports())
 
@@ -159,7 +164,7 @@ async def _create(
 
 
 def _run(data_dir: Path | None, work: Callable[[Operators], Awaitable[T]]) -> T:
-    """Exits where it is refused."""
+    """Run an operation; exit if it is refused."""
     from gateway import operators as operation
     from metadata.errors import MetadataError
 

@@ -15,7 +15,7 @@ from gateway.commands.backup import Directory, Name
 
 app = typer.Typer(
     name="restore",
-    help="Make a new installation of a backup, after everything was lost.",
+    help="Create a new installation from a backup, after everything was lost.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -37,7 +37,7 @@ def node(
     skip_offsets: Annotated[
         int | None,
         typer.Option(
-            help="More than any partition took since the backup: those are not given again."
+            help="Offsets to skip: more than any partition took since the backup."
             " The same for every node.  [default: 16777216]",
             min=0,
         ),
@@ -54,7 +54,7 @@ def node(
 @app.command()
 def installation(
     directory: Directory,
-    data_dir: Annotated[Path, typer.Option(help="A new one, for `packetboat up`.")],
+    data_dir: Annotated[Path, typer.Option(help="A new data directory for `packetboat up`.")],
     secrets: Annotated[
         Path,
         typer.Option(
@@ -63,7 +63,7 @@ def installation(
     ],
     name: Name = None,
 ) -> None:
-    """Make the data directory of a `packetboat up`."""
+    """Create the data directory of a `packetboat up` from a backup."""
     from gateway.backup import operation
     from gateway.backup.vault import Vault
 

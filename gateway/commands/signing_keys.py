@@ -21,7 +21,7 @@ WRONG_USE = 2
 
 app = typer.Typer(
     name="signing-keys",
-    help="The keys that tokens are signed with; they rotate by themselves.",
+    help="Keys that sign tokens; they rotate by themselves.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -31,7 +31,8 @@ app = typer.Typer(
 def choose(
     context: typer.Context,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Of a `packetboat up`; else the environment is read.")
+        Path | None,
+        typer.Option(help="Data directory of a `packetboat up`, instead of the environment."),
     ] = None,
 ) -> None:
     context.obj = data_dir
@@ -39,7 +40,7 @@ def choose(
 
 @app.command("list")
 def list_(context: typer.Context) -> None:
-    """Which keys sign, will sign, or verify still."""
+    """List the keys that sign, will sign, or still verify."""
     show(_run(context.obj, None))
 
 
@@ -48,15 +49,17 @@ def replace(
     context: typer.Context,
     forget: Annotated[
         bool,
-        typer.Option("--forget", help="Of all keys there are: every token they signed ends now."),
+        typer.Option(
+            "--forget", help="Forget all current keys: every token that they signed ends now."
+        ),
     ] = False,
 ) -> None:
-    """Sign with a new key from now on; what the old one signed holds, unless it is forgotten."""
+    """Sign with a new key from now on; tokens of the old key stay valid, except with --forget."""
     show(_run(context.obj, forget))
 
 
 def show(ring: KeyRing) -> None:
-    """A line for each: its name, its algorithm, its state and until when that lasts."""
+    """Print a line for each key: its name, algorithm, state, and the end of that state."""
     for key in ring.keys:
         if key.signs_from > ring.now:
             state, until = "published", key.signs_from
@@ -69,7 +72,7 @@ def show(ring: KeyRing) -> None:
 
 
 def _run(data_dir: Path | None, forget: bool | None) -> KeyRing:
-    """Replaces the key where `forget` is not None. Exits where it is refused."""
+    """List the keys, or replace them if `forget` is not None; exit if it is refused."""
     from gateway.commands import signing_keys_operation as operation
     from metadata.errors import MetadataError
 

@@ -21,24 +21,27 @@ WRONG_USE = 2
 
 app = typer.Typer(
     name="store",
-    help="Look at a running store and change who is in it.",
+    help="Inspect a running store, and add or remove nodes.",
     no_args_is_help=True,
     add_completion=False,
 )
 Node = Annotated[int, typer.Argument(help="The node's id.", min=1, max=65535)]
-Place = Annotated[str, typer.Argument(help="Where the node listens: host:port.")]
+Place = Annotated[str, typer.Argument(help="Address of the node: host:port.")]
 Force = Annotated[
     bool,
-    typer.Option("--force", help="Also where losing one zone would then stop the store."),
+    typer.Option("--force", help="Do it even if the loss of one zone would then stop the store."),
 ]
-Seconds = Annotated[float, typer.Option(help="Give up after so long; run it again to go on.")]
+Seconds = Annotated[
+    float, typer.Option(help="Give up after this time; run the command again to continue.")
+]
 
 
 @app.callback()
 def choose(
     context: typer.Context,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Of a `packetboat up`; else PACKETBOAT_STORE_* is read.")
+        Path | None,
+        typer.Option(help="Data directory of a `packetboat up`, instead of PACKETBOAT_STORE_*."),
     ] = None,
 ) -> None:
     context.obj = data_dir
@@ -47,10 +50,11 @@ def choose(
 @app.command()
 def status(
     context: typer.Context,
-    watch: Annotated[bool, typer.Option(help="Show it again every second.")] = False,
-    json: Annotated[bool, typer.Option(help="For programs: one JSON object a time.")] = False,
+    watch: Annotated[bool, typer.Option(help="Repeat every second.")] = False,
+    json: Annotated[bool, typer.Option(help="For programs: one JSON object each time.")] = False,
 ) -> None:
-    """Nodes, groups, leaders, lag and disk; exit status 1 if a group has no leader or quorum."""
+    """Show nodes, groups, leaders, lag and disk; exit status 1 if a group has no leader or
+    quorum."""
     from gateway.commands import store_operation
 
     raise typer.Exit(store_operation.show(_store(context), watch=watch, json=json))
@@ -58,7 +62,7 @@ def status(
 
 @app.command()
 def nodes(context: typer.Context) -> None:
-    """Print the nodes as PACKETBOAT_STORE_NODES has them, for the settings of servers."""
+    """Print the nodes in the form of PACKETBOAT_STORE_NODES, for the settings of servers."""
     from gateway.commands import store_operation
 
     raise typer.Exit(store_operation.show_nodes(_store(context)))
@@ -77,7 +81,7 @@ def add_node(
     context: typer.Context,
     node: Node,
     address: Place,
-    zone: Annotated[str, typer.Option(help="Where it stands, such as a data centre.")] = "",
+    zone: Annotated[str, typer.Option(help="Zone of the node, such as a data centre.")] = "",
     force: Force = False,
     timeout: Seconds = 600.0,
 ) -> None:
@@ -116,12 +120,13 @@ def replace_node(
     new: Node,
     address: Place,
     zone: Annotated[
-        str | None, typer.Option(help="Where the new one stands; as the old one unless given.")
+        str | None, typer.Option(help="Zone of the new node; by default the zone of the old one.")
     ] = None,
     force: Force = False,
     timeout: Seconds = 600.0,
 ) -> None:
-    """Put node NEW where OLD, dead or alive, is. Start NEW first, with PACKETBOAT_STORE_JOIN=1."""
+    """Replace node OLD, dead or alive, by node NEW. Start NEW first, with
+    PACKETBOAT_STORE_JOIN=1."""
     from store_nodes.admin import members
 
     store = _store(context)
@@ -139,7 +144,8 @@ def replace_node(
 def add_group(
     context: typer.Context,
     total: Annotated[
-        int | None, typer.Option(help="How many there shall be, so that it can be run again.")
+        int | None,
+        typer.Option(help="Number of groups afterwards, so that you can repeat the command."),
     ] = None,
     timeout: Seconds = 120.0,
 ) -> None:
@@ -155,7 +161,7 @@ def transfer(
     group: Annotated[int, typer.Argument(help="The group.", min=0)],
     node: Node,
 ) -> None:
-    """Make a node the leader of a group, until `balance` is run."""
+    """Make a node the leader of a group, until the next `balance`."""
     from store_nodes.admin import leaders
 
     _run(_store(context), lambda operator: leaders.transfer(operator, group, node))
@@ -171,7 +177,7 @@ def balance(context: typer.Context) -> None:
 
 @app.command()
 def drain(context: typer.Context, node: Node, timeout: Seconds = 60.0) -> None:
-    """Move all leaders off a node before it is stopped; refused where a group needs the node."""
+    """Move all leaders off a node before you stop it; refused if a group needs the node."""
     from store_nodes.admin import leaders
 
     _run(_store(context), lambda operator: leaders.drain(operator, node), timeout)
@@ -190,7 +196,7 @@ def orphans(
     context: typer.Context,
     json: Annotated[bool, typer.Option(help="For programs: one JSON object.")] = False,
 ) -> None:
-    """Topics that are in the store and that Postgres does not know; `packetboat adopt` takes them.
+    """List topics that the store has and Postgres lacks; `packetboat adopt` registers them.
 
     Needs PACKETBOAT_DATABASE_URL too."""
     from gateway.commands import adopt as adopt_command

@@ -35,7 +35,9 @@ app = typer.Typer(
 app.add_typer(runner)
 Lakes = Annotated[
     Path | None,
-    typer.Option("--lakes", help="The lakes there are, JSON or TOML.  [default: PACKETBOAT_LAKES]"),
+    typer.Option(
+        "--lakes", help="File that lists the lakes, JSON or TOML.  [default: PACKETBOAT_LAKES]"
+    ),
 ]
 
 
@@ -44,21 +46,21 @@ def start(
     context: typer.Context,
     lakes: Lakes = None,
     name: Annotated[
-        str | None, typer.Option(help="As runs show it.  [default: host/process id]")
+        str | None, typer.Option(help="Name of the runner.  [default: host/process id]")
     ] = None,
     concurrency: Annotated[int | None, typer.Option(help="Drivers at once.  [default: 1]")] = None,
     drain_seconds: Annotated[
         float | None,
-        typer.Option(help="For running drivers after SIGTERM.  [default: 30]"),
+        typer.Option(help="Time for running drivers after SIGTERM.  [default: 30]"),
     ] = None,
     driver_memory: Annotated[
-        str | None, typer.Option(help="Of a driver's Java, such as 2g.")
+        str | None, typer.Option(help="Java heap of a driver, such as 2g.")
     ] = None,
     state_dir: Annotated[
-        Path | None, typer.Option(help="For files of drivers while they work.")
+        Path | None, typer.Option(help="Directory for the files of working drivers.")
     ] = None,
     metrics_port: Annotated[
-        int | None, typer.Option(help="Serve Prometheus metrics there.  [default: nowhere]")
+        int | None, typer.Option(help="Port for Prometheus metrics.  [default: none]")
     ] = None,
 ) -> None:
     """Run exports: claim their runs and carry them out with Spark, until SIGTERM.
@@ -97,7 +99,7 @@ def start(
 
 @runner.command()
 def check(context: typer.Context, lakes: Lakes = None) -> None:
-    """Look whether a runner could work here: its lakes, Spark, Java, and the platform."""
+    """Check whether a runner could work here: its lakes, Spark, Java, and the platform."""
     settings, known = _read(lakes=lakes or context.obj)
     from spark_exports.runner.checking import checked
 

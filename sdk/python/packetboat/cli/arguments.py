@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have, and how their values are read."""
+"""Arguments and options of several commands, and the parsers of their values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from packetboat.cli.completing import subscription_names, topic_names
 from packetboat.cli.exit_codes import ExitCode
 from packetboat.cli.failures import CommandFailed
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Its name.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name.")]
 Topic = Annotated[
     str, typer.Argument(metavar="TOPIC", help="The topic.", autocompletion=topic_names)
 ]
@@ -25,8 +25,8 @@ Subscription = Annotated[
         metavar="SUBSCRIPTION", help="The subscription.", autocompletion=subscription_names
     ),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", help="At most so many.", min=1)]
-Force = Annotated[bool, typer.Option("--force", help="Also where something is lost by it.")]
+Limit = Annotated[int | None, typer.Option("--limit", help="Maximum number of results.", min=1)]
+Force = Annotated[bool, typer.Option("--force", help="Do it even if data is lost.")]
 Set = Annotated[
     list[str] | None,
     typer.Option(
@@ -37,7 +37,7 @@ Set = Annotated[
 ]
 File = Annotated[
     Path | None,
-    typer.Option("--file", "-f", help="The body as JSON; - for stdin. Options win over it."),
+    typer.Option("--file", "-f", help="The body as JSON; - for stdin. Options override it."),
 ]
 Labels = Annotated[
     list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="May be repeated.")
@@ -51,7 +51,7 @@ def body(
     labels: list[str] | None = None,
     **named: Any,
 ) -> dict[str, Any]:
-    """What is sent: the file, over it the named options that are given, over it `--set`."""
+    """Return the body to send: the file, overridden by named options, overridden by `--set`."""
     made: dict[str, Any] = read_json(file) if file is not None else {}
     if not isinstance(made, dict):
         raise wrong(f"{file}: not a JSON object")
@@ -77,7 +77,7 @@ def pairs(given: list[str] | None) -> dict[str, str]:
 
 
 def moment(text: str) -> datetime:
-    """RFC 3339, or a time ago: `90s`, `10m`, `2h`, `7d`, `2w`."""
+    """Parse a time in RFC 3339, or an age: `90s`, `10m`, `2h`, `7d`, `2w`."""
     if re.fullmatch(r"\d+(?:\.\d+)?[smhdw]", text):
         return datetime.now(UTC) - timedelta(seconds=duration_s(text))
     try:
@@ -90,7 +90,7 @@ def moment(text: str) -> datetime:
 
 
 def duration_s(text: str) -> float:
-    """Seconds: a number of them, or `90s`, `10m`, `2h`, `7d`, `2w`."""
+    """Parse a duration: a number of seconds, or `90s`, `10m`, `2h`, `7d`, `2w`."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", text)
     if not found:
         raise wrong(f"{text!r} is not a duration: a number of seconds, or 10m, 2h, 7d")
@@ -98,7 +98,7 @@ def duration_s(text: str) -> float:
 
 
 def wrong(text: str) -> CommandFailed:
-    """What the user gave can't be."""
+    """An argument of the user is wrong."""
     return CommandFailed(text, ExitCode.USAGE)
 
 

@@ -1,4 +1,4 @@
-"""Those of `packetboat subscriptions …` that are about the endpoint of a push subscription."""
+"""The commands of `packetboat subscriptions …` for the endpoint of a push subscription."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from packetboat.cli.shared_options import add
 
 app: typer.Typer = typer.Typer()
 ENDPOINT_S = 600.0
-"""How long an endpoint may take to answer, at most."""
+"""Longest time that an endpoint may take to answer."""
 
 
 @add(app, "attempts", example="packetboat subscriptions attempts hooks --limit 20")
 def attempts(context: typer.Context, subscription: Subscription, limit: Limit = 50) -> None:
-    """Requests to the endpoint of a push subscription, newest first."""
+    """List the requests to the endpoint of a push subscription, newest first."""
     here = Invocation.of(context)
     rows = here.api.pages(path("subscriptions", subscription, "attempts"), "attempts", limit=limit)
     columns = ("at", "message_id", "attempt", "outcome", "status", "latency_ms", "detail")
@@ -43,16 +43,18 @@ def replay(
     context: typer.Context,
     subscription: Subscription,
     ids: Annotated[
-        list[str] | None, typer.Option("--id", help="This message; may be repeated.")
+        list[str] | None, typer.Option("--id", help="A message id; may be repeated.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(help="Those published at a time, or an age such as 2h, or later.")
+        str | None, typer.Option(help="Messages published since a time, or an age such as 2h.")
     ] = None,
     until: Annotated[
-        str | None, typer.Option(help="Of --since: those published before.  [default: now]")
+        str | None,
+        typer.Option(help="With --since: messages published before this time.  [default: now]"),
     ] = None,
     max_: Annotated[
-        int | None, typer.Option("--max", "-n", help="Of --since: so many and no more.", min=1)
+        int | None,
+        typer.Option("--max", "-n", help="With --since: maximum number of messages.", min=1),
     ] = None,
 ) -> None:
     """Deliver settled messages to the endpoint once more; exit code 1 if some are not."""
@@ -66,7 +68,7 @@ def replay(
     answer = here.api.post(path("subscriptions", subscription, verb="replay"), wanted)
     here.output.record(answer)
     if not answer["complete"]:
-        here.output.note("There are more in that time: raise --max, or split it.")
+        here.output.note("There are more messages in that time: raise --max, or split the time.")
     if answer["skipped"]:
         raise typer.Exit(ExitCode.FAILED)
 

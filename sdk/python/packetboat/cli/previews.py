@@ -1,4 +1,4 @@
-"""What a filter would do to the newest messages, of a topic or for a subscription."""
+"""Previews of a filter over the newest messages of a topic or a subscription."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Expression = Annotated[
     str, typer.Argument(metavar="EXPRESSION", help="CEL, such as `data.total > 100.0`.")
 ]
 Messages = Annotated[
-    int | None, typer.Option("--messages", help="So many of the newest are looked at.", min=1)
+    int | None, typer.Option("--messages", help="Number of the newest messages to check.", min=1)
 ]
 
 

@@ -1,4 +1,4 @@
-"""Every command of ours: its panel, a line about it, and how it is imported."""
+"""The table of commands: panel, summary, and module of each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 
 class Entry(NamedTuple):
-    """One line of the table."""
+    """A command in the table."""
 
     panel: str
     summary: str
@@ -28,46 +28,44 @@ TENANCY, HERE = "Tenants and access", "This computer"
 @cache
 def table() -> dict[str, Entry]:
     return {
-        "publish": Entry(MESSAGES, "Publish a file or what comes on stdin.", "publish"),
-        "pull": Entry(MESSAGES, "Take some messages of a subscription.", "consume"),
-        "ack": Entry(MESSAGES, "Say that messages are done.", "consume"),
-        "nack": Entry(MESSAGES, "Give messages back as failed.", "consume"),
-        "tail": Entry(MESSAGES, "Show messages as they come.", "tail"),
+        "publish": Entry(MESSAGES, "Publish a file or stdin.", "publish"),
+        "pull": Entry(MESSAGES, "Pull messages of a subscription.", "consume"),
+        "ack": Entry(MESSAGES, "Acknowledge messages.", "consume"),
+        "nack": Entry(MESSAGES, "Return messages as failed.", "consume"),
+        "tail": Entry(MESSAGES, "Show messages as they arrive.", "tail"),
         "replay": Entry(MESSAGES, "Read a topic again, without a subscription.", "replay"),
-        "topics": Entry(CONSUMING, "Make, look at and change topics.", "topics"),
+        "topics": Entry(CONSUMING, "Create, show and change topics.", "topics"),
         "subscriptions": Entry(
-            CONSUMING, "Make, look at and change subscriptions.", "subscriptions"
+            CONSUMING, "Create, show and change subscriptions.", "subscriptions"
         ),
-        "seek": Entry(CONSUMING, "Move a subscription back or forth.", "seek"),
-        "snapshots": Entry(CONSUMING, "Keep where a subscription stands.", "snapshots"),
+        "seek": Entry(CONSUMING, "Move a subscription to another position.", "seek"),
+        "snapshots": Entry(CONSUMING, "Save the position of a subscription.", "snapshots"),
         "dead-letters": Entry(
-            CONSUMING, "What failed for good: look, redrive, discard.", "dead_letters"
+            CONSUMING, "List, redrive and discard failed messages.", "dead_letters"
         ),
-        "skip-rules": Entry(CONSUMING, "What a subscription passes over.", "skip_rules"),
-        "flow": Entry(CONSUMING, "How much can be taken now.", "flow"),
-        "signing-secrets": Entry(
-            CONSUMING, "What requests to an endpoint are signed with.", "signing_secrets"
-        ),
-        "schemas": Entry(CONSUMING, "Contracts for message bodies.", "schemas"),
-        "schedules": Entry(WORK, "Publish by the clock.", "schedules"),
+        "skip-rules": Entry(CONSUMING, "Rules for messages to skip.", "skip_rules"),
+        "flow": Entry(CONSUMING, "Limit the delivery to consumers.", "flow"),
+        "signing-secrets": Entry(CONSUMING, "Secrets that sign push requests.", "signing_secrets"),
+        "schemas": Entry(CONSUMING, "Schemas of message bodies.", "schemas"),
+        "schedules": Entry(WORK, "Publish messages at times.", "schedules"),
         "export": Entry(WORK, "Write topics into tables of a lake.", "export"),
-        "locks": Entry(WORK, "Who holds which lock.", "locks"),
+        "locks": Entry(WORK, "Show locks and their holders.", "locks"),
         "lock": Entry(WORK, "Run a program while holding a lock.", "lock"),
         "jobs": Entry(WORK, "Map-reduce jobs and their tasks.", "jobs"),
-        "pools": Entry(WORK, "How much of a kind of work runs at once.", "pools"),
+        "pools": Entry(WORK, "Limits of tasks that run at once.", "pools"),
         "tenants": Entry(TENANCY, "Tenants of this installation (operators).", "tenants"),
         "clients": Entry(TENANCY, "Programs that get tokens with a secret.", "clients"),
         "keys": Entry(TENANCY, "API keys.", "keys"),
         "tokens": Entry(TENANCY, "Ask about access tokens, and revoke them.", "tokens"),
-        "policies": Entry(TENANCY, "Who has which role on what.", "policies"),
-        "issuers": Entry(TENANCY, "Whose tokens are accepted beside ours.", "issuers"),
-        "quotas": Entry(TENANCY, "What the tenant may use.", "quotas"),
-        "usage": Entry(TENANCY, "What the tenant used, per hour.", "usage"),
-        "audit": Entry(TENANCY, "Who changed what.", "audit"),
-        "login": Entry(HERE, "Keep a server and a credential, checked, in a profile.", "login"),
-        "config": Entry(HERE, "The profiles that are kept.", "config"),
-        "whoami": Entry(HERE, "Who the server takes you for.", "whoami"),
-        "doctor": Entry(HERE, "Look for what is wrong, and say what helps.", "doctor"),
+        "policies": Entry(TENANCY, "Roles of members on resources.", "policies"),
+        "issuers": Entry(TENANCY, "Other issuers whose tokens are accepted.", "issuers"),
+        "quotas": Entry(TENANCY, "Limits of a tenant.", "quotas"),
+        "usage": Entry(TENANCY, "Usage of a tenant, per hour.", "usage"),
+        "audit": Entry(TENANCY, "Show who changed which resource.", "audit"),
+        "login": Entry(HERE, "Check a server and a credential, and save them.", "login"),
+        "config": Entry(HERE, "Show and change saved profiles.", "config"),
+        "whoami": Entry(HERE, "Show your identity at the server.", "whoami"),
+        "doctor": Entry(HERE, "Find problems and suggest solutions.", "doctor"),
         "api": Entry(HERE, "Send any request to the HTTP API.", "raw"),
-        "docs": Entry(HERE, "Where the documentation is.", "docs"),
+        "docs": Entry(HERE, "Show where the documentation is.", "docs"),
     }

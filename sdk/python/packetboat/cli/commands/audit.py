@@ -20,14 +20,16 @@ def audit(
     context: typer.Context,
     from_: Annotated[str | None, typer.Option("--from", help="A time, or an age.")] = None,
     to: Annotated[str | None, typer.Option("--to", help="A time, or an age.")] = None,
-    actor: Annotated[str | None, typer.Option(help="Such as client:shop.")] = None,
-    action: Annotated[str | None, typer.Option(help="Such as deleteTopic.")] = None,
-    resource: Annotated[str | None, typer.Option(help="And what is below it.")] = None,
-    oldest: Annotated[bool, typer.Option("--oldest", help="The oldest first.")] = False,
-    tenant: Annotated[str | None, typer.Option(help="Of this one; for operators.")] = None,
+    actor: Annotated[str | None, typer.Option(help="An actor, such as client:shop.")] = None,
+    action: Annotated[str | None, typer.Option(help="An action, such as deleteTopic.")] = None,
+    resource: Annotated[
+        str | None, typer.Option(help="This resource and everything below it.")
+    ] = None,
+    oldest: Annotated[bool, typer.Option("--oldest", help="Show the oldest first.")] = False,
+    tenant: Annotated[str | None, typer.Option(help="Another tenant; for operators.")] = None,
     limit: Limit = 100,
 ) -> None:
-    """Who changed what, the newest first."""
+    """Show who changed which resource, newest first."""
     here = Invocation.of(context)
     where = "/audit" if tenant is None else path("tenants", tenant, "audit")
     query = {

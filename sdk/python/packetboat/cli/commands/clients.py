@@ -23,13 +23,13 @@ add_get(app, NOUN)
 def set_(
     context: typer.Context,
     name: Name,
-    display_name: Annotated[str | None, typer.Option(help="For people.")] = None,
+    display_name: Annotated[str | None, typer.Option(help="Name shown to people.")] = None,
     state: Annotated[str | None, typer.Option(help="`active` or `disabled`.")] = None,
     label: Labels = None,
     file: File = None,
     set_: Set = None,
 ) -> None:
-    """Make a client, whose secret is shown this once, or replace its settings."""
+    """Create a client, whose secret is shown only once, or replace its settings."""
     here = Invocation.of(context)
     wanted = body(file, set_, label, display_name=display_name, state=state)
     made = here.api.put(path("clients", name), wanted)
@@ -42,10 +42,11 @@ def add_secret(
     context: typer.Context,
     name: Name,
     old_expires_in: Annotated[
-        int | None, typer.Option(metavar="SECONDS", help="How long the old one holds.", min=0)
+        int | None,
+        typer.Option(metavar="SECONDS", help="Time for which the old secret stays valid.", min=0),
     ] = None,
 ) -> None:
-    """Another secret, shown this once; both hold for a while."""
+    """Create a second secret, shown only once; both are valid for a while."""
     here = Invocation.of(context)
     wanted = body(old_expires_in_seconds=old_expires_in)
     made = here.api.post(path("clients", name, "secrets"), wanted)
@@ -57,10 +58,12 @@ def add_secret(
 def remove_secret(
     context: typer.Context,
     name: Name,
-    prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="How it begins.")],
+    prefix: Annotated[
+        str, typer.Argument(metavar="PREFIX", help="First characters of the secret.")
+    ],
     force: Force = False,
 ) -> None:
-    """Refuse a secret from now on."""
+    """Remove a secret: it is refused from now on."""
     here = Invocation.of(context)
     here.api.delete(path("clients", name, "secrets", prefix), force=force or None)
     here.output.note("The secret is removed.")
@@ -68,14 +71,14 @@ def remove_secret(
 
 @add(app, "revoke-tokens", example="packetboat clients revoke-tokens shop")
 def revoke_tokens(context: typer.Context, name: Name) -> None:
-    """Refuse every access token it has got until now."""
+    """Revoke all access tokens that the client got until now."""
     here = Invocation.of(context)
     here.output.record(here.api.post(path("clients", name, verb="revoke_tokens"), safe=True))
 
 
 @add(app, "delete", example="packetboat clients delete shop")
 def delete(context: typer.Context, name: Name, force: Force = False) -> None:
-    """Delete a client; `--force` also the last owner."""
+    """Delete a client; `--force` even if it is the last owner."""
     here = Invocation.of(context)
     here.api.delete(path("clients", name), force=force or None)
     here.output.note(f"The client {name!r} is deleted.")

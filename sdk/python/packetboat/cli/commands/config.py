@@ -1,4 +1,4 @@
-"""`packetboat config …`: the profiles that are kept."""
+"""`packetboat config …`: saved profiles."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from packetboat.cli.invocation import Invocation
 from packetboat.cli.shared_options import add, commands
 from packetboat.profiles import MEMBERS, SECRETS, Profile, Profiles
 
-app: typer.Typer = commands("config", "The profiles that are kept; `packetboat login` makes them.")
-Profile_ = Annotated[str, typer.Argument(metavar="PROFILE", help="Its name.")]
+app: typer.Typer = commands(
+    "config", "Show and change saved profiles; `packetboat login` creates them."
+)
+Profile_ = Annotated[str, typer.Argument(metavar="PROFILE", help="The name of the profile.")]
 
 
 @add(app, "list", example="packetboat config list")
 def list_(context: typer.Context) -> None:
-    """All profiles."""
+    """List all profiles."""
     here = Invocation.of(context)
     kept = profiles.load(profiles.path())
     rows = [
@@ -33,7 +35,7 @@ def list_(context: typer.Context) -> None:
 
 @add(app, "use", example="packetboat config use production")
 def use(context: typer.Context, name: Profile_) -> None:
-    """Make a profile the one that is used where nothing else is said."""
+    """Use a profile by default."""
     kept = profiles.load(profiles.path())
     _existing(kept, name)
     profiles.save(profiles.path(), replace(kept, current=name))
@@ -42,7 +44,7 @@ def use(context: typer.Context, name: Profile_) -> None:
 
 @add(app, "show", example="packetboat config show")
 def show(context: typer.Context) -> None:
-    """What this command uses now, and where it found it; secrets are never shown."""
+    """Show the settings in use and their sources, without secrets."""
     here = Invocation.of(context)
     target = here.target
     here.output.record(
@@ -62,9 +64,11 @@ def set_(
     context: typer.Context,
     name: Profile_,
     member: Annotated[str, typer.Argument(metavar="MEMBER", help="`url` or `ca_file`.")],
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="Empty to take it away.")],
+    value: Annotated[
+        str, typer.Argument(metavar="VALUE", help="The new value; empty to remove it.")
+    ],
 ) -> None:
-    """Change a profile. Credentials are for `packetboat login`, which reads them from a prompt."""
+    """Change a profile. To change a credential, use `packetboat login`, which has a prompt."""
     if member not in MEMBERS:
         raise wrong(f"{member!r} is none of {', '.join(sorted(set(MEMBERS) - SECRETS))}")
     if member in SECRETS:
@@ -77,7 +81,7 @@ def set_(
 
 @add(app, "delete", example="packetboat config delete staging")
 def delete(context: typer.Context, name: Profile_) -> None:
-    """Forget a profile, with its credential."""
+    """Delete a profile with its credential."""
     kept = profiles.load(profiles.path())
     _existing(kept, name)
     profiles.save(profiles.path(), kept.without(name))
@@ -85,7 +89,7 @@ def delete(context: typer.Context, name: Profile_) -> None:
 
 
 def shown(profile: Profile) -> dict[str, str | None]:
-    """Without its secrets; of a client its id."""
+    """Return a profile without its secrets; a client is shown by its id."""
     kind = f"client {profile.client_id}" if profile.client_id else None
     credential = kind or ("token" if profile.token else None)
     return {"url": profile.url, "credential": credential, "ca_file": profile.ca_file}

@@ -21,11 +21,12 @@ MAX_IDS = 1000
 Ids = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="ACK_ID…", help="Of `pull`; none: what `pull -o ndjson` printed, from stdin."
+        metavar="ACK_ID…",
+        help="Ack ids from `pull`; without any, read the output of `pull -o ndjson` from stdin.",
     ),
 ]
 ByMessageId = Annotated[
-    bool, typer.Option("--message-id", help="They are message ids, not ack ids.")
+    bool, typer.Option("--message-id", help="The ids are message ids, not ack ids.")
 ]
 
 
@@ -34,14 +35,16 @@ def pull(
     context: typer.Context,
     subscription: Subscription,
     max_: Annotated[
-        int, typer.Option("--max", "-n", help="At most so many.", min=1, max=1000)
+        int, typer.Option("--max", "-n", help="Maximum number of messages.", min=1, max=1000)
     ] = 10,
-    wait: Annotated[float, typer.Option(help="Seconds to wait for the first.", min=0, max=60)] = 0,
+    wait: Annotated[
+        float, typer.Option(help="Seconds to wait for the first message.", min=0, max=60)
+    ] = 0,
     ack_: Annotated[
-        bool, typer.Option("--ack/--no-ack", help="Ack them once they are printed.")
+        bool, typer.Option("--ack/--no-ack", help="Ack the messages after printing them.")
     ] = False,
 ) -> None:
-    """Take some messages; without `--ack` they come again when their lease ends."""
+    """Pull messages; without `--ack` they are delivered again when their lease ends."""
     here = Invocation.of(context)
     where = path("subscriptions", subscription)
     taken = here.api.get(f"{where}/messages", wait_s=wait, max_messages=max_, wait_seconds=wait)
@@ -68,7 +71,7 @@ def ack(
     ids: Ids = None,
     message_id: ByMessageId = False,
 ) -> None:
-    """Say that messages are done."""
+    """Acknowledge messages that are processed."""
     _settle_given(context, subscription, "ack", ids, message_id, {})
 
 
@@ -79,17 +82,21 @@ def nack(
     ids: Ids = None,
     message_id: ByMessageId = False,
     delay: Annotated[
-        float | None, typer.Option(help="Seconds until they come again.", min=0)
+        float | None, typer.Option(help="Seconds until the messages are delivered again.", min=0)
     ] = None,
-    reason: Annotated[str | None, typer.Option(help="What failed.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Reason of the failure.")] = None,
     reject: Annotated[
-        bool, typer.Option("--reject", help="Never again: they become dead letters.")
+        bool,
+        typer.Option(
+            "--reject", help="Never deliver the messages again: they become dead letters."
+        ),
     ] = False,
     release: Annotated[
-        bool, typer.Option("--release", help="Back at once, and not counted as a failure.")
+        bool,
+        typer.Option("--release", help="Return the messages at once, without counting a failure."),
     ] = False,
 ) -> None:
-    """Give messages back as failed."""
+    """Return messages as failed, so that they are delivered again."""
     if ((reject or release) and delay is not None) or (reject and release):
         raise wrong("--delay, --reject and --release exclude each other")
     verb = "reject" if reject else "release" if release else "nack"
@@ -125,7 +132,7 @@ def _settle(
     more: dict[str, Any],
     member: str = "ack_ids",
 ) -> int:
-    """How many were refused; says which, and how many were not."""
+    """Report refused items and the number of others; return how many were refused."""
     done, failures = 0, []
     where = path("subscriptions", subscription, verb)
     for at in range(0, len(ids), MAX_IDS):

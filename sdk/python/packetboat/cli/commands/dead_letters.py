@@ -14,14 +14,16 @@ from packetboat.cli.progress import Progress, wait
 from packetboat.cli.shared_options import add, commands
 
 app: typer.Typer = commands(
-    "dead-letters", "What failed for good: look at it, redrive it, discard it."
+    "dead-letters", "List, redrive and discard messages that failed for good."
 )
 COLUMNS = ("id", "state", "reason", "detail", "attempts", "dead_at", "key", "message_id")
 POLL_S = 0.5
 DONE = frozenset({"done", "cancelled", "failed"})
-Filter = Annotated[str | None, typer.Option("--filter", help="Those that this matches (CEL).")]
-Ids = Annotated[list[str] | None, typer.Option("--id", help="This one; may be repeated.")]
-All = Annotated[bool, typer.Option("--all", help="All that are open.")]
+Filter = Annotated[
+    str | None, typer.Option("--filter", help="Dead letters that this CEL expression matches.")
+]
+Ids = Annotated[list[str] | None, typer.Option("--id", help="One dead letter; may be repeated.")]
+All = Annotated[bool, typer.Option("--all", help="All open dead letters.")]
 
 
 @add(app, "list", example="packetboat dead-letters list billing --state open")
@@ -32,7 +34,7 @@ def list_(
     state: Annotated[str | None, typer.Option(help="`open`, `redriven` or `discarded`.")] = None,
     limit: Limit = None,
 ) -> None:
-    """Oldest first."""
+    """List the dead letters of a subscription, oldest first."""
     here = Invocation.of(context)
     where = path("subscriptions", subscription, "dead_letters")
     query = {"filter": filter_, "state": state}
@@ -43,9 +45,9 @@ def list_(
 def show(
     context: typer.Context,
     subscription: Subscription,
-    letter: Annotated[str, typer.Argument(metavar="ID", help="Of `dead-letters list`.")],
+    letter: Annotated[str, typer.Argument(metavar="ID", help="An id from `dead-letters list`.")],
 ) -> None:
-    """One, with its message."""
+    """Show one dead letter with its message."""
     here = Invocation.of(context)
     here.output.record(here.api.get(path("subscriptions", subscription, "dead_letters", letter)))
 
@@ -57,13 +59,17 @@ def redrive(
     filter_: Filter = None,
     ids: Ids = None,
     every: All = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which.")] = False,
-    rate: Annotated[float | None, typer.Option(help="Messages a second.", min=0.1)] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would happen.")
+    ] = False,
+    rate: Annotated[
+        float | None, typer.Option(help="Maximum messages per second.", min=0.1)
+    ] = None,
     to: Annotated[
-        str | None, typer.Option(help="`subscription` (to it alone), or the name of a topic.")
+        str | None, typer.Option(help="`subscription` (only to it), or the name of a topic.")
     ] = None,
     wait_: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Show how far it is, until it is done.")
+        bool, typer.Option("--wait/--no-wait", help="Show the progress until the redrive ends.")
     ] = True,
 ) -> None:
     """Publish dead letters again."""
@@ -83,7 +89,7 @@ def redrive(
 
 @add(app, "redrives", example="packetboat dead-letters redrives billing")
 def redrives(context: typer.Context, subscription: Subscription, limit: Limit = None) -> None:
-    """Redrives, newest first."""
+    """List the redrives of a subscription, newest first."""
     here = Invocation.of(context)
     where = path("subscriptions", subscription, "redrives")
     columns = ("redrive_id", "state", "redriven", "failed", "total", "created_at", "detail")
@@ -94,9 +100,9 @@ def redrives(context: typer.Context, subscription: Subscription, limit: Limit = 
 def cancel(
     context: typer.Context,
     subscription: Subscription,
-    redrive_id: Annotated[str, typer.Argument(metavar="REDRIVE_ID", help="Of `redrives`.")],
+    redrive_id: Annotated[str, typer.Argument(metavar="REDRIVE_ID", help="An id from `redrives`.")],
 ) -> None:
-    """Redrive no more of it."""
+    """Cancel a redrive; published messages stay published."""
     here = Invocation.of(context)
     where = path("subscriptions", subscription, "redrives", redrive_id, verb="cancel")
     here.output.record(here.api.post(where, safe=True))
@@ -110,7 +116,7 @@ def discard(
     ids: Ids = None,
     every: All = False,
 ) -> None:
-    """Mark dead letters as not to be redriven."""
+    """Discard dead letters: they can no longer be redriven."""
     here = Invocation.of(context)
     where = path("subscriptions", subscription, "dead_letters", verb="discard")
     wanted = _chosen(filter_, ids, every)
@@ -130,7 +136,7 @@ def _chosen(filter_: str | None, ids: list[str] | None, every: bool) -> dict[str
 
 
 def _watched(here: Invocation, subscription: str, answer: dict[str, Any]) -> dict[str, Any]:
-    """Until it is done. Ctrl-C ends the watching alone."""
+    """Show a redrive until it ends. Ctrl-C stops only the display."""
     where = path("subscriptions", subscription, "redrives", answer["redrive_id"])
     with Progress(here.output, "redriven", answer["total"]) as progress:
         while True:

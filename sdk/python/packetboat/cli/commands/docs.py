@@ -12,7 +12,7 @@ app: typer.Typer = typer.Typer()
 
 @add(app, "docs", example="packetboat docs")
 def docs(context: typer.Context) -> None:
-    """Where the documentation is: that of the server's own API, and of all its problems."""
+    """Show where the documentation of the API and of its problems is."""
     here = Invocation.of(context)
     url = here.target.urls[0]
     links = {"api": f"{url}/docs", "openapi": f"{url}/openapi.yaml"}

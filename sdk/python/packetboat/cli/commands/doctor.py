@@ -26,7 +26,7 @@ from packetboat.errors import InvalidRequest, NotAuthorized, NotFound, Packetboa
 
 app: typer.Typer = typer.Typer()
 MAX_FILTERS = 200
-"""Expressions of subscriptions, and of exports, of which the server is asked."""
+"""Maximum number of expressions to check, of subscriptions and of exports."""
 _WEAK = {
     "unproved": "nothing proves that its tokens are this tenant's; 0.2 asked for no proof",
     "withdrawn": "the operator took it back: its tokens are refused",
@@ -39,10 +39,10 @@ def doctor(
     context: typer.Context,
     metrics_url: Annotated[
         str | None,
-        typer.Option(help="Of a server's metrics, as http://127.0.0.1:8095: look there, too."),
+        typer.Option(help="URL of a server's metrics to check, such as http://127.0.0.1:8095."),
     ] = None,
 ) -> None:
-    """Look for what is wrong, and say what helps; exit code 1 if anything fails."""
+    """Find problems and suggest solutions; exit code 1 if a check fails."""
     here = Invocation.of(context)
     found = []
 
@@ -61,7 +61,7 @@ def doctor(
 
 
 def _findings(here: Invocation, metrics_url: str | None) -> Iterator[Finding]:
-    """Those that need what failed are left out."""
+    """Run the checks; skip those that depend on a failed one."""
     yield from checks.profile_file(profiles.path())
     target = here.target
     plain = here.plain_transport
@@ -96,7 +96,7 @@ def _credential(here: Invocation) -> Iterator[Finding]:
 
 
 def _issuers(api: Api) -> Iterator[Finding]:
-    """Those whose tokens another tenant might have, or that hold no more; only owners may look."""
+    """Check for issuers with unproved or rejected tokens; only owners may do so."""
     try:
         weak = [each for each in api.pages("/issuers", "issuers") if each.get("trust") in _WEAK]
         fix = f"let its tokens name {api.get('/whoami')['token_audience']}" if weak else ""
@@ -112,7 +112,7 @@ def _issuers(api: Api) -> Iterator[Finding]:
 
 
 def _topics(api: Api) -> Iterator[Finding]:
-    """Which are full: publishes to them are refused, or the oldest messages end."""
+    """Check for full topics: they refuse publishes, or drop their oldest messages."""
     try:
         full = [each["name"] for each in api.pages("/topics", "topics") if each.get("full")]
     except NotAuthorized:
@@ -126,8 +126,8 @@ def _topics(api: Api) -> Iterator[Finding]:
 
 
 class _Stored(NamedTuple):
-    """An expression that was taken once. `preview` is where the server tries it, `effect` is what
-    it does where this version refuses it, and `fix` is the command that changes it."""
+    """An expression that was accepted once. The server tries it at `preview`; `effect` is the
+    effect if this version refuses it, and `fix` is the command that changes it."""
 
     name: str
     text: str
@@ -137,8 +137,10 @@ class _Stored(NamedTuple):
 
 
 def _filters(api: Api) -> Iterator[Finding]:
-    """Expressions that an earlier version took and this one refuses. The server is asked, by a
-    preview of each with one message."""
+    """Check for expressions that an earlier version accepted and this one refuses.
+
+    The server checks each with a preview over one message.
+    """
     for stored in (_of_subscriptions(api), _of_exports(api)):
         try:
             for each in islice(stored, MAX_FILTERS):
@@ -153,7 +155,7 @@ def _filters(api: Api) -> Iterator[Finding]:
 
 
 def _of_subscriptions(api: Api) -> Iterator[_Stored]:
-    """Their filters, and their skip rules."""
+    """Return the filters and the skip rules of subscriptions."""
     for each in islice(api.pages("/subscriptions", "subscriptions"), MAX_FILTERS):
         name = each["name"]
         preview = path("subscriptions", name, verb="preview_filter")
@@ -168,8 +170,8 @@ def _of_subscriptions(api: Api) -> Iterator[_Stored]:
 
 
 def _of_exports(api: Api) -> Iterator[_Stored]:
-    """Their filters. An expression is refused whatever the topic, so where an export is of many,
-    any of them does for the preview."""
+    """Return the filters of exports. A refusal does not depend on the topic, so the preview uses
+    any topic of the export."""
     for each in api.pages("/exports", "exports"):
         if not each.get("filter"):
             continue
@@ -184,7 +186,8 @@ def _of_exports(api: Api) -> Iterator[_Stored]:
 
 
 def _refusal(api: Api, stored: _Stored) -> str | None:
-    """Why this version refuses it; None: it does not, or the thing is gone by now."""
+    """Return why this version refuses an expression; None if it does not, or if its owner is
+    gone."""
     try:
         api.post(stored.preview, {"filter": stored.text, "messages": 1}, safe=True)
     except InvalidRequest as refused:
@@ -195,7 +198,7 @@ def _refusal(api: Api, stored: _Stored) -> str | None:
 
 
 def _forwarders(api: Api) -> Iterator[Finding]:
-    """Whether anybody delivers; only operators may look."""
+    """Check for live forwarders; only operators may do so."""
     try:
         count = len(api.get("/forwarders")["forwarders"])
     except PacketboatError:

@@ -24,22 +24,29 @@ RUN_COLUMNS = (
     *("created_at", "finished_at", "failure.code"),
 )
 Export = Annotated[
-    str, typer.Argument(metavar="NAME", help="Its name.", autocompletion=export_names)
+    str, typer.Argument(metavar="NAME", help="The name of the export.", autocompletion=export_names)
 ]
 Number = Annotated[int, typer.Argument(metavar="RUN", help="The number of the run.", min=1)]
 OfTopic = Annotated[
     str | None,
     typer.Option("--topic", help="A topic, or a pattern with `*`.", autocompletion=topic_names),
 ]
-Cron = Annotated[str | None, typer.Option(help="When it runs, such as `@hourly` or `*/5 * * * *`.")]
-Zone = Annotated[str | None, typer.Option("--time-zone", help="Such as Europe/Berlin.")]
-Missed = Annotated[
-    str | None, typer.Option("--missed-runs", help="What becomes of them: `skip` or `latest`.")
+Cron = Annotated[
+    str | None, typer.Option(help="Cron schedule, such as `@hourly` or `*/5 * * * *`.")
 ]
-MaintainCron = Annotated[str | None, typer.Option("--maintain-cron", help="When it is tidied.")]
-Filter = Annotated[str | None, typer.Option("--filter", help="Only what this matches (CEL).")]
+Zone = Annotated[str | None, typer.Option("--time-zone", help="Time zone, such as Europe/Berlin.")]
+Missed = Annotated[
+    str | None, typer.Option("--missed-runs", help="Handling of missed runs: `skip` or `latest`.")
+]
+MaintainCron = Annotated[
+    str | None, typer.Option("--maintain-cron", help="Cron schedule of table maintenance.")
+]
+Filter = Annotated[
+    str | None,
+    typer.Option("--filter", help="Export only messages that this CEL expression matches."),
+]
 KeepData = Annotated[
-    bool | None, typer.Option("--keep-data/--no-keep-data", help="Keep bodies as they came, too.")
+    bool | None, typer.Option("--keep-data/--no-keep-data", help="Also keep the original bodies.")
 ]
 Columns = Annotated[
     list[str] | None,
@@ -50,18 +57,21 @@ Columns = Annotated[
     ),
 ]
 MaxBytes = Annotated[
-    int | None, typer.Option("--max-bytes-per-second", help="What a run may read.", min=1)
+    int | None, typer.Option("--max-bytes-per-second", help="Maximum read rate of a run.", min=1)
 ]
 FromTime = Annotated[
-    str | None, typer.Option("--from-time", help="Of a range: a time, or an age such as 2d.")
+    str | None, typer.Option("--from-time", help="Start of a range: a time, or an age such as 2d.")
 ]
 ToTime = Annotated[
-    str | None, typer.Option("--to-time", help="One past the last; a time, or an age.")
+    str | None, typer.Option("--to-time", help="End of a range, not included: a time, or an age.")
 ]
 FromOffset = Annotated[
-    int | None, typer.Option("--from-offset", help="Of a range: in each partition.", min=0)
+    int | None, typer.Option("--from-offset", help="Start of a range in each partition.", min=0)
 ]
-ToOffset = Annotated[int | None, typer.Option("--to-offset", help="One past the last.", min=0)]
+ToOffset = Annotated[
+    int | None,
+    typer.Option("--to-offset", help="End of a range in each partition, not included.", min=0),
+]
 
 
 @add(app, "create", example="packetboat export create orders --topic orders --cron @hourly")
@@ -69,13 +79,16 @@ def create(
     context: typer.Context,
     name: Name,
     topic: OfTopic = None,
-    table: Annotated[str | None, typer.Option(help="Its name.  [default: the export's]")] = None,
-    lake: Annotated[str | None, typer.Option(help="One that the installation has.")] = None,
+    table: Annotated[
+        str | None, typer.Option(help="Table name.  [default: the name of the export]")
+    ] = None,
+    lake: Annotated[str | None, typer.Option(help="A lake of the installation.")] = None,
     format_: Annotated[
         str | None, typer.Option("--format", help="`iceberg`, or `parquet`: plain files.")
     ] = None,
     body_: Annotated[
-        str | None, typer.Option("--body", help="What becomes columns: `json`, `avro`, or `raw`.")
+        str | None,
+        typer.Option("--body", help="How bodies become columns: `json`, `avro`, or `raw`."),
     ] = None,
     start: Annotated[
         str | None, typer.Option(help="`earliest`, `latest`, a time, or an age such as 2d.")
@@ -84,7 +97,8 @@ def create(
         str | None, typer.Option("--partition-by", help="Publish time: `day`, `hour`, `none`.")
     ] = None,
     key_buckets: Annotated[
-        int | None, typer.Option("--key-buckets", help="Also by the hash of the key.", min=0)
+        int | None,
+        typer.Option("--key-buckets", help="Also partition by the hash of the key.", min=0),
     ] = None,
     column: Columns = None,
     keep_data: KeepData = None,
@@ -98,10 +112,10 @@ def create(
     file: File = None,
     set_: Set = None,
     if_absent: Annotated[
-        bool, typer.Option("--if-absent", help="Succeed if there is one already like this.")
+        bool, typer.Option("--if-absent", help="Succeed if an identical export exists.")
     ] = False,
 ) -> None:
-    """Make an export; `packetboat export run NAME --wait` runs it."""
+    """Create an export; `packetboat export run NAME --wait` runs it."""
     here = Invocation.of(context)
     begin = start if start in (None, "earliest", "latest") else moment(start).isoformat()
     wanted = body(
@@ -134,7 +148,7 @@ def create(
 
 @add(app, "list", example="packetboat export list --topic orders")
 def list_(context: typer.Context, topic: OfTopic = None, limit: Limit = None) -> None:
-    """All exports, or those of a topic."""
+    """List all exports, or the exports of a topic."""
     here = Invocation.of(context)
     rows = here.api.pages("/exports", "exports", limit=limit, topic=topic)
     here.output.rows(rows, *COLUMNS)
@@ -142,7 +156,7 @@ def list_(context: typer.Context, topic: OfTopic = None, limit: Limit = None) ->
 
 @add(app, "show", example="packetboat export show orders")
 def show(context: typer.Context, name: Export) -> None:
-    """One export: its settings, rows, lag, positions, and where its table is."""
+    """Show an export: its settings, rows, lag, positions, and the place of its table."""
     here = Invocation.of(context)
     here.output.record(here.api.get(path("exports", name)))
 
@@ -163,7 +177,7 @@ def change(
     file: File = None,
     set_: Set = None,
 ) -> None:
-    """Change what is given; the rest stays. `--set cron=null` takes it off the clock."""
+    """Change the given settings; the others stay. `--set cron=null` removes its schedule."""
     here = Invocation.of(context)
     wanted = body(
         file,
@@ -191,14 +205,14 @@ def delete(context: typer.Context, name: Export) -> None:
 
 @add(app, "pause", example="packetboat export pause orders")
 def pause(context: typer.Context, name: Export) -> None:
-    """Run by the clock no more until `resume`."""
+    """Stop scheduled runs until `resume`."""
     here = Invocation.of(context)
     here.output.record(here.api.post(path("exports", name, verb="pause"), safe=True))
 
 
 @add(app, "resume", example="packetboat export resume orders")
 def resume(context: typer.Context, name: Export) -> None:
-    """Run by the clock again."""
+    """Start scheduled runs again."""
     here = Invocation.of(context)
     here.output.record(here.api.post(path("exports", name, verb="resume"), safe=True))
 
@@ -208,7 +222,7 @@ def run(
     context: typer.Context,
     name: Export,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Until it is finished; exit code 1 unless it succeeded.")
+        bool, typer.Option("--wait", help="Wait for the end; exit code 1 unless the run succeeded.")
     ] = False,
     kind: Annotated[
         str | None, typer.Option(help="`export`, `backfill`, `maintain`, or `reconcile`.")
@@ -217,12 +231,13 @@ def run(
     to_time: ToTime = None,
     from_offset: FromOffset = None,
     to_offset: ToOffset = None,
-    topic: Annotated[str | None, typer.Option(help="Of a range: this one alone.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Only this topic, for a range.")] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", help="Of a range: this one alone.", min=0)
+        int | None,
+        typer.Option("--partition", "-p", help="Only this partition, for a range.", min=0),
     ] = None,
 ) -> None:
-    """Run it now, besides its times. `backfill` and `reconcile` take a range."""
+    """Run an export now, in addition to its schedule. `backfill` and `reconcile` take a range."""
     here = Invocation.of(context)
     wanted = body(
         kind=kind,
@@ -246,7 +261,7 @@ def run(
 
 @add(app, "runs", example="packetboat export runs orders --limit 5")
 def runs(context: typer.Context, name: Export, limit: Limit = None) -> None:
-    """Its runs, the newest first."""
+    """List the runs of an export, newest first."""
     here = Invocation.of(context)
     rows = here.api.pages(path("exports", name, "runs"), "runs", limit=limit)
     here.output.rows(rows, *RUN_COLUMNS)
@@ -254,14 +269,14 @@ def runs(context: typer.Context, name: Export, limit: Limit = None) -> None:
 
 @add(app, "log", example="packetboat export log orders 17")
 def log(context: typer.Context, name: Export, run: Number) -> None:
-    """What a run had to say."""
+    """Show the log of a run."""
     here = Invocation.of(context)
     here.output.text(here.api.text(path("exports", name, "runs", str(run), "log")))
 
 
 @add(app, "cancel", example="packetboat export cancel orders 17")
 def cancel(context: typer.Context, name: Export, run: Number) -> None:
-    """Have a run commit nothing more."""
+    """Cancel a run: it commits nothing more."""
     here = Invocation.of(context)
     where = path("exports", name, "runs", str(run), verb="cancel")
     here.output.record(here.api.post(where, safe=True))
@@ -269,7 +284,7 @@ def cancel(context: typer.Context, name: Export, run: Number) -> None:
 
 @add(app, "table", example="packetboat export table orders")
 def table(context: typer.Context, name: Export) -> None:
-    """Where its table is, and how PyIceberg, DuckDB and PySpark read it."""
+    """Show the place of the table, and how PyIceberg, DuckDB and PySpark read it."""
     here = Invocation.of(context)
     export = here.api.get(path("exports", name))
     if export["table_state"] is None:
@@ -287,7 +302,7 @@ def table(context: typer.Context, name: Export) -> None:
 
 
 def _end(here: Invocation, ended: dict[str, Any]) -> None:
-    """As its exit code."""
+    """Return the exit code for the state of a run."""
     if ended["state"] != "succeeded":
         raise typer.Exit(ExitCode.FAILED)
     differing = (ended["result"] or {}).get("differences")

@@ -11,12 +11,12 @@ from packetboat.cli.arguments import Subscription, body, wrong
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.shared_options import add, commands
 
-app: typer.Typer = commands("flow", "How much the consumers of a subscription can take now.")
+app: typer.Typer = commands("flow", "Limit the delivery to the consumers of a subscription.")
 
 
 @add(app, "get", example="packetboat flow get billing")
 def get(context: typer.Context, subscription: Subscription) -> None:
-    """What was said, if it still holds."""
+    """Show the current limit, if there is one."""
     here = Invocation.of(context)
     here.output.record(here.api.get(path("subscriptions", subscription, "flow")))
 
@@ -26,18 +26,21 @@ def set_(
     context: typer.Context,
     subscription: Subscription,
     rate: Annotated[
-        float | None, typer.Option(help="Messages a second for all together; 0 is none.", min=0)
+        float | None,
+        typer.Option(
+            help="Messages per second for all consumers together; 0 stops delivery.", min=0
+        ),
     ] = None,
     max_outstanding: Annotated[
         int | None,
-        typer.Option(help="Leased, or waiting to be delivered again; then no new ones.", min=1),
+        typer.Option(help="Maximum number of messages that are leased or wait for a retry.", min=1),
     ] = None,
     ttl: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="How long it holds.  [default: 60]")
+        float | None, typer.Option(metavar="SECONDS", help="Lifetime of the limit.  [default: 60]")
     ] = None,
-    reason: Annotated[str | None, typer.Option(help="Why, for those who look.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Reason, shown with the limit.")] = None,
 ) -> None:
-    """Say what can be taken; what is said later replaces it."""
+    """Set the limit; a later limit replaces it."""
     if rate is None and max_outstanding is None:
         raise wrong("--rate, --max-outstanding, or both")
     here = Invocation.of(context)
@@ -51,7 +54,7 @@ def set_(
 
 @add(app, "clear", example="packetboat flow clear billing")
 def clear(context: typer.Context, subscription: Subscription) -> None:
-    """Take back what was said."""
+    """Remove the limit."""
     here = Invocation.of(context)
     here.api.delete(path("subscriptions", subscription, "flow"))
     here.output.note("Nothing is said any more; the subscription's own limits hold.")

@@ -12,7 +12,7 @@ from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_get, add_list
 from packetboat.cli.shared_options import add, commands
 
-app: typer.Typer = commands("issuers", "Whose tokens are accepted beside ours.")
+app: typer.Typer = commands("issuers", "Other issuers whose tokens are accepted.")
 NOUN = Noun("issuers", "issuer", ("name", "issuer", "audience", "trust"), "sso")
 add_list(app, NOUN)
 add_get(app, NOUN)
@@ -26,16 +26,19 @@ add_get(app, NOUN)
 def set_(
     context: typer.Context,
     name: Name,
-    issuer: Annotated[str | None, typer.Option(help="Its URL.")] = None,
+    issuer: Annotated[str | None, typer.Option(help="URL of the issuer.")] = None,
     audience: Annotated[
-        str | None, typer.Option(help="Of its tokens; else the tenant's own.")
+        str | None,
+        typer.Option(help="Audience of the tokens.  [default: the audience of the tenant]"),
     ] = None,
-    algorithm: Annotated[list[str] | None, typer.Option(help="Such as RS256.")] = None,
+    algorithm: Annotated[
+        list[str] | None, typer.Option(help="Signature algorithm, such as RS256.")
+    ] = None,
     label: Labels = None,
     file: File = None,
     set_: Set = None,
 ) -> None:
-    """Trust an issuer, or change how."""
+    """Trust an issuer, or change its settings."""
     here = Invocation.of(context)
     wanted = body(file, set_, label, issuer=issuer, audience=audience, algorithms=algorithm)
     here.output.record(here.api.put(path("issuers", name), wanted))
@@ -43,7 +46,7 @@ def set_(
 
 @add(app, "delete", example="packetboat issuers delete sso")
 def delete(context: typer.Context, name: Name, force: Force = False) -> None:
-    """Trust it no more; `--force` also the last owner's."""
+    """Stop trusting an issuer; `--force` even if it is the last owner's."""
     here = Invocation.of(context)
     here.api.delete(path("issuers", name), force=force or None)
     here.output.note(f"The issuer {name!r} is deleted.")

@@ -16,12 +16,12 @@ from packetboat.cli.shared_options import add, commands
 app: typer.Typer = commands("jobs", "Map-reduce jobs and their tasks.")
 LOOK_S = 1.0
 FINISHED = frozenset({"succeeded", "failed", "cancelled"})
-State = Annotated[str | None, typer.Option(help="Only those in this state.")]
+State = Annotated[str | None, typer.Option(help="Only jobs or tasks in this state.")]
 
 
 @add(app, "list", example="packetboat jobs list --state running")
 def list_(context: typer.Context, state: State = None, limit: Limit = None) -> None:
-    """All jobs."""
+    """List all jobs."""
     here = Invocation.of(context)
     columns = (
         "name",
@@ -37,14 +37,14 @@ def list_(context: typer.Context, state: State = None, limit: Limit = None) -> N
 
 @add(app, "get", example="packetboat jobs get word-count")
 def get(context: typer.Context, name: Name) -> None:
-    """One job, with its counts and its result."""
+    """Show a job with its counts and its result."""
     here = Invocation.of(context)
     here.output.record(here.api.get(path("jobs", name)))
 
 
 @add(app, "watch", example="packetboat jobs watch word-count")
 def watch(context: typer.Context, name: Name) -> None:
-    """Show how far it is, until it is finished; exit code 1 unless it succeeded."""
+    """Show the progress of a job until its end; exit code 1 unless it succeeded."""
     here = Invocation.of(context)
     where = path("jobs", name)
     job = here.api.get(where)
@@ -59,7 +59,7 @@ def watch(context: typer.Context, name: Name) -> None:
 
 @add(app, "tasks", example="packetboat jobs tasks word-count --state failed")
 def tasks(context: typer.Context, name: Name, state: State = None, limit: Limit = None) -> None:
-    """Its tasks."""
+    """List the tasks of a job."""
     here = Invocation.of(context)
     rows = here.api.pages(path("jobs", name, "tasks"), "tasks", limit=limit, state=state)
     here.output.rows(rows, "index", "phase", "state", "attempt", "worker", "error", "finished_at")
@@ -67,7 +67,7 @@ def tasks(context: typer.Context, name: Name, state: State = None, limit: Limit 
 
 @add(app, "outputs", example="packetboat jobs outputs word-count -o ndjson")
 def outputs(context: typer.Context, name: Name, limit: Limit = None) -> None:
-    """What its tasks answered."""
+    """List the outputs of the tasks of a job."""
     here = Invocation.of(context)
     rows = here.api.pages(path("jobs", name, "outputs"), "outputs", limit=limit)
     here.output.rows(rows, "index", "output", "error")
@@ -75,21 +75,21 @@ def outputs(context: typer.Context, name: Name, limit: Limit = None) -> None:
 
 @add(app, "cancel", example="packetboat jobs cancel word-count")
 def cancel(context: typer.Context, name: Name) -> None:
-    """Start no more of its tasks."""
+    """Cancel a job: no more of its tasks start."""
     here = Invocation.of(context)
     here.output.record(here.api.post(path("jobs", name, verb="cancel"), safe=True))
 
 
 @add(app, "retry", example="packetboat jobs retry word-count")
 def retry(context: typer.Context, name: Name) -> None:
-    """Run its failed tasks again."""
+    """Run the failed tasks of a job again."""
     here = Invocation.of(context)
     here.output.record(here.api.post(path("jobs", name, verb="retry")))
 
 
 @add(app, "delete", example="packetboat jobs delete word-count")
 def delete(context: typer.Context, name: Name, force: Force = False) -> None:
-    """Delete one that is finished; `--force` also one that is not."""
+    """Delete an ended job; `--force` even if it has not ended."""
     here = Invocation.of(context)
     here.api.delete(path("jobs", name), force=force or None)
     here.output.note(f"The job {name!r} is deleted.")

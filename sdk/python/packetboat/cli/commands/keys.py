@@ -26,15 +26,17 @@ def set_(
     context: typer.Context,
     name: Name,
     scope: Annotated[
-        list[str] | None, typer.Option(help="What it may do, alone or with a resource.")
+        list[str] | None, typer.Option(help="A permission, alone or with a resource.")
     ] = None,
-    expires_at: Annotated[str | None, typer.Option(metavar="TIME", help="RFC 3339.")] = None,
+    expires_at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Expiry time in RFC 3339.")
+    ] = None,
     state: Annotated[str | None, typer.Option(help="`active` or `disabled`.")] = None,
     label: Labels = None,
     file: File = None,
     set_: Set = None,
 ) -> None:
-    """Make a key, which is shown this once, or replace its settings."""
+    """Create a key, which is shown only once, or replace its settings."""
     here = Invocation.of(context)
     wanted = body(file, set_, label, scopes=scope, expires_at=expires_at, state=state)
     made = here.api.put(path("keys", name), wanted)
@@ -47,10 +49,11 @@ def rotate(
     context: typer.Context,
     name: Name,
     old_expires_in: Annotated[
-        int | None, typer.Option(metavar="SECONDS", help="How long the old one holds.", min=0)
+        int | None,
+        typer.Option(metavar="SECONDS", help="Time for which the old secret stays valid.", min=0),
     ] = None,
 ) -> None:
-    """Another secret for the same key, shown this once."""
+    """Create a new secret for a key; it is shown only once."""
     here = Invocation.of(context)
     wanted = body(old_expires_in_seconds=old_expires_in)
     made = here.api.post(path("keys", name, verb="rotate"), wanted)
@@ -60,7 +63,7 @@ def rotate(
 
 @add(app, "delete", example="packetboat keys delete ci")
 def delete(context: typer.Context, name: Name, force: Force = False) -> None:
-    """Delete a key; `--force` also the last that may administer."""
+    """Delete a key; `--force` even if it is the last administrator's."""
     here = Invocation.of(context)
     here.api.delete(path("keys", name), force=force or None)
     here.output.note(f"The key {name!r} is deleted.")

@@ -36,16 +36,26 @@ PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 def lock(
     context: typer.Context,
     name: Name,
-    program: Annotated[list[str], typer.Argument(metavar="-- PROGRAM…", help="What runs.")],
+    program: Annotated[
+        list[str], typer.Argument(metavar="-- PROGRAM…", help="The program and its arguments.")
+    ],
     ttl: Annotated[
-        float, typer.Option(metavar="SECONDS", help="How long it is held unless renewed.", min=1)
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            help="Lease of the lock; it is renewed while the program runs.",
+            min=1,
+        ),
     ] = 30,
     wait: Annotated[
-        float, typer.Option(metavar="SECONDS", help="For one who holds it.", min=0, max=60)
+        float,
+        typer.Option(metavar="SECONDS", help="Time to wait for another holder.", min=0, max=60),
     ] = 0,
-    holder: Annotated[str | None, typer.Option(help="Who we are.  [default: host:pid]")] = None,
+    holder: Annotated[
+        str | None, typer.Option(help="Name of the holder.  [default: host:pid]")
+    ] = None,
 ) -> None:
-    """Run a program while holding a lock; exit code 5 where another holds it."""
+    """Run a program while holding a lock; exit code 5 if another holder has it."""
     here = Invocation.of(context)
     wanted = {
         "ttl_seconds": ttl,
@@ -66,7 +76,7 @@ def lock(
 
 
 def _run(api: Api, name: str, held: dict[str, Any], ttl_s: float, program: list[str]) -> int:
-    """Its exit code; 128 and the signal's number where that ended it."""
+    """Run the program; return its exit code, or 128 plus the number of the signal that ended it."""
     environment = os.environ | {
         "PACKETBOAT_LOCK": name,
         "PACKETBOAT_LOCK_ID": held["lock_id"],
@@ -123,8 +133,8 @@ def _end(running: subprocess.Popen[bytes]) -> None:
 
 
 class _Signals:
-    """Those that ask us to end go to the program, which decides what they mean; we end with it.
-    One that comes while it is being started waits for it."""
+    """Signals that ask this process to end. The program gets them and decides what they mean; this
+    process ends with it. A signal that arrives before the program has started waits."""
 
     def __init__(self) -> None:
         self._running: subprocess.Popen[bytes] | None = None

@@ -24,16 +24,20 @@ def login(
     context: typer.Context,
     client_id: Annotated[
         str | None,
-        typer.Option("--client-id", help="Its secret is asked for, or read from stdin."),
+        typer.Option(
+            "--client-id",
+            help="A client id; the command asks for the secret, or reads it from stdin.",
+        ),
     ] = None,
     with_token: Annotated[
-        bool, typer.Option("--with-token", help="An API key or access token, read from stdin.")
+        bool, typer.Option("--with-token", help="Read an API key or access token from stdin.")
     ] = False,
     ca_file: Annotated[
-        str | None, typer.Option(help="Who signed the server's certificate, if nobody public.")
+        str | None,
+        typer.Option(help="File with the CA of the server certificate, if the CA is not public."),
     ] = None,
 ) -> None:
-    """Keep a server and a credential in a profile (`--profile`), once the server has taken them."""
+    """Check a server and a credential, and save them in a profile (`--profile`)."""
     options = given(context)
     if "token" in options:
         raise wrong("arguments are seen by others: give the token by --with-token, on stdin")
@@ -64,7 +68,7 @@ def _profile(url: str, client_id: str | None, with_token: bool, ca_file: str | N
 
 
 def _tried(context: typer.Context, profile: Profile) -> dict[str, Any]:
-    """Who the server says we are; raises what it refuses."""
+    """Return the identity that the server sees; raises an error if the credential is refused."""
     from packetboat.cli.api import Api
     from packetboat.cli.connection import options_of
     from packetboat.cli.target import Target

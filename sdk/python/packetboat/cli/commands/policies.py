@@ -12,7 +12,7 @@ from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_get, add_list
 from packetboat.cli.shared_options import add, commands
 
-app: typer.Typer = commands("policies", "Who has which role on what.")
+app: typer.Typer = commands("policies", "Roles of members on resources.")
 NOUN = Noun("policies", "policy", ("name", "role", "members", "resources"), "shop")
 add_list(app, NOUN)
 add_get(app, NOUN)
@@ -39,7 +39,7 @@ def set_(
     file: File = None,
     set_: Set = None,
 ) -> None:
-    """Make a policy, or replace it."""
+    """Create a policy, or replace it."""
     here = Invocation.of(context)
     wanted = body(file, set_, label, role=role, members=member, resources=resource)
     here.output.record(here.api.put(path("policies", name), wanted, force=force or None))
@@ -47,7 +47,7 @@ def set_(
 
 @add(app, "delete", example="packetboat policies delete shop")
 def delete(context: typer.Context, name: Name, force: Force = False) -> None:
-    """Delete a policy; `--force` also that of the last owner."""
+    """Delete a policy; `--force` even if it is the last owner's."""
     here = Invocation.of(context)
     here.api.delete(path("policies", name), force=force or None)
     here.output.note(f"The policy {name!r} is deleted.")

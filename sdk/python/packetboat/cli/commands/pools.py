@@ -12,7 +12,7 @@ from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_common
 from packetboat.cli.shared_options import add, commands
 
-app: typer.Typer = commands("pools", "How much of a kind of work runs at once.")
+app: typer.Typer = commands("pools", "Limits of tasks that run at once.")
 add_common(app, Noun("pools", "pool", ("name", "max_running", "running", "waiting"), "reports"))
 
 
@@ -20,8 +20,10 @@ add_common(app, Noun("pools", "pool", ("name", "max_running", "running", "waitin
 def set_(
     context: typer.Context,
     name: Name,
-    max_running: Annotated[int, typer.Option(help="Tasks at once, over all workers.", min=0)],
+    max_running: Annotated[
+        int, typer.Option(help="Maximum number of running tasks, over all workers.", min=0)
+    ],
 ) -> None:
-    """Bound what runs at once."""
+    """Limit the number of tasks that run at once."""
     here = Invocation.of(context)
     here.output.record(here.api.put(path("pools", name), {"max_running": max_running}))

@@ -41,14 +41,14 @@ Whole = Annotated[
 ]
 Key = Annotated[
     str | None,
-    typer.Option("--key", "-k", help="The ordering key: messages of a key keep their order."),
+    typer.Option("--key", "-k", help="The key: messages with the same key keep their order."),
 ]
 KeyField = Annotated[
     str | None,
     typer.Option(
         "--key-field",
         metavar="MEMBER",
-        help="Lines are JSON, and this member of each is its ordering key.",
+        help="Lines are JSON; this member of each line is its key.",
     ),
 ]
 Attribute = Annotated[
@@ -193,7 +193,7 @@ def publish(
 
 
 def _check_one(is_one: bool, resume_id: str | None) -> None:
-    """With an idempotency key for all, of many messages only the first would be stored."""
+    """Refuse one idempotency key for many messages: only the first would be stored."""
     if not is_one:
         raise wrong("--idempotency-key is for one message: --data, or --whole with one file")
     if resume_id is not None:

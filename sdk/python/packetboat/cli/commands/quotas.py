@@ -11,15 +11,15 @@ from packetboat.cli.arguments import wrong
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.shared_options import add, commands
 
-app: typer.Typer = commands("quotas", "What the tenant may use.")
+app: typer.Typer = commands("quotas", "Limits of a tenant.")
 
 
 @add(app, "get", example="packetboat quotas get")
 def get(
     context: typer.Context,
-    tenant: Annotated[str | None, typer.Option(help="Of this one; for operators.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Another tenant; for operators.")] = None,
 ) -> None:
-    """The limits; null is none."""
+    """Show the limits; null means no limit."""
     here = Invocation.of(context)
     here.output.record(
         here.api.get("/quotas" if tenant is None else path("tenants", tenant, "quotas"))

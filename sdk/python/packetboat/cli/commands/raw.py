@@ -1,4 +1,4 @@
-"""`packetboat api`: any request, with the credential that the other commands have."""
+"""`packetboat api`: sends any request, with the credential of the other commands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SAFE = frozenset({"GET", "HEAD", "PUT", "OPTIONS"})
 def api(
     context: typer.Context,
     method: Annotated[str, typer.Argument(metavar="METHOD", help="GET, POST, …")],
-    path: Annotated[str, typer.Argument(metavar="PATH", help="With its query.")],
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The path with its query.")],
     data: Annotated[
         str | None,
         typer.Option("--data", "-d", help="The body; @FILE for a file's bytes, - for stdin."),
@@ -34,7 +34,7 @@ def api(
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE")
     ] = None,
 ) -> None:
-    """Send any request, and print the answer as it comes; errors end as everywhere."""
+    """Send any request, and print the answer unchanged; errors have the usual exit codes."""
     here = Invocation.of(context)
     if not path.startswith("/"):
         raise wrong(f"{path!r} does not begin with a slash")

@@ -23,21 +23,21 @@ def replay(
     context: typer.Context,
     topic: Topic,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", help="This one alone.", min=0)
+        int | None, typer.Option("--partition", "-p", help="Only this partition.", min=0)
     ] = None,
     since: Annotated[str | None, typer.Option(help="A time, or an age such as 1h.")] = None,
     offset: Annotated[
-        int | None, typer.Option(help="Of --partition: where to begin.", min=0)
+        int | None, typer.Option(help="First offset; needs --partition.", min=0)
     ] = None,
     max_: Annotated[
-        int | None, typer.Option("--max", "-n", help="End after so many.", min=1)
+        int | None, typer.Option("--max", "-n", help="Stop after this number of messages.", min=1)
     ] = None,
     filter_: Annotated[
-        str | None, typer.Option("--filter", help="Only what this matches (CEL).")
+        str | None, typer.Option("--filter", help="Only messages that this CEL expression matches.")
     ] = None,
-    data: Annotated[bool, typer.Option("--data", help="Print bodies alone.")] = False,
+    data: Annotated[bool, typer.Option("--data", help="Print only the bodies.")] = False,
 ) -> None:
-    """Read what is stored, a partition after another, up to its present end."""
+    """Read the stored messages of each partition, up to its current end."""
     here = Invocation.of(context)
     if offset is not None and (partition is None or since):
         raise wrong("--offset goes with --partition, and without --since")

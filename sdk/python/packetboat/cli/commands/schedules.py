@@ -13,18 +13,19 @@ from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_common
 from packetboat.cli.shared_options import add, commands
 
-app: typer.Typer = commands("schedules", "Publish by the clock.")
+app: typer.Typer = commands("schedules", "Publish messages at times.")
 COLUMNS = ("name", "topic", "cron", "time_zone", "paused", "next_runs", "runs", "failure")
 add_common(app, Noun("schedules", "schedule", COLUMNS, "nightly"))
-Cron = Annotated[str | None, typer.Option(help="Such as `0 3 * * *`.")]
-Zone = Annotated[str | None, typer.Option("--time-zone", help="Such as Europe/Berlin.")]
+Cron = Annotated[str | None, typer.Option(help="Cron expression, such as `0 3 * * *`.")]
+Zone = Annotated[str | None, typer.Option("--time-zone", help="Time zone, such as Europe/Berlin.")]
 OnTopic = Annotated[
-    str | None, typer.Option("--topic", help="Where it publishes.", autocompletion=topic_names)
+    str | None, typer.Option("--topic", help="The topic to publish to.", autocompletion=topic_names)
 ]
-Data = Annotated[str | None, typer.Option(help="The body: JSON, else a string.")]
-Key = Annotated[str | None, typer.Option(help="Of the message.")]
+Data = Annotated[str | None, typer.Option(help="The body: JSON, otherwise a string.")]
+Key = Annotated[str | None, typer.Option(help="Key of the message.")]
 Missed = Annotated[
-    str | None, typer.Option("--missed-runs", help="`skip`, `latest` or `all` of them.")
+    str | None,
+    typer.Option("--missed-runs", help="Handling of missed runs: `skip`, `latest` or `all`."),
 ]
 
 
@@ -46,7 +47,7 @@ def create(
     file: File = None,
     set_: Set = None,
 ) -> None:
-    """Make a schedule."""
+    """Create a schedule."""
     here = Invocation.of(context)
     sets = [*_message(data, key), *(set_ or ())]
     wanted = body(
@@ -68,7 +69,7 @@ def update(
     file: File = None,
     set_: Set = None,
 ) -> None:
-    """Change what is given; the rest stays."""
+    """Change the given settings; the others stay."""
     here = Invocation.of(context)
     sets = [*_message(data, key), *(set_ or ())]
     wanted = body(file, sets, label, cron=cron, time_zone=time_zone, missed_runs=missed_runs)
@@ -79,9 +80,9 @@ def update(
 def next_(
     context: typer.Context,
     name: Name,
-    count: Annotated[int, typer.Option(help="So many.", min=1)] = 5,
+    count: Annotated[int, typer.Option(help="Number of times to show.", min=1)] = 5,
 ) -> None:
-    """When it runs next."""
+    """Show the next times of a schedule."""
     here = Invocation.of(context)
     answer = here.api.get(path("schedules", name, "next"), count=count)
     here.output.rows([{"next_run": each} for each in answer["next_runs"]], "next_run")
@@ -89,19 +90,19 @@ def next_(
 
 @add(app, "pause", example="packetboat schedules pause nightly")
 def pause(context: typer.Context, name: Name) -> None:
-    """Run no more until `resume`."""
+    """Stop a schedule until `resume`."""
     _verb(context, name, "pause", safe=True)
 
 
 @add(app, "resume", example="packetboat schedules resume nightly")
 def resume(context: typer.Context, name: Name) -> None:
-    """Run again."""
+    """Start a paused schedule again."""
     _verb(context, name, "resume", safe=True)
 
 
 @add(app, "run", example="packetboat schedules run nightly")
 def run(context: typer.Context, name: Name) -> None:
-    """Publish its message now, besides."""
+    """Publish the message now, in addition to the schedule."""
     _verb(context, name, "run", safe=False)
 
 

@@ -14,7 +14,7 @@ from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_common
 from packetboat.cli.shared_options import add, commands
 
-app: typer.Typer = commands("schemas", "Contracts for message bodies.")
+app: typer.Typer = commands("schemas", "Schemas of message bodies.")
 add_common(
     app,
     Noun("schemas", "schema", ("name", "type", "compatibility", "number", "updated_at"), "order"),
@@ -33,7 +33,7 @@ def create(
     type_: Annotated[str, typer.Option("--type", help="`json_schema` or `avro`.")] = "json_schema",
     compatibility: Compatibility = None,
 ) -> None:
-    """Make a schema with its first version."""
+    """Create a schema with its first version."""
     here = Invocation.of(context)
     wanted = {"name": name, "type": type_, "definition": read_json(file)}
     if compatibility is not None:
@@ -47,14 +47,14 @@ def update(
     name: Name,
     compatibility: Annotated[str, typer.Option(help="`none`, `backward`, `forward` or `full`.")],
 ) -> None:
-    """Change what later versions are held to."""
+    """Change the compatibility that later versions must keep."""
     here = Invocation.of(context)
     here.output.record(here.api.patch(path("schemas", name), {"compatibility": compatibility}))
 
 
 @add(app, "versions", example="packetboat schemas versions order")
 def versions(context: typer.Context, name: Name) -> None:
-    """All versions."""
+    """List all versions of a schema."""
     here = Invocation.of(context)
     answer = here.api.get(path("schemas", name, "versions"))
     here.output.rows(answer["versions"], "number", "created_at")
@@ -62,7 +62,7 @@ def versions(context: typer.Context, name: Name) -> None:
 
 @add(app, "add-version", example="packetboat schemas add-version order order.schema.json")
 def add_version(context: typer.Context, name: Name, file: Definition) -> None:
-    """Add a version; refused where it is not compatible."""
+    """Add a version; an incompatible one is refused."""
     here = Invocation.of(context)
     wanted = {"definition": read_json(file)}
     here.output.record(here.api.post(path("schemas", name, "versions"), wanted))
@@ -70,7 +70,7 @@ def add_version(context: typer.Context, name: Name, file: Definition) -> None:
 
 @add(app, "check", example="packetboat schemas check order order.schema.json")
 def check(context: typer.Context, name: Name, file: Definition) -> None:
-    """Whether a definition could be the next version; exit code 1 if not."""
+    """Check whether a definition could be the next version; exit code 1 if not."""
     here = Invocation.of(context)
     wanted = {"definition": read_json(file)}
     _judged(here, here.api.post(path("schemas", name, verb="check"), wanted, safe=True))
@@ -82,7 +82,7 @@ def validate(
     name: Name,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A body as JSON; - for stdin.")],
 ) -> None:
-    """Whether a body is as the schema has it; exit code 1 if not."""
+    """Check whether a body matches the schema; exit code 1 if not."""
     here = Invocation.of(context)
     wanted = {"data": read_json(file)}
     _judged(here, here.api.post(path("schemas", name, verb="validate"), wanted, safe=True))

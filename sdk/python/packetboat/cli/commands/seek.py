@@ -22,13 +22,15 @@ def seek(
         str | None,
         typer.Option(help="`earliest`, `latest`, a time, or an age such as 2h."),
     ] = None,
-    snapshot: Annotated[str | None, typer.Option(help="Where it stood then.")] = None,
+    snapshot: Annotated[str | None, typer.Option(help="The snapshot to return to.")] = None,
     offset: Annotated[
         int | None, typer.Option(help="The same offset in every partition.", min=0)
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would happen.")
+    ] = False,
 ) -> None:
-    """Move a subscription back, to deliver again, or forth, to skip."""
+    """Move a subscription back, to deliver messages again, or forward, to skip messages."""
     here = Invocation.of(context)
     wanted = {"to": _place(to, snapshot, offset), "dry_run": dry_run}
     here.output.record(here.api.post(path("subscriptions", subscription, "seek"), wanted))

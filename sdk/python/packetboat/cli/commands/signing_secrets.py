@@ -13,14 +13,14 @@ from packetboat.cli.secret_notes import note_secret
 from packetboat.cli.shared_options import add, commands
 
 app: typer.Typer = commands(
-    "signing-secrets", "What requests to the endpoint of a push subscription are signed with."
+    "signing-secrets", "Secrets that sign the requests of a push subscription."
 )
 COLUMNS = ("id", "kind", "public_key", "created_at", "expires_at")
 
 
 @add(app, "list", example="packetboat signing-secrets list hooks")
 def list_(context: typer.Context, subscription: Subscription) -> None:
-    """What signs now, the newest first; never the secrets themselves."""
+    """List the active signing secrets, newest first, without their values."""
     here = Invocation.of(context)
     answer = here.api.get(path("subscriptions", subscription, "signing_secrets"))
     here.output.rows(answer["signing_secrets"], *COLUMNS)
@@ -31,30 +31,33 @@ def create(
     context: typer.Context,
     subscription: Subscription,
     kind: Annotated[
-        str | None, typer.Option(help="`v1`, or `v1a`: receivers need its public key alone.")
+        str | None,
+        typer.Option(help="`v1`, or `v1a`, of which receivers need only the public key."),
     ] = None,
     old_expires_in: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="How long earlier ones of the kind sign too.", min=0),
+        typer.Option(
+            metavar="SECONDS", help="Time for which earlier secrets of this kind also sign.", min=0
+        ),
     ] = None,
 ) -> None:
-    """Another secret, shown this once; requests bear the signatures of all that hold."""
+    """Create a signing secret, shown only once; requests have a signature of each active one."""
     here = Invocation.of(context)
     wanted = body(kind=kind, expires_previous_after_seconds=old_expires_in)
     made = here.api.post(path("subscriptions", subscription, "signing_secrets"), wanted)
     here.output.record(made)
     note_secret(here.output, made["secret"])
     if made["secret"] is None:
-        here.output.note("Receivers check with the public key; the secret half is not told.")
+        here.output.note("Receivers verify with the public key; the private key is not shown.")
 
 
 @add(app, "delete", example="packetboat signing-secrets delete hooks SECRET_ID")
 def delete(
     context: typer.Context,
     subscription: Subscription,
-    secret: Annotated[str, typer.Argument(metavar="ID", help="Of `signing-secrets list`.")],
+    secret: Annotated[str, typer.Argument(metavar="ID", help="An id from `signing-secrets list`.")],
 ) -> None:
-    """Sign with it no more; not the last one."""
+    """Delete a signing secret, except the last one."""
     here = Invocation.of(context)
     here.api.delete(path("subscriptions", subscription, "signing_secrets", secret))
     here.output.note("The signing secret is deleted.")

@@ -22,11 +22,9 @@ COLUMNS = ("id", "expression", "reason", "created_by", "created_at", "removed_at
 def list_(
     context: typer.Context,
     subscription: Subscription,
-    removed: Annotated[
-        bool, typer.Option("--removed", help="Also those that hold no more.")
-    ] = False,
+    removed: Annotated[bool, typer.Option("--removed", help="Also show removed rules.")] = False,
 ) -> None:
-    """Its rules, in the order in which they were made."""
+    """List the skip rules of a subscription, oldest first."""
     here = Invocation.of(context)
     where = path("subscriptions", subscription, "skip_rules")
     answer = here.api.get(where, removed=removed or None)
@@ -43,9 +41,9 @@ def add_(
     context: typer.Context,
     subscription: Subscription,
     expression: Expression,
-    reason: Annotated[str, typer.Option(help="Why, for whoever reads the audit.")],
+    reason: Annotated[str, typer.Option(help="Reason, for readers of the audit.")],
 ) -> None:
-    """Skip what matches from now on, also what waits in the backlog."""
+    """Skip matching messages from now on, including the backlog."""
     here = Invocation.of(context)
     wanted = {"expression": expression, "reason": reason}
     here.output.record(here.api.post(path("subscriptions", subscription, "skip_rules"), wanted))
@@ -55,9 +53,9 @@ def add_(
 def remove(
     context: typer.Context,
     subscription: Subscription,
-    rule: Annotated[str, typer.Argument(metavar="ID", help="Of `skip-rules list`.")],
+    rule: Annotated[str, typer.Argument(metavar="ID", help="An id from `skip-rules list`.")],
 ) -> None:
-    """End a rule; what it skipped stays skipped."""
+    """Remove a rule; skipped messages stay skipped."""
     here = Invocation.of(context)
     here.api.delete(path("subscriptions", subscription, "skip_rules", rule))
     here.output.note("The rule is removed.")

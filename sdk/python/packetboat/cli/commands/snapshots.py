@@ -25,11 +25,17 @@ def create(
     subscription: Subscription,
     name: Name,
     expires_in: Annotated[
-        float | None, typer.Option("--expires-in", metavar="SECONDS", help="Deleted then.", min=1)
+        float | None,
+        typer.Option(
+            "--expires-in",
+            metavar="SECONDS",
+            help="Time after which the snapshot is deleted.",
+            min=1,
+        ),
     ] = None,
     label: Labels = None,
 ) -> None:
-    """Keep what is acked now."""
+    """Save the current ack state of a subscription."""
     here = Invocation.of(context)
     wanted = body(None, None, label, name=name, expires_in_seconds=expires_in)
     here.output.record(here.api.post(path("subscriptions", subscription, "snapshots"), wanted))

@@ -15,7 +15,7 @@ from packetboat.cli.previews import Expression, Messages, preview_filter
 from packetboat.cli.secret_notes import note_secret
 from packetboat.cli.shared_options import add, commands
 
-app: typer.Typer = commands("subscriptions", "Make, look at and change subscriptions.")
+app: typer.Typer = commands("subscriptions", "Create, show and change subscriptions.")
 COLUMNS = (
     "name",
     "topic",
@@ -27,16 +27,21 @@ COLUMNS = (
     "filter",
 )
 DeadLetterTopic = Annotated[
-    str | None, typer.Option("--dead-letter-topic", help="Where dead letters are published.")
+    str | None, typer.Option("--dead-letter-topic", help="The topic for dead letters.")
 ]
-Reason = Annotated[str | None, typer.Option("--reason", help="Why, for those who look.")]
-Filter = Annotated[str | None, typer.Option("--filter", help="Of what it delivers (CEL).")]
+Reason = Annotated[
+    str | None, typer.Option("--reason", help="Reason, shown with the subscription.")
+]
+Filter = Annotated[
+    str | None, typer.Option("--filter", help="CEL expression: deliver only matching messages.")
+]
 AckDeadline = Annotated[
     float | None,
-    typer.Option("--ack-deadline", metavar="SECONDS", help="How long a delivery is leased."),
+    typer.Option("--ack-deadline", metavar="SECONDS", help="Lease of each delivery."),
 ]
 MaxAttempts = Annotated[
-    int | None, typer.Option("--max-attempts", help="Then it is a dead letter.", min=1)
+    int | None,
+    typer.Option("--max-attempts", help="Attempts before a message becomes a dead letter.", min=1),
 ]
 
 
@@ -44,11 +49,14 @@ MaxAttempts = Annotated[
 def list_(
     context: typer.Context,
     topic: Annotated[
-        str | None, typer.Option("--topic", help="Of this one.", autocompletion=topic_names)
+        str | None,
+        typer.Option(
+            "--topic", help="Only subscriptions of this topic.", autocompletion=topic_names
+        ),
     ] = None,
     limit: Limit = None,
 ) -> None:
-    """All subscriptions, or those of a topic."""
+    """List all subscriptions, or the subscriptions of a topic."""
     here = Invocation.of(context)
     where = "/subscriptions" if topic is None else path("topics", topic, "subscriptions")
     here.output.rows(here.api.pages(where, "subscriptions", limit=limit), *COLUMNS)
@@ -56,7 +64,7 @@ def list_(
 
 @add(app, "get", example="packetboat subscriptions get billing")
 def get(context: typer.Context, subscription: Subscription) -> None:
-    """One subscription, with all its settings."""
+    """Show a subscription with all its settings."""
     here = Invocation.of(context)
     here.output.record(here.api.get(path("subscriptions", subscription)))
 
@@ -65,9 +73,12 @@ def get(context: typer.Context, subscription: Subscription) -> None:
 def create(
     context: typer.Context,
     topic: Annotated[
-        str, typer.Argument(metavar="TOPIC", help="Whose messages.", autocompletion=topic_names)
+        str,
+        typer.Argument(
+            metavar="TOPIC", help="The topic to subscribe to.", autocompletion=topic_names
+        ),
     ],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the subscription.")],
     start: Annotated[
         str | None, typer.Option(help="`latest`, `earliest`, or a time or an age (2h).")
     ] = None,
@@ -76,7 +87,8 @@ def create(
     max_attempts: MaxAttempts = None,
     dead_letter_topic: DeadLetterTopic = None,
     ordered: Annotated[
-        bool | None, typer.Option("--ordered", help="Messages of a key in order, one at a time.")
+        bool | None,
+        typer.Option("--ordered", help="Deliver messages of a key in order, one at a time."),
     ] = None,
     delivery: Annotated[
         str | None, typer.Option(help="`at_least_once`, `at_most_once` or `exactly_once`.")
@@ -88,10 +100,10 @@ def create(
     file: File = None,
     set_: Set = None,
     if_absent: Annotated[
-        bool, typer.Option("--if-absent", help="Fine where there is one already like this.")
+        bool, typer.Option("--if-absent", help="Succeed if an identical subscription exists.")
     ] = False,
 ) -> None:
-    """Make a subscription."""
+    """Create a subscription."""
     here = Invocation.of(context)
     wanted = body(
         file,
@@ -122,12 +134,12 @@ def update(
     ack_deadline: AckDeadline = None,
     max_attempts: MaxAttempts = None,
     dead_letter_topic: DeadLetterTopic = None,
-    push_url: Annotated[str | None, typer.Option("--push-url", help="Where it delivers.")] = None,
+    push_url: Annotated[str | None, typer.Option("--push-url", help="URL of the endpoint.")] = None,
     label: Labels = None,
     file: File = None,
     set_: Set = None,
 ) -> None:
-    """Change what is given; the rest stays."""
+    """Change the given settings; the others stay."""
     here = Invocation.of(context)
     nested = [*_nested(max_attempts, push_url), *(set_ or ())]
     wanted = body(
@@ -143,7 +155,7 @@ def update(
 
 @add(app, "delete", example="packetboat subscriptions delete billing --force")
 def delete(context: typer.Context, subscription: Subscription, force: Force = False) -> None:
-    """Delete one; `--force` also with what `subscriptions holds` lists."""
+    """Delete a subscription; `--force` even if that loses the data in `subscriptions holds`."""
     here = Invocation.of(context)
     here.api.delete(path("subscriptions", subscription), force=force or None)
     here.output.note(f"The subscription {subscription!r} is deleted.")
@@ -151,7 +163,7 @@ def delete(context: typer.Context, subscription: Subscription, force: Force = Fa
 
 @add(app, "holds", example="packetboat subscriptions holds billing")
 def holds(context: typer.Context, subscription: Subscription) -> None:
-    """What would be lost with one, and what to do instead."""
+    """Show the data that a deletion would lose, and what to do instead."""
     here = Invocation.of(context)
     answer = here.api.get(path("subscriptions", subscription, "holds"))
     here.output.rows(answer["holds"], "kind", "name", "messages", "advice")
@@ -159,32 +171,32 @@ def holds(context: typer.Context, subscription: Subscription) -> None:
 
 @add(app, "pause", example='packetboat subscriptions pause billing --reason "bank is down"')
 def pause(context: typer.Context, subscription: Subscription, reason: Reason = None) -> None:
-    """Deliver nothing until `resume`."""
+    """Stop delivery until `resume`."""
     _change(context, subscription, "pause", reason)
 
 
 @add(app, "resume", example="packetboat subscriptions resume billing")
 def resume(context: typer.Context, subscription: Subscription) -> None:
-    """Deliver again."""
+    """Start delivery again."""
     _change(context, subscription, "resume", None)
 
 
 @add(app, "drain", example="packetboat subscriptions drain billing")
 def drain(context: typer.Context, subscription: Subscription, reason: Reason = None) -> None:
-    """Deliver what there is, and nothing that is published later."""
+    """Deliver the present backlog, and no message that is published later."""
     _change(context, subscription, "drain", reason)
 
 
 @add(app, "backlog", example="packetboat subscriptions backlog billing -o json")
 def backlog(context: typer.Context, subscription: Subscription) -> None:
-    """What it has to do, and what holds it up."""
+    """Show the backlog of a subscription, and the reasons for delays."""
     here = Invocation.of(context)
     here.output.record(here.api.get(path("subscriptions", subscription, "backlog")))
 
 
 @add(app, "reconcile", example="packetboat subscriptions reconcile billing")
 def reconcile(context: typer.Context, subscription: Subscription) -> None:
-    """Whether every message is accounted for."""
+    """Check that every message is accounted for."""
     here = Invocation.of(context)
     answer = here.api.get(path("subscriptions", subscription, "reconciliation"))
     here.output.record(answer)
@@ -194,7 +206,7 @@ def reconcile(context: typer.Context, subscription: Subscription) -> None:
 
 @add(app, "parked-keys", example="packetboat subscriptions parked-keys billing")
 def parked_keys(context: typer.Context, subscription: Subscription) -> None:
-    """Keys that wait aside, as their first message fails."""
+    """List parked keys: their first message fails."""
     here = Invocation.of(context)
     answer = here.api.get(path("subscriptions", subscription, "parked_keys"))
     columns = ("key", "partition", "attempts", "reason", "waiting", "since", "detail")
@@ -205,7 +217,7 @@ def parked_keys(context: typer.Context, subscription: Subscription) -> None:
 def resume_key(
     context: typer.Context,
     subscription: Subscription,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Of `parked-keys`.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="A key from `parked-keys`.")],
 ) -> None:
     """Deliver the messages of a parked key again."""
     here = Invocation.of(context)
@@ -217,12 +229,12 @@ def resume_key(
 def skip_key(
     context: typer.Context,
     subscription: Subscription,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Of `parked-keys`.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="A key from `parked-keys`.")],
     dead_letter: Annotated[
         bool, typer.Option(help="Keep the message as a dead letter, or drop it.")
     ] = True,
 ) -> None:
-    """Give up the first message of a parked key, and go on with the next."""
+    """Give up the first message of a parked key, and continue with the next one."""
     here = Invocation.of(context)
     where = path("subscriptions", subscription, "parked_keys", verb="skip")
     here.output.record(here.api.post(where, {"key": key, "dead_letter": dead_letter}))
@@ -239,7 +251,7 @@ def preview(
     expression: Expression,
     messages: Messages = None,
 ) -> None:
-    """What another filter would deliver of the newest messages, and what it would change."""
+    """Show which of the newest messages another filter would deliver, and the difference."""
     where = path("subscriptions", subscription, verb="preview_filter")
     preview_filter(context, where, expression, messages)
 

@@ -24,7 +24,7 @@ app: typer.Typer = typer.Typer()
 MESSAGES_A_PULL = 250
 WAIT_S = 20.0
 QUIET_S = 1.0
-"""Without `--follow`, it ends when nothing comes for so long."""
+"""Seconds without a message after which the command ends, unless it has `--follow`."""
 
 
 @add(app, "tail", example="packetboat tail orders --from-start --max 100 -o ndjson")
@@ -34,7 +34,7 @@ def tail(
         str | None,
         typer.Argument(
             metavar="[TOPIC]",
-            help="By a subscription of its own, which is deleted in the end.",
+            help="Read this topic through a temporary subscription.",
             autocompletion=topic_names,
         ),
     ] = None,
@@ -43,34 +43,34 @@ def tail(
         typer.Option(
             "--subscription",
             "-s",
-            help="Take from this one instead.",
+            help="Read from this subscription instead.",
             autocompletion=subscription_names,
         ),
     ] = None,
     ack: Annotated[
         bool,
         typer.Option(
-            "--ack/--no-ack", help="Of --subscription: ack what is shown, or give it back."
+            "--ack/--no-ack", help="With --subscription: ack shown messages, or return them."
         ),
     ] = False,
     follow: Annotated[
-        bool, typer.Option("--follow/--no-follow", help="Go on when there is no more for now.")
+        bool, typer.Option("--follow/--no-follow", help="Continue after the last message.")
     ] = True,
     max_: Annotated[
-        int | None, typer.Option("--max", "-n", help="End after so many.", min=1)
+        int | None, typer.Option("--max", "-n", help="Stop after this number of messages.", min=1)
     ] = None,
     from_start: Annotated[
-        bool, typer.Option("--from-start", help="Begin with the oldest message there is.")
+        bool, typer.Option("--from-start", help="Begin with the oldest message.")
     ] = False,
     since: Annotated[
         str | None, typer.Option(help="Begin at a time, or an age such as 10m.")
     ] = None,
     filter_: Annotated[
-        str | None, typer.Option("--filter", help="Only what this matches (CEL).")
+        str | None, typer.Option("--filter", help="Only messages that this CEL expression matches.")
     ] = None,
-    data: Annotated[bool, typer.Option("--data", help="Print bodies alone.")] = False,
+    data: Annotated[bool, typer.Option("--data", help="Print only the bodies.")] = False,
 ) -> None:
-    """Show messages as they come, until Ctrl-C."""
+    """Show messages as they arrive, until Ctrl-C."""
     here = Invocation.of(context)
     if (topic is None) == (subscription is None):
         raise wrong("either a TOPIC or --subscription")
@@ -89,7 +89,7 @@ def tail(
 
 @contextmanager
 def _temporary(here: Invocation, topic: str, start: object, filter_: str | None) -> Iterator[str]:
-    """Its name says what it was for, if a crash leaves it behind."""
+    """Return a name that shows the purpose of the subscription if a crash leaves it behind."""
     name = f"tail-{secrets.token_hex(6)}"
     wanted = {"name": name, "start": start, "labels": {"made-by": "packetboat-tail"}}
     if filter_ is not None:
@@ -131,7 +131,7 @@ def _show(
 def _messages(
     here: Invocation, name: str, *, ack: bool, follow: bool, most: int | None
 ) -> Generator[dict[str, Any], None, None]:
-    """What was taken and not shown any more, and with `ack` false all of it, is given back."""
+    """Release messages that were not shown, and without `ack` all messages."""
     where = path("subscriptions", name)
     left = most
     held: list[str] = []
@@ -160,7 +160,7 @@ def _messages(
 
 
 def _settle(here: Invocation, where: str, shown: list[str], rest: list[str]) -> None:
-    """In the end; leases that are over by now are nobody's concern."""
+    """Release leases at the end, and ignore expired ones."""
     with suppress(PacketboatError):
         if shown:
             here.api.post(f"{where}/ack", {"ack_ids": shown}, safe=True)

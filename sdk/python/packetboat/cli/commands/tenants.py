@@ -24,15 +24,15 @@ def set_(
     name: Name,
     owner: Annotated[
         str | None,
-        typer.Option(help="Of a new one: its first client; the secret is shown this once."),
+        typer.Option(help="First client of a new tenant; its secret is shown only once."),
     ] = None,
-    display_name: Annotated[str | None, typer.Option(help="For people.")] = None,
+    display_name: Annotated[str | None, typer.Option(help="Name shown to people.")] = None,
     state: Annotated[str | None, typer.Option(help="`active` or `suspended`.")] = None,
     label: Labels = None,
     file: File = None,
     set_: Set = None,
 ) -> None:
-    """Make a tenant, or replace its settings."""
+    """Create a tenant, or replace its settings."""
     here = Invocation.of(context)
     first = {"name": owner} if owner else None
     wanted = body(file, set_, label, display_name=display_name, state=state, owner=first)
@@ -41,7 +41,7 @@ def set_(
 
 @add(app, "delete", example="packetboat tenants delete shop --force")
 def delete(context: typer.Context, name: Name, force: Force = False) -> None:
-    """Delete a tenant; `--force` also one that has topics."""
+    """Delete a tenant; `--force` even if it has topics."""
     here = Invocation.of(context)
     here.api.delete(path("tenants", name), force=force or None)
     here.output.note(f"The tenant {name!r} is being deleted.")

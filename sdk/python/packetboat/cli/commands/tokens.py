@@ -1,4 +1,4 @@
-"""`packetboat tokens …`: as a client with its secret, whatever credential comes first else."""
+"""`packetboat tokens …`: these commands use the id and the secret of a client."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from packetboat.cli.invocation import Invocation
 from packetboat.cli.secret_input import read_secret
 from packetboat.cli.shared_options import add, commands
 
-app: typer.Typer = commands("tokens", "Ask about access tokens and revoke them, as a client.")
+app: typer.Typer = commands("tokens", "Inspect and revoke access tokens, as a client.")
 
 
 @add(app, "introspect", example="packetboat tokens introspect -o json")
 def introspect(context: typer.Context) -> None:
-    """What a token (asked for, or on stdin) says; exit code 1 if it does not hold."""
+    """Show the claims of a token, from a prompt or stdin; exit code 1 if it is not valid."""
     here = Invocation.of(context)
     request = calls.introspect_token(*_client(here), read_secret("Token")).request
     answer = here.api.repeat(request)
@@ -27,7 +27,7 @@ def introspect(context: typer.Context) -> None:
 
 @add(app, "revoke", example="packetboat tokens revoke")
 def revoke(context: typer.Context) -> None:
-    """Refuse a token (asked for, or on stdin); nowhere does it hold 5 s later."""
+    """Revoke a token, from a prompt or stdin; every process refuses it within 5 s."""
     here = Invocation.of(context)
     here.api.repeat(calls.revoke_token(*_client(here), read_secret("Token")).request)
     here.output.note("The token holds no more.")

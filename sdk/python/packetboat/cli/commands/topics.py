@@ -14,7 +14,7 @@ from packetboat.cli.invocation import Invocation
 from packetboat.cli.previews import Expression, Messages, preview_filter
 from packetboat.cli.shared_options import add, commands
 
-app: typer.Typer = commands("topics", "Make, look at and change topics.")
+app: typer.Typer = commands("topics", "Create, show and change topics.")
 COLUMNS = (
     "name",
     "partitions",
@@ -24,9 +24,9 @@ COLUMNS = (
     "full",
     "schema",
 )
-Partitions = Annotated[int | None, typer.Option(help="Queues in parallel.  [default: 4]", min=1)]
+Partitions = Annotated[int | None, typer.Option(help="Number of partitions.  [default: 4]", min=1)]
 Retention = Annotated[
-    int | None, typer.Option("--retention-seconds", help="Delete what is older, acked or not.")
+    int | None, typer.Option("--retention-seconds", help="Delete older messages, acked or not.")
 ]
 Mode = Annotated[
     str | None,
@@ -35,21 +35,22 @@ Mode = Annotated[
     ),
 ]
 Dedup = Annotated[
-    int | None, typer.Option("--dedup-window-seconds", help="How long idempotency keys are known.")
+    int | None,
+    typer.Option("--dedup-window-seconds", help="Time for which idempotency keys are remembered."),
 ]
-Schema = Annotated[str | None, typer.Option(help="The schema that bodies are held to.")]
+Schema = Annotated[str | None, typer.Option(help="The schema that bodies must match.")]
 
 
 @add(app, "list", example="packetboat topics list -o ndjson")
 def list_(context: typer.Context, limit: Limit = None) -> None:
-    """All topics."""
+    """List all topics."""
     here = Invocation.of(context)
     here.output.rows(here.api.pages("/topics", "topics", limit=limit), *COLUMNS)
 
 
 @add(app, "get", example="packetboat topics get orders")
 def get(context: typer.Context, topic: Topic) -> None:
-    """One topic, with all its settings."""
+    """Show a topic with all its settings."""
     here = Invocation.of(context)
     here.output.record(here.api.get(path("topics", topic)))
 
@@ -59,7 +60,9 @@ def create(
     context: typer.Context,
     topic: Topic,
     partitions: Partitions = None,
-    priorities: Annotated[int | None, typer.Option(help="Levels, 1 to 10.", min=1)] = None,
+    priorities: Annotated[
+        int | None, typer.Option(help="Number of priorities, 1 to 10.", min=1)
+    ] = None,
     retention_mode: Mode = None,
     retention_seconds: Retention = None,
     dedup_window_seconds: Dedup = None,
@@ -68,10 +71,10 @@ def create(
     file: File = None,
     set_: Set = None,
     if_absent: Annotated[
-        bool, typer.Option("--if-absent", help="Fine where there is one already like this.")
+        bool, typer.Option("--if-absent", help="Succeed if an identical topic exists.")
     ] = False,
 ) -> None:
-    """Make a topic."""
+    """Create a topic."""
     here = Invocation.of(context)
     wanted = body(
         file,
@@ -101,7 +104,7 @@ def update(
     file: File = None,
     set_: Set = None,
 ) -> None:
-    """Change what is given; the rest stays. More partitions: `grow`."""
+    """Change the given settings; the others stay. `grow` adds partitions."""
     here = Invocation.of(context)
     wanted = body(
         file,
@@ -115,7 +118,7 @@ def update(
 
 @add(app, "delete", example="packetboat topics delete orders --force")
 def delete(context: typer.Context, topic: Topic, force: Force = False) -> None:
-    """Delete a topic with its subscriptions; `--force` also with what `topics holds` lists."""
+    """Delete a topic with its subscriptions; `--force` even if that loses data (`topics holds`)."""
     here = Invocation.of(context)
     here.api.delete(path("topics", topic), force=force or None)
     here.output.note(f"The topic {topic!r} is deleted.")
@@ -123,7 +126,7 @@ def delete(context: typer.Context, topic: Topic, force: Force = False) -> None:
 
 @add(app, "holds", example="packetboat topics holds orders")
 def holds(context: typer.Context, topic: Topic) -> None:
-    """What would be lost with a topic, and what to do instead."""
+    """Show the data that a deletion would lose, and what to do instead."""
     here = Invocation.of(context)
     answer = here.api.get(path("topics", topic, "holds"))
     here.output.rows(answer["holds"], "kind", "name", "messages", "advice")
@@ -133,7 +136,7 @@ def holds(context: typer.Context, topic: Topic) -> None:
 def grow(
     context: typer.Context,
     topic: Topic,
-    partitions: Annotated[int, typer.Argument(help="How many there are to be.", min=1)],
+    partitions: Annotated[int, typer.Argument(help="New number of partitions.", min=1)],
 ) -> None:
     """Give a topic more partitions; keys keep their order."""
     here = Invocation.of(context)
@@ -144,7 +147,7 @@ def grow(
 
 @add(app, "partitions", example="packetboat topics partitions orders")
 def partitions_(context: typer.Context, topic: Topic) -> None:
-    """Its partitions, and where they are."""
+    """Show the partitions of a topic, and their groups."""
     here = Invocation.of(context)
     answer = here.api.get(path("topics", topic, "partitions"))
     columns = ("partition", "lane", "generation", "group", "state", "first", "end", "stored_bytes")
@@ -156,24 +159,26 @@ def move(
     context: typer.Context,
     topic: Topic,
     partition: Annotated[
-        int, typer.Argument(metavar="PARTITION", help="Of `topics partitions`.", min=0)
+        int, typer.Argument(metavar="PARTITION", help="A number from `topics partitions`.", min=0)
     ],
-    group: Annotated[int, typer.Option(help="Of store nodes, where it is to be.", min=0)],
+    group: Annotated[int, typer.Option(help="The group of the store to move to.", min=0)],
 ) -> None:
-    """Store what is published to a partition in another group; what is stored stays."""
+    """Store new messages of a partition in another group; stored messages stay."""
     here = Invocation.of(context)
     where = path("topics", topic, "partitions", str(partition), verb="move")
     answer = here.api.post(where, {"group": group})
     here.output.record(answer)
     if answer["placement"] is not None:
-        here.output.note("It is begun, and the server finishes it; the same command again waits.")
+        here.output.note(
+            "The move has begun, and the server finishes it; run the same command again to wait."
+        )
 
 
 @add(app, "preview-filter", example="packetboat topics preview-filter orders 'data.total > 100.0'")
 def preview(
     context: typer.Context, topic: Topic, expression: Expression, messages: Messages = None
 ) -> None:
-    """What a filter would match of the newest messages."""
+    """Show which of the newest messages a filter matches."""
     preview_filter(context, path("topics", topic, verb="preview_filter"), expression, messages)
 
 
@@ -181,16 +186,16 @@ def preview(
 def preview_schema(
     context: typer.Context,
     topic: Topic,
-    schema: Annotated[str | None, typer.Option(help="One of `schemas list`.")] = None,
+    schema: Annotated[str | None, typer.Option(help="A schema from `schemas list`.")] = None,
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="A definition as JSON; - for stdin.")
     ] = None,
     type_: Annotated[
-        str, typer.Option("--type", help="Of --file: `json_schema` or `avro`.")
+        str, typer.Option("--type", help="Type of --file: `json_schema` or `avro`.")
     ] = "json_schema",
     messages: Messages = None,
 ) -> None:
-    """How many of the newest messages are as a schema has it; exit code 1 if not all."""
+    """Count the newest messages that match a schema; exit code 1 if not all do."""
     if (schema is None) == (file is None):
         raise wrong("either --schema or --file")
     here = Invocation.of(context)
@@ -207,10 +212,14 @@ def preview_schema(
 def message(
     context: typer.Context,
     topic: Topic,
-    message_id: Annotated[str, typer.Argument(metavar="MESSAGE_ID", help="Of a receipt.")],
-    acks: Annotated[bool, typer.Option("--acks", help="Its state at each subscription.")] = False,
+    message_id: Annotated[
+        str, typer.Argument(metavar="MESSAGE_ID", help="A message id from a receipt.")
+    ],
+    acks: Annotated[
+        bool, typer.Option("--acks", help="Show its state in each subscription.")
+    ] = False,
 ) -> None:
-    """A message that is stored, or one that waits for its time."""
+    """Show a stored or delayed message."""
     here = Invocation.of(context)
     where = path("topics", topic, "messages", message_id)
     here.output.record(here.api.get(where + ("/ack" if acks else "")))
@@ -218,7 +227,7 @@ def message(
 
 @add(app, "delayed", example="packetboat topics delayed reminders")
 def delayed(context: typer.Context, topic: Topic, limit: Limit = None) -> None:
-    """The messages that wait for their time; `cancel` takes one back."""
+    """List delayed messages; `cancel` cancels one."""
     here = Invocation.of(context)
     columns = ("message_id", "scheduled_for", "key", "content_type", "size_bytes")
     here.output.rows(
@@ -230,7 +239,9 @@ def delayed(context: typer.Context, topic: Topic, limit: Limit = None) -> None:
 def cancel(
     context: typer.Context,
     topic: Topic,
-    message_id: Annotated[str, typer.Argument(metavar="MESSAGE_ID", help="Of a receipt.")],
+    message_id: Annotated[
+        str, typer.Argument(metavar="MESSAGE_ID", help="A message id from a receipt.")
+    ],
 ) -> None:
     """Cancel a delayed message."""
     here = Invocation.of(context)

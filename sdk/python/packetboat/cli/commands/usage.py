@@ -19,11 +19,11 @@ def usage(
     context: typer.Context,
     from_: Annotated[str | None, typer.Option("--from", help="A time, or an age.")] = None,
     to: Annotated[str | None, typer.Option("--to", help="A time, or an age.")] = None,
-    metric: Annotated[str | None, typer.Option(help="This one alone.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="Of this one; for operators.")] = None,
+    metric: Annotated[str | None, typer.Option(help="Only this metric.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Another tenant; for operators.")] = None,
     limit: Limit = None,
 ) -> None:
-    """What the tenant used, per hour."""
+    """Show the usage of a tenant, per hour."""
     here = Invocation.of(context)
     where = "/usage" if tenant is None else path("tenants", tenant, "usage")
     query = {"from": moment(from_) if from_ else None, "to": moment(to) if to else None}

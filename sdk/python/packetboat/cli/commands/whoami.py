@@ -12,7 +12,7 @@ app: typer.Typer = typer.Typer()
 
 @add(app, "whoami", example="packetboat whoami -o json")
 def whoami(context: typer.Context) -> None:
-    """Who the server takes you for, with your roles."""
+    """Show your identity at the server, and your roles."""
     here = Invocation.of(context)
     answer = here.api.get("/whoami")
     here.output.record(answer)
