@@ -31,7 +31,8 @@ def adopt(
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            help="Data directory of a `packetboat up`, instead of PACKETBOAT_STORE_* and _DATABASE_URL."
+            help="Data directory of a `packetboat up`, instead of PACKETBOAT_STORE_* and"
+            " _DATABASE_URL."
         ),
     ] = None,
 ) -> None:
