@@ -250,5 +250,5 @@ def _refusal(request: OpenRequest, principal: Principal) -> Problem | None:
         return problem
     if endpoint.leaves_names and principal.grants != request.principal.grants:
         # What it shows was chosen by the grants it began with.
-        return unavailable("auth", "What this token may do has changed; ask again.")
+        return unavailable("auth", "The permissions of this token have changed; try again.")
     return None

@@ -63,8 +63,7 @@ def overloaded(retry_after_s: int) -> Problem:
         503,
         "overloaded",
         "Overloaded",
-        "There is more to do than can be done in time. Nothing of this request was done; send it "
-        "again after the seconds of Retry-After.",
+        "The server is overloaded. Nothing was done; retry after Retry-After seconds.",
         retry_after_s=retry_after_s,
     )
 

@@ -47,7 +47,7 @@ def tenant_suspended() -> Problem:
         403,
         "tenant-suspended",
         "Tenant suspended",
-        "The tenant of this token is suspended; whoever operates the installation can resume it.",
+        "The tenant of this token is suspended; an operator of the installation can resume it.",
     )
 
 
@@ -103,7 +103,7 @@ def quota_exceeded(error: metadata.QuotaExceeded) -> Problem:
         "quota-exceeded",
         "Quota exceeded",
         f"The tenant may have {error.limit} {error.quota} and has {error.used}; delete some, or "
-        "ask whoever operates the installation for more.",
+        "ask an operator of the installation for more.",
         extra={"quota": error.quota, "limit": error.limit, "used": error.used},
     )
 

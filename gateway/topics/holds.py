@@ -232,5 +232,5 @@ def _counted(hold: Hold) -> str:
 
 
 def _uncounted() -> Problem:
-    detail = "What would be lost cannot be counted now; force=true deletes all the same."
+    detail = "The losses cannot be counted now; force=true deletes anyway."
     return unavailable("store", detail)

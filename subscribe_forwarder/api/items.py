@@ -240,7 +240,7 @@ def _ack_id_required() -> Problem:
         409,
         "ack-id-required",
         "Ack id required",
-        "Of an exactly-once subscription, only the ack id of the present lease will do.",
+        "An exactly-once subscription accepts only the ack id of the current lease.",
     )
 
 

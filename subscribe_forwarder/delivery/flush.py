@@ -343,7 +343,7 @@ class AckFlusher:
         tracked.frozen = True
         if how == "refused":
             return {key: "The metadata store refuses the row."}
-        return {key: "What is known of the partition contradicts itself."}
+        return {key: "The known state of the partition contradicts itself."}
 
     def _unknown(self, work: Sequence[Tracked]) -> dict[CursorKey, str]:
         """They may be written, now or later."""
