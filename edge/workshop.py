@@ -225,7 +225,7 @@ def _too_much(retry_after_s: float) -> Problem:
         429,
         "work-limited",
         "Too much work",
-        "The large bodies, schemas and expressions of this tenant take more than its share. Nothing "
-        "was done; retry after Retry-After seconds.",
+        "The large bodies, schemas and expressions of this tenant take more than its share. "
+        "Nothing was done; retry after Retry-After seconds.",
         retry_after_s=retry_after_s,
     )
