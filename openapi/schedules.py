@@ -23,14 +23,18 @@ from openapi.contract import Answer, Body, Operation, Parameter, no_content, ok,
 
 MissedRuns = Literal["skip", "latest", "all"]
 Cron = Annotated[str, Meta(max_length=200)]
-ContentType = Annotated[str, Meta(min_length=1, max_length=256)]
-KeyValue = Annotated[str, Meta(min_length=1, max_length=1024)]
+ContentType = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 256})]
+Key = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 1024})]
+"""Servers count the bytes of a key and of a content type themselves."""
+Base64 = Annotated[str, Meta(extra_json_schema={"contentEncoding": "base64"})]
 TtlSeconds = Annotated[float, Meta(ge=0.001, le=31_536_000)]
 Priority = Annotated[int, Meta(ge=0, le=9)]
 TimeZone = Annotated[str, Meta(max_length=100)]
 
 
 class ScheduledMessage(Answer):
+    """The message of each run, as it is kept."""
+
     content_type: str | None
     key: str | None
     attributes: dict[str, str]
@@ -41,6 +45,8 @@ class ScheduledMessage(Answer):
 
 
 class Schedule(Answer):
+    """A schedule, and its next and last runs."""
+
     name: str
     topic: str
     cron: str
@@ -52,78 +58,84 @@ class Schedule(Answer):
     last_run: datetime | None
     last_message_id: str | None
     runs: int
-    """Made since it was created."""
+    """The number of runs that were made since the schedule was created."""
     missed: int
-    """Passed over."""
+    """The number of runs that were passed over."""
     failure: str | None
-    """Why the run that is due cannot be made now."""
+    """The reason that the run that is due cannot be made now."""
     labels: dict[str, str]
     created_at: datetime
     updated_at: datetime
 
 
 class SchedulePage(Answer):
+    """One page of schedules."""
+
     schedules: list[Schedule]
     next_page_token: str | None
 
 
 class ScheduleMessage(Body):
-    """What each run publishes: either data or data_base64. Runs add the attributes
+    """The message of each run, with either data or data_base64. Runs add the attributes
     packetboat-schedule and packetboat-scheduled-time."""
 
     data: Any = UNSET
     """JSON, or a string, which is text where content_type is not JSON."""
-    data_base64: bytes | None = None
+    data_base64: Base64 | None = None
     content_type: ContentType | None = None
-    key: KeyValue | None = None
-    attributes: dict[str, str] | UnsetType = UNSET
+    key: Key | None = None
+    attributes: dict[str, str] = {}
     ttl_seconds: TtlSeconds | None = None
     priority: Priority = 0
-    """0 to 9, the most urgent."""
+    """A number from 0 to 9; messages of priority 9 are the most urgent."""
 
 
 class ScheduleCreate(Body):
+    """A request to create a schedule."""
+
     name: Name
     topic: str
     cron: Cron
-    """Minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly,
-    @yearly."""
+    """A plan of minute, hour, day of month, month and day of week; or @hourly, @daily, @weekly,
+    @monthly or @yearly."""
     message: ScheduleMessage
     time_zone: TimeZone = "UTC"
     """A name of the IANA time zone database."""
     missed_runs: MissedRuns = "skip"
-    """What becomes of runs that could not be made in their minute."""
+    """The rule for runs that could not be made in their minute."""
     paused: bool = False
-    labels: dict[str, str] | UnsetType = UNSET
+    labels: dict[str, str] = {}
 
 
 class SchedulePut(Body):
+    """A schedule as a whole; its name may be left out."""
+
     topic: str
     cron: Cron
-    """Minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly,
-    @yearly."""
+    """A plan of minute, hour, day of month, month and day of week; or @hourly, @daily, @weekly,
+    @monthly or @yearly."""
     message: ScheduleMessage
     name: str | UnsetType = UNSET
     time_zone: TimeZone = "UTC"
     """A name of the IANA time zone database."""
     missed_runs: MissedRuns = "skip"
-    """What becomes of runs that could not be made in their minute."""
+    """The rule for runs that could not be made in their minute."""
     paused: bool = False
-    labels: dict[str, str] | UnsetType = UNSET
+    labels: dict[str, str] = {}
 
 
 class ScheduleMessagePatch(Body):
-    """As ScheduleMessage, merged member by member."""
+    """A ScheduleMessage that is merged member by member."""
 
     data: Any = UNSET
     """JSON, or a string, which is text where content_type is not JSON."""
-    data_base64: bytes | UnsetType | None = UNSET
+    data_base64: Base64 | UnsetType | None = UNSET
     content_type: ContentType | UnsetType | None = UNSET
-    key: KeyValue | UnsetType | None = UNSET
+    key: Key | UnsetType | None = UNSET
     attributes: dict[str, str | None] | UnsetType | None = UNSET
     ttl_seconds: TtlSeconds | UnsetType | None = UNSET
     priority: Priority | UnsetType | None = UNSET
-    """0 to 9, the most urgent."""
+    """A number from 0 to 9; messages of priority 9 are the most urgent."""
 
 
 class SchedulePatch(Body):
@@ -134,22 +146,26 @@ class SchedulePatch(Body):
     name: str | UnsetType = UNSET
     topic: str | UnsetType = UNSET
     cron: Cron | UnsetType = UNSET
-    """Minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly,
-    @yearly."""
+    """A plan of minute, hour, day of month, month and day of week; or @hourly, @daily, @weekly,
+    @monthly or @yearly."""
     message: ScheduleMessagePatch | UnsetType = UNSET
     time_zone: TimeZone | UnsetType | None = UNSET
     """A name of the IANA time zone database."""
     missed_runs: MissedRuns | UnsetType | None = UNSET
-    """What becomes of runs that could not be made in their minute."""
+    """The rule for runs that could not be made in their minute."""
     paused: bool | UnsetType | None = UNSET
     labels: dict[str, str | None] | UnsetType | None = UNSET
 
 
 class NextRuns(Answer):
+    """The times of coming runs."""
+
     next_runs: list[datetime]
 
 
 class ScheduleRun(Answer):
+    """The message that a run published."""
+
     message_id: str
     partition: int
     offset: int

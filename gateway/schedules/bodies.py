@@ -1,13 +1,12 @@
-"""What the schedule operations take and show."""
+"""Schedules between the API and the rows: the rules across fields, changes and views."""
 
 from __future__ import annotations
 
 import binascii
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Any, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -16,6 +15,7 @@ from edge.problem import FieldError, Problem, invalid
 from gateway.http.merge_patch import Patch, merged
 from gateway.names import label_errors, name_errors
 from metadata.topics.schedules import Schedule, ScheduleSpec
+from openapi import schedules as contract
 from publish_forwarder.headers import (
     MAX_ATTRIBUTES,
     MAX_ID_BYTES,
@@ -24,122 +24,80 @@ from publish_forwarder.headers import (
     longer_than,
 )
 from publish_forwarder.schemas.definition import is_json
-from scheduler.cron_plan import MAX_CRON_CHARS, BadSchedule, check, next_run, runs_after
+from scheduler.cron_plan import BadSchedule, check, next_run, runs_after
 from scheduler.cron_round import ATTRIBUTE_SCHEDULE, ATTRIBUTE_TIME
 from store_nodes.record_batch import Message
 
 SHOWN_RUNS = 3
 MAX_SHOWN_RUNS = 100
-MAX_TTL_S = 365 * 86_400
 OWN_ATTRIBUTES = (ATTRIBUTE_SCHEDULE, ATTRIBUTE_TIME)
-MissedRuns = Literal["skip", "latest", "all"]
-Priority = Annotated[int, msgspec.Meta(ge=0, le=9)]
-Ttl = Annotated[float, msgspec.Meta(ge=0.001, le=MAX_TTL_S)]
-Cron = Annotated[str, msgspec.Meta(max_length=MAX_CRON_CHARS)]
-TimeZone = Annotated[str, msgspec.Meta(max_length=100)]
 _message = msgspec.msgpack.Decoder(Message)
 _raw_json = msgspec.json.Decoder(msgspec.Raw)
 
 
-class MessageBody(msgspec.Struct, forbid_unknown_fields=True):
-    """What each run publishes; as an item of a batch is given."""
-
-    data: Any = UNSET
-    data_base64: str | None = None
-    content_type: str | None = None
-    key: str | None = None
-    attributes: dict[str, str] = {}
-    ttl_seconds: Ttl | None = None
-    priority: Priority = 0
-
-    def message(self) -> Message:
-        """Raises a 422 Problem."""
-        data, content_type = self._data()
-        _check_text("message.content_type", content_type, MAX_ID_BYTES)
-        if content_type is not None and not (content_type.isascii() and content_type.isprintable()):
-            raise _refused("message.content_type", "printable ASCII")
-        _check_text("message.key", self.key, MAX_KEY_BYTES)
-        check_attributes(self.attributes, "message.attributes")
-        if len(self.attributes) > MAX_ATTRIBUTES - len(OWN_ATTRIBUTES):
-            most = MAX_ATTRIBUTES - len(OWN_ATTRIBUTES)
-            raise _refused("message.attributes", f"at most {most}; runs add {len(OWN_ATTRIBUTES)}")
-        return Message(
-            data,
-            content_type,
-            self.key,
-            self.attributes or None,
-            priority=self.priority,
-            ttl_ms=0 if self.ttl_seconds is None else max(1, round(self.ttl_seconds * 1000)),
-        )
-
-    def _data(self) -> tuple[bytes, str | None]:
-        if (self.data is UNSET) == (self.data_base64 is None):
-            raise _refused("message.data", "give either data or data_base64")
-        if self.data_base64 is not None:
-            try:
-                return b64decode(self.data_base64, validate=True), self.content_type
-            except (binascii.Error, ValueError):
-                raise _refused("message.data_base64", "is not base64") from None
-        if self.content_type is None and not isinstance(self.data, str):
-            return msgspec.json.encode(self.data), "application/json"
-        if self.content_type is not None and is_json(self.content_type):
-            return msgspec.json.encode(self.data), self.content_type
-        if not isinstance(self.data, str):
-            raise _refused("message.data", "must be a string where content_type is not JSON")
-        return self.data.encode("utf-8", "replace"), self.content_type or "text/plain"
-
-
-class SchedulePut(msgspec.Struct, forbid_unknown_fields=True):
-    """What `PUT /schedules/{name}` takes: all of a schedule."""
-
-    topic: str
-    cron: Cron
-    message: MessageBody
-    name: str | UnsetType = UNSET
-    time_zone: TimeZone = "UTC"
-    missed_runs: MissedRuns = "skip"
-    paused: bool = False
-    labels: dict[str, str] = {}
-
-
-class ScheduleCreate(msgspec.Struct, forbid_unknown_fields=True):
-    """What `POST /schedules` takes."""
-
-    name: str
-    topic: str
-    cron: Cron
-    message: MessageBody
-    time_zone: TimeZone = "UTC"
-    missed_runs: MissedRuns = "skip"
-    paused: bool = False
-    labels: dict[str, str] = {}
-
-
 class SchedulePatch(msgspec.Struct, forbid_unknown_fields=True):
-    """What `PATCH /schedules/{name}` takes, merged into the schedule (`patched`)."""
+    """A patch after it was merged into a schedule (`patched`)."""
 
     name: str | UnsetType = UNSET
     topic: str | UnsetType = UNSET
-    cron: Cron | UnsetType = UNSET
-    message: MessageBody | UnsetType = UNSET
-    time_zone: TimeZone | UnsetType = UNSET
-    missed_runs: MissedRuns | UnsetType = UNSET
+    cron: contract.Cron | UnsetType = UNSET
+    message: contract.ScheduleMessage | UnsetType = UNSET
+    time_zone: contract.TimeZone | UnsetType = UNSET
+    missed_runs: contract.MissedRuns | UnsetType = UNSET
     paused: bool | UnsetType = UNSET
     labels: dict[str, str] | UnsetType = UNSET
 
 
-def check_body(body: ScheduleCreate | SchedulePut | SchedulePatch) -> None:
-    """What can be told without the schedule that there is. Raises a 422 Problem."""
+def message_of(body: contract.ScheduleMessage) -> Message:
+    """Return the message that each run publishes; raise a 422 Problem."""
+    data, content_type = _data(body)
+    _check_text("message.content_type", content_type, MAX_ID_BYTES)
+    if content_type is not None and not (content_type.isascii() and content_type.isprintable()):
+        raise _refused("message.content_type", "printable ASCII")
+    _check_text("message.key", body.key, MAX_KEY_BYTES)
+    check_attributes(body.attributes, "message.attributes")
+    if len(body.attributes) > MAX_ATTRIBUTES - len(OWN_ATTRIBUTES):
+        most = MAX_ATTRIBUTES - len(OWN_ATTRIBUTES)
+        raise _refused("message.attributes", f"at most {most}; runs add {len(OWN_ATTRIBUTES)}")
+    return Message(
+        data,
+        content_type,
+        body.key,
+        body.attributes or None,
+        priority=body.priority,
+        ttl_ms=0 if body.ttl_seconds is None else max(1, round(body.ttl_seconds * 1000)),
+    )
+
+
+def _data(body: contract.ScheduleMessage) -> tuple[bytes, str | None]:
+    if (body.data is UNSET) == (body.data_base64 is None):
+        raise _refused("message.data", "give either data or data_base64")
+    if body.data_base64 is not None:
+        try:
+            return b64decode(body.data_base64, validate=True), body.content_type
+        except (binascii.Error, ValueError):
+            raise _refused("message.data_base64", "is not base64") from None
+    if body.content_type is None and not isinstance(body.data, str):
+        return msgspec.json.encode(body.data), "application/json"
+    if body.content_type is not None and is_json(body.content_type):
+        return msgspec.json.encode(body.data), body.content_type
+    if not isinstance(body.data, str):
+        raise _refused("message.data", "must be a string where content_type is not JSON")
+    return body.data.encode("utf-8", "replace"), body.content_type or "text/plain"
+
+
+def check_body(body: contract.ScheduleCreate | contract.SchedulePut | SchedulePatch) -> None:
+    """Raise a 422 Problem for a body that fits no schedule, whichever there is."""
     errors = [] if body.labels is UNSET else label_errors(body.labels)
     errors += _errors_of_clock(_given(body.cron, "@daily"), _given(body.time_zone, "UTC"))
     if errors:
         raise invalid("The body does not fit.", errors)
     if body.message is not UNSET:
-        body.message.message()
+        message_of(body.message)
 
 
 def new_spec(
-    body: ScheduleCreate | SchedulePut, name: str, topic_uid: bytes, now: datetime
+    body: contract.ScheduleCreate | contract.SchedulePut, name: str, topic_uid: bytes, now: datetime
 ) -> ScheduleSpec:
     """Raises a 422 Problem."""
     check_body(body)
@@ -152,7 +110,7 @@ def new_spec(
         cron=body.cron,
         time_zone=body.time_zone,
         missed_runs=body.missed_runs,
-        message=msgspec.msgpack.encode(body.message.message()),
+        message=msgspec.msgpack.encode(message_of(body.message)),
         next_at=next_run(body.cron, body.time_zone, now),
         paused=body.paused,
         labels=body.labels,
@@ -160,10 +118,10 @@ def new_spec(
 
 
 def changed(
-    body: SchedulePut | SchedulePatch, schedule: Schedule, topic_uid: bytes, now: datetime
+    body: contract.SchedulePut | SchedulePatch, schedule: Schedule, topic_uid: bytes, now: datetime
 ) -> ScheduleSpec:
-    """What the schedule becomes: its next run stays where the clock is not changed, and no run is
-    made up for a time in which it was paused. Raises a 409 Problem for another name."""
+    """Return the changed schedule: its next run stays where the clock is not changed, and no run is
+    made up for a time in which it was paused. Raise a 409 Problem for another name."""
     if body.name is not UNSET and body.name != schedule.name:
         raise Problem(
             409,
@@ -182,7 +140,7 @@ def changed(
         next_at = next_run(cron, time_zone, now)
     message = schedule.message
     if body.message is not UNSET:
-        message = msgspec.msgpack.encode(body.message.message())
+        message = msgspec.msgpack.encode(message_of(body.message))
     missed_runs = _given(body.missed_runs, schedule.missed_runs)
     return ScheduleSpec(
         name=schedule.name,
@@ -201,20 +159,20 @@ def patched(patch: Patch, schedule: Schedule) -> SchedulePatch:
     """The data of a message is replaced as a whole; where none is given, its bytes stay. Raises a
     422 Problem."""
     message = stored_message(schedule)
-    shown = _message_view(message)
-    shown.pop("data", None)
+    shown = msgspec.structs.asdict(_message_view(message))
+    del shown["data"]
     shown["data_base64"] = b64encode(message.data).decode()
     given = patch.get("message")
     if isinstance(given, dict) and "data" in given:
         del shown["data_base64"]
     present = {"message": shown, "labels": dict(schedule.labels)}
-    body = merged(patch, present, SchedulePatch, SchedulePut)
+    body = merged(patch, present, SchedulePatch, contract.SchedulePut)
     check_body(body)
     return body
 
 
 def resumed(schedule: Schedule, paused: bool, now: datetime) -> ScheduleSpec:
-    """The same, paused or not."""
+    """Return the same schedule, paused or not."""
     return changed(SchedulePatch(paused=paused), schedule, schedule.topic_uid, now)
 
 
@@ -222,34 +180,34 @@ def stored_message(schedule: Schedule) -> Message:
     return _message.decode(schedule.message)
 
 
-def view(schedule: Schedule, now: datetime) -> dict[str, Any]:
-    """A schedule as the API shows it."""
-    return {
-        "name": schedule.name,
-        "topic": schedule.topic_name,
-        "cron": schedule.cron,
-        "time_zone": schedule.time_zone,
-        "missed_runs": schedule.missed_runs,
-        "message": _message_view(stored_message(schedule)),
-        "paused": schedule.paused,
-        "next_runs": [] if schedule.paused else _coming(schedule, now),
-        "last_run": schedule.last_at,
-        "last_message_id": schedule.last_message_id,
-        "runs": schedule.runs,
-        "missed": schedule.missed,
-        "failure": schedule.failure,
-        "labels": dict(schedule.labels),
-        "created_at": schedule.created_at,
-        "updated_at": schedule.updated_at,
-    }
+def view(schedule: Schedule, now: datetime) -> contract.Schedule:
+    """Return a schedule as the API shows it."""
+    return contract.Schedule(
+        name=schedule.name,
+        topic=schedule.topic_name,
+        cron=schedule.cron,
+        time_zone=schedule.time_zone,
+        missed_runs=cast(contract.MissedRuns, schedule.missed_runs),
+        message=_message_view(stored_message(schedule)),
+        paused=schedule.paused,
+        next_runs=[] if schedule.paused else _coming(schedule, now),
+        last_run=schedule.last_at,
+        last_message_id=schedule.last_message_id,
+        runs=schedule.runs,
+        missed=schedule.missed,
+        failure=schedule.failure,
+        labels=dict(schedule.labels),
+        created_at=schedule.created_at,
+        updated_at=schedule.updated_at,
+    )
 
 
 def coming_runs(schedule: Schedule, now: datetime, count: int) -> list[datetime]:
-    """When it runs next, if it is not paused."""
+    """Return the times of the next runs of a schedule that is not paused."""
     return list(islice(runs_after(schedule.cron, schedule.time_zone, now), count))
 
 
-def _coming(schedule: Schedule, now: datetime) -> Sequence[datetime]:
+def _coming(schedule: Schedule, now: datetime) -> list[datetime]:
     """From the run that comes next or is due on."""
     if schedule.next_at is None:
         return []
@@ -257,18 +215,20 @@ def _coming(schedule: Schedule, now: datetime) -> Sequence[datetime]:
     return [schedule.next_at.astimezone(UTC), *later]
 
 
-def _message_view(message: Message) -> dict[str, Any]:
-    return _data_view(message) | {
-        "content_type": message.content_type,
-        "key": message.key,
-        "attributes": message.attributes or {},
-        "ttl_seconds": message.ttl_ms / 1000 if message.ttl_ms else None,
-        "priority": message.priority,
-    }
+def _message_view(message: Message) -> contract.ScheduledMessage:
+    return contract.ScheduledMessage(
+        content_type=message.content_type,
+        key=message.key,
+        attributes=message.attributes or {},
+        ttl_seconds=message.ttl_ms / 1000 if message.ttl_ms else None,
+        priority=message.priority,
+        **_data_view(message),
+    )
 
 
 def _data_view(message: Message) -> dict[str, Any]:
-    """Base64 for what is not what its content type says: an answer has to be JSON as a whole."""
+    """Return the data as JSON, or in base64 where it is not what its content type says: an answer
+    has to be JSON as a whole."""
     try:
         text = message.data.decode("utf-8")
         if message.content_type is None or not is_json(message.content_type):

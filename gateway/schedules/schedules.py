@@ -26,9 +26,7 @@ from gateway.http.merge_patch import read_patch
 from gateway.names import name_errors
 from gateway.schedules.bodies import (
     MAX_SHOWN_RUNS,
-    ScheduleCreate,
     SchedulePatch,
-    SchedulePut,
     changed,
     check_body,
     coming_runs,
@@ -45,7 +43,7 @@ from metadata.errors import Conflict, NotFound
 from metadata.ids import new_uid
 from metadata.topics.schedules import Schedule, ScheduleRepository, ScheduleSpec
 from metadata.types import Topic
-from openapi.schedules import OPERATIONS
+from openapi import schedules as contract
 from outbox import Item, Outbox, TopicFull
 from store_nodes.record_batch import Message
 
@@ -76,26 +74,26 @@ class ScheduleRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route(OPERATIONS["createSchedule"], self.create),
-            Route(OPERATIONS["listSchedules"], self.page),
-            Route(OPERATIONS["getSchedule"], self.get),
-            Route(OPERATIONS["putSchedule"], self.put),
-            Route(OPERATIONS["changeSchedule"], self.patch),
-            Route(OPERATIONS["deleteSchedule"], self.delete),
-            Route(OPERATIONS["nextRuns"], self.coming),
-            Route(OPERATIONS["pauseSchedule"], self.pause),
-            Route(OPERATIONS["resumeSchedule"], self.resume),
-            Route(OPERATIONS["runSchedule"], self.run),
+            Route(contract.OPERATIONS["createSchedule"], self.create),
+            Route(contract.OPERATIONS["listSchedules"], self.page),
+            Route(contract.OPERATIONS["getSchedule"], self.get),
+            Route(contract.OPERATIONS["putSchedule"], self.put),
+            Route(contract.OPERATIONS["changeSchedule"], self.patch),
+            Route(contract.OPERATIONS["deleteSchedule"], self.delete),
+            Route(contract.OPERATIONS["nextRuns"], self.coming),
+            Route(contract.OPERATIONS["pauseSchedule"], self.pause),
+            Route(contract.OPERATIONS["resumeSchedule"], self.resume),
+            Route(contract.OPERATIONS["runSchedule"], self.run),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_json(scope, receive, ScheduleCreate)
+        body = await read_json(scope, receive, contract.ScheduleCreate)
         caller_of(scope).require("manage", "schedule", body.name)
         await self._respond(send, 201, await self._create(scope, body, body.name))
 
     async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """201 when it was not there, 200 when it is now as the body says."""
-        body = await read_json(scope, receive, SchedulePut)
+        """Answer 201 for a new schedule, 200 for a changed one."""
+        body = await read_json(scope, receive, contract.SchedulePut)
         check_body(body)
         name = path_param(scope, "name")
         version = if_match(header(scope, b"if-match"))
@@ -112,7 +110,7 @@ class ScheduleRoutes:
             await self._respond(send, 200, schedule)
 
     async def patch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """200; what the body does not name stays."""
+        """Answer 200; members that the body does not name stay."""
         patch = await read_patch(scope, receive)
         version, name = if_match(header(scope, b"if-match")), path_param(scope, "name")
         schedule = await self._change(scope, name, lambda now: patched(patch, now), version)
@@ -129,10 +127,7 @@ class ScheduleRoutes:
             lambda size, token: self._schedules.page(tenant_id, page_size=size, page_token=token),
         )
         now = self._wall()
-        listing = {
-            "schedules": [view(item, now) for item in page.items],
-            "next_page_token": page.next_token,
-        }
+        listing = contract.SchedulePage([view(item, now) for item in page.items], page.next_token)
         await respond(send, 200, msgspec.json.encode(listing))
 
     async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -146,16 +141,16 @@ class ScheduleRoutes:
         await respond_no_content(send)
 
     async def coming(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """When it runs from now on, paused or not."""
+        """Answer the times of coming runs, also of a paused schedule."""
         count = Query(scope).integer("count", 10, 1, MAX_SHOWN_RUNS)
         runs = coming_runs(await self._find(scope), self._wall(), count)
-        await respond(send, 200, msgspec.json.encode({"next_runs": runs}))
+        await respond(send, 200, msgspec.json.encode(contract.NextRuns(runs)))
 
     async def pause(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._respond(send, 200, await self._set_paused(scope, True))
 
     async def resume(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """From the next run on; those of the pause are not made up for."""
+        """Resume from the next run on; runs of the pause are not made up for."""
         _require_target(caller_of(scope), (await self._find(scope)).topic_name)
         await self._respond(send, 200, await self._set_paused(scope, False))
 
@@ -172,17 +167,13 @@ class ScheduleRoutes:
             if full.kind == "tenant-full":
                 raise Problem(507, "tenant-full", "Storage is full", str(full)) from full
             raise Problem(507, "topic-full", "The topic is full", str(full)) from full
-        answer = {
-            "message_id": placed.message_id,
-            "partition": placed.partition,
-            "offset": placed.offset,
-        }
+        answer = contract.ScheduleRun(placed.message_id, placed.partition, placed.offset)
         await respond(send, 200, msgspec.json.encode(answer))
 
     async def _create(
-        self, scope: Scope, body: ScheduleCreate | SchedulePut, name: str
+        self, scope: Scope, body: contract.ScheduleCreate | contract.SchedulePut, name: str
     ) -> Schedule:
-        if isinstance(body, SchedulePut) and body.name not in (msgspec.UNSET, name):
+        if isinstance(body, contract.SchedulePut) and body.name not in (msgspec.UNSET, name):
             detail = f"is {name!r} in the path"
             raise invalid("The body does not fit.", [FieldError("name", detail)])
         _require_target(caller_of(scope), body.topic)
@@ -202,7 +193,7 @@ class ScheduleRoutes:
         self,
         scope: Scope,
         name: str,
-        body_for: Callable[[Schedule], SchedulePut | SchedulePatch],
+        body_for: Callable[[Schedule], contract.SchedulePut | SchedulePatch],
         version: int | None,
     ) -> Schedule:
         """`body_for` says what is asked for of the schedule as it is."""
@@ -248,7 +239,7 @@ class ScheduleRoutes:
             raise _no_topic(error.name) from error
 
     async def _checker_of(self, topic: Topic, message: Message) -> None:
-        """What its topic would refuse a publisher is not scheduled either."""
+        """Refuse a message that the topic would refuse a publisher."""
         if topic.schema is not None:
             await self._checker.refuse(topic, message)
 
@@ -278,7 +269,7 @@ class ScheduleRoutes:
 
 
 def _require_target(caller: Caller, topic: str) -> None:
-    """Whoever lets a schedule publish may do so itself."""
+    """Require that the caller may publish to the topic itself."""
     caller.require("publish", "topic", topic)
 
 

@@ -11,14 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.schedules.bodies import MessageBody, changed, patched, stored_message, view
+from gateway.schedules.bodies import changed, message_of, patched, stored_message, view
 from metadata.topics.schedules import Schedule
+from openapi.schedules import ScheduleMessage
 from store_nodes.record_batch import Message
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 
-def scheduled(body: MessageBody) -> Schedule:
+def scheduled(body: ScheduleMessage) -> Schedule:
     return Schedule(
         tenant_id=bytes(16),
         uid=bytes(16),
@@ -28,7 +29,7 @@ def scheduled(body: MessageBody) -> Schedule:
         cron="@daily",
         time_zone="UTC",
         missed_runs="skip",
-        message=msgspec.msgpack.encode(body.message()),
+        message=msgspec.msgpack.encode(message_of(body)),
         paused=True,
         next_at=None,
         last_at=None,
@@ -44,7 +45,7 @@ def scheduled(body: MessageBody) -> Schedule:
 
 
 def shown(data: bytes, content_type: str | None) -> dict[str, Any]:
-    body = MessageBody(data_base64=b64encode(data).decode(), content_type=content_type)
+    body = ScheduleMessage(data_base64=b64encode(data).decode(), content_type=content_type)
     schedule = scheduled(body)
     answer: dict[str, Any] = json.loads(msgspec.json.encode(view(schedule, NOW)))
     return {k: v for k, v in answer["message"].items() if k.startswith("data")}
@@ -67,7 +68,7 @@ def test_a_body_that_is_not_what_its_type_says_does_not_spoil_the_answer(
     assert shown(data, content_type) == expected
 
 
-BODY = MessageBody(
+BODY = ScheduleMessage(
     data_base64=b64encode(b'{"a":  1}').decode(),
     content_type="application/json",
     key="k",
