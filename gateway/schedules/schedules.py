@@ -30,6 +30,7 @@ from gateway.schedules.bodies import (
     changed,
     check_body,
     coming_runs,
+    message_of,
     new_spec,
     patched,
     resumed,
@@ -180,7 +181,7 @@ class ScheduleRoutes:
         tenant_id = tenant_of(scope)
         topic = await self._topic(tenant_id, body.topic)
         spec = new_spec(body, name, topic.uid, self._wall())
-        await self._checker_of(topic, body.message.message())
+        await self._checker_of(topic, message_of(body.message))
         try:
             return await self._schedules.create(tenant_id, spec)
         except Conflict as error:
@@ -205,7 +206,7 @@ class ScheduleRoutes:
         topic = await self._topic(tenant_id, wanted)
         message = stored_message(before)
         if body.message is not msgspec.UNSET:
-            message = body.message.message()
+            message = message_of(body.message)
         await self._checker_of(topic, message)
         return await self._update(
             tenant_id,
