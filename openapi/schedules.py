@@ -32,16 +32,16 @@ Priority = Annotated[int, Meta(ge=0, le=9)]
 TimeZone = Annotated[str, Meta(max_length=100)]
 
 
-class ScheduledMessage(Answer):
+class ScheduledMessage(Answer, kw_only=True):
     """The message of each run, as it is kept."""
 
+    data: Any = UNSET
+    data_base64: str | UnsetType = UNSET
     content_type: str | None
     key: str | None
     attributes: dict[str, str]
     ttl_seconds: float | None
     priority: int
-    data: Any = UNSET
-    data_base64: str | UnsetType = UNSET
 
 
 class Schedule(Answer):
