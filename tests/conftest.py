@@ -40,11 +40,12 @@ EMPTY = "; ".join(
     ]
 )
 
-# All are off by default; they change nothing for a client that does not ask for them.
+# None is the default; they change nothing for a client that does not ask for them.
 SHARED_SETTINGS = {
     "PACKETBOAT_CORS_ORIGINS": "*",
     "PACKETBOAT_STREAM_TICKETS": "1",
     "PACKETBOAT_HTTP2": "1",
+    "PACKETBOAT_EXPORT_LAKES": "default,recorded",
 }
 """Settings of the installation that the tests of all suites share."""
 

@@ -5,16 +5,44 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tests.recorded.client import Client
-from tests.recorded.scenarios.locks import locks
-from tests.recorded.scenarios.publish import publish
-from tests.recorded.scenarios.schedules import schedules
-from tests.recorded.scenarios.schemas import schemas
-from tests.recorded.scenarios.topics import topics
+from tests.recorded.scenarios import (
+    consume,
+    exports,
+    jobs,
+    locks,
+    publish,
+    push,
+    schedules,
+    schemas,
+    server,
+    subscriptions,
+    tenancy,
+    topics,
+)
 
 SCENARIOS: Mapping[str, Callable[[Client], None]] = {
-    "locks": locks,
-    "publish": publish,
-    "schedules": schedules,
-    "schemas": schemas,
-    "topics": topics,
+    "audit": tenancy.audit,
+    "clients": tenancy.clients,
+    "consume": consume.consume,
+    "dead_letters": consume.dead_letters,
+    "exports": exports.exports,
+    "flow": subscriptions.flow,
+    "issuers": tenancy.issuers,
+    "jobs": jobs.jobs,
+    "keys": tenancy.keys,
+    "locks": locks.locks,
+    "oauth": server.oauth,
+    "policies": tenancy.policies,
+    "pools": jobs.pools,
+    "positions": subscriptions.positions,
+    "publish": publish.publish,
+    "push": push.push,
+    "quotas": tenancy.quotas,
+    "schedules": schedules.schedules,
+    "schemas": schemas.schemas,
+    "server": server.server,
+    "subscriptions": subscriptions.subscriptions,
+    "tenants": tenancy.tenants,
+    "topics": topics.topics,
+    "usage": tenancy.usage,
 }

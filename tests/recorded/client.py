@@ -80,14 +80,18 @@ class Client:
         headers: Mapping[str, str] | None = None,
         data: bytes | None = None,
         shown: str | None = None,
+        shown_body: Any = None,
+        shown_headers: Mapping[str, str] | None = None,
         until: Callable[[Answer], Any] | None = None,
         only: Callable[[Any], Any] | None = None,
+        brief: bool = False,
     ) -> Answer:
         """Send one request and record it under a name that the area has once.
 
         A 503 is asked again, as clients do, and so is an answer that `until` does not accept.
-        `shown` is recorded in the place of `data`. `only` chooses what of the body is recorded,
-        where others than the scenario change it.
+        `shown`, `shown_body` and `shown_headers` are recorded in the place of `data`, `body` and
+        `headers`. `only` chooses what of the body is recorded, where others than the scenario
+        change it; of a `brief` record the body is left out.
         """
         assert name not in self.records, f"{self.area} has two records {name}"
         wanted = until or (lambda answer: answer.status != 503)
@@ -98,22 +102,24 @@ class Client:
             threading.Event().wait(TRY_AGAIN_S)
         else:
             raise AssertionError(f"{self.area} {name}: {answer.status} {answer.text}")
-        self.mask.look(answer.json)
+        chosen = answer.json if only is None else only(answer.json)
+        self.mask.look(chosen, f"{path} {json.dumps(body)}")
         record: dict[str, Any] = {"request": self.mask.text(f"{method} {path}")}
         if operation := operation_of(method, path):
             record["operation"] = operation
         if as_ != "owner":
             record["as"] = as_
         if headers:
-            record["request_headers"] = {k: self._header(k, v) for k, v in headers.items()}
+            recorded = shown_headers or headers
+            record["request_headers"] = {k: self._header(k, v) for k, v in recorded.items()}
         if body is not None:
-            record["body"] = self.mask.body(body)
+            record["body"] = self.mask.request(shown_body or body)
         if data is not None:
             record["body_text"] = shown or self.mask.text(_shown(data))
         record["status"] = answer.status
-        record["headers"] = self._headers(answer)
-        chosen = answer.json if only is None else only(answer.json)
-        record |= self._shown_answer(name, answer, chosen)
+        record["headers"] = self._headers(answer, headers or {})
+        if not brief:
+            record |= self._shown_answer(name, answer, chosen)
         self.records[name] = record
         return answer
 
@@ -160,6 +166,7 @@ class Client:
                 break
             threading.Event().wait(TRY_AGAIN_S)
         assert answer.status < 300, f"{method} {path}: {answer.status} {answer.text}"
+        self.mask.look(answer.json)
         return answer
 
     def principal(self, name: str, scopes: list[str]) -> None:
@@ -192,13 +199,14 @@ class Client:
         self.mask.name(token.json()["access_token"], f"<token-of-{owner}>")
         return name
 
-    def _headers(self, answer: Answer) -> dict[str, str]:
+    def _headers(self, answer: Answer, sent: Mapping[str, str]) -> dict[str, str]:
         """The headers but for those that are as usual; None stands for one that is missing."""
         left = {name.lower(): value for name, value in answer.headers.items()}
         shown: dict[str, Any] = {}
         for name in VARYING:
-            if left.pop(name, None) is None:
-                shown[name] = None
+            value = left.pop(name, None)
+            if value is None or value in sent.values():
+                shown[name] = value
         for name, usual in USUAL.items():
             if left.get(name) != usual:
                 shown[name] = left.get(name)
@@ -213,11 +221,15 @@ class Client:
             return self.mask.etag(value)
         if name == "If-Match":
             return self.mask.known_etag(value)
+        if name == "retry-after":
+            return "<seconds>"
+        if name == "ratelimit":
+            return re.sub(r"(?<=;t=)\d+", "<seconds>", value)
         return self.mask.text(value)
 
     def _shown_answer(self, name: str, answer: Answer, shown: Any) -> dict[str, Any]:
         if answer.json is not None:
-            body, sentences = _split(self.mask.body(shown))
+            body, sentences = _split(self.mask.answer(shown))
             if answer.headers.get("content-type") == "application/problem+json":
                 body = self._plain_problem(answer, body)
             if sentences:

@@ -8,6 +8,8 @@ from typing import Any
 TIME = re.compile(r"\b20[1-8]\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 """A time of the run or soon after. Scenarios write times of other centuries, which stay."""
 
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+SECRET = re.compile(r"(pb[a-z]+|wh[a-z]+)_[A-Za-z0-9_+/=-]{16,}")
 RUN = re.compile(r"(.)\1{63,}")
 """One character so often that a reader would have to count."""
 
@@ -18,30 +20,43 @@ KINDS = {
     "client_secret": "secret",
     "id": "id",
     "job_uid": "uid",
+    "jti": "id",
+    "key_id": "key",
     "kid": "key-id",
     "lease": "lease",
     "lease_id": "lease",
+    "letter_id": "message",
     "lock_id": "lock",
     "message_id": "message",
     "next_page_token": "page",
     "publish_id": "publish",
     "prefix": "prefix",
+    "redrive_id": "redrive",
+    "request_id": "request",
     "secret": "secret",
     "subscription_uid": "uid",
     "ticket": "ticket",
     "token": "token",
     "token_audience": "audience",
+    "topic_uid": "uid",
     "uid": "uid",
 }
 """Fields whose values are made up by the server, by name, and the word of their placeholder."""
 
-ELAPSED = frozenset(
-    {"age_seconds", "expires_in_seconds", "oldest_unacked_seconds", "ack_latency_seconds"}
-)
-"""Fields that say how long something has lasted or will last."""
+MOMENTS = {
+    "age_seconds": "<seconds>",
+    "exp": "<time>",
+    "expires_in_seconds": "<seconds>",
+    "iat": "<time>",
+    "latency_ms": "<milliseconds>",
+}
+"""Fields with numbers that say when something was, how long it has lasted or will last."""
 
 PLACED = {"group": "<group>", "groups": "<groups>", "stored_bytes": "<bytes>"}
 """Fields that say where the store keeps something and how much it takes there."""
+
+NOTED_LATE = {"last_used_at": "<time or null>"}
+"""Fields that the server fills in some seconds after what they tell of."""
 
 SHORTEST = 6
 """Values that are shorter than this, in characters, are not looked for inside other texts."""
@@ -78,14 +93,20 @@ class Mask:
         """Return a version as a request names it: one that no answer named stays as it is."""
         return self._etags.get(value, value)
 
-    def look(self, value: Any, field: str = "") -> None:
-        """Learn all that is made up in an answer's body."""
+    def look(self, value: Any, sent: str = "", field: str = "") -> None:
+        """Learn all that the server made up in an answer's body; `sent` is what was asked."""
         if isinstance(value, dict):
             for key, member in value.items():
-                self.look(member, key)
+                self.look(member, sent, key)
         elif isinstance(value, list):
             for member in value:
-                self.look(member, field.removesuffix("s"))
+                self.look(member, sent, field.removesuffix("s"))
+        elif isinstance(value, str) and value in sent:
+            return
+        elif isinstance(value, str) and UUID.fullmatch(value):
+            self.learn(value, "uuid")
+        elif isinstance(value, str) and SECRET.fullmatch(value):
+            self.learn(value, "secret")
         elif isinstance(value, str) and field in KINDS:
             self.learn(value, KINDS[field])
 
@@ -99,16 +120,26 @@ class Mask:
         text = RUN.sub(lambda found: f"<{len(found[0])} {found[1]}>", text)
         return TIME.sub("<time>", text)
 
-    def body(self, value: Any, field: str = "") -> Any:
-        """Return a decoded body with placeholders."""
+    def request(self, value: Any) -> Any:
+        """Return the body of a request with placeholders for what answers have named."""
+        if isinstance(value, dict):
+            return {self.text(key): self.request(member) for key, member in value.items()}
+        if isinstance(value, list):
+            return [self.request(member) for member in value]
+        return self.text(value) if isinstance(value, str) else value
+
+    def answer(self, value: Any, field: str = "") -> Any:
+        """Return the body of an answer with placeholders."""
+        if field in NOTED_LATE:
+            return NOTED_LATE[field]
         if field in PLACED and value is not None:
             return PLACED[field]
         if isinstance(value, dict):
-            return {self.text(key): self.body(member, key) for key, member in value.items()}
+            return {self.text(key): self.answer(member, key) for key, member in value.items()}
         if isinstance(value, list):
-            return [self.body(member, field) for member in value]
+            return [self.answer(member, field) for member in value]
         if isinstance(value, str):
             return self.text(value)
-        if field in ELAPSED and isinstance(value, int | float):
-            return "<seconds>"
+        if field in MOMENTS and isinstance(value, int | float):
+            return MOMENTS[field]
         return value

@@ -94,11 +94,12 @@ def _partitions(ask: Client) -> None:
     placed("/topics/full")
     where = "/topics/orders/partitions"
     group = ask.send("GET", where).json["partitions"][0]["group"]
-    ask("move-to-same", "POST", f"{where}/0:move", {"group": group})
+    ask("move-to-same", "POST", f"{where}/0:move", {"group": group}, shown_body={"group": "<same>"})
     ask("move-to-missing", "POST", f"{where}/0:move", {"group": 2147483647})
     ask("move-missing", "POST", f"{where}/9:move", {"group": 0})
     ask("move-as-reader", "POST", f"{where}/0:move", {"group": 0}, as_="reader")
-    ask("move", "POST", f"{where}/0:move", {"group": 1 if group == 0 else 0})
+    another = {"group": 1 if group == 0 else 0}
+    ask("move", "POST", f"{where}/0:move", another, shown_body={"group": "<another>"})
     placed("/topics/orders")
 
 
