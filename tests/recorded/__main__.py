@@ -16,14 +16,17 @@ from tests.recorded.areas import SCENARIOS
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.recorded", description=__doc__)
     parser.add_argument("--write", action="store_true", help="replace the records")
-    parser.add_argument("area", nargs="*", choices=[*SCENARIOS, []], default=list(SCENARIOS))
+    parser.add_argument("area", nargs="*", help="one of " + ", ".join(SCENARIOS))
     arguments = parser.parse_args()
+    areas = arguments.area or list(SCENARIOS)
+    if unknown := [area for area in areas if area not in SCENARIOS]:
+        parser.error(f"no area: {', '.join(unknown)}")
     with tempfile.TemporaryDirectory(prefix="packetboat-recorded-") as directory:
         Path(directory).chmod(0o711)
         installation = Installation(Path(directory) / "data")
         installation.settings = SHARED_SETTINGS
         with installation.started():
-            taken = [records.take(area, installation) for area in arguments.area]
+            taken = [records.take(area, installation) for area in areas]
     if arguments.write:
         for one in taken:
             records.write(one)
