@@ -13,6 +13,7 @@ import requests
 
 import openapi
 from tests.e2e.installation import Installation
+from tests.recorded import limits
 from tests.recorded.masking import Mask
 
 PROBLEM = "https://packetboat.dev/problems/"
@@ -45,13 +46,16 @@ class Answer(NamedTuple):
 class Client:
     """The requests of one area, in a tenant of its own and with several credentials.
 
-    `records` has what was sent and answered, `wording` the sentences of the problems among it.
+    `records` has what was sent and answered, `wording` the sentences of the problems among it. With
+    the first request of an operation that succeeds, its limits are asked for.
     """
 
     def __init__(self, installation: Installation, area: str) -> None:
         self.area = area
         self.records: dict[str, dict[str, Any]] = {}
         self.wording: dict[str, Any] = {}
+        self.limits: dict[str, dict[str, dict[str, str]]] = {}
+        """Of each operation and field, what was answered at a limit and beyond it."""
         self.mask = Mask()
         self.url = installation.url
         self._http = requests.Session()
@@ -105,7 +109,8 @@ class Client:
         chosen = answer.json if only is None else only(answer.json)
         self.mask.look(chosen, f"{path} {json.dumps(body)}")
         record: dict[str, Any] = {"request": self.mask.text(f"{method} {path}")}
-        if operation := operation_of(method, path):
+        operation = operation_of(method, path)
+        if operation is not None:
             record["operation"] = operation
         if as_ != "owner":
             record["as"] = as_
@@ -121,6 +126,8 @@ class Client:
         if not brief:
             record |= self._shown_answer(name, answer, chosen)
         self.records[name] = record
+        if operation and isinstance(body, dict) and answer.status < 300:
+            self._ask_for_limits(operation, method, path, body, as_)
         return answer
 
     def big(
@@ -182,6 +189,17 @@ class Client:
     def stranger(self) -> None:
         """Make another tenant; requests `as_` "stranger" are those of its owner."""
         self._tenant("other-tenant", "stranger")
+
+    def _ask_for_limits(
+        self, operation: str, method: str, path: str, accepted: dict[str, Any], as_: str
+    ) -> None:
+        if operation in self.limits:
+            return
+        found = self.limits[operation] = {}
+        for case in limits.cases(operation, accepted):
+            answer = self.send(method, path, case.body, as_=as_)
+            of_field = found.setdefault(case.field, {})
+            of_field[case.limit] = limits.outcome(answer.status, answer.json)
 
     def _tenant(self, placeholder: str, owner: str) -> str:
         name = f"recorded-{self.area.replace('_', '-')}-{uuid.uuid4().hex[:12]}"

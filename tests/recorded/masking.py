@@ -55,7 +55,7 @@ MOMENTS = {
 PLACED = {"group": "<group>", "groups": "<groups>", "stored_bytes": "<bytes>"}
 """Fields that say where the store keeps something and how much it takes there."""
 
-NOTED_LATE = {"last_used_at": "<time or null>"}
+NOTED_LATE = {"last_used_at": "<time or null>", "lag_messages": "<count>"}
 """Fields that the server fills in some seconds after what they tell of."""
 
 SHORTEST = 6

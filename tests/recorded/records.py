@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -14,23 +14,24 @@ from tests.recorded.client import Client
 
 RECORDS = Path(__file__).parent / "records"
 WORDING = RECORDS / "wording.yaml"
+LIMITS = RECORDS / "limits.yaml"
 HEADER = "# Written by `python -m tests.recorded --write`. What changes here, clients see.\n"
 
 
-class Taken:
+class Taken(NamedTuple):
     """What one run of a scenario recorded."""
 
-    def __init__(self, area: str, records: dict[str, Any], wording: dict[str, Any]) -> None:
-        self.area = area
-        self.records = records
-        self.wording = wording
+    area: str
+    records: dict[str, Any]
+    wording: dict[str, Any]
+    limits: dict[str, Any]
 
 
 def take(area: str, installation: Installation) -> Taken:
     """Send the requests of an area and return what is to be recorded."""
     with Client(installation, area) as ask:
         SCENARIOS[area](ask)
-    return Taken(area, ask.records, ask.wording)
+    return Taken(area, ask.records, ask.wording, ask.limits)
 
 
 def file_of(area: str) -> Path:
@@ -47,12 +48,12 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def write(taken: Taken) -> None:
-    """Replace the records of one area and its sentences."""
+    """Replace the records of one area, its sentences and its limits."""
     file_of(taken.area).write_text(HEADER + rendered(taken.records), encoding="utf-8")
-    wording = read(WORDING)
-    wording[taken.area] = taken.wording
-    sentences = {area: wording[area] for area in sorted(wording) if area in SCENARIOS}
-    WORDING.write_text(HEADER + rendered(sentences, flow=False), encoding="utf-8")
+    for file, of_area in ((WORDING, taken.wording), (LIMITS, taken.limits)):
+        whole = read(file) | {taken.area: of_area}
+        known = {area: whole[area] for area in sorted(whole) if area in SCENARIOS}
+        file.write_text(HEADER + rendered(known, flow=False), encoding="utf-8")
 
 
 def difference(taken: Taken) -> str:
@@ -60,6 +61,7 @@ def difference(taken: Taken) -> str:
     lines = [
         *_diff(taken.area, read(file_of(taken.area)), taken.records),
         *_diff("wording", read(WORDING).get(taken.area, {}), taken.wording),
+        *_diff("limits", read(LIMITS).get(taken.area, {}), taken.limits),
     ]
     return "\n".join(lines)
 

@@ -11,7 +11,7 @@ import pytest
 import openapi
 from tests.parts import ROOT
 from tests.recorded.areas import SCENARIOS
-from tests.recorded.records import RECORDS, WORDING, file_of, read
+from tests.recorded.records import LIMITS, RECORDS, WORDING, file_of, read
 
 UNPROVOKED = ROOT / "tests/recorded/unprovoked.yaml"
 MOST_UNPROVOKED = 44
@@ -50,7 +50,7 @@ def test_every_problem_has_a_recorded_answer_or_a_reason(
 
 
 def test_every_file_of_records_is_of_a_scenario() -> None:
-    files = {path.stem for path in RECORDS.glob("*.yaml")} - {WORDING.stem}
+    files = {path.stem for path in RECORDS.glob("*.yaml")} - {WORDING.stem, LIMITS.stem}
     assert files == set(SCENARIOS)
 
 

@@ -57,14 +57,15 @@ def _pulled(ask: Client) -> None:
     ask("pull-of-topic", "GET", f"/topics/orders/subscriptions/reader/messages?{one}")
     whole = {
         "max_messages": 10,
-        "wait_seconds": 60,
+        "wait_seconds": 0.5,
         "max_bytes": 1000,
         "min_messages": 1,
         "consumer": "worker-1",
         "partitions": [0],
         "affinity": False,
     }
-    ask("pull-by-post", "POST", f"{path}:pull", whole)
+    there = lambda got: got.json["messages"]  # noqa: E731
+    ask("pull-by-post", "POST", f"{path}:pull", whole, until=there)
     ask("pull-by-post-least", "POST", f"{path}:pull")
     ask("pull-as-consumer", "GET", f"{path}/messages", as_="consumer")
     named = {"Packetboat-Consumer": "worker-1"}
