@@ -242,6 +242,32 @@ class TooManyWaiting(Exception):
     """As many of its tenant, or of all, wait for a turn as may."""
 
 
+class Turn:
+    """One that is had."""
+
+    __slots__ = ("_had", "_turns", "_who")
+
+    def __init__(self, turns: Turns, who: _Who) -> None:
+        self._turns = turns
+        self._who = who
+        self._had = True
+
+    @asynccontextmanager
+    async def aside(self) -> AsyncIterator[None]:
+        """Gives it back for the block, in which something else is waited for; then it waits for
+        another. TooManyWaiting."""
+        self.end()
+        yield
+        await self._turns.begin(self._who)
+        self._had = True
+
+    def end(self) -> None:
+        """Others may go on. Again is no error."""
+        if self._had:
+            self._had = False
+            self._turns.ended(self._who)
+
+
 class Turns:
     """So many at once, of one tenant at most its share; the others wait in turn."""
 
@@ -251,16 +277,22 @@ class Turns:
         self._line: Line[asyncio.Future[None]] = Line()
 
     @asynccontextmanager
-    async def turn(self, who: _Who) -> AsyncIterator[None]:
+    async def turn(self, who: _Who) -> AsyncIterator[Turn]:
         """Returns when it is its turn, which lasts for the block. TooManyWaiting."""
-        await self._begin(who)
+        await self.begin(who)
+        turn = Turn(self, who)
         try:
-            yield
+            yield turn
         finally:
-            self.at_once.release(who)
-            self._serve()
+            turn.end()
 
-    async def _begin(self, who: _Who) -> None:
+    def ended(self, who: _Who) -> None:
+        """For `Turn`."""
+        self.at_once.release(who)
+        self._serve()
+
+    async def begin(self, who: _Who) -> None:
+        """For `Turn`."""
         if not self._line and self.at_once.take(who) is None:
             self._line.charge(who, 1)
             return

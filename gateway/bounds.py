@@ -323,16 +323,16 @@ AREAS = (
         (
             Bound(
                 "control_writes_at_once",
-                "the row that every change holds",
+                "connections to Postgres, and the row that every change ends with",
                 write_turns.AT_ONCE,
                 "none: tenants take turns",
                 "a quarter",
             ),
             _shared("control_writes", "memory", write_turns.MAX_WAITING, "429 `too-many-changes`"),
-            Bound(
+            _set(
+                ServerSettings,
                 "control_writes_per_second",
                 "Postgres, of one tenant",
-                write_turns.PER_SECOND,
                 "none: they wait",
             ),
             _set(

@@ -147,6 +147,8 @@ class ServerSettings:
     """Whether Hypercorn serves HTTP/2, without TLS, to clients that begin with it."""
     max_requests: int = number(1_000, 1)
     """Requests that a process runs at once, without those that only wait, such as long-polls."""
+    control_writes_per_second: float = number(50.0, 0.1)
+    """Changes that a process makes for one tenant in a second; further changes wait."""
     max_waiting: int = number(20_000, 1)
     """Long-polls and streams that a process holds open at once."""
     max_request_bytes: int = number(512 * 1024 * 1024, 16 * 1024 * 1024)

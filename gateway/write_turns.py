@@ -1,21 +1,22 @@
 """Changes of the control plane: tenants take turns, and each has a rate.
 
-Every change takes its version from one row, which it holds until it has committed
-(metadata/changes.py). So of one tenant few are made at once: whoever else makes one waits for
-those, and not for all that the tenant has sent. The others of the tenant wait here, without a
-connection to Postgres. A tenant that makes more than its rate waits as well; a request is refused
-only where too many of its tenant wait already.
+Transactions of one tenant come one after the other, and all take their version from one row, which
+they hold until they have committed (metadata/changes.py). So of one tenant few are made at once:
+whoever else makes one waits for those, and not for all that the tenant has sent. The others of the
+tenant wait here, without a connection to Postgres. A tenant that makes more than its rate waits as
+well; a request is refused only where too many of its tenant wait already.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from edge.asgi import Handler, Receive, Route, Scope, Send, tenant_of
 from edge.problem import Problem
-from edge.shares import Shares, TooManyWaiting, Turns
+from edge.shares import Shares, TooManyWaiting, Turn, Turns
 from quotas.bucket import Bucket
 
 AT_ONCE = 8
@@ -23,10 +24,10 @@ OF_TENANT = 0.25
 """Of these, one tenant's."""
 MAX_WAITING = 1_000
 """Of one tenant half of them."""
-PER_SECOND = 50.0
-"""Of one tenant, in one process."""
 SLOW = (":test", ":verify", ":replay", ":run")
 """Actions that wait for something outside, and change no row that others wait for."""
+_TURN = "packetboat.turn"
+"""Of the scope: the turn that the request has."""
 _MOST_KNOWN = 10_000
 _sleep = asyncio.sleep
 
@@ -34,12 +35,11 @@ _sleep = asyncio.sleep
 class WriteTurns:
     """One per process."""
 
-    def __init__(
-        self, per_second: float = PER_SECOND, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """`per_second`: of one tenant."""
         self._per_second = per_second
         self._clock = clock
-        self._turns = Turns(Shares(AT_ONCE, OF_TENANT), Shares(MAX_WAITING, name="control_writes"))
+        self.turns = Turns(Shares(AT_ONCE, OF_TENANT), Shares(MAX_WAITING, name="control_writes"))
         self._rates: dict[bytes, Bucket] = {}
 
     def around(self, route: Route) -> Route:
@@ -51,11 +51,12 @@ class WriteTurns:
         async def in_turn(scope: Scope, receive: Receive, send: Send) -> None:
             tenant_id = tenant_of(scope)
             try:
-                async with self._turns.turn(tenant_id):
+                async with self.turns.turn(tenant_id) as turn:
+                    scope[_TURN] = turn
                     await self._paced(tenant_id)
                     await handler(scope, receive, send)
             except TooManyWaiting as error:
-                raise _too_many(int(self._turns.waiting.of(tenant_id))) from error
+                raise _too_many() from error
 
         return route._replace(handler=in_turn)
 
@@ -73,12 +74,27 @@ class WriteTurns:
         return bucket
 
 
-def _too_many(waiting: int) -> Problem:
+@asynccontextmanager
+async def aside(scope: Scope) -> AsyncIterator[None]:
+    """For the part of a change that waits for something outside: others have the turn meanwhile.
+    The caller holds nothing of Postgres then."""
+    turn: Turn | None = scope.get(_TURN)
+    if turn is None:
+        yield
+        return
+    try:
+        async with turn.aside():
+            yield
+    except TooManyWaiting as error:
+        raise _too_many() from error
+
+
+def _too_many() -> Problem:
     return Problem(
         429,
         "too-many-changes",
         "Too many changes",
-        f"{waiting} changes of this tenant wait for their turn here. Nothing of this request was "
-        "done; send it again after the seconds of Retry-After.",
+        "As many changes of this tenant wait for their turn here as may. Nothing of this request "
+        "was done; send it again after the seconds of Retry-After.",
         retry_after_s=2,
     )

@@ -1,20 +1,34 @@
 """Versions of control-plane changes, in commit order.
 
-Each control-plane transaction begins by taking its version from one row, whose lock it keeps until
-it has committed: versions appear in order and without gaps, and control-plane transactions, being
-one at a time, can't deadlock with each other.
+A transaction that changes something of the control plane takes its locks in this order:
+
+1. the turn of its tenant: transactions of one tenant come one after the other, so none of them
+   finds a name free, room for one more, or an owner left, while another takes it away;
+2. the rows that it reads to change them, and those that it writes;
+3. the row of the counter, from which it takes its version and which it keeps until it has
+   committed: so versions appear in order and without gaps. After that it writes the version into
+   rows that it has locked, and commits.
+
+Nobody who holds the counter waits for another lock, so a transaction that takes long keeps nobody
+waiting but its own tenant, and no two of them can deadlock. Transactions of the data plane take
+rows alone. A dry run takes neither turn nor counter.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import func, select, update
+from typing import NamedTuple
+
+from sqlalchemy import func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from metadata.database import Connection
-from metadata.models import ChangeCounterRow, ChangeRow
-from metadata.types import ChangeKind
+from metadata.models import ChangeCounterRow, ChangeRow, SubscriptionRow
+from metadata.types import ChangeKind, Subscription
 
 CHANNEL = "packetboat_changes"
+UNTOLD = 0
+"""The version of a row that is written before its transaction has taken one."""
+_TURN = "SELECT pg_advisory_xact_lock($1)"
 _TAKE = """
 WITH taken AS (
     UPDATE change_counter SET version = version + 1 WHERE id = 1 RETURNING version
@@ -23,46 +37,67 @@ SELECT version, pg_notify($1, '') FROM taken
 """
 
 
-async def next_version(session: AsyncSession) -> int:
-    """The version of the change that this transaction makes; call it before touching any row.
+class Told(NamedTuple):
+    """What the readers of the feed hear of a change."""
+
+    kind: ChangeKind
+    tenant_id: bytes
+    uid: bytes
+    name: str
+    topic_uid: bytes | None = None
+
+
+def of_subscription(
+    one: Subscription | SubscriptionRow, kind: ChangeKind = ChangeKind.SUBSCRIPTION
+) -> Told:
+    return Told(kind, one.tenant_id, one.uid, one.name, one.topic_uid)
+
+
+async def wait_turn(session: AsyncSession, tenant_id: bytes) -> None:
+    """Returns when no other change of the tenant is under way; call it before all else. What was
+    read before may have changed since."""
+    await session.execute(select(func.pg_advisory_xact_lock(_lock_of(tenant_id))))
+
+
+async def take_turn(connection: Connection, tenant_id: bytes) -> None:
+    """As `wait_turn`."""
+    await connection.execute(_TURN, _lock_of(tenant_id))
+
+
+async def tell(session: AsyncSession, *told: Told) -> int:
+    """Takes a version for each that is told, in their order, and returns the last one; without any
+    it takes one, of which only those hear who look at the version. Call it last: what follows may
+    write the version into rows of this transaction, and no more.
 
     Readers of the feed are woken once this commits: said here, since each round trip from now on is
     one for which everybody else's changes wait."""
+    await session.flush()
+    count = max(1, len(told))
     taken = (
         update(ChangeCounterRow)
         .where(ChangeCounterRow.id == 1)
-        .values(version=ChangeCounterRow.version + 1)
+        .values(version=ChangeCounterRow.version + count)
         .returning(ChangeCounterRow.version)
         .cte("taken")
     )
     statement = select(taken.c.version, func.pg_notify(CHANNEL, ""))
-    return int((await session.execute(statement)).scalar_one())
+    last = int((await session.execute(statement)).scalar_one())
+    if told:
+        rows = [
+            {**each._asdict(), "kind": each.kind.value, "version": last - count + number}
+            for number, each in enumerate(told, 1)
+        ]
+        await session.execute(insert(ChangeRow), rows)
+    return last
 
 
 async def take_version(connection: Connection) -> int:
-    """As `next_version`, for a change that only those hear of who look at the version."""
+    """As `tell`, for a change that only those hear of who look at the version."""
     version: int = await connection.fetchval(_TAKE, CHANNEL)
     return version
 
 
-async def record(
-    session: AsyncSession,
-    version: int,
-    kind: ChangeKind,
-    tenant_id: bytes,
-    uid: bytes,
-    name: str,
-    topic_uid: bytes | None = None,
-) -> None:
-    """Tells the readers of the feed, once this commits; `next_version` wakes them."""
-    session.add(
-        ChangeRow(
-            version=version,
-            kind=kind.value,
-            tenant_id=tenant_id,
-            uid=uid,
-            name=name,
-            topic_uid=topic_uid,
-        )
-    )
-    await session.flush()
+def _lock_of(tenant_id: bytes) -> int:
+    """Of the tenant's turn. Two tenants whose ids end alike would wait for each other, and nothing
+    else."""
+    return int.from_bytes(tenant_id[-8:], "big", signed=True)

@@ -47,7 +47,7 @@ for many tenants at once. These modules may call them (tests/tidy/test_row_secur
     locks/waiters: join, renew, leave, sweep; hot, and renewed for many tenants at once
     locks/locks: _acquire, _make, _renew, _release; hot, and the platform's own
     topics/placements: collectable; over all tenants
-    delivery/publications: open, with_some, left, abort, _drop; hot, acks of many tenants at once
+    delivery/publications: open, with_some, left, abort, states_of, _drop; acks of many tenants
     subscriptions/push_attempts: append, trim, prune; a log of many tenants, in batches
     subscriptions/push_endpoints: load, failing, well; of many tenants, by who pushes
     tenancy/quota_demands: tell, leave, prune; of many tenants, by who serves them

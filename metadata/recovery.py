@@ -106,19 +106,19 @@ class RecoveryRepository:
         there is one already. Conflict when another has the name."""
 
         async def work(session: AsyncSession) -> Topic:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             present = await session.get(TopicRow, (tenant_id, uid))
             if present is not None:
                 return topic_of(present)
             holder = await named(session, tenant_id, spec.name)
             if holder is not None:
                 raise Conflict("topic", spec.name, "exists already", topic_of(holder))
-            row = _topic_row(tenant_id, uid, spec, version)
+            row = _topic_row(tenant_id, uid, spec)
             row.partitions = [_partition_row(row, part, trimmed_to) for part in oldest]
             session.add(row)
             await session.flush()
             session.add_all(new_assignment(row, part.number) for part in oldest if not part.lane)
-            return await turn(session, version, row, TopicState.ACTIVE)
+            return await turn(session, row, TopicState.ACTIVE)
 
         return await self._database.of(tenant_id).write(work)
 
@@ -152,7 +152,7 @@ def _hole(cursor: CursorRow, offset: int) -> DeliveryRow:
     )
 
 
-def _topic_row(tenant_id: bytes, uid: bytes, spec: TopicSpec, version: int) -> TopicRow:
+def _topic_row(tenant_id: bytes, uid: bytes, spec: TopicSpec) -> TopicRow:
     return TopicRow(
         tenant_id=tenant_id,
         uid=uid,
@@ -167,7 +167,7 @@ def _topic_row(tenant_id: bytes, uid: bytes, spec: TopicSpec, version: int) -> T
         priorities=spec.priorities,
         ack_history=spec.ack_history,
         schema_name=spec.schema,
-        version=version,
+        version=changes.UNTOLD,
     )
 
 

@@ -122,12 +122,9 @@ class Connection(asyncio.Protocol):
         self._client = tuple(client[:2]) if isinstance(client, tuple) else None
         self._local = tuple(local[:2]) if isinstance(local, tuple) else None
         if self._address is None:
-            address = address_of(transport)
-            if not self._server.opened(address):
-                CLOSED.labels("many").inc()
-                self._refuse(TOO_MANY)
+            self._address = self._server.opened(self.transport)
+            if self._address is None:
                 return
-            self._address = address
         self._server.connections.add(self)
 
     def connection_lost(self, error: Exception | None) -> None:

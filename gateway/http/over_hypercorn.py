@@ -40,10 +40,7 @@ from gateway.http.connection import (
     CLOSED,
     FIRST_SECONDS,
     HEAD_SECONDS,
-    TOO_MANY,
     Connection,
-    address_of,
-    refusal,
 )
 from gateway.http.unsent import Account
 
@@ -96,14 +93,9 @@ class Opening(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        address = address_of(transport)
-        if not self._server.opened(address):
-            CLOSED.labels("many").inc()
-            self.transport.write(refusal(TOO_MANY, self._server.date_line()))
-            self.transport.close()
-            return
-        self._address = address
-        self._server.connections.add(self)
+        self._address = self._server.opened(self.transport)
+        if self._address is not None:
+            self._server.connections.add(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._server.connections.discard(self)

@@ -28,7 +28,7 @@ from hypercorn.config import Config
 from prometheus_client import Gauge
 
 from edge.asgi import Handler
-from gateway.http.connection import Connection
+from gateway.http.connection import CLOSED, TOO_MANY, Connection, address_of, refusal
 from gateway.http.dispatch import TurnedAway
 from gateway.http.over_hypercorn import Hypercorn, Opening
 from gateway.http.request import KnownHeads
@@ -146,15 +146,20 @@ class HttpServer:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
-    def opened(self, address: str) -> bool:
-        """Whether one more may be; then `ended` follows."""
+    def opened(self, transport: asyncio.Transport) -> str | None:
+        """The address under which the connection counts, until `ended`. None: there are too many;
+        it is told so, and closed."""
+        address = address_of(transport)
         crowded = self._open_count >= self._max_connections
-        if crowded or self._open[address] >= self._max_of_address:
-            return False
+        if crowded or self._open.get(address, 0) >= self._max_of_address:
+            CLOSED.labels("many").inc()
+            transport.write(refusal(TOO_MANY, self.date_line()))
+            transport.close()
+            return None
         self._open[address] += 1
         self._open_count += 1
         CONNECTIONS.inc()
-        return True
+        return address
 
     def ended(self, address: str) -> None:
         self._open[address] -= 1

@@ -16,6 +16,7 @@ from gateway.tenancy.answers import (
 from gateway.tenancy.issuer_bodies import IssuerBody, view
 from gateway.tenancy.issuer_trust import Prove
 from gateway.topics.topics import precondition_failed, respond_no_content
+from gateway.write_turns import aside
 from metadata.errors import NotFound
 from metadata.tenancy.issuers import Issuer, IssuerRepository, IssuerTaken
 from openapi.access import OPERATIONS
@@ -38,7 +39,8 @@ class IssuerRoutes:
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
         tenant_id = tenant_of(scope)
         spec = (await read_json(scope, receive, IssuerBody)).spec()
-        spec = await self._prove(tenant_id, spec, None)
+        async with aside(scope):
+            spec = await self._prove(tenant_id, spec, None)
         try:
             async with refusals("issuer", taken=spec.name):
                 issuer = await self._issuers.create(tenant_id, spec)
@@ -55,7 +57,8 @@ class IssuerRoutes:
         present = await self._present(tenant_id, name)
         if version is not None and (present is None or present.version != version):
             raise precondition_failed("issuer")
-        spec = await self._prove(tenant_id, spec, present)
+        async with aside(scope):
+            spec = await self._prove(tenant_id, spec, present)
         try:
             issuer, made = await update_or_create(
                 "issuer",

@@ -133,14 +133,17 @@ async def open_parts(settings: ServerSettings, tracer: Tracer | None) -> AsyncIt
             await open_subscribing(shared)
         if settings.role.schedules:
             await open_scheduling(shared)
-        parts.routes[:] = _observed(parts.routes, Auditor(AuditLog(database)), tracer)
+        per_second = settings.control_writes_per_second
+        parts.routes[:] = _observed(parts.routes, Auditor(AuditLog(database)), tracer, per_second)
         yield parts
 
 
-def _observed(routes: list[Route], auditor: Auditor, tracer: Tracer | None) -> list[Route]:
+def _observed(
+    routes: list[Route], auditor: Auditor, tracer: Tracer | None, per_second: float
+) -> list[Route]:
     """The routes as they are served: changes with the audit around them, in turn; then all with
     spans."""
-    turns = WriteTurns()
+    turns = WriteTurns(per_second)
     audited = [
         turns.around(changing) if (changing := auditor.audited(route)) is not route else route
         for route in routes

@@ -125,6 +125,7 @@ def _task_acks(shared: Shared, subscriber: SubscribeForwarder) -> TaskAcks:
         quotas=shared.metered.limiter,
         usage=shared.metered.meter,
     )
+    shared.stack.push_async_callback(publisher.close)
     return TaskAcks(publisher, OutputReader(shared.catalog, shared.schema_catalog, shared.workshop))
 
 

@@ -61,6 +61,11 @@ UPDATE ack_publications SET state = 'committed', outputs = new.outputs
 FROM unnest($1::uuid[], $2::uuid[], $3::bytea[]) AS new (tenant_id, tag, outputs)
 WHERE ack_publications.tenant_id = new.tenant_id AND ack_publications.tag = new.tag
 """
+_FATES = """
+SELECT ack_publications.tag, state
+FROM ack_publications
+JOIN unnest($1::uuid[], $2::uuid[]) AS wanted (tenant_id, tag) USING (tenant_id, tag)
+"""
 _ABORT = """
 UPDATE ack_publications SET state = 'aborted', created_at = clock_timestamp()
 WHERE tenant_id = $1 AND tag = $2 AND state = 'open'
@@ -147,6 +152,16 @@ class PublicationRepository:
                 Publication(row["tenant_id"], row["tag"], _decoder.decode(row["outputs"]))
                 for row in rows
             ]
+
+        return await self._database.statement(work, writes=False)
+
+    async def states_of(self, publications: Sequence[Publication]) -> dict[bytes, str]:
+        """Their states, by tag. One that was open before and is not named was committed and is
+        released; what was aborted stays for longer than anybody waits to ask."""
+
+        async def work(connection: Connection) -> dict[bytes, str]:
+            tenants, tags, _ = _columns(publications)
+            return {row[0]: row[1] for row in await connection.fetch(_FATES, tenants, tags)}
 
         return await self._database.statement(work, writes=False)
 

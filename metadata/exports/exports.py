@@ -8,6 +8,7 @@ tells runs apart by their numbers, so an export that is made for a table again g
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import select
@@ -92,9 +93,10 @@ UPDATE exports
 SET body_columns = $3::jsonb, keep_data = $4, filter = $5, max_bytes_per_second = $6,
     target_file_bytes = $7, keep_snapshots_s = $8, orphans_after_s = $9, cron = $10,
     time_zone = $11, missed_runs = $12, maintain_cron = $13, next_at = $14, maintain_next_at = $15,
-    paused = $16, labels = $17::jsonb, version = $18, updated_at = clock_timestamp()
+    paused = $16, labels = $17::jsonb, updated_at = clock_timestamp()
 WHERE tenant_id = $1 AND uid = $2
 """
+_TOLD = "UPDATE exports SET version = $3 WHERE tenant_id = $1 AND uid = $2"
 _KEEP_NUMBER = """
 INSERT INTO export_tables (tenant_id, lake, table_name, last_number)
 SELECT tenant_id, lake, table_name, next_number - 1 FROM exports
@@ -150,7 +152,7 @@ class ExportRepository:
         uid = new_uid()
 
         async def work(connection: Connection) -> Export:
-            version = await changes.take_version(connection)
+            await changes.take_turn(connection, tenant_id)
             taken = await _find(connection, tenant_id, spec.name)
             if taken is not None:
                 raise Conflict("export", spec.name, "exists already", taken)
@@ -163,10 +165,11 @@ class ExportRepository:
             fixed = (spec.name, spec.topic, like(spec.topic), spec.table, spec.lake, spec.format)
             layout = (spec.body, spec.partition_by, spec.key_buckets, spec.start)
             await connection.execute(
-                _INSERT, tenant_id, uid, *fixed, *layout, *_mutable(spec), version
+                _INSERT, tenant_id, uid, *fixed, *layout, *_mutable(spec), changes.UNTOLD
             )
             await _begin(connection, tenant_id, uid, starts)
-            return await _expect(connection, tenant_id, spec.name)
+            made = await _expect(connection, tenant_id, spec.name)
+            return await _told(connection, made)
 
         return await self._database.of(tenant_id).transaction(work)
 
@@ -207,7 +210,7 @@ class ExportRepository:
         NotFound; Conflict when `if_version` is another; ImmutableField."""
 
         async def work(connection: Connection) -> Export:
-            version = await changes.take_version(connection)
+            await changes.take_turn(connection, tenant_id)
             export = await _lock(connection, tenant_id, name, if_version)
             spec = change(export)
             if spec == export.spec:
@@ -215,8 +218,8 @@ class ExportRepository:
             for field in ("name", *IMMUTABLE):
                 if getattr(spec, field) != getattr(export.spec, field):
                     raise ImmutableField(field)
-            await connection.execute(_UPDATE, tenant_id, export.uid, *_mutable(spec), version)
-            return await _expect(connection, tenant_id, name)
+            await connection.execute(_UPDATE, tenant_id, export.uid, *_mutable(spec))
+            return await _told(connection, await _expect(connection, tenant_id, name))
 
         return await self._database.of(tenant_id).transaction(work)
 
@@ -228,12 +231,13 @@ class ExportRepository:
         another."""
 
         async def work(connection: Connection) -> Run | None:
-            await changes.take_version(connection)
+            await changes.take_turn(connection, tenant_id)
             export = await _lock(connection, tenant_id, name, if_version)
             await connection.execute(_KEEP_NUMBER, tenant_id, export.uid)
             await export_pins.drop(connection, tenant_id, export.uid)
             running = await connection.fetchrow(_RUNNING, tenant_id, export.uid)
             await connection.execute(_DELETE, tenant_id, export.uid)
+            await changes.take_version(connection)
             return None if running is None else run_of(running)
 
         return await self._database.of(tenant_id).transaction(work)
@@ -263,6 +267,13 @@ async def _begin(
             raise NotFound("topic", topic)
     at = {lane: max(offset, trimmed[lane]) for lane, (_, offset) in wanted.items()}
     await export_pins.begin(connection, tenant_id, uid, at)
+
+
+async def _told(connection: Connection, export: Export) -> Export:
+    """With the version that the change takes."""
+    version = await changes.take_version(connection)
+    await connection.execute(_TOLD, export.tenant_id, export.uid, version)
+    return replace(export, version=version)
 
 
 async def _lock(

@@ -9,7 +9,7 @@ from metadata.models.base import Base, Big, Id, Time
 
 
 class ChangeCounterRow(Base):
-    """change_counter: one row, locked by every control-plane transaction until it commits."""
+    """change_counter: one row, locked last by every control-plane transaction, until it commits."""
 
     __tablename__ = "change_counter"
     __table_args__ = (CheckConstraint("id = 1", name="change_counter_single"),)

@@ -7,7 +7,7 @@ change is one of the change feed, whose version the row has: of two the higher i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -39,22 +39,28 @@ _PUT = _of_one(
     )
     SELECT tenant_id, uid, CAST(:rate AS float8), CAST(:outstanding AS integer),
         CAST(:reason AS text), CAST(:said_by AS text),
-        clock_timestamp() + make_interval(secs => :ttl_s), :version
+        clock_timestamp() + make_interval(secs => :ttl_s), 0
     FROM subscriptions WHERE tenant_id = :tenant AND uid = :uid
     FOR KEY SHARE
     ON CONFLICT (tenant_id, subscription_uid) DO UPDATE SET
         messages_per_second = EXCLUDED.messages_per_second,
         max_outstanding = EXCLUDED.max_outstanding, reason = EXCLUDED.reason,
-        said_by = EXCLUDED.said_by, until = EXCLUDED.until, version = EXCLUDED.version
+        said_by = EXCLUDED.said_by, until = EXCLUDED.until
     RETURNING"""
     + _COLUMNS
 )
 _END = _of_one(
     """
-    UPDATE subscription_flows SET until = clock_timestamp(), version = :version
+    UPDATE subscription_flows SET until = clock_timestamp()
     WHERE tenant_id = :tenant AND subscription_uid = :uid AND until > clock_timestamp()
     RETURNING"""
     + _COLUMNS
+)
+_TOLD = _of_one(
+    """
+    UPDATE subscription_flows SET version = :version
+    WHERE tenant_id = :tenant AND subscription_uid = :uid
+    """
 )
 _GET = _of_one(
     "SELECT"
@@ -153,20 +159,15 @@ class SubscriptionFlowRepository:
         self, subscription: Subscription, statement: TextClause, **values: Any
     ) -> Flow | None:
         async def work(session: AsyncSession) -> Flow | None:
-            version = await changes.next_version(session)
-            named = {"tenant": subscription.tenant_id, "uid": subscription.uid, **values}
-            flow = _flow((await session.execute(statement, {**named, "version": version})).first())
-            if flow is not None:
-                await changes.record(
-                    session,
-                    version,
-                    ChangeKind.FLOW,
-                    subscription.tenant_id,
-                    subscription.uid,
-                    subscription.name,
-                    subscription.topic_uid,
-                )
-            return flow
+            await changes.wait_turn(session, subscription.tenant_id)
+            named = {"tenant": subscription.tenant_id, "uid": subscription.uid}
+            flow = _flow((await session.execute(statement, {**named, **values})).first())
+            if flow is None:
+                return None
+            told = changes.of_subscription(subscription, ChangeKind.FLOW)
+            version = await changes.tell(session, told)
+            await session.execute(_TOLD, {**named, "version": version})
+            return replace(flow, version=version)
 
         return await self._database.of(subscription.tenant_id).write(work)
 

@@ -25,7 +25,7 @@ from metadata.database import Connection, Database
 from metadata.ids import new_uid
 from metadata.models.base import Uid
 from metadata.tenancy.audit import AuditEntry, AuditFilter, AuditLog
-from metadata.types import ChangeKind, Subscription
+from metadata.types import Subscription
 
 EndpointState = Literal["unverified", "enabled", "disabled"]
 Turn = Literal["verified", "unverified", "disabled", "enabled"]
@@ -219,7 +219,7 @@ class PushEndpointRepository:
         self, subscription: Subscription, turn: Turn, statement: TextClause, **values: Any
     ) -> bool:
         async def work(session: AsyncSession) -> bool:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, subscription.tenant_id)
             one = {"tenant": subscription.tenant_id, "uid": subscription.uid}
             before = (await session.execute(_BEFORE, one)).first()
             found = (await session.execute(statement, one | values)).first()
@@ -228,15 +228,7 @@ class PushEndpointRepository:
             if _turned(turn, before, values):
                 reason = values.get("reason")
                 AuditLog.add(session, [_audited(subscription, turn, found.state, reason)])
-            await changes.record(
-                session,
-                version,
-                ChangeKind.SUBSCRIPTION,
-                subscription.tenant_id,
-                subscription.uid,
-                subscription.name,
-                subscription.topic_uid,
-            )
+            await changes.tell(session, changes.of_subscription(subscription))
             return True
 
         return await self._database.of(subscription.tenant_id).write(work)

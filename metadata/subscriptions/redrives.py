@@ -196,7 +196,7 @@ class RedriveRepository:
 
         async def work(connection: Connection) -> Redrive:
             key = (tenant_id, subscription_uid)
-            await changes.take_version(connection)
+            await changes.take_turn(connection, tenant_id)
             if await connection.fetchval(_LOCK_SUBSCRIPTION, *key) is None:
                 raise NotFound("subscription", subscription_uid.hex())
             if await connection.fetchval(_UNFINISHED_OF, *key) >= MAX_UNFINISHED:
@@ -216,6 +216,7 @@ class RedriveRepository:
                 spec.rate,
                 count,
             )
+            await changes.take_version(connection)
             return _redrive(row)
 
         return await self._database.of(tenant_id).transaction(work)

@@ -12,7 +12,8 @@ What must hold:
   its new floor stay open, as holes: what of them is below what is trimmed is stored for nothing but
   their rows. Only a seek forward, and one to the end, passes over what is unacked.
 
-Locks are taken in the order of everyone else: the change counter, partitions, cursors by key.
+Locks are taken in the order of everyone else (metadata/changes.py), rows in this: partitions, then
+cursors by key.
 """
 
 from __future__ import annotations
@@ -37,7 +38,6 @@ from metadata.models import (
     PartitionRow,
     SubscriptionRow,
 )
-from metadata.types import ChangeKind
 
 ERA_SHIFT = 16
 """Generations of an era begin at `era << ERA_SHIFT`; they fit 31 bits."""
@@ -133,7 +133,8 @@ class SeekRepository:
         """
 
         async def work(session: AsyncSession) -> Sought:
-            version = 0 if dry_run else await changes.next_version(session)
+            if not dry_run:
+                await changes.wait_turn(session, tenant_id)
             row = await session.get(SubscriptionRow, (tenant_id, subscription_uid))
             if row is None:
                 raise NotFound("subscription", subscription_uid.hex())
@@ -141,7 +142,6 @@ class SeekRepository:
             cursors = await _lock_cursors(session, row)
             row.generation = await _next_generation(session, row.generation)
             if not dry_run:
-                row.version = version
                 row.updated_at = func.now()
             kept = await kept_offsets(session, row, targets, trimmed)
             still_open = await _still_open(session, cursors, targets, trimmed)
@@ -154,17 +154,9 @@ class SeekRepository:
                     placed = place(targets[lane], trimmed.get(lane, 0), kept.get(lane, ()), keys)
                     set_position(cursor, placed)
                     session.add_all(hole_rows(cursor, placed, keys))
-            if not dry_run:
-                await changes.record(
-                    session,
-                    version,
-                    ChangeKind.SUBSCRIPTION,
-                    tenant_id,
-                    row.uid,
-                    row.name,
-                    row.topic_uid,
-                )
             positions = {(each.partition, each.lane): _position(each) for each in cursors}
+            if not dry_run:
+                row.version = await changes.tell(session, changes.of_subscription(row))
             return Sought(row.generation, positions)
 
         if dry_run:

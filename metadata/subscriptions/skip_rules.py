@@ -16,7 +16,7 @@ from metadata.database import Database
 from metadata.errors import Conflict, NotFound
 from metadata.ids import new_uid
 from metadata.models import SkipRuleRow, SubscriptionRow
-from metadata.types import ChangeKind, SkipRule
+from metadata.types import SkipRule
 
 MAX_ACTIVE = 100
 """Rules of one subscription; a message is asked about each of them."""
@@ -35,7 +35,7 @@ class SkipRuleRepository:
         """Conflict when there are as many as may be."""
 
         async def work(session: AsyncSession) -> SkipRule:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             subscription = await _named(session, tenant_id, name)
             active = await active_of(session, tenant_id, [subscription.uid])
             if len(active.get(subscription.uid, ())) >= MAX_ACTIVE:
@@ -49,9 +49,9 @@ class SkipRuleRepository:
                 created_by=created_by,
             )
             session.add(row)
-            await _turn(session, version, subscription)
             await session.flush()
             await session.refresh(row)
+            await _turn(session, subscription)
             return _rule_of(row)
 
         return await self._database.of(tenant_id).write(work)
@@ -60,14 +60,14 @@ class SkipRuleRepository:
         """NotFound of the rule too; one that was removed before stays as it was."""
 
         async def work(session: AsyncSession) -> None:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             subscription = await _named(session, tenant_id, name)
             row = await session.get(SkipRuleRow, (tenant_id, uid))
             if row is None or row.subscription_uid != subscription.uid:
                 raise NotFound("skip-rule", uid.hex())
             if row.removed_at is None:
                 row.removed_by, row.removed_at = removed_by, func.now()
-                await _turn(session, version, subscription)
+                await _turn(session, subscription)
 
         await self._database.of(tenant_id).write(work)
 
@@ -124,17 +124,9 @@ async def _named(session: AsyncSession, tenant_id: bytes, name: str) -> Subscrip
     return row
 
 
-async def _turn(session: AsyncSession, version: int, row: SubscriptionRow) -> None:
-    row.version, row.updated_at = version, func.now()
-    await changes.record(
-        session,
-        version,
-        ChangeKind.SUBSCRIPTION,
-        row.tenant_id,
-        row.uid,
-        row.name,
-        row.topic_uid,
-    )
+async def _turn(session: AsyncSession, row: SubscriptionRow) -> None:
+    row.updated_at = func.now()
+    row.version = await changes.tell(session, changes.of_subscription(row))
 
 
 def _rule_of(row: SkipRuleRow) -> SkipRule:

@@ -9,7 +9,7 @@ from metadata import changes
 from metadata.database import Database
 from metadata.errors import NotFound
 from metadata.models import SubscriptionRow
-from metadata.types import ChangeKind, SubscriptionState
+from metadata.types import SubscriptionState
 
 
 class SubscriptionStateRepository:
@@ -27,22 +27,12 @@ class SubscriptionStateRepository:
             row = await _named(session, tenant_id, name)
             if (row.state, row.state_reason) == (state.value, reason):
                 return row.version
-            version = await changes.next_version(session)
-            # Read again: what was read before the counter's lock may have changed since.
+            await changes.wait_turn(session, tenant_id)
             session.expire(row)
             row = await _named(session, tenant_id, name)
-            row.state, row.state_reason = state.value, reason
-            row.version, row.updated_at = version, func.now()
-            await changes.record(
-                session,
-                version,
-                ChangeKind.SUBSCRIPTION,
-                tenant_id,
-                row.uid,
-                row.name,
-                row.topic_uid,
-            )
-            return version
+            row.state, row.state_reason, row.updated_at = state.value, reason, func.now()
+            row.version = await changes.tell(session, changes.of_subscription(row))
+            return row.version
 
         return await self._database.of(tenant_id).write(work)
 

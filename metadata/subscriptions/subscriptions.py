@@ -30,7 +30,6 @@ from metadata.subscriptions.seeks import (
 from metadata.subscriptions.skip_rules import active_of
 from metadata.types import (
     WHOLE,
-    ChangeKind,
     Delivery,
     OnExhausted,
     Page,
@@ -70,7 +69,7 @@ class SubscriptionRepository:
         """
 
         async def work(session: AsyncSession) -> Subscription:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             topic = await session.get(TopicRow, (tenant_id, topic_uid))
             if topic is None or topic.state != TopicState.ACTIVE.value:
                 raise NotFound("topic", topic_uid.hex())
@@ -79,13 +78,13 @@ class SubscriptionRepository:
                 raise Conflict("subscription", spec.name, "exists already", _subscription(existing))
             count = subscription_count(tenant_id)
             await require_room(session, tenant_id, SUBSCRIPTIONS, count, self._limits)
-            row = _new_row(tenant_id, topic_uid, uid or new_uid(), spec, version)
+            row = _new_row(tenant_id, topic_uid, uid or new_uid(), spec)
             session.add(row)
             await session.flush()
             await _add_cursors(session, row, floors)
-            await _record(session, version, row)
             await session.flush()
             await session.refresh(row)
+            row.version = await changes.tell(session, changes.of_subscription(row))
             return _subscription_of(row, topic.name)
 
         return await self._database.of(tenant_id).write(work)
@@ -106,7 +105,7 @@ class SubscriptionRepository:
         """
 
         async def work(session: AsyncSession) -> Subscription:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             found = await _named(session, tenant_id, name)
             if found is None:
                 raise NotFound("subscription", name)
@@ -119,10 +118,10 @@ class SubscriptionRepository:
                 return present
             for column, value in columns.items():
                 setattr(row, column, value)
-            row.version, row.updated_at = version, func.now()
-            await _record(session, version, row)
+            row.updated_at = func.now()
             await session.flush()
             await session.refresh(row)
+            row.version = await changes.tell(session, changes.of_subscription(row))
             changed = _subscription_of(row, present.topic_name)
             return replace(changed, skip_rules=present.skip_rules)
 
@@ -186,7 +185,7 @@ class SubscriptionRepository:
         """
 
         async def work(session: AsyncSession) -> Subscription:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             found = await _named(session, tenant_id, name)
             if found is None:
                 raise NotFound("subscription", name)
@@ -212,7 +211,7 @@ class SubscriptionRepository:
                     SubscriptionRow.tenant_id == tenant_id, SubscriptionRow.uid == row.uid
                 )
             )
-            await _record(session, version, row)
+            await changes.tell(session, changes.of_subscription(row))
             return _subscription(found)
 
         return await self._database.of(tenant_id).write(work)
@@ -245,7 +244,7 @@ async def _named(session: AsyncSession, tenant_id: bytes, name: str) -> _Found |
 
 
 def _new_row(
-    tenant_id: bytes, topic_uid: bytes, uid: bytes, spec: SubscriptionSpec, version: int
+    tenant_id: bytes, topic_uid: bytes, uid: bytes, spec: SubscriptionSpec
 ) -> SubscriptionRow:
     return SubscriptionRow(
         tenant_id=tenant_id,
@@ -256,7 +255,7 @@ def _new_row(
         ordered=spec.ordered,
         start=spec.start if isinstance(spec.start, str) else dict(spec.start),
         generation=0,
-        version=version,
+        version=changes.UNTOLD,
         **_columns(spec),
     )
 
@@ -344,18 +343,6 @@ async def _drop_split(session: AsyncSession, row: SubscriptionRow) -> None:
     )
     await session.execute(
         delete(AssignmentRow).where(*units, AssignmentRow.subscription_uid == row.uid)
-    )
-
-
-async def _record(session: AsyncSession, version: int, row: SubscriptionRow) -> None:
-    await changes.record(
-        session,
-        version,
-        ChangeKind.SUBSCRIPTION,
-        row.tenant_id,
-        row.uid,
-        row.name,
-        row.topic_uid,
     )
 
 

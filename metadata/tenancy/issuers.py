@@ -152,10 +152,12 @@ async def _one_each(session: AsyncSession) -> AsyncIterator[None]:
 
 
 async def follow_operator(
-    session: AsyncSession, version: int, tenant_id: bytes, allowed: Sequence[str]
-) -> None:
+    session: AsyncSession, tenant_id: bytes, allowed: Sequence[str]
+) -> list[IssuerRow]:
     """What an operator allows holds from then on, and what is allowed no more does no longer. The
-    change of the tenant, in the same transaction, tells every process."""
+    change of the tenant, in the same transaction, tells every process; those returned are to have
+    its version."""
+    followed = []
     rows = await session.scalars(select(IssuerRow).where(IssuerRow.tenant_id == tenant_id))
     for row in rows:
         is_allowed = allowance(row.issuer, row.audience) in allowed
@@ -165,7 +167,9 @@ async def follow_operator(
         elif not is_allowed and held is Trust.OPERATOR:
             trust = Trust.WITHDRAWN
         if trust is not None:
-            row.trust, row.version, row.updated_at = trust.value, version, func.now()
+            row.trust, row.updated_at = trust.value, func.now()
+            followed.append(row)
+    return followed
 
 
 def allowance(issuer: str, audience: str) -> str:

@@ -65,17 +65,15 @@ class NamedRows(Generic[R, V]):
         being deleted; QuotaExceeded."""
 
         async def work(session: AsyncSession) -> V:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             async with guard(session):
-                row = await self.add(session, version, tenant_id, name, columns)
-            return self.value(row)
+                row = await self.add(session, tenant_id, name, columns)
+            return await self._told(session, row)
 
         return await self.database.of(tenant_id).write(work)
 
-    async def add(
-        self, session: AsyncSession, version: int, tenant_id: bytes, name: str, columns: Columns
-    ) -> R:
-        """As `create`, in a transaction that changes something else as well."""
+    async def add(self, session: AsyncSession, tenant_id: bytes, name: str, columns: Columns) -> R:
+        """As `create`, in a transaction that changes something else as well, and tells of it."""
         tenant = await session.get(TenantRow, tenant_id)
         if tenant is None or tenant.state not in _LIVING:
             raise NotFound("tenant", tenant_id.hex())
@@ -85,9 +83,8 @@ class NamedRows(Generic[R, V]):
         count = select(func.count()).where(self.row.tenant_id == tenant_id)
         await require_room(session, tenant_id, self.quota, count, self.limits)
         row = self.row(tenant_id=tenant_id, uid=new_uid(), name=name, **columns)
-        row.version = version
+        row.version = changes.UNTOLD
         session.add(row)
-        await self.record(session, row)
         await session.flush()
         await session.refresh(row)
         return row
@@ -104,7 +101,7 @@ class NamedRows(Generic[R, V]):
         """With the columns that `change` wants. NotFound; Conflict when `if_version` is another."""
 
         async def work(session: AsyncSession) -> V:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             row = await self.expect(session, tenant_id, name, if_version)
             columns = change(self.value(row))
             if all(getattr(row, column) == value for column, value in columns.items()):
@@ -112,11 +109,10 @@ class NamedRows(Generic[R, V]):
             async with guard(session):
                 for column, value in columns.items():
                     setattr(row, column, value)
-                row.version, row.updated_at = version, func.now()
-                await self.record(session, row)
+                row.updated_at = func.now()
             await session.flush()
             await session.refresh(row)
-            return self.value(row)
+            return await self._told(session, row)
 
         return await self.database.of(tenant_id).write(work)
 
@@ -131,12 +127,12 @@ class NamedRows(Generic[R, V]):
         """What it was. NotFound; Conflict when `if_version` is another."""
 
         async def work(session: AsyncSession) -> V:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             row = await self.expect(session, tenant_id, name, if_version)
-            gone = self.value(row)
+            gone, told = self.value(row), self.told(row)
             async with guard(session):
                 await session.delete(row)
-                await changes.record(session, version, self.change, tenant_id, row.uid, row.name)
+            await changes.tell(session, told)
             return gone
 
         return await self.database.of(tenant_id).write(work)
@@ -199,5 +195,9 @@ class NamedRows(Generic[R, V]):
             raise Conflict(self.kind, name, f"is at version {row.version}", self.value(row))
         return row
 
-    async def record(self, session: AsyncSession, row: R) -> None:
-        await changes.record(session, row.version, self.change, row.tenant_id, row.uid, row.name)
+    def told(self, row: R) -> changes.Told:
+        return changes.Told(self.change, row.tenant_id, row.uid, row.name)
+
+    async def _told(self, session: AsyncSession, row: R) -> V:
+        row.version = await changes.tell(session, self.told(row))
+        return self.value(row)

@@ -64,7 +64,7 @@ class QuotaRepository:
         tenant; Conflict when `if_version` is another."""
 
         async def work(session: AsyncSession) -> TenantQuota:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             tenant = await session.get(TenantRow, tenant_id)
             if tenant is None:
                 raise NotFound("tenant", tenant_id.hex())
@@ -73,17 +73,16 @@ class QuotaRepository:
             if if_version is not None and present != if_version:
                 raise Conflict("quota", tenant.name, f"is at version {present}")
             if row is None:
-                row = QuotaRow(tenant_id=tenant_id)
+                row = QuotaRow(tenant_id=tenant_id, version=changes.UNTOLD)
                 session.add(row)
             elif row.limits == dict(limits) and row.weight == weight:
                 return _quota(row)
             row.limits, row.weight = dict(limits), weight
-            row.version, row.updated_at = version, func.now()
-            await changes.record(
-                session, version, ChangeKind.QUOTA, tenant_id, tenant_id, tenant.name
-            )
+            row.updated_at = func.now()
             await session.flush()
             await session.refresh(row)
+            told = changes.Told(ChangeKind.QUOTA, tenant_id, tenant_id, tenant.name)
+            row.version = await changes.tell(session, told)
             return _quota(row)
 
         return await self._database.platform.write(work)

@@ -42,10 +42,14 @@ class RevokedTokenRepository:
         """Again is the same as once. Conflict when the tenant has `most` already."""
 
         async def work(session: AsyncSession) -> None:
-            version = await changes.next_version(session)
-            await session.execute(
-                delete(RevokedTokenRow).where(RevokedTokenRow.expires_at < func.now())
+            await changes.wait_turn(session, token.tenant_id)
+            # Other tenants' as well, but never one that another revocation drops now.
+            over = (
+                select(RevokedTokenRow.jti)
+                .where(RevokedTokenRow.expires_at < func.now())
+                .with_for_update(skip_locked=True)
             )
+            await session.execute(delete(RevokedTokenRow).where(RevokedTokenRow.jti.in_(over)))
             having = await session.scalar(
                 select(func.count()).where(RevokedTokenRow.tenant_id == token.tenant_id)
             )
@@ -56,9 +60,8 @@ class RevokedTokenRepository:
                 .values(jti=token.jti, tenant_id=token.tenant_id, expires_at=token.expires_at)
                 .on_conflict_do_nothing()
             )
-            await changes.record(
-                session, version, ChangeKind.TOKEN, token.tenant_id, token.jti, "revoked"
-            )
+            told = changes.Told(ChangeKind.TOKEN, token.tenant_id, token.jti, "revoked")
+            await changes.tell(session, told)
 
         await self._database.platform.write(work)
 

@@ -79,15 +79,15 @@ class SigningKeyRepository:
             turn = plan(ring)
             if not turn:
                 return ring
-            version = await changes.next_version(session)
             await _apply(session, turn)
             await session.execute(
                 delete(SigningKeyRow).where(SigningKeyRow.verifies_until <= func.now())
             )
             kid = turn.added.kid if turn.added is not None else ""
-            await changes.record(session, version, ChangeKind.TOKEN, NOBODY, NOBODY, kid)
             await session.flush()
-            return await _ring(session)
+            ring = await _ring(session)
+            await changes.tell(session, changes.Told(ChangeKind.TOKEN, NOBODY, NOBODY, kid))
+            return ring
 
         return await self._database.platform.write(work)
 

@@ -7,7 +7,7 @@ table, and its own row last.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from sqlalchemy import ColumnElement, CursorResult, Table, delete, func, literal_column, select
@@ -17,7 +17,15 @@ from metadata import changes
 from metadata.database import Database
 from metadata.errors import Conflict, NotFound
 from metadata.ids import new_uid
-from metadata.models import Base, ChangeRow, TenantRow, TopicRow
+from metadata.models import (
+    Base,
+    ChangeRow,
+    ClientRow,
+    IssuerRow,
+    PolicyRow,
+    TenantRow,
+    TopicRow,
+)
 from metadata.paging import name_after, page_of
 from metadata.tenancy import clients, issuers, policies
 from metadata.tenancy.clients import Client, ClientSpec
@@ -57,16 +65,14 @@ class TenantRepository:
         async def work(session: AsyncSession) -> Tenant:
             row = await session.get(TenantRow, tenant_id)
             if row is None:
-                version = await changes.next_version(session)
+                await changes.wait_turn(session, PLATFORM_ID)
                 row = await session.get(TenantRow, tenant_id)
-                if row is None:
-                    row = TenantRow(tenant_id=tenant_id, name=name, version=version)
-                    session.add(row)
-                    await session.flush()
-                    await session.refresh(row)
-                await changes.record(
-                    session, version, ChangeKind.TENANT, tenant_id, tenant_id, name
-                )
+            if row is None:
+                row = TenantRow(tenant_id=tenant_id, name=name, version=changes.UNTOLD)
+                session.add(row)
+                await session.flush()
+                await session.refresh(row)
+                row.version = await changes.tell(session, _told(row))
             return tenant(row)
 
         return await self._database.platform.write(work)
@@ -78,42 +84,49 @@ class TenantRepository:
         when the name is taken (`existing` is the tenant that has it)."""
 
         async def work(session: AsyncSession) -> tuple[Tenant, Client | None]:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, PLATFORM_ID)
             taken = await _named(session, spec.name)
             if taken is not None:
                 raise Conflict("tenant", spec.name, "exists already", tenant(taken))
-            row = TenantRow(tenant_id=new_uid(), version=version, **_columns(spec))
+            row = TenantRow(tenant_id=new_uid(), version=changes.UNTOLD, **_columns(spec))
             row.name = spec.name
             session.add(row)
-            await _record(session, row)
             await session.flush()
             await session.refresh(row)
-            made = None if owner is None else await self._first(session, row.tenant_id, owner)
-            return tenant(row), made
+            if owner is None:
+                row.version = await changes.tell(session, _told(row))
+                return tenant(row), None
+            client, policy = await self._first(session, row.tenant_id, owner)
+            last = await changes.tell(
+                session,
+                _told(row),
+                clients.rows_of(self._database).told(client),
+                policies.rows_of(self._database).told(policy),
+            )
+            row.version, client.version, policy.version = last - 2, last - 1, last
+            return tenant(row), clients.client(client)
 
         return await self._database.platform.write(work)
 
-    async def _first(self, session: AsyncSession, tenant_id: bytes, owner: FirstOwner) -> Client:
+    async def _first(
+        self, session: AsyncSession, tenant_id: bytes, owner: FirstOwner
+    ) -> tuple[ClientRow, PolicyRow]:
         columns = clients.new_columns(owner.spec, owner.client_id, owner.secret)
-        version = await changes.next_version(session)
-        row = await clients.rows_of(self._database).add(
-            session, version, tenant_id, owner.spec.name, columns
+        client = await clients.rows_of(self._database).add(
+            session, tenant_id, owner.spec.name, columns
         )
         member = f"client:{owner.spec.name}"
         policy = PolicySpec(OWNERS_POLICY, OWNER, (member,), (EVERYTHING,))
-        version = await changes.next_version(session)
-        await policies.rows_of(self._database).add(
-            session, version, tenant_id, policy.name, policies.columns_of(policy)
+        return client, await policies.rows_of(self._database).add(
+            session, tenant_id, policy.name, policies.columns_of(policy)
         )
-        return clients.client(row)
 
     async def update(self, spec: TenantSpec, *, if_version: int | None = None) -> Tenant:
         """The tenant of that name as `spec` wants it; without a difference there is no new version.
         NotFound; Conflict when `if_version` is another, or it is being deleted."""
 
         async def work(session: AsyncSession) -> Tenant:
-            version = await changes.next_version(session)
-            row = await _expect(session, spec.name, if_version)
+            row = await _in_turn(session, spec.name, if_version)
             if row.state == TenantState.DELETING.value:
                 raise Conflict("tenant", spec.name, "is being deleted", tenant(row))
             columns = _columns(spec)
@@ -121,8 +134,8 @@ class TenantRepository:
                 return tenant(row)
             for column, value in columns.items():
                 setattr(row, column, value)
-            await issuers.follow_operator(session, version, row.tenant_id, spec.issuers_allowed)
-            return await _put(session, version, row)
+            followed = await issuers.follow_operator(session, row.tenant_id, spec.issuers_allowed)
+            return await _put(session, row, followed)
 
         return await self._database.platform.write(work)
 
@@ -133,15 +146,14 @@ class TenantRepository:
         `if_version` is another, or it has topics (`existing` is their number) and no `force`."""
 
         async def work(session: AsyncSession) -> Tenant:
-            version = await changes.next_version(session)
-            row = await _expect(session, name, if_version)
+            row = await _in_turn(session, name, if_version)
             if row.state == TenantState.DELETING.value:
                 return tenant(row)
             topics = await session.scalar(topic_count(row.tenant_id))
             if topics and not force:
                 raise Conflict("tenant", name, "has topics", topics)
             row.state = TenantState.DELETING.value
-            return await _put(session, version, row)
+            return await _put(session, row)
 
         return await self._database.platform.write(work)
 
@@ -180,16 +192,16 @@ class TenantRepository:
         while it has topics."""
 
         async def work(session: AsyncSession) -> None:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             row = await session.get(TenantRow, tenant_id)
             if row is None or row.state != TenantState.DELETING.value:
                 return
             topic = select(TopicRow.uid).where(TopicRow.tenant_id == tenant_id).limit(1)
             if await session.scalar(topic) is not None:
                 raise Conflict("tenant", row.name, "has topics")
-            row.version = version
-            await _record(session, row)
+            told = _told(row)
             await session.delete(row)
+            await changes.tell(session, told)
 
         await self._database.platform.write(work)
 
@@ -276,18 +288,30 @@ async def _expect(session: AsyncSession, name: str, if_version: int | None) -> T
     return row
 
 
-async def _put(session: AsyncSession, version: int, row: TenantRow) -> Tenant:
-    row.version, row.updated_at = version, func.now()
-    await _record(session, row)
+async def _in_turn(session: AsyncSession, name: str, if_version: int | None) -> TenantRow:
+    """As `_expect`, once nothing else of the tenant is changed."""
+    seen = await _expect(session, name, None)
+    await changes.wait_turn(session, seen.tenant_id)
+    session.expire(seen)
+    row = await _expect(session, name, if_version)
+    if row.tenant_id != seen.tenant_id:  # another took the name meanwhile
+        raise NotFound("tenant", name)
+    return row
+
+
+async def _put(session: AsyncSession, row: TenantRow, followed: Sequence[IssuerRow] = ()) -> Tenant:
+    """`followed` have the same version."""
+    row.updated_at = func.now()
     await session.flush()
     await session.refresh(row)
+    row.version = await changes.tell(session, _told(row))
+    for issuer in followed:
+        issuer.version = row.version
     return tenant(row)
 
 
-async def _record(session: AsyncSession, row: TenantRow) -> None:
-    await changes.record(
-        session, row.version, ChangeKind.TENANT, row.tenant_id, row.tenant_id, row.name
-    )
+def _told(row: TenantRow) -> changes.Told:
+    return changes.Told(ChangeKind.TENANT, row.tenant_id, row.tenant_id, row.name)
 
 
 def tenant(row: TenantRow) -> Tenant:

@@ -102,7 +102,7 @@ class PlacementRepository:
         """
 
         async def work(session: AsyncSession) -> Topic | Placement:
-            await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             row = await _active(session, tenant_id, name)
             topic = topic_of(row)
             present_lanes = topic.generations(partition)
@@ -120,7 +120,7 @@ class PlacementRepository:
             present = await session.get(PlacementRow, (tenant_id, row.uid))
             if present is None and present_lanes[-1].group == group:
                 return topic
-            return _started(session, topic, present, wanted)
+            return await _started(session, topic, present, wanted)
 
         return await self._database.of(tenant_id).write(work)
 
@@ -134,7 +134,7 @@ class PlacementRepository:
         """
 
         async def work(session: AsyncSession) -> Topic | Placement:
-            await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             row = await _active(session, tenant_id, name)
             topic = topic_of(row)
             count = topic.partition_count
@@ -153,7 +153,7 @@ class PlacementRepository:
                 return topic
             if present is None and count > len(groups):
                 raise Conflict("topic", name, f"has {count} partitions", topic)
-            return _started(session, topic, present, wanted)
+            return await _started(session, topic, present, wanted)
 
         return await self._database.of(tenant_id).write(work)
 
@@ -175,7 +175,7 @@ class PlacementRepository:
         place of one that is open. NotFound when the topic is gone."""
 
         async def work(session: AsyncSession) -> Placement:
-            await changes.next_version(session)
+            await changes.wait_turn(session, topic.tenant_id)
             row = await session.get(TopicRow, (topic.tenant_id, topic.uid))
             if row is None:
                 raise NotFound("topic", topic.uid.hex())
@@ -194,6 +194,7 @@ class PlacementRepository:
                 groups=list(groups),
             )
             session.add(wanted)
+            await changes.tell(session)
             return _placement(wanted, current)
 
         return await self._database.of(topic.tenant_id).write(work)
@@ -226,7 +227,7 @@ class PlacementRepository:
         tenant_id, topic_uid = placement.topic.tenant_id, placement.topic.uid
 
         async def work(session: AsyncSession) -> Topic:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             topic = await session.get(TopicRow, (tenant_id, topic_uid))
             if topic is None or topic.state != TopicState.ACTIVE.value:
                 raise NotFound("topic", topic_uid.hex())
@@ -253,7 +254,7 @@ class PlacementRepository:
             await _add_cursors(session, topic, added)
             await session.delete(row)
             await session.flush()
-            return await turn(session, version, topic, TopicState.ACTIVE)
+            return await turn(session, topic, TopicState.ACTIVE)
 
         return await self._database.of(tenant_id).write(work)
 
@@ -273,7 +274,7 @@ class PlacementRepository:
         """Drops the row of a sealed generation whose queue is gone. Idempotent."""
 
         async def work(session: AsyncSession) -> None:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             topic = await session.get(TopicRow, (tenant_id, topic_uid))
             if topic is None:
                 return
@@ -287,7 +288,7 @@ class PlacementRepository:
                     PartitionRow.sealed_at.is_not(None),
                 )
             )
-            await turn(session, version, topic, TopicState(topic.state))
+            await turn(session, topic, TopicState(topic.state))
 
         await self._database.of(tenant_id).write(work)
 
@@ -299,11 +300,12 @@ async def _active(session: AsyncSession, tenant_id: bytes, name: str) -> TopicRo
     return row
 
 
-def _started(
+async def _started(
     session: AsyncSession, topic: Topic, present: PlacementRow | None, wanted: PlacementRow
 ) -> Placement:
     if present is None:
         session.add(wanted)
+        await changes.tell(session)
         return _placement(wanted, topic)
     same = (present.kind, present.partition, present.partitions) == (
         wanted.kind,

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -248,20 +249,24 @@ class RetentionRepository:
     async def set_full(self, flags: Sequence[FullFlag]) -> None:
         """Tells every process through the change feed. The topic's own version, its ETag, stays."""
 
-        async def work(session: AsyncSession) -> None:
+        async def work(session: AsyncSession, tenant_id: bytes) -> None:
+            await changes.wait_turn(session, tenant_id)
+            told = []
             for flag in flags:
-                row = await session.get(TopicRow, (flag.tenant_id, flag.topic_uid))
+                if flag.tenant_id != tenant_id:
+                    continue
+                row = await session.get(TopicRow, (tenant_id, flag.topic_uid))
                 if row is None or (row.full_reason, row.full_detail or "") == flag[2:]:
                     continue
-                version = await changes.next_version(session)
                 row.full_reason = flag.reason
                 row.full_detail = flag.detail if flag.reason is not None else None
-                await changes.record(
-                    session, version, ChangeKind.TOPIC, row.tenant_id, row.uid, row.name, row.uid
-                )
+                told.append(changes.Told(ChangeKind.TOPIC, tenant_id, row.uid, row.name, row.uid))
+            if told:
+                await changes.tell(session, *told)
 
-        if flags:
-            await self._database.platform.write(work)
+        # Each tenant in a transaction of its own: one that is kept waiting keeps no other.
+        for each in sorted({flag.tenant_id for flag in flags}):
+            await self._database.platform.write(partial(work, tenant_id=each))
 
     async def note_usage(self, usage: Iterable[tuple[bytes, bytes, int, int]]) -> None:
         """(tenant, topic, stored bytes, staged messages) as measured now."""

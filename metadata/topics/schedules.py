@@ -140,15 +140,15 @@ class ScheduleRepository:
         QuotaExceeded."""
 
         async def work(session: AsyncSession) -> Schedule:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             topic_name = await _topic_name(session, tenant_id, spec.topic_uid)
             if await _named(session, tenant_id, spec.name) is not None:
                 raise Conflict("schedule", spec.name, "exists already")
             count = select(func.count()).where(ScheduleRow.tenant_id == tenant_id)
             await require_room(session, tenant_id, SCHEDULES, count, self._limits)
-            row = ScheduleRow(tenant_id=tenant_id, uid=new_uid())
+            row = ScheduleRow(tenant_id=tenant_id, uid=new_uid(), version=changes.UNTOLD)
             _set(row, spec)
-            return await _put(session, version, row, topic_name)
+            return await _put(session, row, topic_name)
 
         return await self._database.of(tenant_id).write(work)
 
@@ -164,7 +164,7 @@ class ScheduleRepository:
         `if_version` is another."""
 
         async def work(session: AsyncSession) -> Schedule:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             found = await _named(session, tenant_id, name, lock=True)
             if found is None:
                 raise NotFound("schedule", name)
@@ -175,7 +175,7 @@ class ScheduleRepository:
             topic_name = await _topic_name(session, tenant_id, spec.topic_uid)
             _set(row, spec)
             row.failure = None
-            return await _put(session, version, row, topic_name)
+            return await _put(session, row, topic_name)
 
         return await self._database.of(tenant_id).write(work)
 
@@ -211,7 +211,7 @@ class ScheduleRepository:
         """NotFound; Conflict when `if_version` is another."""
 
         async def work(session: AsyncSession) -> None:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             found = await _named(session, tenant_id, name, lock=True)
             if found is None:
                 raise NotFound("schedule", name)
@@ -223,7 +223,7 @@ class ScheduleRepository:
                     ScheduleRow.tenant_id == tenant_id, ScheduleRow.uid == row.uid
                 )
             )
-            await _record(session, version, row)
+            await changes.tell(session, _told(row))
 
         await self._database.of(tenant_id).write(work)
 
@@ -317,20 +317,17 @@ def _set(row: ScheduleRow, spec: ScheduleSpec) -> None:
     row.labels = dict(spec.labels)
 
 
-async def _put(session: AsyncSession, version: int, row: ScheduleRow, topic_name: str) -> Schedule:
-    row.version = version
+async def _put(session: AsyncSession, row: ScheduleRow, topic_name: str) -> Schedule:
     row.updated_at = func.now()
     session.add(row)
-    await _record(session, version, row)
     await session.flush()
     await session.refresh(row)
+    row.version = await changes.tell(session, _told(row))
     return _schedule_of(row, topic_name)
 
 
-async def _record(session: AsyncSession, version: int, row: ScheduleRow) -> None:
-    await changes.record(
-        session, version, ChangeKind.SCHEDULE, row.tenant_id, row.uid, row.name, row.topic_uid
-    )
+def _told(row: ScheduleRow) -> changes.Told:
+    return changes.Told(ChangeKind.SCHEDULE, row.tenant_id, row.uid, row.name, row.topic_uid)
 
 
 def _schedule(found: _Found) -> Schedule:

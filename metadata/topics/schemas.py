@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import cast
 
@@ -69,7 +69,7 @@ class SchemaRepository:
         """With version 1. Conflict when the name is taken; QuotaExceeded."""
 
         async def work(session: AsyncSession) -> Schema:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             if await session.get(SchemaRow, (tenant_id, name)) is not None:
                 raise Conflict("schema", name, "exists already")
             count = select(func.count()).where(SchemaRow.tenant_id == tenant_id)
@@ -80,11 +80,11 @@ class SchemaRepository:
                     name=name,
                     type=type_,
                     compatibility=compatibility,
-                    version=version,
+                    version=changes.UNTOLD,
                 )
             )
             await session.flush()
-            return await _add_version(session, version, tenant_id, name, 1, definition)
+            return await _add_version(session, tenant_id, name, 1, definition)
 
         return await self._database.of(tenant_id).write(work)
 
@@ -95,11 +95,11 @@ class SchemaRepository:
         that is not the latest any more."""
 
         async def work(session: AsyncSession) -> Schema:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             latest = await _require(session, tenant_id, name)
             if latest.number != after:
                 raise Conflict("schema", name, f"is at number {latest.number}", latest)
-            return await _add_version(session, version, tenant_id, name, after + 1, definition)
+            return await _add_version(session, tenant_id, name, after + 1, definition)
 
         return await self._database.of(tenant_id).write(work)
 
@@ -114,12 +114,12 @@ class SchemaRepository:
         """NotFound; Conflict when `if_version` is another."""
 
         async def work(session: AsyncSession) -> Schema:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             found = await _require(session, tenant_id, name)
             _check_version(found, if_version)
             row = await session.get_one(SchemaRow, (tenant_id, name))
             row.compatibility = compatibility
-            return await _touch(session, version, row)
+            return await _touch(session, row)
 
         return await self._database.of(tenant_id).write(work)
 
@@ -176,7 +176,7 @@ class SchemaRepository:
         its name) when a topic uses it."""
 
         async def work(session: AsyncSession) -> None:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             _check_version(await _require(session, tenant_id, name), if_version)
             user = await session.scalar(
                 select(TopicRow.name)
@@ -188,7 +188,7 @@ class SchemaRepository:
             await session.execute(
                 delete(SchemaRow).where(SchemaRow.tenant_id == tenant_id, SchemaRow.name == name)
             )
-            await _record(session, version, tenant_id, name)
+            await changes.tell(session, _told(tenant_id, name))
 
         await self._database.of(tenant_id).write(work)
 
@@ -229,26 +229,26 @@ def _check_version(found: Schema, if_version: int | None) -> None:
 
 
 async def _add_version(
-    session: AsyncSession, version: int, tenant_id: bytes, name: str, number: int, definition: str
+    session: AsyncSession, tenant_id: bytes, name: str, number: int, definition: str
 ) -> Schema:
     session.add(
         SchemaVersionRow(tenant_id=tenant_id, name=name, number=number, definition=definition)
     )
-    return await _touch(session, version, await session.get_one(SchemaRow, (tenant_id, name)))
+    return await _touch(session, await session.get_one(SchemaRow, (tenant_id, name)))
 
 
-async def _touch(session: AsyncSession, version: int, row: SchemaRow) -> Schema:
+async def _touch(session: AsyncSession, row: SchemaRow) -> Schema:
     """A new version of the schema, told to the feed."""
-    row.version = version
     row.updated_at = func.now()
-    await _record(session, version, row.tenant_id, row.name)
     await session.flush()
     await session.refresh(row)
-    return await _require(session, row.tenant_id, row.name)
+    schema = await _require(session, row.tenant_id, row.name)
+    row.version = await changes.tell(session, _told(row.tenant_id, row.name))
+    return replace(schema, version=row.version)
 
 
-async def _record(session: AsyncSession, version: int, tenant_id: bytes, name: str) -> None:
-    await changes.record(session, version, ChangeKind.SCHEMA, tenant_id, NO_UID, name)
+def _told(tenant_id: bytes, name: str) -> changes.Told:
+    return changes.Told(ChangeKind.SCHEMA, tenant_id, NO_UID, name)
 
 
 def _schema(found: _Found) -> Schema:

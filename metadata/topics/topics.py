@@ -60,7 +60,7 @@ class TopicRepository:
         """
 
         async def work(session: AsyncSession) -> Topic:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             existing = await named(session, tenant_id, spec.name)
             if existing is not None:
                 raise Conflict("topic", spec.name, "exists already", topic_of(existing))
@@ -80,7 +80,7 @@ class TopicRepository:
                 priorities=spec.priorities,
                 ack_history=spec.ack_history,
                 schema_name=spec.schema,
-                version=version,
+                version=changes.UNTOLD,
             )
             row.partitions = [
                 new_partition(row, number, lane, group)
@@ -90,9 +90,9 @@ class TopicRepository:
             session.add(row)
             await session.flush()
             session.add_all(new_assignment(row, number) for number in range(len(placements)))
-            await _record(session, version, row)
             await session.flush()
             await session.refresh(row)
+            row.version = await changes.tell(session, _told(row))
             return topic_of(row)
 
         return await self._database.of(tenant_id).write(work)
@@ -101,13 +101,13 @@ class TopicRepository:
         """creating → active, once every queue exists. Idempotent; NotFound when it is going."""
 
         async def work(session: AsyncSession) -> Topic:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             row = await session.get(TopicRow, (tenant_id, uid))
             if row is None or row.state == _DELETING:
                 raise NotFound("topic", uid.hex())
             if row.state == TopicState.ACTIVE.value:
                 return topic_of(row)
-            return await turn(session, version, row, TopicState.ACTIVE)
+            return await turn(session, row, TopicState.ACTIVE)
 
         return await self._database.of(tenant_id).write(work)
 
@@ -127,7 +127,7 @@ class TopicRepository:
         """
 
         async def work(session: AsyncSession) -> Topic:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             row = await named(session, tenant_id, name)
             if row is None or row.state != TopicState.ACTIVE.value:
                 raise NotFound("topic", name)
@@ -138,7 +138,7 @@ class TopicRepository:
             await _require_schema(session, tenant_id, spec.schema)
             if not _apply(row, spec):
                 return topic
-            return await turn(session, version, row, TopicState.ACTIVE)
+            return await turn(session, row, TopicState.ACTIVE)
 
         return await self._database.of(tenant_id).write(work)
 
@@ -192,14 +192,14 @@ class TopicRepository:
         """
 
         async def work(session: AsyncSession) -> Topic:
-            version = await changes.next_version(session)
+            await changes.wait_turn(session, tenant_id)
             row = await named(session, tenant_id, name)
             if row is None:
                 raise NotFound("topic", name)
             if if_version is not None and row.version != if_version:
                 raise Conflict("topic", name, f"is at version {row.version}", topic_of(row))
-            await _drop_readers(session, row)
-            return await turn(session, version, row, TopicState.DELETING)
+            dropped = await _drop_readers(session, row)
+            return await turn(session, row, TopicState.DELETING, dropped)
 
         return await self._database.of(tenant_id).write(work)
 
@@ -276,8 +276,9 @@ def _apply(row: TopicRow, spec: TopicSpec) -> bool:
     return bool(different)
 
 
-async def _drop_readers(session: AsyncSession, topic: TopicRow) -> None:
-    """Assignments, then cursors, each locked in key order like claims and flushes lock them."""
+async def _drop_readers(session: AsyncSession, topic: TopicRow) -> list[changes.Told]:
+    """Assignments, then cursors, each locked in key order like claims and flushes lock them; what
+    is to be told of the subscriptions."""
     of_topic = (AssignmentRow.tenant_id == topic.tenant_id, AssignmentRow.topic_uid == topic.uid)
     await session.execute(
         select(AssignmentRow.partition)
@@ -299,28 +300,26 @@ async def _drop_readers(session: AsyncSession, topic: TopicRow) -> None:
         .where(SubscriptionRow.topic_uid == topic.uid)
         .returning(SubscriptionRow.uid, SubscriptionRow.name)
     )
-    for uid, name in dropped.all():
-        version = await changes.next_version(session)
-        await changes.record(
-            session, version, ChangeKind.SUBSCRIPTION, topic.tenant_id, uid, name, topic.uid
-        )
+    return [
+        changes.Told(ChangeKind.SUBSCRIPTION, topic.tenant_id, uid, name, topic.uid)
+        for uid, name in dropped.all()
+    ]
 
 
-async def turn(session: AsyncSession, version: int, row: TopicRow, state: TopicState) -> Topic:
-    """A new version of the topic, told to the feed."""
+async def turn(
+    session: AsyncSession, row: TopicRow, state: TopicState, before: Sequence[changes.Told] = ()
+) -> Topic:
+    """A new version of the topic, told to the feed, after what is told `before`."""
     row.state = state.value
-    row.version = version
     row.updated_at = func.now()
-    await _record(session, version, row)
     await session.flush()
     await session.refresh(row)
+    row.version = await changes.tell(session, *before, _told(row))
     return topic_of(row)
 
 
-async def _record(session: AsyncSession, version: int, row: TopicRow) -> None:
-    await changes.record(
-        session, version, ChangeKind.TOPIC, row.tenant_id, row.uid, row.name, row.uid
-    )
+def _told(row: TopicRow) -> changes.Told:
+    return changes.Told(ChangeKind.TOPIC, row.tenant_id, row.uid, row.name, row.uid)
 
 
 def new_partition(

@@ -10,6 +10,10 @@ What must be durable before what:
 Whoever dies in between leaves a row, and the scheduler finishes or undoes what it says
 (`scheduler/publications.py`). An ack whose outcome is unknown is sent again: when it had been done,
 its messages are acked, and nothing is published twice.
+
+Outputs are metered once they are committed. Where whoever acks is not told whether they are (the
+commit was not answered, or the client went away), the process asks what became of the row until it
+knows: nobody publishes for nothing by hanging up.
 """
 
 from __future__ import annotations
@@ -43,6 +47,10 @@ from subscribe_forwarder.delivery.reader import Reader
 
 STAGE_WITHIN_S = 10.0
 """Much less than the sweep waits before it takes an open row for abandoned."""
+ASK_EVERY_S = 5.0
+"""What became of an ack whose commit nobody was told of."""
+MAX_UNDECIDED = 10_000
+"""Of those; beyond it the oldest is metered as if it was committed."""
 TRIES = 3
 """Of staging, while queues are sealed under it."""
 _log = structlog.get_logger("packetboat.subscribe")
@@ -56,11 +64,20 @@ class Published(NamedTuple):
     duplicate: bool
 
 
+class _Used(NamedTuple):
+    """What is metered of an ack."""
+
+    publication: Publication
+    messages: int
+    size_bytes: int
+
+
 class Publications(Protocol):
     """The part of `metadata.delivery.publications.PublicationRepository` that it uses."""
 
     async def open(self, publications: Sequence[Publication]) -> None: ...
     async def released(self, publications: Sequence[Publication]) -> None: ...
+    async def states_of(self, publications: Sequence[Publication]) -> dict[bytes, str]: ...
 
 
 class Staging(Protocol):
@@ -121,6 +138,9 @@ class AckPublisher:
         if they had been published alone."""
         self.quotas = quotas
         self.usage = usage
+        self._publications = publications
+        self._undecided: dict[bytes, _Used] = {}
+        self._asking: asyncio.Task[None] | None = None
         self._staging = staging
         self._flusher = flusher
         self._clock = clock
@@ -176,14 +196,55 @@ class AckPublisher:
                 return Published([], duplicate=True)
             check()
             reader.ledger.publish(offsets, publication)
-            await self._flusher.commit([reader])
+            used = _Used(publication, len(outputs), size_bytes)
+            try:
+                await self._flusher.commit([reader])
+            except BaseException:  # Also of a caller that went away: it may be committed.
+                self._meter_later(used)
+                raise
             failpoints.reach("publication.committed")
-            metrics.ack_published.inc(len(outputs))
-            self.usage.count(tenant_id, PUBLISHED_MESSAGES, len(outputs))
-            self.usage.count(tenant_id, PUBLISHED_BYTES, size_bytes)
+            self._meter(used)
             await self._release(publication)
             return Published(staged.message_ids, duplicate=False)
         raise unavailable("topic", "A topic to publish to is being moved; send the ack again.")
+
+    async def close(self) -> None:
+        """What is not decided is metered: it may have been done."""
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)
+        for used in self._undecided.values():
+            self._meter(used)
+        self._undecided.clear()
+
+    def _meter(self, used: _Used) -> None:
+        metrics.ack_published.inc(used.messages)
+        tenant_id = used.publication.tenant_id
+        self.usage.count(tenant_id, PUBLISHED_MESSAGES, used.messages)
+        self.usage.count(tenant_id, PUBLISHED_BYTES, used.size_bytes)
+
+    def _meter_later(self, used: _Used) -> None:
+        if len(self._undecided) >= MAX_UNDECIDED:
+            self._meter(self._undecided.pop(next(iter(self._undecided))))
+        self._undecided[used.publication.tag] = used
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.get_running_loop().create_task(self._ask())
+
+    async def _ask(self) -> None:
+        while self._undecided:
+            await asyncio.sleep(ASK_EVERY_S)
+            asked = list(self._undecided.values())
+            try:
+                fates = await self._publications.states_of([used.publication for used in asked])
+            except MetadataError as error:
+                _log.info("fates of acks are asked later", error=f"{error.code}: {error}")
+                continue
+            for used in asked:
+                fate = fates.get(used.publication.tag)
+                if fate == "open" or self._undecided.pop(used.publication.tag, None) is None:
+                    continue
+                if fate != "aborted":
+                    self._meter(used)
 
     async def _stage(self, tenant_id: bytes, tag: bytes, planned: Plan) -> Staged:
         opened_s = self._clock()

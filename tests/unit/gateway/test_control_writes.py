@@ -1,4 +1,4 @@
-"""Many changes of one tenant do not hold up those of another: the row that each of them holds."""
+"""Many changes of one tenant do not hold up those of another: a row that each of them holds."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def call(route: Route, tenant_id: bytes) -> None:
 
 def served(counter: Counter, path: str = "/topics/{topic}") -> Route:
     plain = made_up("PATCH", path, counter.change, "manage", "topic:topic")
-    (route,) = _observed([plain], cast(Any, Unaudited()), None)
+    (route,) = _observed([plain], cast(Any, Unaudited()), None, 50.0)
     return route
 
 

@@ -3,14 +3,64 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
+from typing import Any, cast
 
 import pytest
 
+from edge.asgi import Route
 from edge.problem import Problem
 from gateway import write_turns
+from gateway.tenancy.issuers import IssuerRoutes
 from gateway.write_turns import WriteTurns
+from metadata.errors import NotFound
+from metadata.tenancy.issuers import Issuer, IssuerSpec, Trust
 from tests.made_up_routes import made_up
-from tests.unit.gateway.test_control_writes import ACME, EVIL, Counter, call
+from tests.unit.gateway.test_control_writes import ACME, EVIL, Counter, call, scope_of
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Issuers:
+    """The part of `IssuerRepository` that registers; `busy` is how many operations are under
+    way."""
+
+    def __init__(self) -> None:
+        self.busy = 0
+        self.most_busy = 0
+        self.made = 0
+
+    async def get(self, tenant_id: bytes, name: str) -> Issuer:
+        await self._operation()
+        raise NotFound("issuer", name)
+
+    async def update(self, tenant_id: bytes, name: str, spec: IssuerSpec, **_: Any) -> Issuer:
+        return await self.get(tenant_id, name)
+
+    async def create(self, tenant_id: bytes, spec: IssuerSpec) -> Issuer:
+        await self._operation()
+        self.made += 1
+        claims: Any = ("RS256",), "sub", {}, {}, 1, NOW, NOW, Trust.DOCUMENT
+        return Issuer(tenant_id, b"u" * 16, spec.name, spec.issuer, "app", *claims)
+
+    async def _operation(self) -> None:
+        self.busy += 1
+        self.most_busy = max(self.busy, self.most_busy)
+        await asyncio.sleep(0)
+        self.busy -= 1
+
+
+async def register(route: Route, tenant_id: bytes) -> None:
+    body = b'{"issuer": "https://id.example", "audience": "app", "name": "sso"}'
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        assert message.get("status", 201) == 201
+
+    scope = scope_of(tenant_id) | {"path_params": {"name": "sso"}, "headers": []}
+    await route.handler(scope, receive, send)
 
 
 async def test_what_waits_is_bounded_and_the_next_is_refused(
@@ -18,7 +68,9 @@ async def test_what_waits_is_bounded_and_the_next_is_refused(
 ) -> None:
     monkeypatch.setattr(write_turns, "MAX_WAITING", 4)
     counter = Counter()
-    route = WriteTurns().around(made_up("PUT", "/x", counter.change, "manage", "topic:topic"))
+    route = WriteTurns(per_second=50.0).around(
+        made_up("PUT", "/x", counter.change, "manage", "topic:topic")
+    )
     async with counter.row:
         held = [asyncio.create_task(call(route, EVIL)) for _ in range(4)]
         for _ in range(3):
@@ -57,4 +109,32 @@ async def test_a_tenant_that_changes_more_than_its_rate_waits(
 
 async def test_what_waits_for_the_outside_takes_no_turn() -> None:
     route = made_up("POST", "/subscriptions/{name}:test", Counter().change, "manage", "topic:topic")
-    assert WriteTurns().around(route) is route
+    assert WriteTurns(per_second=50.0).around(route) is route
+
+
+async def test_a_document_of_an_issuer_is_read_without_a_turn_or_a_transaction() -> None:
+    """It may take seconds, as the issuer likes."""
+    issuers, reading, go = Issuers(), 0, asyncio.Event()
+
+    async def prove(tenant_id: bytes, spec: IssuerSpec, present: Issuer | None) -> IssuerSpec:
+        nonlocal reading
+        reading += 1
+        await go.wait()
+        return spec
+
+    turns = WriteTurns(per_second=50.0)
+    routes = {route.method: route for route in IssuerRoutes(cast(Any, issuers), prove).routes()}
+    put, post = turns.around(routes["PUT"]), turns.around(routes["POST"])
+    changing = [asyncio.create_task(register(put, EVIL)) for _ in range(write_turns.AT_ONCE)]
+    changing += [asyncio.create_task(register(post, ACME)) for _ in range(write_turns.AT_ONCE)]
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert reading == 2 * write_turns.AT_ONCE
+    assert (turns.turns.at_once.held, issuers.busy) == (0, 0)
+    counter = Counter()
+    await call(turns.around(made_up("PUT", "/x", counter.change, "manage", "topic:topic")), EVIL)
+    assert counter.order == [EVIL]
+    go.set()
+    await asyncio.gather(*changing)
+    assert issuers.made == 2 * write_turns.AT_ONCE
+    assert (turns.turns.at_once.held, issuers.most_busy) == (0, 4), "two of each tenant at a time"

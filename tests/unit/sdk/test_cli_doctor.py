@@ -95,6 +95,8 @@ def test_nobody_there(command: Command) -> None:
 NO_BOOLEAN = problem(
     422, "invalid-request", errors=[{"field": "filter", "detail": "this is a text"}]
 )
+OVER = "line 1, column 5: over 2000 names, literals and operators"
+TOO_LONG = problem(422, "invalid-request", errors=[{"field": "filter", "detail": OVER}])
 BAD: dict[str, tuple[dict[str, Answer], str, str, str, int]] = {
     "another-server": ({"healthz": answer({}, 404)}, "connection", "fail", "404", 1),
     "version": ({"openapi.json": {"info": {"version": "9.0.0"}}}, "version", "warn", "9.0.0", 0),
@@ -135,6 +137,13 @@ BAD: dict[str, tuple[dict[str, Answer], str, str, str, int]] = {
         "filters",
         "warn",
         "the filter of s lets nothing through: this is a text",
+        0,
+    ),
+    "long-filter": (
+        {"POST /subscriptions/s:preview_filter": TOO_LONG},
+        "filters",
+        "warn",
+        "the filter of s holds as it is, and would be refused if it was set anew: line 1",
         0,
     ),
     "refused-skip-rule": (

@@ -25,6 +25,7 @@ from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 from subscribe_forwarder.api.items import Named, Place
 from subscribe_forwarder.api.task_acks import TaskAcks
+from subscribe_forwarder.delivery import publishing
 from subscribe_forwarder.delivery.publishing import AckPublisher, Published
 from subscribe_forwarder.state.lanes import Lane
 from tests.unit.publish_forwarder import publish_support
@@ -47,6 +48,7 @@ class Publications(FakeMetadata):
     def __init__(self) -> None:
         super().__init__(topic(), subscription())
         self.states: dict[bytes, str] = {}
+        self.asked = 0
 
     async def open(self, publications: Sequence[Publication]) -> None:
         self.states.update(dict.fromkeys([p.tag for p in publications], "open"))
@@ -54,6 +56,10 @@ class Publications(FakeMetadata):
     async def released(self, publications: Sequence[Publication]) -> None:
         for publication in publications:
             assert self.states.pop(publication.tag) == "committed"
+
+    async def states_of(self, publications: Sequence[Publication]) -> dict[bytes, str]:
+        self.asked += 1
+        return {p.tag: self.states[p.tag] for p in publications if p.tag in self.states}
 
     def abort(self) -> None:
         """As the sweep does."""
@@ -151,6 +157,54 @@ async def test_outputs_take_from_the_publish_rate_and_are_counted(bench: Bench) 
     clock[0] = 5.0
     assert not (await bench.ack(second)).duplicate
     assert used == {PUBLISHED_MESSAGES: 2, PUBLISHED_BYTES: 2 * len("outputk")}
+
+
+@pytest.mark.parametrize("fate", ["committed", "released", "aborted"])
+async def test_outputs_of_an_ack_whose_caller_goes_away_are_counted_if_it_was_made(
+    bench: Bench, fate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for the commit any more, and a sweep releases what it says; the row tells."""
+    monkeypatch.setattr(publishing, "ASK_EVERY_S", 0.0)
+    used = Counter[str]()
+    bench.publisher.usage = cast(Any, Metered(used))
+    (first, *_) = await bench.w.pulled()
+    bench.metadata.flush_gate = asyncio.Event()
+    ack = asyncio.create_task(bench.ack(first))
+    while not bench.metadata.flushes:
+        await asyncio.sleep(0)
+    await gone(ack)
+    while bench.metadata.asked < 3:
+        await asyncio.sleep(0)
+    assert not used, "nobody knows yet"
+    if fate == "aborted":
+        bench.metadata.abort()
+    else:
+        bench.metadata.flush_gate.set()
+        while "committed" not in bench.metadata.states.values():
+            await asyncio.sleep(0)
+    if fate == "released":
+        bench.metadata.states.clear()
+    asked = bench.metadata.asked
+    while bench.metadata.asked == asked if fate == "aborted" else not used:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert bench.metadata.states or fate == "released"
+    assert used == ({} if fate == "aborted" else {PUBLISHED_MESSAGES: 1, PUBLISHED_BYTES: 7})
+    bench.metadata.flush_gate.set()
+
+
+async def test_what_is_not_decided_at_the_end_is_counted(bench: Bench) -> None:
+    used = Counter[str]()
+    bench.publisher.usage = cast(Any, Metered(used))
+    (first, *_) = await bench.w.pulled()
+    bench.metadata.flush_gate = asyncio.Event()
+    ack = asyncio.create_task(bench.ack(first))
+    while not bench.metadata.flushes:
+        await asyncio.sleep(0)
+    await gone(ack)
+    await bench.publisher.close()
+    assert used == {PUBLISHED_MESSAGES: 1, PUBLISHED_BYTES: 7}
+    bench.metadata.flush_gate.set()
 
 
 class Metered:

@@ -27,6 +27,9 @@ from packetboat.errors import InvalidRequest, NotAuthorized, NotFound, Packetboa
 app: typer.Typer = typer.Typer()
 MAX_FILTERS = 200
 """Maximum number of expressions to check, of subscriptions and of exports."""
+_TOO_MANY = "names, literals and operators"
+"""In what the server says of an expression that has more of them than a new one may."""
+_HOLDS = "holds as it is, and would be refused if it was set anew"
 _WEAK = {
     "unproved": "nothing proves that its tokens are this tenant's; 0.2 asked for no proof",
     "withdrawn": "the operator took it back: its tokens are refused",
@@ -146,7 +149,8 @@ def _filters(api: Api) -> Iterator[Finding]:
             for each in islice(stored, MAX_FILTERS):
                 why = _refusal(api, each)
                 if why is not None:
-                    detail = f"{each.name} {each.effect}: {why}"
+                    effect = _HOLDS if _TOO_MANY in why else each.effect
+                    detail = f"{each.name} {effect}: {why}"
                     yield Finding("filters", Level.WARN, detail, each.fix)
         except (NotAuthorized, NotFound):
             continue
