@@ -120,11 +120,12 @@ class ExportRunResult(OpenBody):
 
 
 class RunFailure(Answer):
-    """Of its last attempt."""
+    """Why the last attempt failed."""
 
     code: str
     """For programs."""
     message: str
+    """For people."""
 
 
 class ExportRun(Answer):

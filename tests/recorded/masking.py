@@ -36,7 +36,6 @@ KINDS = {
     "secret": "secret",
     "subscription_uid": "uid",
     "ticket": "ticket",
-    "token": "token",
     "token_audience": "audience",
     "topic_uid": "uid",
     "uid": "uid",
@@ -57,6 +56,9 @@ PLACED = {"group": "<group>", "groups": "<groups>", "stored_bytes": "<bytes>"}
 
 NOTED_LATE = {"last_used_at": "<time or null>", "lag_messages": "<count>"}
 """Fields that the server fills in some seconds after what they tell of."""
+
+SIGNED = {"token": "<token>"}
+"""Fields whose value is the same again when it is signed in the same second."""
 
 SHORTEST = 6
 """Values that are shorter than this, in characters, are not looked for inside other texts."""
@@ -134,6 +136,8 @@ class Mask:
             return NOTED_LATE[field]
         if field in PLACED and value is not None:
             return PLACED[field]
+        if field in SIGNED and value is not None:
+            return SIGNED[field]
         if isinstance(value, dict):
             return {self.text(key): self.answer(member, key) for key, member in value.items()}
         if isinstance(value, list):

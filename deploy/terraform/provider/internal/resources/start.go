@@ -23,7 +23,7 @@ func start() *shape.Shape {
 		Text: "Where it begins, for good: just one of its members. Left out, a new one begins with " +
 			"what is published from then on.",
 	}}
-	for _, form := range contract.Schema("StartPosition").OneOf {
+	for _, form := range contract.Schema("SubscriptionCreate").Properties[startAttribute].Resolved().AnyOf {
 		form = form.Resolved()
 		if len(form.Properties) == 0 {
 			node.Properties[positionAttribute] = form
