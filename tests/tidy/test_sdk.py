@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.tidy import sdk_surface
 
 ROOT = Path(__file__).parents[2]
 
@@ -15,6 +18,15 @@ def test_synchronous_resources_are_generated() -> None:
     command = [sys.executable, "sdk/python/generate_sync.py", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, f"run `make sdk`:\n{done.stderr}"
+
+
+def test_what_users_of_the_sdk_call_is_as_recorded() -> None:
+    """A change of the record is a change that users notice; it belongs into the changelog."""
+    recorded = sdk_surface.RECORD.read_text("utf-8").splitlines()
+    now = sdk_surface.surface().splitlines()
+    differences = [line for line in difflib.unified_diff(recorded, now, "recorded", "now", n=0)]
+    hint = "run `python -m tests.tidy.sdk_surface --write` if that is meant:"
+    assert not differences, "\n".join([hint, *differences])
 
 
 @pytest.mark.parametrize(
@@ -34,7 +46,7 @@ def test_synchronous_resources_are_generated() -> None:
     ids=["iterator", "await", "with", "generator", "imports", "either", "other-words"],
 )
 def test_what_code_becomes(asynchronous: str, synchronous: str) -> None:
-    """But for the header and the style."""
+    """The header and the style are not compared."""
     sys.path.insert(0, str(ROOT / "sdk" / "python"))
     try:
         import generate_sync

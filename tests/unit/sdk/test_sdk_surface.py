@@ -1,4 +1,4 @@
-"""What the package shows: one list, imported when it is used; both clients alike."""
+"""The package shows one list of names, each imported when it is used, and both clients alike."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from packetboat import AsyncClient, Client, Options, PacketboatError
 from packetboat.aio.areas import AsyncAreas
 from packetboat.sync.areas import Areas
 
+from tests.tidy.sdk_surface import CLIENTS, exported, given_by_clients
+
 SOURCE = Path(packetboat.__file__)
 HEAVY = ("asyncio", "httpx", "httpx2", "msgspec", "ssl")
 
@@ -32,31 +34,8 @@ def test_everything_exported_exists_and_is_documented() -> None:
             assert issubclass(thing, PacketboatError)
 
 
-SHOWN = ("", ".lake", ".models", ".tasks", ".webhooks", ".worker")
-CLIENTS = ("aio", "sync")
-Named = Iterator[tuple[str, Any]]
-
-
-def exported() -> Named:
-    """What the packages that a program imports from say they have."""
-    for suffix in SHOWN:
-        module = import_module(f"packetboat{suffix}")
-        yield from ((f"{module.__name__}.{name}", getattr(module, name)) for name in module.__all__)
-
-
-def given_by_clients() -> Named:
-    """Classes that nobody imports, and everybody calls: areas, handles, held locks, deliveries."""
-    for side in CLIENTS:
-        package = import_module(f"packetboat.{side}")
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            module = import_module(found.name)
-            for name, thing in inspect.getmembers(module, inspect.isclass):
-                if thing.__module__ == found.name and not name.startswith("_"):
-                    yield f"{found.name}.{name}", thing
-
-
 def silent(name: str, thing: Any) -> Iterator[str]:
-    """A class, or a method or property of ours in it, that says nothing of itself."""
+    """Yield a class, or a method or property of ours in it, that has no docstring."""
     if not inspect.isclass(thing):
         if inspect.isroutine(thing) and not thing.__doc__:
             yield name
@@ -104,7 +83,7 @@ def test_names_that_are_not_there_are_said_so() -> None:
 
 
 WITHOUT_A_TIMEOUT = {"handle", "hold", "publish_room", "resume_key"}
-"""They ask nothing of a server, or wait for as long as they are told to."""
+"""Calls of these names send nothing, or wait for as long as the caller says."""
 
 
 @pytest.mark.parametrize("side", CLIENTS)
@@ -167,7 +146,7 @@ Surface = dict[str, tuple[Any, ...]]
 
 
 def surface(thing: object) -> Surface:
-    """Public methods and what they take, with the words of asyncio taken out."""
+    """Return public methods and their parameters, without the words of asyncio."""
     return {
         name: (parameters(method), plain(inspect.getdoc(method)))
         for name, method in inspect.getmembers(type(thing), callable)
@@ -202,7 +181,7 @@ def clients() -> tuple[Client, AsyncClient]:
 
 
 OTHERWISE = {"flush", "publish", "publish_room"}
-"""`publish` returns at once in both; who may block needs no room to wait for, but a time."""
+"""`publish` returns at once in both clients; a thread that blocks has a timeout instead of room."""
 
 
 def test_both_clients_have_one_surface(clients: tuple[Client, AsyncClient]) -> None:
