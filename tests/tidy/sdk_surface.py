@@ -97,7 +97,17 @@ def _member(name: str, value: Any) -> Iterator[str]:
 def _signature(function: Any) -> str:
     kind = "async " if inspect.iscoroutinefunction(function) else ""
     mark = "" if function.__name__ == "__init__" else _mark(function)
-    return f": {kind}{inspect.signature(function)}{mark}"
+    return f": {kind}{_in_order(inspect.signature(function))}{mark}"
+
+
+def _in_order(signature: inspect.Signature) -> inspect.Signature:
+    """Return the signature with keyword-only parameters by name: callers see no order of theirs."""
+    positional, named, rest = [], [], []
+    for each in signature.parameters.values():
+        kinds = {each.KEYWORD_ONLY: named, each.VAR_KEYWORD: rest}
+        kinds.get(each.kind, positional).append(each)
+    named.sort(key=lambda each: each.name)
+    return signature.replace(parameters=[*positional, *named, *rest])
 
 
 def _mark(thing: Any) -> str:
