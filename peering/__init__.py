@@ -1,1 +1,1 @@
-"""How processes of the platform know each other: shared secrets, and certificates with TLS."""
+"""Identity of the platform's processes: shared secrets, and certificates for TLS."""

@@ -1,7 +1,8 @@
-"""A certificate authority of an installation's own, for machines where nothing else issues any.
+"""A certificate authority for an installation that has no other issuer of certificates.
 
-Its key signs certificates and nothing else; it belongs where no process of the platform runs. Keys
-are P-256: every TLS 1.3 library has it, and a handshake costs a fraction of a millisecond.
+Its key signs certificates and nothing else. Keep it on a machine that runs no process of the
+platform. Keys are P-256: every TLS 1.3 library has it, and a handshake costs a fraction of a
+millisecond.
 """
 
 from __future__ import annotations
@@ -22,25 +23,28 @@ CA_DAYS = 3650
 PEER_DAYS = 365
 PRIVATE, PUBLIC = 0o600, 0o644
 EARLIER = timedelta(minutes=5)
-"""Clocks of machines differ; a certificate holds from so much before it was made."""
+"""Time by which a certificate is valid before it was made, because clocks of machines differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """PEM, both."""
+    """A certificate and its private key, both as PEM."""
 
     certificate: bytes
     key: bytes
 
     def write(self, certificate: Path, key: Path) -> None:
-        """The key readable by its owner alone, and there first: where a process reads both anew, no
-        certificate is ever without its key for long. Files that are there are replaced whole."""
+        """Write both files, the key first; existing files are replaced whole.
+
+        Only the owner can read the key. The key comes first because a running process may read both
+        files again between the two writes.
+        """
         replace_file(key, self.key, PRIVATE)
         replace_file(certificate, self.certificate, PUBLIC)
 
 
 def make_authority(name: str, *, days: float = CA_DAYS, now: datetime | None = None) -> Issued:
-    """A new CA, its certificate signed by itself."""
+    """Return a new CA with a certificate signed by its own key."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     usage = _key_usage(key_cert_sign=True, crl_sign=True)
@@ -61,8 +65,11 @@ def issue(
     days: float = PEER_DAYS,
     now: datetime | None = None,
 ) -> Issued:
-    """A certificate for a peer of the installation of that name; `owner` says in its subject whose
-    it is. It ends with the CA at the latest. Raises ValueError for what is no CA's."""
+    """Return a certificate for peers of the installation called `name`.
+
+    `owner` is the common name of its subject. The certificate ends with the CA's at the latest.
+    Raises ValueError if `authority` is not a key and certificate made here.
+    """
     ca = x509.load_pem_x509_certificate(authority.certificate)
     ca_key = serialization.load_pem_private_key(authority.key, password=None)
     if not isinstance(ca_key, ec.EllipticCurvePrivateKey):
@@ -124,7 +131,10 @@ def _issued(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> I
 
 
 def replace_file(path: Path, content: bytes, mode: int) -> None:
-    """Whole and on disk, or as it was; raises OSError."""
+    """Replace a file by its whole content and sync the file, or leave it as it was; raises OSError.
+
+    The directory is not synced: after a power failure the old file may be back.
+    """
     new = path.with_name(f".{path.name}.new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(descriptor, "wb") as file:

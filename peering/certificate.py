@@ -1,4 +1,4 @@
-"""What a certificate says, as far as peers need to know."""
+"""The parts of a certificate that peers have to agree on."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 USAGES = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
-"""A peer dials and listens."""
+"""Usages that every certificate needs, because a peer both dials and listens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """One of a PEM file."""
+    """A certificate read from a PEM file."""
 
     subject: str
     names: frozenset[str]
     """DNS names, in lower case."""
     until_s: float
-    """Its end, in seconds since 1970."""
+    """Seconds since 1970 at which the certificate ends."""
     both_usages: bool
-    """Whether it may be shown by who listens and by who dials."""
+    """Whether both a listener and a dialer may show it."""
 
     def __str__(self) -> str:
         names = ", ".join(sorted(self.names)) or "no DNS name"
         return f"{self.subject}, for {names}, until {_date(self.until_s)}"
 
     def fault(self, name: str, now_s: float) -> str | None:
-        """Why peers would refuse it, if that can be told from here."""
+        """Return why peers would refuse the certificate, or None if nothing in it says so."""
         if name.lower() not in self.names:
             told = ", ".join(sorted(self.names)) or "none"
             return f"it is not for the name {name} (its DNS names: {told})"
@@ -41,7 +41,7 @@ class Certificate:
 
 
 def read(pem: bytes) -> list[Certificate]:
-    """Those of a PEM file, in order, at least one; raises ValueError."""
+    """Return the certificates of a PEM file in order, at least one; raises ValueError."""
     return [_certificate(one) for one in x509.load_pem_x509_certificates(pem)]
 
 

@@ -6,8 +6,8 @@
     new,old          new           new, old
     new              new           new
 
-Each line understands the one before and the one after: three rounds of restarts, one process at a
-time, change a secret without a refusal. A process never says which of them it knows.
+Processes with neighbouring settings accept each other. So three rounds of restarts, one process at
+a time, change a secret without a refusal. A process never says which secrets it knows.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ MIN_BYTES = 16
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SharedSecret:
-    """`first` proves; it and the `others` verify."""
+    """A secret in its rotation: `first` makes proofs; `first` and `others` verify them."""
 
     first: bytes
     others: tuple[bytes, ...] = ()
 
     @classmethod
     def from_text(cls, text: str) -> SharedSecret:
-        """Of `hex[,hex…]`, at least 16 bytes each. Raises ValueError, which never quotes any."""
+        """Return the secret written as `hex[,hex…]`, each at least 16 bytes.
+
+        Raises ValueError, whose text never quotes a secret.
+        """
         try:
             secrets = [bytes.fromhex(part) for part in text.split(",")]
         except ValueError:
@@ -46,16 +49,18 @@ class SharedSecret:
         return f"SharedSecret(of {len(self.every)})"
 
     def derived(self, purpose: bytes) -> SharedSecret:
-        """Another secret for each, good for that purpose alone."""
+        """Return a secret for one purpose: each part is derived, and proves nothing for other
+        purposes.
+        """
         first, *others = (hmac.digest(secret, purpose, "sha256") for secret in self.every)
         return SharedSecret(first, tuple(others))
 
     def prove(self, text: bytes) -> bytes:
-        """HMAC-SHA256 with the first."""
+        """Return the HMAC-SHA256 of a text, with the first secret."""
         return hmac.digest(self.first, text, "sha256")
 
     def verifies(self, proof: bytes, text: bytes) -> bool:
-        """Whether one of them proves that text so."""
+        """Return whether the proof is the HMAC-SHA256 of the text with any of the secrets."""
         return any(
             hmac.compare_digest(hmac.digest(secret, text, "sha256"), proof) for secret in self.every
         )

@@ -1,13 +1,13 @@
 """TLS between processes of the platform: both sides show a certificate.
 
-Who may speak is who has a certificate of our CA with the installation's name, *and* proves the
-secret that the protocols inside ask for. The name, not an address, is what certificates are for:
-processes move, and which of them this is the protocols inside say. TLS 1.3 alone is spoken, and no
-session is resumed, so that each connection is judged by the certificates of now.
+A peer may speak if it has a certificate of our CA with the installation's name *and* proves the
+secret that the protocol inside asks for. Certificates carry that name and no address, because
+processes move; the protocol inside says which process it is. Only TLS 1.3 is spoken, and no session
+is resumed, so that each connection is judged by the present certificates.
 
-Files are looked at every few seconds. New ones hold for the connections that are made from then on;
-those that are open stay. What can't be used (a key that is not the certificate's, half a file) is
-logged and counted, and what was read before goes on.
+The files are checked every few seconds. New ones count for connections made from then on; open
+connections stay. Unusable files (a key that is not the certificate's, half a file) are logged and
+counted, and the last good ones stay in use.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _log = structlog.get_logger("packetboat.peering")
 
 
 class PeerTlsError(ValueError):
-    """The files cannot be used; the text names the one."""
+    """The files cannot be used; the text names the file."""
 
 
 class Dialing(NamedTuple):
-    """How to dial: arguments of `create_connection`."""
+    """The TLS arguments of `create_connection` for a dialer."""
 
     context: ssl.SSLContext | None = None
     name: str | None = None
@@ -45,10 +45,10 @@ class _Contexts(NamedTuple):
 
 
 class PeerTls:
-    """Contexts made of the files, and made anew when those change. Used on one event loop."""
+    """TLS contexts made from the files, and again when those change; used on one event loop."""
 
     def __init__(self, settings: PeerSettings) -> None:
-        """Of a mode that is not off. Raises PeerTlsError."""
+        """Read the files, for a mode other than off; raises PeerTlsError."""
         assert settings.tls is not PeerTlsMode.OFF
         self.mode = settings.tls
         self._settings = settings
@@ -57,23 +57,23 @@ class PeerTls:
         self._contexts = self._read()
 
     def dialing(self) -> Dialing:
-        """For the next connection."""
+        """Return the TLS arguments for the next connection to dial."""
         if not self.mode.dials_tls:
             return Dialing()
         return Dialing(self._contexts.dialing, self._settings.tls_name)
 
     def listening(self) -> ssl.SSLContext:
-        """For the next connection that comes in with TLS."""
+        """Return the context for the next connection that arrives with TLS."""
         return self._contexts.listening
 
     async def watch(self) -> None:
-        """Reads files that have changed, until it is cancelled."""
+        """Check for changed files until this is cancelled."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             self.refresh()
 
     def refresh(self) -> None:
-        """Read the files if they are not those of the last time."""
+        """Read the files again if they have changed."""
         stamp = _stamp(self._files)
         if stamp == self._stamp:
             return
@@ -122,18 +122,21 @@ class PeerTls:
 
 
 def open_peer_tls(settings: PeerSettings) -> PeerTls | None:
-    """None where TLS is off; raises PeerTlsError."""
+    """Return the TLS of the settings, or None if it is off; raises PeerTlsError."""
     return None if settings.tls is PeerTlsMode.OFF else PeerTls(settings)
 
 
 def dialing(tls: PeerTls | None) -> Dialing:
-    """How to dial the next connection."""
+    """Return the TLS arguments for the next connection to dial; none without TLS."""
     return tls.dialing() if tls is not None else Dialing()
 
 
 def _knowing(name: str) -> type[ssl.SSLObject]:
-    """The library holds dialed servers to a name; this holds clients to it, within the handshake
-    and so before a byte of theirs is read."""
+    """Return a class that checks a client's certificate for a name.
+
+    The library checks the name of dialed servers only. This class checks clients within the
+    handshake, before any byte of theirs is read.
+    """
 
     class Knowing(ssl.SSLObject):
         def do_handshake(self) -> None:
@@ -157,7 +160,7 @@ def _no_password() -> str:
 
 
 def _stamp(files: tuple[Path, ...]) -> tuple[tuple[int, int, int] | None, ...]:
-    """Other once a file was written, replaced, or pointed elsewhere."""
+    """Return a value that differs once a file was written, replaced or pointed elsewhere."""
     return tuple(map(_stamp_of, files))
 
 

@@ -1,5 +1,6 @@
 """Connections between processes of the platform: frames, the handshake, dialling and listening.
 
-Store nodes with their clients, and subscribe forwarders among themselves, speak over these. What
-heads and bodies of frames mean is the protocols' own (`Wire`); here they are bytes.
+Store nodes and their clients use these connections, and so do subscribe forwarders among
+themselves. Each protocol gives the heads and bodies of frames their meaning (`Wire`); this package
+sees bytes.
 """

@@ -1,11 +1,11 @@
 """Frames over one connection: many per read, all sends of a loop iteration in one write.
 
-What waits to be sent is bounded: a send that would hold more than the wire's `max_queued_bytes`
-unsent is refused. `send` says so, and what to do then is the caller's choice; `send_or_cut` ends
-the connection. Parts of large bodies wait for `room`, each in its turn.
+The unsent bytes are bounded by the wire's `max_queued_bytes`. A send beyond that bound is refused:
+`send` returns False and leaves the choice to its caller, `send_or_cut` ends the connection. Parts
+of large bodies wait for `room` in the order of their calls.
 
-Where a process can tell that it stood still, nothing is read after that: what then lies in the
-socket was written to somebody whom the other side may have given up.
+A process that can tell that it stood still reads nothing afterwards, because the other side may
+have given this process up since it wrote the bytes that are in the socket.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ H_in = TypeVar("H_in", contravariant=True)
 
 
 class FrameHandler(Protocol[H_in]):
-    """Who reads a connection; replaced once, when the handshake is over."""
+    """The reader of a connection; it is replaced once, when the handshake is over."""
 
     def frame(self, head: H_in, body: bytes, /) -> None:
-        """One whole frame, its checks passed."""
+        """Take one whole frame that passed its checks."""
 
     def closed(self, reason: str, /) -> None:
-        """Last call. No frame comes after it."""
+        """Learn that the connection has ended; no frame comes after this call."""
 
     def congestion(self, congested: bool, /) -> None:
-        """`congested` is another: the write buffer is over its high water, or has drained."""
+        """Learn that the write buffer went over its high-water mark, or has drained."""
 
 
 class _Beginning(FrameReader[bytes]):
@@ -76,14 +76,20 @@ class FrameConnection(asyncio.BufferedProtocol, Generic[H]):
         stood_still: Callable[[], bool] | None = None,
         legacy: Layout | None = None,
     ) -> None:
-        """`ended` is called when the socket is closed; `stood_still`, before what was read is
-        looked at. `legacy`: of release 0.2.0, where its frames are other; goes with 0.4.0."""
+        """Prepare a connection.
+
+        `ended` is called when the socket is closed. `stood_still` is called before the bytes of a
+        read are parsed. `legacy` is the layout of frames of release 0.2.0 if it differs; it goes
+        with 0.4.0.
+        """
         self.handler: FrameHandler[Any] | None = None
-        """Until `settle` it is given heads as bytes."""
+        """The handler receives heads as bytes until `settle`."""
         self.present: bool | None = None
-        """Whether the other side speaks the present form; None: it has not spoken."""
+        """Whether the other side speaks the present form; None until it has spoken."""
         self.congested = False
-        """The other side reads too slowly: the transport's buffer is over its high water."""
+        """Whether the other side reads too slowly: the transport's buffer is over its high-water
+        mark.
+        """
         self.last_frame_s = 0.0
         """Loop time of the last read that completed a frame."""
         self.sent_bytes = self.received_bytes = 0
@@ -102,7 +108,7 @@ class FrameConnection(asyncio.BufferedProtocol, Generic[H]):
         self._done = False
         self._closed = self._loop.create_future()
 
-    # What the transport calls.
+    # Methods that the transport calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -159,7 +165,7 @@ class FrameConnection(asyncio.BufferedProtocol, Generic[H]):
         self._finish(str(exc) if exc is not None else "closed by the other side")
         self._set_closed()
 
-    # What the handler calls.
+    # Methods that the handler calls.
 
     @property
     def open(self) -> bool:
@@ -172,7 +178,9 @@ class FrameConnection(asyncio.BufferedProtocol, Generic[H]):
 
     @property
     def queued_bytes(self) -> int:
-        """What is unsent; of the transport's buffer only while it is over its high water."""
+        """The unsent bytes; those in the transport's buffer count only while it is over its
+        high-water mark.
+        """
         if not self.congested or self._transport is None:
             return self._out_bytes
         return self._out_bytes + self._transport.get_write_buffer_size()
@@ -185,8 +193,11 @@ class FrameConnection(asyncio.BufferedProtocol, Generic[H]):
         self._out_bytes += sum(map(len, parts))
 
     def switch(self, layout: Layout, read: bytes | None = None) -> None:
-        """Frames of the handshake lie like that from now on, in both directions. `read`: what was
-        read of them already; None: what is left in the reader."""
+        """Use another layout for the frames of the handshake, in both directions.
+
+        `read` holds the bytes of such frames that were read already; None stands for the rest that
+        the reader holds.
+        """
         self._layout = layout
         self._encode = layout.encode
         self._reader = layout.reader(
@@ -197,19 +208,22 @@ class FrameConnection(asyncio.BufferedProtocol, Generic[H]):
         )
 
     def trust(self) -> None:
-        """The other side has proved itself: frames of full size are read from now on."""
+        """Read frames of full size from now on, because the other side has proved itself."""
         self._reader.max_frame_bytes = self._wire.max_frame_bytes
 
     def settle(self) -> None:
-        """The handshake is over: frames of the protocol are read from now on."""
+        """End the handshake: read frames of the protocol from now on."""
         wire = self._wire
         self._reader = self._layout.reader(
             wire.decode, wire.max_frame_bytes, unknown=wire.unknown, read=self._reader.rest()
         )
 
     def send(self, head: msgspec.Struct, body: Sequence[Buffer] = ()) -> bool:
-        """Queue one frame for this loop iteration's write. False: not queued, the connection is
-        closed or too much is unsent already. Raises BadFrame for what is too large for a frame."""
+        """Queue one frame for this loop iteration's write; return whether it was queued.
+
+        It is not queued if the connection is closed or would hold too many unsent bytes. Raises
+        BadFrame if it is larger than a frame may be.
+        """
         if self._done or self._transport is None:
             return False
         queued = self._out_bytes + (
@@ -226,13 +240,15 @@ class FrameConnection(asyncio.BufferedProtocol, Generic[H]):
         return True
 
     def send_or_cut(self, head: msgspec.Struct, body: Sequence[Buffer] = ()) -> None:
-        """Like `send`; where too much is unsent the connection ends. Nothing on a closed one."""
+        """Send a frame, and end the connection if too many bytes are unsent; skip a closed
+        connection.
+        """
         if not self.send(head, body) and not self._done and self._transport is not None:
             self.abort("the other side does not read")
 
     @property
     def has_room(self) -> bool:
-        """For a part of a large body, now; else it waits for `room`."""
+        """Whether a part of a large body may be sent now, without waiting for `room`."""
         return (
             not self.congested
             and not self._waiting
@@ -240,7 +256,7 @@ class FrameConnection(asyncio.BufferedProtocol, Generic[H]):
         )
 
     async def room(self, size_bytes: int) -> None:
-        """Returns when a part of that size may be sent, or the connection is closed."""
+        """Wait until a part of this size may be sent, or the connection is closed."""
         if self.has_room or self._done:
             return
         turn = self._loop.create_future()
@@ -260,9 +276,10 @@ class FrameConnection(asyncio.BufferedProtocol, Generic[H]):
             self._transport.resume_reading()
 
     def close(self, reason: str, code: int = 0) -> None:
-        """Say goodbye, send what is queued, close. The handler hears `closed` at once."""
+        """Say goodbye, send the queued frames and close; call the handler's `closed` at once."""
         if not self._done:
-            if self.present is not None:  # before, nobody knows what the other side understands
+            # before, nobody knows which form the other side understands
+            if self.present is not None:
                 self.send(Goodbye(reason, code))
             self._flush()
             if self._transport is not None:
@@ -270,13 +287,13 @@ class FrameConnection(asyncio.BufferedProtocol, Generic[H]):
             self._finish(reason)
 
     def abort(self, reason: str) -> None:
-        """Close at once; what is queued is lost."""
+        """Close at once; queued frames are lost."""
         if self._transport is not None:
             self._transport.abort()
         self._finish(reason)
 
     async def wait_closed(self, timeout_s: float | None = None) -> None:
-        """Until the socket is closed; after the timeout it is closed hard."""
+        """Wait until the socket is closed; after the timeout, close it without sending the rest."""
         try:
             async with asyncio.timeout(timeout_s):
                 await asyncio.shield(self._closed)
@@ -284,7 +301,7 @@ class FrameConnection(asyncio.BufferedProtocol, Generic[H]):
             self.abort("not closed in time")
 
     def _begun(self, read: bytes) -> FrameReader[bytes]:
-        """What reads on after the first bytes; raises BadFrame."""
+        """Return the reader for the form that the first bytes announce; raises BadFrame."""
         self.present = read.startswith(MAGIC)
         if not self.present and self._legacy is None:
             raise BadFrame("it does not begin as a connection of ours")
@@ -308,7 +325,7 @@ class FrameConnection(asyncio.BufferedProtocol, Generic[H]):
             self._grant()
 
     def _grant(self) -> None:
-        """Lets parts go, as many as there is room for, in the order in which they came."""
+        """Release waiting parts in order, as far as there is room."""
         if self.congested or self._done:
             return
         granted = self._out_bytes
@@ -318,7 +335,8 @@ class FrameConnection(asyncio.BufferedProtocol, Generic[H]):
                 turn.set_result(None)
                 granted += size_bytes
         if self._waiting and granted > self._out_bytes:
-            # Whoever was let go may have nothing to send any more; those behind it ask again.
+            # A released part may be gone by now, with its sender cancelled; then the next ones get
+            # the room.
             self._loop.call_soon(self._grant)
 
     def _finish(self, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Dialling a peer, and going on with it for as long as it is wanted."""
+"""Dials a peer, and dials it again for as long as it is wanted."""
 
 from __future__ import annotations
 
@@ -35,8 +35,11 @@ async def dial(
     tls: PeerTls | None = None,
     timeout_s: float = HANDSHAKE_TIMEOUT_S,
 ) -> FrameConnection[H]:
-    """A connection that is welcomed and that `opened` has given its handler; see
-    `handshake.Dialling`. Raises OSError (HandshakeFailed is one) or TimeoutError."""
+    """Return a connection that the peer has welcomed and to which `opened` has given its handler.
+
+    `handshake.Dialling` explains the arguments. Raises OSError (HandshakeFailed is one) or
+    TimeoutError.
+    """
     loop = asyncio.get_running_loop()
     context, name = dialing(tls)
     async with asyncio.timeout(timeout_s):
@@ -58,8 +61,9 @@ async def dial(
 
 
 class Backoff:
-    """How long to wait before the next try: doubling up to a bound, each up to a half shorter at
-    random."""
+    """The waits between tries: each is twice the last, up to a bound, and up to half shorter at
+    random.
+    """
 
     def __init__(self, first_s: float, most_s: float) -> None:
         self._first_s = self._next_s = first_s
@@ -69,7 +73,7 @@ class Backoff:
         self._next_s = self._first_s
 
     def next_s(self) -> float:
-        """Grows with each call."""
+        """Return the seconds to wait before the next try."""
         wait_s = self._next_s
         self._next_s = min(self._most_s, wait_s * 2)
         return wait_s * (0.5 + os.urandom(1)[0] / 512)
@@ -81,8 +85,11 @@ async def keep_dialling(
     *,
     settled_s: float = 0.0,
 ) -> None:
-    """Until it is cancelled: `once`, which gives an open connection or None, and again when that is
-    closed. After one that lasted `settled_s` the waits begin anew."""
+    """Call `once` again each time its connection is closed, until this is cancelled.
+
+    `once` returns an open connection, or None if it failed. After a connection that lasted
+    `settled_s` the waits begin anew.
+    """
     loop = asyncio.get_running_loop()
     while True:
         connection = await once()

@@ -5,8 +5,8 @@
             (little-endian; the body is raw bytes and may be empty)
 
 The head says what the frame is; large bytes are the body and are never encoded again. A frame that
-fails a check ends its connection. No frame is longer than the limit of its protocol, and none but
-of `peering.rpc.handshake` than its limit before the other side has proved itself.
+fails a check ends its connection. No frame is longer than the limit of its protocol. Until the
+other side has proved itself, the smaller limit of the handshake holds.
 """
 
 from __future__ import annotations
@@ -22,10 +22,15 @@ from crc32c import crc32c
 Buffer = bytes | bytearray | memoryview
 H = TypeVar("H")
 HANDSHAKE_FRAME_BYTES = 2048
-"""What can make us hold memory before it has proved anything is no longer than this."""
+"""The longest frame, and so the most memory, that a side that has not proved itself can make us
+hold.
+"""
 MAGIC = b"PKB\x01"
-"""Before the first frame of either direction. No frame of release 0.2.0 begins so: as the length of
-a first one it is out of bounds; nor does TLS."""
+"""The bytes before the first frame in either direction.
+
+No connection of release 0.2.0 begins with them, because read as the length of a first frame they
+are out of bounds. TLS does not begin with them either.
+"""
 READ_BUFFER_BYTES = 256 * 1024
 _FRAME = struct.Struct("<II")
 _PREFIX = struct.Struct("<III")
@@ -35,8 +40,11 @@ encode_head = msgspec.msgpack.Encoder().encode
 
 
 class Goodbye(msgspec.Struct, array_like=True, gc=False, tag=5):
-    """The connection ends, and why; nothing sent before and unanswered was refused by this. What a
-    `code` means the protocols say. It is one of the heads of every protocol."""
+    """The last frame of a connection, with the reason; every protocol has this head.
+
+    It refuses nothing: a request that was sent before and not answered has an unknown outcome. Each
+    protocol defines its codes.
+    """
 
     text: str
     code: int = 0
@@ -52,24 +60,26 @@ def _none_known(raw: memoryview) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Wire(Generic[H]):
-    """What a protocol says once the handshake is over, and the bounds of its connections."""
+    """The frames of a protocol after the handshake, and the bounds of its connections."""
 
     decode: Callable[[memoryview], H]
-    """Of a head; raises what msgspec raises."""
+    """Decodes a head; raises the errors of msgspec."""
     max_frame_bytes: int
     high_water_bytes: int
-    """While so much is unsent the other side counts as slow."""
+    """Unsent bytes above which the other side counts as slow."""
     max_queued_bytes: int
-    """More is never held unsent."""
+    """The bound of unsent bytes."""
     unknown: Callable[[memoryview], H | None] = _none_known
-    """What to make of a head that `decode` refuses; None: the frame is bad."""
+    """Returns a head in place of one that `decode` refuses; None makes the frame a bad one."""
 
 
 def encode_frame(
     head: bytes, body: Sequence[Buffer] = (), max_frame_bytes: int = HANDSHAKE_FRAME_BYTES
 ) -> list[Buffer]:
-    """The frame as parts to write in order; the parts of `body` are passed on, not copied.
-    Raises BadFrame over the limit."""
+    """Return a frame as parts to write in order; raises BadFrame over the limit.
+
+    The parts of `body` are passed on, not copied.
+    """
     prefix = _HEAD_LENGTH.pack(len(head)) + head
     crc = crc32c(prefix)
     length = len(prefix)
@@ -82,11 +92,12 @@ def encode_frame(
 
 
 class FrameReader(Generic[H]):
-    """Frames out of a byte stream, for a buffered protocol: read into `get_buffer()`, tell how
-    much with `filled()`, then take frames with `next()` until it gives None.
+    """Reads frames from a byte stream, for a buffered protocol.
 
-    A frame larger than the buffer gets a buffer of its own, so each body is copied once, out of it.
-    One frame at a time, because after the last one of a handshake others are read.
+    Read into `get_buffer()`, report the count to `filled()`, then take frames with `next()` until
+    it returns None. A frame larger than the buffer gets a buffer of its own, so each body is copied
+    once, out of it. Frames are returned one at a time because those after a handshake are read by
+    another reader.
     """
 
     __slots__ = (
@@ -103,7 +114,7 @@ class FrameReader(Generic[H]):
         buffer_bytes: int = READ_BUFFER_BYTES,
         read: Buffer = b"",
     ) -> None:
-        """`read`: what another reader has read and not used."""
+        """Start with the bytes in `read`, which another reader has read and not used."""
         self.max_frame_bytes = max_frame_bytes
         self._decode = decode
         self._unknown = unknown
@@ -114,20 +125,22 @@ class FrameReader(Generic[H]):
         self._view[: self._end] = read
 
     def get_buffer(self) -> memoryview:
-        """Where to read to; never empty after `next` gave None."""
+        """Return the buffer to read into; it is not empty once `next` has returned None."""
         return self._view[self._end :]
 
     def filled(self, count: int) -> None:
-        """So many bytes more were read."""
+        """Count the bytes that were just read into the buffer."""
         self._end += count
 
     def rest(self) -> bytes:
-        """What was read and is no frame that `next` gave."""
+        """Return the bytes that were read and belong to no frame that `next` returned."""
         return bytes(self._view[self._start : self._end])
 
     def next(self) -> tuple[H, bytes] | None:
-        """None: not before more is read. Raises BadFrame, after which the reader must not be used
-        again."""
+        """Return the next frame, or None until more bytes are read.
+
+        Raises BadFrame, after which the reader must not be used again.
+        """
         start, view = self._start, self._view
         if self._end - start < _PREFIX_BYTES:
             self._wait(_PREFIX_BYTES)
@@ -153,14 +166,18 @@ class FrameReader(Generic[H]):
         return head, bytes(view[body_at:end]) if body_at < end else b""
 
     def _refused(self, raw: memoryview, error: Exception) -> H:
-        """What `decode` raised `error` for."""
+        """Return the head that stands for one that `decode` refused; raises BadFrame if there is
+        none.
+        """
         unknown = self._unknown(raw)
         if unknown is None:
             raise BadFrame(f"head: {error}") from error
         return unknown
 
     def _wait(self, needed: int) -> None:
-        """Let the frame at `_start`, of `needed` bytes, fit; drop a large buffer when it can go."""
+        """Make room for the frame of `needed` bytes at `_start`; drop a large buffer that is not
+        needed.
+        """
         held = self._end - self._start
         capacity = len(self._buffer)
         outgrown = capacity > self._small_bytes >= max(needed, held)
@@ -180,11 +197,11 @@ class FrameReader(Generic[H]):
 
 
 class Layout(NamedTuple):
-    """How frames lie on the wire."""
+    """The layout of frames on the wire: how they are read and how they are encoded."""
 
     reader: type[FrameReader[Any]]
     encode: Callable[[bytes, Sequence[Buffer], int], list[Buffer]]
-    """As `encode_frame`."""
+    """Encodes a frame, with the arguments of `encode_frame`."""
 
 
 LAYOUT = Layout(FrameReader, encode_frame)

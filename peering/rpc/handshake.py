@@ -1,4 +1,4 @@
-"""Who may speak: both sides prove that they know a secret before anything else.
+"""The handshake: both sides prove that they know a secret before they say anything else.
 
     dialer                             listener
     Hello(versions, claim, nonce)   →
@@ -7,36 +7,36 @@
                                     ←  Welcome, what the listener tells first
     Goodbye (either, at any time)
 
-A claim says who a side is; what is in it is the protocol's own. What holds, and the test of each in
+A claim says who a side is; its content is the protocol's own. The guarantees, each with its test in
 `tests/unit/peering/test_handshake.py`:
 
-- Only who knows the secret is let in, and only who knows it is spoken to. Each side proves it, the
+- A side without the secret is neither admitted nor spoken to. Each side proves the secret, the
   listener first. (`test_only_who_knows_the_secret_is_let_in`, `…_is_spoken_to`)
-- A proof is an HMAC-SHA256 over the side it is of and the bytes of the Hello and of the Challenge.
-  It fits one pair of nonces, drawn anew each time, and one direction, so it can be neither replayed
-  nor reflected. (`test_a_proof_fits_one_handshake_and_one_side_of_it`)
-- Claims and versions are under the proofs. Nobody between two sides can change what one claims, or
-  talk them into an older version or into the form of release 0.2.0.
-  (`test_nobody_between_changes_a_claim`, `test_nobody_between_talks_two_into_what_is_older`)
-- The key is derived from the secret for the protocol. A proof of one is none of another, nor of the
-  older form. (`test_a_proof_is_good_for_one_protocol`)
+- A proof is an HMAC-SHA256 over the name of the proving side and the bytes of the Hello and of the
+  Challenge. It fits one pair of nonces, drawn anew for each handshake, and one direction, so it can
+  be neither replayed nor reflected. (`test_a_proof_fits_one_handshake_and_one_side_of_it`)
+- Claims and versions are under the proofs. Nobody between two sides can change a claim, or make the
+  sides use an older version or the form of release 0.2.0. (`test_nobody_between_changes_a_claim`,
+  `test_nobody_between_talks_two_into_what_is_older`)
+- The key is derived from the secret for the protocol. A proof for one protocol is worthless in
+  another one and in the older form. (`test_a_proof_is_good_for_one_protocol`)
 - Claims are judged once they are proved. Before that, a side holds no more of the other than
   `HANDSHAKE_FRAME_BYTES`, for no longer than `HANDSHAKE_TIMEOUT_S`, and reads no frame of the
   protocol. (`test_no_claim_is_judged_before_it_is_proved`, `test_what_is_unproven_is_small`,
   `test_who_says_nothing_is_not_waited_for`)
-- The code of a Goodbye counts from a side that has proved itself.
+- The code of a Goodbye counts only if its sender has proved itself.
   (`test_a_stranger_cannot_say_goodbye_for_good`)
-- While the secret is being changed, the first that a side knows proves, and any verifies.
-  (`test_a_secret_is_changed_in_rounds`)
+- While the secret is being changed, a side proves with the first secret that it knows and accepts
+  any. (`test_a_secret_is_changed_in_rounds`)
 
-It is the same over TLS (`peering/tls.py`), which adds privacy and keeps away whoever is between. A
-proof is not bound to the TLS session: Python has no channel binding for TLS 1.3.
+The handshake is the same over TLS (`peering/tls.py`), which adds privacy and keeps others out of
+the middle. A proof is not bound to the TLS session: Python has no channel binding for TLS 1.3.
 
-The forms of release 0.2.0 (`Form`) are still spoken, and who dials does not know which a listener
-speaks. So the first frame is an older Hello whose body is the present one. A listener of 0.2.0
-passes over the body. A listener of this release answers in the present form, which begins with
-`MAGIC` in either direction, where no older frame can. It takes a present Hello alone, too, so
-release 0.4.0 can do without all this: what is marked as going with it then goes.
+The forms of release 0.2.0 (`Form`) are still spoken, and a dialer does not know which form a
+listener speaks. So the first frame is an older Hello whose body is the present one. A listener of
+0.2.0 ignores the body. A listener of this release answers in the present form, which begins with
+`MAGIC` in either direction, where no older frame can. It accepts a present Hello alone, too, so
+release 0.4.0 can drop the older forms: the parts marked “goes with release 0.4.0”.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ LISTENER, DIALER = b"listener", b"dialer"
 
 
 class HandshakeFailed(ConnectionError):
-    """The other side is not who we want to speak to, or does not want to speak to us."""
+    """A handshake ended because the other side is not the intended one, or refuses this side."""
 
 
 class Refused(HandshakeFailed):
-    """A side that proved the secret refuses us, with a code that is the protocol's."""
+    """A side that proved the secret refuses this one, with a code of the protocol."""
 
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
@@ -83,7 +83,7 @@ class Refused(HandshakeFailed):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a side that has proved itself is not let in; `code` goes with the Goodbye."""
+    """The reason why a side that has proved itself is not admitted; the Goodbye carries `code`."""
 
     text: str
     code: int = 0
@@ -91,7 +91,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """This side: the secret that it shares with the other, and what it claims to be."""
+    """This side of a handshake: the secret that it shares with the other, and its claim."""
 
     secret: SharedSecret
     claim: bytes
@@ -102,7 +102,7 @@ class _Head(msgspec.Struct, array_like=True, gc=False):
 
 
 class Hello(_Head, tag=1):
-    """The dialer speaks any version in [oldest, newest]."""
+    """The dialer's first message: it speaks every version in [oldest, newest]."""
 
     oldest: int
     newest: int
@@ -111,7 +111,7 @@ class Hello(_Head, tag=1):
 
 
 class Challenge(_Head, tag=2):
-    """`version` is the one to speak. Body: the proof."""
+    """The listener's answer, with the `version` to speak; its body is the proof."""
 
     version: int
     claim: bytes
@@ -119,38 +119,38 @@ class Challenge(_Head, tag=2):
 
 
 class Proof(_Head, tag=3):
-    """Body: the proof."""
+    """The dialer's answer to the challenge; its body is the proof."""
 
 
 class Welcome(_Head, tag=4):
-    """The connection is open. Body: what the listener tells first."""
+    """The connection is open; the body is the first word of the listener's protocol."""
 
 
 Message = Hello | Challenge | Proof | Welcome | Goodbye
 _decode = msgspec.msgpack.Decoder(Message).decode
 Admit = Callable[[bytes], Refusal | None]
-"""Judges the claim of a side that has proved itself; raises BadFrame for what is no claim."""
+"""Judges the claim of a side that has proved itself; raises BadFrame if it is no claim."""
 
 
 class Form(Protocol):
-    """How the messages of a handshake are said: the present form, or that of release 0.2.0."""
+    """The encoding of a handshake's messages: the present form, or that of release 0.2.0."""
 
     oldest: int
     newest: int
-    """The versions of the protocol that begin so."""
+    """Versions of the protocol that begin with a handshake of this form: `oldest` to `newest`."""
     layout: Layout
 
     def key(self, secret: SharedSecret) -> SharedSecret:
-        """What proves."""
+        """Return the secret that makes and verifies proofs."""
 
     def encode(self, head: Message, body: bytes) -> tuple[bytes, bytes]:
-        """Head and body of a frame."""
+        """Return the head and the body of a message's frame."""
 
     def decode(self, head: bytes, body: bytes) -> tuple[Message, bytes]:
-        """The converse; raises BadFrame."""
+        """Return the message of a frame, with its body; raises BadFrame."""
 
     def proven(self, side: bytes, hello: bytes, challenge: bytes) -> bytes:
-        """What the proof of a side is about, of the heads as they were sent."""
+        """Return the bytes that a side's proof covers, made from the heads as they were sent."""
 
 
 class Present:
@@ -181,12 +181,12 @@ class Present:
 
 
 class RpcProtocol(Generic[H]):
-    """What is spoken over connections of one kind."""
+    """The protocol of one kind of connection."""
 
     def __init__(
         self, name: bytes, wire: Wire[H], *, oldest: int, newest: int, legacy: Form | None = None
     ) -> None:
-        """`name`: for which the key is derived. `legacy` goes with release 0.4.0."""
+        """Describe a protocol. Its key is derived for `name`; `legacy` goes with release 0.4.0."""
         self.wire = wire
         self.present = Present(name, oldest, newest)
         self.legacy = legacy
@@ -197,12 +197,12 @@ class RpcProtocol(Generic[H]):
         ended: Callable[[FrameConnection[H]], None] | None = None,
         stood_still: Callable[[], bool] | None = None,
     ) -> FrameConnection[H]:
-        """Before its handshake; see FrameConnection."""
+        """Return a connection on which the handshake is still to come; see FrameConnection."""
         legacy = self.legacy.layout if self.legacy is not None else None
         return FrameConnection(self.wire, ended=ended, stood_still=stood_still, legacy=legacy)
 
     def form(self, connection: FrameConnection[H]) -> Form:
-        """What the other side speaks, once it has spoken."""
+        """Return the form that the other side speaks, once it has spoken."""
         if connection.present or self.legacy is None:
             return self.present
         return self.legacy
@@ -213,7 +213,7 @@ class RpcProtocol(Generic[H]):
 
 
 class _Side(Generic[H]):
-    """What both halves do: they say messages in the form of the connection."""
+    """The common part of both halves: they encode messages in the form of the connection."""
 
     def __init__(
         self, connection: FrameConnection[H], protocol: RpcProtocol[H], party: Party
@@ -226,7 +226,7 @@ class _Side(Generic[H]):
         self._challenge = b""
 
     def _say(self, message: Message, body: bytes = b"") -> bytes:
-        """The head as it was sent."""
+        """Send a message; return its head as it was sent."""
         head, body = self._form.encode(message, body)
         limit = self._protocol.wire.max_frame_bytes
         self._connection.write(self._form.layout.encode(head, [body] if body else [], limit))
@@ -245,7 +245,9 @@ class _Side(Generic[H]):
 
 
 class Listening(_Side[H]):
-    """The listener's half; the handler of its connection until the handshake is over."""
+    """The listener's half of a handshake; it is the connection's handler until the handshake is
+    over.
+    """
 
     def __init__(
         self,
@@ -257,8 +259,11 @@ class Listening(_Side[H]):
         opened: Callable[[FrameConnection[H], bytes], None],
         welcome: Callable[[bytes], bytes] = lambda claim: b"",
     ) -> None:
-        """`opened` is given the connection and the dialer's claim, and gives it its handler;
-        `welcome` says what to tell first."""
+        """Wait for the dialer's Hello.
+
+        `opened` receives the connection and the dialer's claim, and gives the connection its
+        handler. `welcome` returns the body of the Welcome.
+        """
         super().__init__(connection, protocol, party)
         self._admit = admit
         self._opened = opened
@@ -282,7 +287,7 @@ class Listening(_Side[H]):
             self._connection.close("not a handshake")
 
     def _choose(self, head: bytes, body: bytes) -> bytes:
-        """The Hello in the form that will be spoken. Goes with release 0.4.0."""
+        """Return the Hello in the form that both sides will speak; goes with release 0.4.0."""
         self._form = self._protocol.form(self._connection)
         if self._form is self._protocol.legacy and body.startswith(MAGIC):
             self._form = self._protocol.present
@@ -300,7 +305,7 @@ class Listening(_Side[H]):
                 f"{self._protocol.oldest}…{self._protocol.present.newest}"
             )
         elif form is self._protocol.legacy and hello.newest > form.newest:
-            # A dialer of that version says it in the present form: it was taken out on the way.
+            # A dialer of that version also sends the present form: somebody between has removed it.
             self._connection.close("an older handshake than the dialer's")
         elif len(hello.nonce) != NONCE_BYTES:
             self._connection.close("malformed hello")
@@ -329,8 +334,10 @@ class Listening(_Side[H]):
 
 
 class Dialling(_Side[H]):
-    """The dialer's half; says Hello at once. The connection has its handler the moment it is
-    welcomed, so that no frame is missed."""
+    """The dialer's half of a handshake; it sends its Hello at once.
+
+    The connection gets its handler the moment it is welcomed, so that no frame is missed.
+    """
 
     def __init__(
         self,
@@ -342,9 +349,12 @@ class Dialling(_Side[H]):
         admit: Admit,
         opened: Callable[[FrameConnection[H], bytes, bytes], None],
     ) -> None:
-        """`expect` says why the listener, which has proved itself, is not the one that was meant:
-        nothing is proved to it. `admit` may refuse it; it hears why. `opened` is given the
-        connection, the listener's claim and what it tells first."""
+        """Send the Hello.
+
+        `expect` returns why a listener that has proved itself is not the intended one; this side
+        then proves nothing to it. `admit` may refuse the listener, which is told the reason.
+        `opened` receives the connection, the listener's claim and the body of its Welcome.
+        """
         super().__init__(connection, protocol, party)
         self._expect = expect
         self._admit = admit
@@ -405,7 +415,8 @@ class Dialling(_Side[H]):
             self._say(Proof(), self._proof(DIALER))
             refusal = self._admit(challenge.claim)
             if refusal is not None:
-                # After the proof: the listener believes it only from one that knows the secret.
+                # This comes after the proof: a listener believes a refusal only from a side that
+                # knows the secret.
                 self._connection.close(refusal.text, refusal.code)
 
     def _fail(self, error: HandshakeFailed) -> None:
@@ -419,4 +430,4 @@ class Dialling(_Side[H]):
 
 
 def anyone(claim: bytes) -> None:
-    """Expects, and admits, whoever has proved itself."""
+    """Expect or admit every side that has proved itself."""

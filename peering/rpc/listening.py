@@ -1,13 +1,13 @@
 """Listens for peers: in plain text, with TLS, or for both on one port.
 
-Which of the two a connection speaks is in its first three bytes, which are looked at and left where
-they are. TLS begins with 0x16 0x03 and its version's second half, 1 or more. Our protocols begin
-with `MAGIC`; in the form of release 0.2.0, with a length of four bytes, the lowest first, and no
-first frame is so long that its third were anything but 0: no connection can be taken for the other
-kind.
+The first three bytes of a connection tell the two apart; they are peeked at and stay in the socket.
+TLS begins with 0x16 0x03 and the second half of its version, which is 1 or more. Our protocols
+begin with `MAGIC`. In the form of release 0.2.0 they begin with a length of four bytes, the lowest
+first, and no first frame is so long that the third byte is not 0. So no connection can be taken for
+the other kind.
 
-A connection that has not said which by `FIRST_BYTES_S` is closed. While `MAX_UNDECIDED` have not,
-no other is accepted; the kernel's line of `BACKLOG` holds those that come.
+A connection that has not sent these bytes within `FIRST_BYTES_S` is closed. While `MAX_UNDECIDED`
+connections have not, no other is accepted; the kernel holds up to `BACKLOG` more.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ TLS_HANDSHAKE_S = 2.0
 BACKLOG = 512
 MAX_UNDECIDED = 1024
 PAUSE_S = 0.5
-"""Without a descriptor for another connection, none is accepted for so long."""
+"""Seconds without accepting, after no descriptor was left for a connection."""
 TOLD_EVERY_S = 10.0
-"""Refusals are logged no more often; all are counted."""
+"""Seconds between log lines about refusals; a metric counts each of them."""
 _LOOK_AGAIN_S = 0.01
 _TLS_BEGINS = 0x16
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -39,7 +39,9 @@ Factory = Callable[[], asyncio.BaseProtocol]
 
 
 class PeerListener:
-    """From `start` to `close`, on one event loop. Without TLS it is a plain server."""
+    """A listening socket from `start` to `close`, on one event loop; without TLS it is a plain
+    server.
+    """
 
     def __init__(self, factory: Factory, tls: PeerTls | None) -> None:
         self._factory = factory
@@ -51,7 +53,7 @@ class PeerListener:
         self._told_s = -TOLD_EVERY_S
 
     async def start(self, host: str, port: int) -> int:
-        """The port, which is chosen here where 0 is given; raises OSError."""
+        """Listen, and return the port, which the kernel chooses for port 0; raises OSError."""
         loop = asyncio.get_running_loop()
         if self._tls is None:
             self._plain = await loop.create_server(
@@ -63,7 +65,9 @@ class PeerListener:
         return _port(self._sockets)
 
     def close(self) -> None:
-        """Accepts nobody any more; connections that were accepted are not ours."""
+        """Stop accepting; accepted connections stay open, and those that have sent nothing are
+        closed.
+        """
         if self._plain is not None:
             self._plain.close()
         self._accept_off()
@@ -110,7 +114,7 @@ class PeerListener:
     def _decided(self, task: asyncio.Task[None]) -> None:
         self._undecided.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # A defect, but one connection's: it is not for the process to end of it.
+            # This is a defect, but one of a single connection: the process goes on.
             _log.error("a connection could not be taken in", exc_info=error)
         if len(self._undecided) < MAX_UNDECIDED:
             self._accept_on()
@@ -123,17 +127,17 @@ class PeerListener:
                 if await _speaks_tls(accepted):
                     context = self._tls.listening()
         except (OSError, TimeoutError):
-            accepted.close()  # it went away, or never said a word
+            accepted.close()  # the peer went away or sent nothing
             return
         except BaseException:
             accepted.close()
             raise
         if context is None and not self._tls.mode.listens_plain:
-            # First said, then done: who is refused can look for why.
+            # The log line precedes the close: an operator who sees the refusal can find its reason.
             self._refused(address, "plain", "it speaks plain text, and TLS is required")
             accepted.close()
             return
-        # From here on the socket is the transport's, also where this fails.
+        # From here on the transport owns the socket, even if this fails.
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 self._factory,
@@ -160,7 +164,7 @@ def _port(listening: Sequence[socket.socket]) -> int:
 
 
 async def _bound(host: str, port: int) -> list[socket.socket]:
-    """Listening at every address of the host; raises OSError."""
+    """Return sockets that listen at every address of the host; raises OSError."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     listening: list[socket.socket] = []
@@ -182,7 +186,7 @@ async def _bound(host: str, port: int) -> list[socket.socket]:
 
 
 async def _speaks_tls(accepted: socket.socket) -> bool:
-    """Raises OSError where it is closed before it says."""
+    """Return whether the first bytes are TLS; raises OSError if the peer closes before them."""
     while True:
         await _readable(accepted)
         first = accepted.recv(3, socket.MSG_PEEK)
@@ -192,7 +196,8 @@ async def _speaks_tls(accepted: socket.socket) -> bool:
             return False
         if len(first) == 3:
             return first[2] != 0
-        await asyncio.sleep(_LOOK_AGAIN_S)  # what was seen stays readable: no waiting for more
+        # peeked bytes keep the socket readable, so there is no event to await
+        await asyncio.sleep(_LOOK_AGAIN_S)
 
 
 async def _readable(accepted: socket.socket) -> None:
