@@ -1,4 +1,4 @@
-"""How large messages are, and how many go together. Pure."""
+"""Sizes of messages, and cutting messages into batches. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TypeVar
 from store_nodes.record_batch import MAX_BATCH_MESSAGES, Message
 
 MESSAGE_OVERHEAD_BYTES = 160
-"""More than the encoding of a message adds to its texts, and about what it costs in memory."""
+"""Bytes added to a message's texts: more than its encoding adds, and about its cost in memory."""
 CHUNK_BYTES = 1024 * 1024
 E = TypeVar("E")
 
 
 def message_bytes(message: Message) -> int:
-    """An upper bound of the encoded size, without encoding."""
+    """Return an upper bound of the encoded size, without encoding."""
     size = MESSAGE_OVERHEAD_BYTES + len(message.data)
     texts = (message.key, message.content_type, message.publisher_id, message.idempotency_key)
     for text in (*texts, message.traceparent, message.tracestate):
@@ -27,8 +27,10 @@ def message_bytes(message: Message) -> int:
 
 
 def chunks(entries: Iterable[E], message_of: Callable[[E], Message]) -> Iterator[list[E]]:
-    """Of at most `CHUNK_BYTES` and `MAX_BATCH_MESSAGES`, in order; what is larger alone goes
-    alone."""
+    """Yield the entries in order, in batches of at most `CHUNK_BYTES` and `MAX_BATCH_MESSAGES`.
+
+    An entry that is larger than `CHUNK_BYTES` is a batch of its own.
+    """
     chunk: list[E] = []
     total_bytes = 0
     for entry in entries:
@@ -43,5 +45,5 @@ def chunks(entries: Iterable[E], message_of: Callable[[E], Message]) -> Iterator
 
 
 def _utf8_bytes(text: str) -> int:
-    """Exact for ASCII, else an upper bound."""
+    """Return the size in UTF-8: exact for ASCII, else an upper bound."""
     return len(text) if text.isascii() else 4 * len(text)

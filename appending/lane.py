@@ -1,32 +1,35 @@
-"""The one way into the log: a lane is the line of messages for one queue, and sends them on.
+"""The one way into the log: a queue sender gathers the messages for one queue and appends them.
 
-Publishing, the outbox, staging and the forwarding of delayed messages all put messages into the log
-through lanes. What is to be stored together or not at all is a *parcel*. What a lane promises:
+Publishing, the outbox, staging and the forwarding of delayed messages all append through queue
+senders (`Lane`). An append request (`Parcel`) holds messages that are stored together or not at
+all. A queue sender promises:
 
-1. **At once, or in a batch.** A parcel that comes while nothing is in flight is sent at the end of
-   this turn of the loop; parcels that come meanwhile go together in the next append. No timer.
-2. **One line.** Parcels wait here and nowhere else. The appender below holds what was sent and is
-   not answered yet, for which the log keeps receipts; nothing waits there for its turn.
-3. **Order.** The queue gets parcels in the order in which they were added, over failures too: one
-   append is in flight at a time, and what it could not store goes back to the front. Only a lane
-   whose parcels need no order among each other has more in flight (`max_in_flight`).
-4. **Bounds.** An append has at most `max_append_bytes` (a larger parcel goes alone) and
-   `MAX_BATCH_MESSAGES`, one durability, and no id twice. What is sent to a group is bounded by its
-   `GroupTurns`; what waits in a lane is bounded by whoever adds to it.
-5. **Outcomes.** Its owner is told of each parcel once: stored there; known to the log before; not
-   done; or unknown.
+1. **At once, or in a batch.** A request that comes while nothing is in flight is sent at the end of
+   this turn of the loop; requests that come meanwhile go together in the next append. There is no
+   timer.
+2. **One wait list.** Requests wait here and nowhere else. The appender below holds only what was
+   sent and is not answered yet, for which the log keeps receipts.
+3. **Order.** The queue gets requests in the order in which they were added, also after failures:
+   one append is in flight at a time, and requests that it did not store go back to the front. Only
+   a sender whose requests need no order among each other has more in flight (`max_in_flight`).
+4. **Bounds.** An append has at most `max_append_bytes` (a larger request goes alone) and
+   `MAX_BATCH_MESSAGES`, one durability, and no id twice. `GroupTurns` bounds the bytes in flight to
+   a group; the code that adds requests bounds how many wait.
+5. **Outcomes.** The owner is told one outcome for each request: stored here, known to the log
+   before, not done, or unknown. It is told “stored” only once the log's answer gives the durability
+   that the request asks for.
 
-What happens to a parcel whose append failed:
+A request whose append failed:
 
-    not done, not pinned     to another lane at once, if the owner has one
-    not done, pinned         waits in front, and is sent again until its deadline, unless the
+    not done, not pinned     goes to another sender at once, if the owner has one
+    not done, pinned         waits in front and is sent again until its deadline, unless the
                              owner's appends are not to be repeated
-    ids known to the log     the owner is told which; what is left goes again, first and in order
-    queue sealed or gone     the owner says whether it goes on (`Owner.ended`); else not done
-    unknown                  the appender repeated it by sequence until its deadline, and still does
-                             not know: it is not sent again, so nothing is stored twice
+    ids known to the log     the owner is told which; the rest goes again, first and in order
+    queue sealed or gone     the owner says whether it continues (`Owner.ended`); else not done
+    unknown                  the appender repeated it by sequence until its deadline without an
+                             answer: it is not sent again, so nothing is stored twice
 
-A parcel that was sent cannot be taken back, one that waits can (`withdraw`).
+A request that was sent cannot be taken back; one that waits can (`withdraw`).
 """
 
 from __future__ import annotations
@@ -62,11 +65,13 @@ RETRY_FIRST_S = 0.02
 RETRY_MAX_S = 0.1
 SWEEP_S = 0.025
 _LASTING = (QueueNotFound, QueueSealed, TooLarge, NotSupported)
-"""Not done, and no later try of the same append will fare better."""
+"""Errors after which nothing is done and another try of the same append would fail again."""
 
 
 class NotTaken(Unavailable):
-    """The lane did not send it, or gave it up; the text is a sentence that says why."""
+    """The queue sender did not send the request, or gave it up; the text is a sentence with the
+    reason.
+    """
 
 
 class Stopping(NotTaken):
@@ -86,7 +91,11 @@ class Appender(Protocol):
         dedup: bytes,
         dedup_window_s: int,
     ) -> asyncio.Future[Receipt]:
-        """Fails with a NotDone or OutcomeUnknown of store_nodes.errors; may raise one at once."""
+        """Append a batch; the future has its receipt or the error.
+
+        The future fails with a NotDone or OutcomeUnknown of store_nodes.errors. The call itself may
+        raise one at once.
+        """
         ...
 
     def stage_nowait(
@@ -100,12 +109,12 @@ class Appender(Protocol):
         dedup: bytes,
         dedup_window_s: int,
     ) -> asyncio.Future[Receipt]:
-        """The same for messages that are released later; the receipt has a stage number."""
+        """Store messages that are released later; the receipt has the first stage number."""
         ...
 
 
 class Name(Protocol):
-    """What the log remembers of the message at that index of a parcel."""
+    """The name under which the log remembers the message at index `at` of an append request."""
 
     @property
     def at(self) -> int: ...
@@ -116,15 +125,17 @@ class Name(Protocol):
 
 
 class Names(Protocol):
-    """The names of a parcel's messages."""
+    """The names of the messages of an append request."""
 
     @property
     def entries(self) -> Sequence[Name]: ...
 
 
 class Parcel(Protocol):
-    """Messages that are stored together or not at all, in one queue, until `deadline_s` of the
-    loop's clock. A `pinned` one never changes its partition."""
+    """An append request: messages that are stored together or not at all, in one queue.
+
+    It is tried until `deadline_s` of the loop's clock. A `pinned` one never changes its partition.
+    """
 
     @property
     def messages(self) -> list[Message]: ...
@@ -144,60 +155,74 @@ P = TypeVar("P", bound=Parcel)
 
 
 class Owner(Protocol[P]):
-    """Whose lane it is: told what became of parcels, and asked where the lane cannot decide."""
+    """The owner of a queue sender: it learns each request's outcome, and decides where the sender
+    cannot.
+    """
 
     repeats: bool
-    """Whether what is not done is sent again until its deadline."""
+    """Whether requests that are not done are sent again until their deadlines."""
 
     def admits(self, group: int) -> bool:
-        """Asked of a group that has not answered for a while: whether one more parcel waits."""
+        """Return whether one more request may wait for a group that has not answered for a
+        while.
+        """
         ...
 
     def reroute(self, parcel: P, away_from: Lane[P]) -> bool:
-        """Whether another lane took it."""
+        """Return whether another queue sender took the request."""
         ...
 
     def waits(self, lane: Lane[P]) -> None:
-        """Something waits in it: call `sweep` every few ms until it is idle."""
+        """Learn that requests wait in the sender: call its `sweep` every few ms until it is
+        idle.
+        """
         ...
 
     def accepted_us(self, parcels: Sequence[P]) -> int:
-        """The time that an append of these says its messages were accepted at."""
+        """Return the time at which the messages of these requests count as accepted."""
         ...
 
     def extras(self, parcels: Sequence[P]) -> StageExtras | None:
-        """With what an append of these is staged; None: it is appended."""
+        """Return the extra fields with which these requests are staged; None appends them."""
         ...
 
     def sent(self, batch_bytes: int) -> None:
-        """An append is on its way."""
+        """Learn that an append is on its way."""
         ...
 
     def stored(
         self, parcels: Sequence[P], receipt: Receipt, size_bytes: int, seconds: float
     ) -> None:
-        """All of an append are, one after the other, from where the receipt says."""
+        """Learn that all messages of these requests are stored, one after the other from the
+        receipt's offset.
+        """
         ...
 
     def known(self, parcel: P, known: dict[int, Known]) -> P | None:
-        """The log has the messages at these indices; what is left to store."""
+        """Learn that the log has the messages at these indices; return the rest that is to be
+        stored.
+        """
         ...
 
     def failed(self, parcel: P, error: StoreError) -> None:
-        """It is not stored and never will be (NotDone), or that is unknown."""
+        """Learn that the request is not stored and never will be (NotDone), or that this is
+        unknown.
+        """
         ...
 
     def ended(self, lane: Lane[P], parcels: list[P], error: StoreError) -> bool:
-        """The queue is sealed or gone; True: the owner has seen to it that they go on."""
+        """Learn that the queue is sealed or gone; return whether the owner has taken care of the
+        requests.
+        """
         ...
 
     def quiet(self, lane: Lane[P]) -> None:
-        """It is closed, and nothing is in flight any more."""
+        """Learn that a closed sender has nothing in flight any more."""
         ...
 
 
 class _Flight(Generic[P]):
-    """One append that is not answered."""
+    """One append without an answer so far."""
 
     __slots__ = ("parcels", "sent_at_s", "size_bytes")
 
@@ -208,7 +233,7 @@ class _Flight(Generic[P]):
 
 
 class Lane(Generic[P]):
-    """Appends to one queue, or stages in it."""
+    """A queue sender: appends to one queue, or stages in it."""
 
     __slots__ = (
         "_appender",
@@ -252,7 +277,11 @@ class Lane(Generic[P]):
         max_in_flight: int = 1,
         joins: Callable[[P, P], bool] | None = None,
     ) -> None:
-        """`joins`: whether the second may share an append with the first; None: all may."""
+        """Prepare a queue sender; `joins` tells whether the second request may share an append with
+        the first.
+
+        Without `joins`, all may.
+        """
         self.group = group
         self.queue = queue
         self.tenant_id = tenant_id
@@ -260,16 +289,23 @@ class Lane(Generic[P]):
         self.pending: deque[P] = deque()
         self.in_flight: list[_Flight[P]] = []
         self.stalled = False
-        """What waits here waits too long: what need not go here had better go elsewhere."""
+        """Whether requests wait too long here: those that may go elsewhere should."""
         self.closed = False
-        """The queue is sealed, or no longer the owner's: nothing is sent any more. When nothing is
-        in flight either, the owner is told, for what is pending to be moved."""
+        """Whether sending has ended, because the queue is sealed or no longer the owner's.
+
+        Once nothing is in flight either, the owner is told, so that it can move the pending
+        requests.
+        """
         self.held = False
-        """What was accepted before, for an older queue of the partition, is to go first."""
+        """Whether requests accepted earlier, for an older queue of the partition, have to go
+        first.
+        """
         self.waiting = False
-        """Known to the sweep."""
+        """Whether the sweep knows this sender."""
         self.in_line = False
-        """More goes to the group than it takes: it is not this lane's turn yet."""
+        """Whether the sender waits for its turn, because the group has its bound of bytes in
+        flight.
+        """
         self._appender = appender
         self._owner = owner
         self._turns = turns
@@ -293,7 +329,7 @@ class Lane(Generic[P]):
         return not self.in_flight and not self.pending
 
     def add(self, parcel: P) -> None:
-        """Takes it in, after all that is here."""
+        """Add a request behind all others."""
         if self.stalled and not (self.held or self.closed) and not self._owner.admits(self.group):
             self._turn_away(parcel)
             return
@@ -302,18 +338,19 @@ class Lane(Generic[P]):
             if not self.waiting:
                 self._owner.waits(self)
         elif not self._scheduled:
-            # At the end of this turn of the loop: requests that arrived together go together.
+            # The call is delayed to the end of this turn of the loop: requests that arrived
+            # together go together.
             self._scheduled = True
             self._loop.call_soon(self._send)
 
     def _turn_away(self, parcel: P) -> None:
-        """The group has not answered for a while: it would only wait with the others."""
+        """Refuse or reroute a request, because the group has not answered for a while."""
         if parcel.pinned or not self._owner.reroute(parcel, self):
             error = NotTaken(f"Partition {self.partition} has taken nothing for a while.")
             self._owner.failed(parcel, error)
 
     def withdraw(self, parcel: P) -> bool:
-        """Whether it still waited; it is not sent then, and its owner is told nothing."""
+        """Remove a request that still waits; return whether it did. Its owner is told nothing."""
         try:
             self.pending.remove(parcel)
         except ValueError:
@@ -321,7 +358,7 @@ class Lane(Generic[P]):
         return True
 
     def put_first(self, parcels: Iterable[P]) -> None:
-        """What was accepted for an older queue goes before all that waits here."""
+        """Put requests that were accepted for an older queue before all that wait here."""
         self.pending.extendleft(reversed(list(parcels)))
         self._wake()
 
@@ -330,7 +367,7 @@ class Lane(Generic[P]):
         self.held = self.stalled = True
 
     def let_go(self) -> None:
-        """What was accepted before has gone."""
+        """Send again, because the requests accepted earlier have gone."""
         self.held = self.stalled = False
         self._wake()
 
@@ -344,13 +381,16 @@ class Lane(Generic[P]):
             self._owner.quiet(self)
 
     def wait_for_successor(self, parcels: list[P]) -> None:
-        """The queue was sealed before it took them: those that another lane does not take stay in
-        front, and the lane is closed. `quiet` follows."""
+        """Keep requests that the sealed queue did not take in front, and close the sender; `quiet`
+        follows.
+
+        Those that another sender takes go there at once.
+        """
         self.closed = self.stalled = True
         self._keep([p for p in parcels if p.pinned or not self._owner.reroute(p, self)])
 
     def take_all(self) -> list[P]:
-        """What waits here, to be moved."""
+        """Take all waiting requests, so that they can be moved."""
         parcels, self.pending = list(self.pending), deque()
         return parcels
 
@@ -360,7 +400,7 @@ class Lane(Generic[P]):
             self._loop.call_soon(self._send)
 
     def take_turn(self) -> None:
-        """Sends what waits, if anything does."""
+        """Send the waiting requests, if there are any."""
         self._send(in_turn=True)
 
     def _send(self, *, in_turn: bool = False) -> None:
@@ -383,7 +423,7 @@ class Lane(Generic[P]):
                 return
 
     def _send_one(self) -> bool:
-        """Sends an append of what waits; whether it is on its way."""
+        """Send an append of waiting requests; return whether it is on its way."""
         parcels, messages, ids = self._take()
         now_s = self._loop.time()
         timeout_s = max(1.0, max(parcel.deadline_s for parcel in parcels) - now_s)
@@ -417,21 +457,25 @@ class Lane(Generic[P]):
         return self._appender.stage_nowait(batch, count, extras, **terms)
 
     def _get_in_line(self) -> None:
-        """As long as an append that is not answered: what need not wait here may go elsewhere."""
+        """Wait for the group's turn, as long as an unanswered append may; the sweep may move
+        requests on.
+        """
         self.in_line = True
         self._lined_up_s = self._loop.time()
         if not self.waiting:
             self._owner.waits(self)
 
     def _stay(self) -> None:
-        """Nothing is sent now; parcels still have their deadlines, and other lanes to go to."""
+        """Send nothing now; the sweep still checks deadlines and other queue senders."""
         if not self.waiting:
             self._owner.waits(self)
         if self.closed:
             self._owner.quiet(self)
 
     def _take(self) -> tuple[list[P], list[Message], bool]:
-        """The parcels of the next append, oldest first; their messages; and whether any has ids."""
+        """Take the requests of the next append, oldest first; return them, their messages, and
+        whether ids are among them.
+        """
         pending = self.pending
         first = pending.popleft()
         parcels = [first]
@@ -467,10 +511,12 @@ class Lane(Generic[P]):
             self._turns.ended(flight.size_bytes)
 
     def _answered(self, flight: _Flight[P], future: asyncio.Future[Receipt]) -> None:
-        """One callback per append; what it does per message is the receipt."""
+        """Handle an append's answer: one callback for each append; per message only the receipt
+        costs time.
+        """
         self._land(flight)
         if not flight.parcels:
-            return  # `stop` has told its owner
+            return  # `stop` has told the owner
         if future.cancelled():
             self._failed(flight.parcels, OutcomeUnknown("the store client was closed"))
             return
@@ -503,7 +549,7 @@ class Lane(Generic[P]):
             self._wake()
 
     def _goes_on(self, parcels: list[P], error: StoreError) -> bool:
-        """Whether the answer says where they are, or where they go on."""
+        """Return whether the answer says where the requests are, or where they continue."""
         if isinstance(error, DedupKnown):
             return self._known(parcels, error.known)
         if isinstance(error, QueueSealed | QueueNotFound):
@@ -511,7 +557,7 @@ class Lane(Generic[P]):
         return False
 
     def _known(self, parcels: list[P], known: dict[int, Known]) -> bool:
-        """Tells of the messages that the log has; what is left goes again, first and in order."""
+        """Tell the owner which messages the log has; the rest goes again, first and in order."""
         left: list[P] = []
         base = found = 0
         for parcel in parcels:
@@ -528,7 +574,9 @@ class Lane(Generic[P]):
         return found > 0
 
     def _not_done(self, parcels: list[P], error: NotDone) -> None:
-        """Nothing of it is in the log: others may take it, or it is sent again, in order."""
+        """Reroute requests that are not in the log, or send them again in order until their
+        deadlines.
+        """
         now_s = self._loop.time()
         stay = []
         for parcel in parcels:
@@ -550,13 +598,15 @@ class Lane(Generic[P]):
         self._keep(stay)
 
     def _keep(self, parcels: list[P]) -> None:
-        """They stay in front."""
+        """Put requests back in front."""
         self.pending.extendleft(reversed(parcels))
         if parcels and not self.waiting:
             self._owner.waits(self)
 
     def sweep(self, now_s: float, has_leader: bool) -> None:
-        """Every few milliseconds while something waits: move on what need not wait here."""
+        """Move on requests that need not wait here; called every few milliseconds while any
+        wait.
+        """
         slow = self.in_line and now_s - self._lined_up_s > self._stall_s
         if self.in_flight and now_s - self.in_flight[0].sent_at_s > self._stall_s:
             slow = True
@@ -573,7 +623,9 @@ class Lane(Generic[P]):
         self.pending = kept
 
     def stop(self) -> None:
-        """At shutdown, past the drain: what was never sent is not stored, the rest is unknown."""
+        """Give everything up at shutdown, after the drain: unsent requests are not stored, sent
+        ones are unknown.
+        """
         self._stopped = True
         if self._retry is not None:
             self._retry.cancel()
@@ -584,7 +636,7 @@ class Lane(Generic[P]):
             self._give_up(parcels, OutcomeUnknown("this process is stopping"))
 
     def give_up_pending(self, error: NotDone) -> None:
-        """What waits here has nowhere to go."""
+        """Fail all waiting requests, because there is nowhere to move them."""
         self._give_up(self.take_all(), error)
 
     def _give_up(self, parcels: list[P], error: StoreError) -> None:
@@ -593,7 +645,7 @@ class Lane(Generic[P]):
 
 
 class Sweep(Generic[P]):
-    """Sweeps lanes while anything waits in them, so that nothing waits where it need not."""
+    """Sweeps queue senders while requests wait in them, so that none waits where it need not."""
 
     def __init__(self, has_leader: Callable[[int], bool]) -> None:
         self._has_leader = has_leader
@@ -601,7 +653,7 @@ class Sweep(Generic[P]):
         self._handle: asyncio.TimerHandle | None = None
 
     def add(self, lane: Lane[P]) -> None:
-        """Until it is idle."""
+        """Call the sender's `sweep` regularly until it is idle."""
         lane.waiting = True
         self._lanes.add(lane)
         if self._handle is None:
@@ -626,7 +678,7 @@ class Sweep(Generic[P]):
 
 
 def packed_ids(parcels: Iterable[Parcel]) -> bytes:
-    """The dedup section of an append of these."""
+    """Return the dedup section of an append of these requests."""
     entries = []
     base = 0
     for parcel in parcels:

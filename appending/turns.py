@@ -1,9 +1,10 @@
-"""Whose append goes to a group next, when more would go than it takes: tenants by weight.
+"""The order of appends to a group that gets more than it takes: tenants take turns by weight.
 
-What is sent to a group and not answered is bounded; the bound is a few round trips' worth. Below it
-everybody sends at once. At it lanes wait in line, a line for each tenant, and the tenant that has
-sent the least for its weight goes next: so what one tenant has waiting, however much that is, costs
-another one bound's worth of time and no more. A tenant that was away starts level with the others.
+The bytes that are sent to a group and not answered are bounded, at a few round trips' worth. Below
+the bound everybody sends at once. At the bound, queue senders wait in a wait list for each tenant,
+and the tenant that has sent the least for its weight goes next. So a tenant's backlog, however
+large, delays another tenant by one bound's worth of time and no more. A tenant that was away starts
+level with the others.
 """
 
 from __future__ import annotations
@@ -16,29 +17,29 @@ from edge.shares import Line
 
 
 class Sender(Protocol):
-    """A `lane.Lane`."""
+    """The part of a queue sender (`lane.Lane`) that takes turns."""
 
     @property
     def tenant_id(self) -> bytes: ...
 
     def take_turn(self) -> None:
-        """Sends what it has, now, if anything."""
+        """Send the waiting requests now, if there are any."""
         ...
 
 
 class GroupTurns:
-    """Of one group, in one process. Each `begin` has its `ended`, same bytes."""
+    """The turns for one group in one process; each `begin` has its `ended` with the same bytes."""
 
     def __init__(self, max_bytes: int, weight_of: Callable[[bytes], float]) -> None:
         self._max_bytes = max_bytes
         self._held_bytes = 0
         self._line: Line[Sender] = Line(weight_of)
-        """Who has had the fewest bytes for its weight goes next."""
+        """The wait list: the tenant that has sent the fewest bytes for its weight goes next."""
         self._queued: set[Sender] = set()
         self._serving = False
 
     def admits(self, sender: Sender) -> bool:
-        """True: it may send now. Else it is in line, and told when it is its turn."""
+        """Return whether the sender may send now; else it waits and is told when its turn comes."""
         if self._held_bytes < self._max_bytes and not self._line:
             return True
         if sender not in self._queued:
@@ -47,12 +48,12 @@ class GroupTurns:
         return False
 
     def begin(self, sender: Sender, size_bytes: int) -> None:
-        """It sends so much."""
+        """Count bytes that a sender sends now."""
         self._held_bytes += size_bytes
         self._line.charge(sender.tenant_id, size_bytes)
 
     def ended(self, size_bytes: int) -> None:
-        """So much is answered, or given up."""
+        """Count bytes that were answered or given up."""
         self._held_bytes -= size_bytes
         assert self._held_bytes >= 0
         if self._line and not self._serving:

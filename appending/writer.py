@@ -1,18 +1,19 @@
 """Appends and stages for callers that wait for the answer, over the lanes of a process.
 
-What the writer promises besides what its lanes do:
+The writer adds these promises to those of its queue senders:
 
-1. **One session a queue.** Lanes are kept, for at most `MAX_LANES` queues; the least recently used
-   leaves first, but never with anything under way.
+1. **One session a queue.** Queue senders are kept for at most `MAX_LANES` queues; the least
+   recently used is dropped first, but never with anything under way.
 2. **Bounds.** More than `MAX_WAITING` batches waiting for one queue are refused with Overloaded.
-3. **Cancellation.** A batch whose caller is cancelled is not sent, unless it was already.
+3. **Cancellation.** A batch whose caller is cancelled is not sent, unless it was sent before.
 4. **Outcomes.** A call ends in its receipt, in NotDone, or in OutcomeUnknown, by its timeout. The
-   appender repeats a batch under its sequence until then; what is not done by then is the caller's
-   to try again. DedupKnown names the messages that the log has: nothing of that batch was stored.
-5. **Sealed queues** (`put`). What a queue was sealed before it took goes on to its successors, each
-   message to the one that its key belongs to, in order; and before the open queue, sealed ones are
-   asked whether they know a message by its name. So whoever names its messages stores each once,
-   over moves and growths.
+   appender repeats a batch under its sequence until then; after that the caller may try again a
+   batch that is not done. DedupKnown names the messages that the log has: nothing of that batch was
+   stored.
+5. **Sealed queues** (`put`). Messages that a sealed queue did not take go to its successors in
+   order, each to the one that its key belongs to. Sealed queues are asked before the open one
+   whether they know a message by its name. So a caller that names its messages stores each once,
+   also while queues move and topics grow.
 
 Staged batches (`stage`) have no order among each other until they are released, so up to
 `STAGES_IN_FLIGHT` are sent at once; appends keep their order.
@@ -48,12 +49,12 @@ from store_nodes.wire import Durability
 MAX_LANES = 1000
 MAX_WAITING = 1024
 MAX_SUCCESSORS = 64
-"""One after the other, that a message is led to."""
+"""Successors, one after the other, to which a message may be led."""
 STAGES_IN_FLIGHT = WINDOW
 NAMES_KEPT_S = 86_400
-"""How long the log remembers the names of what is put by a writer."""
+"""Seconds for which the log remembers the names of messages that a writer put."""
 STALL_S = 0.25
-"""From when on those that wait for an answer are told at their deadlines."""
+"""Seconds without an answer after which waiting callers are told at their deadlines."""
 E = TypeVar("E")
 
 
@@ -71,7 +72,7 @@ class Store(Protocol):
 
 
 class Named(NamedTuple):
-    """The message at that index of a batch has this name."""
+    """The name of the message at index `at` of a batch."""
 
     at: int
     name: bytes
@@ -79,7 +80,7 @@ class Named(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Messages that are stored together. `accepted_us`: when they were accepted; 0: now."""
+    """Messages that are stored together; `accepted_us` is when they were accepted, 0 for now."""
 
     messages: list[Message]
     names: Sequence[Named] = ()
@@ -87,29 +88,31 @@ class Batch(NamedTuple):
 
 
 class Course(Protocol[E]):
-    """What the caller of `put` makes of its entries on their way."""
+    """The caller's side of `put`: what its entries become on their way."""
 
     def route(self, entry: E) -> str | None:
-        """What decides the partition; None: any of those that follow on its own."""
+        """Return the key that decides an entry's partition; None lets any of those that follow take
+        it.
+        """
         ...
 
     def batch(self, entries: Sequence[E]) -> Batch:
-        """What is stored of them, in this order."""
+        """Return the messages to store for these entries, in this order."""
         ...
 
     def stored(self, target: Target, entries: Sequence[E], base_offset: int) -> None:
-        """They are, from that offset on."""
+        """Learn that the entries are stored from this offset on."""
         ...
 
     async def known(
         self, target: Target, entries: Sequence[E], known: dict[int, Known]
     ) -> Sequence[E]:
-        """The log has those at these indices; what is to be tried again."""
+        """Learn that the log has the entries at these indices; return the entries to try again."""
         ...
 
 
 class _Waited:
-    """A batch whose caller waits: a parcel."""
+    """An append request whose caller waits: one batch."""
 
     __slots__ = ("batch", "deadline_s", "entries", "future", "messages", "size_bytes", "tag")
 
@@ -124,7 +127,7 @@ class _Waited:
         self.messages = batch.messages
         self.entries = batch.names
         self.tag = tag
-        """Of one that is staged."""
+        """The tag of a batch that is staged."""
         self.size_bytes = sum(map(message_bytes, batch.messages))
         self.deadline_s = deadline_s
         self.future = future
@@ -143,8 +146,10 @@ class _Waited:
 
 
 class Writer:
-    """One per process and purpose; use it on one event loop. It needs no closing: callers that are
-    cancelled take back what waits."""
+    """Appends and stages batches; one for each process and purpose, used on one event loop.
+
+    It needs no closing, because callers that are cancelled take their waiting batches back.
+    """
 
     def __init__(
         self,
@@ -159,18 +164,22 @@ class Writer:
         self._lanes: OrderedDict[tuple[Target, bool], Lane[_Waited]] = OrderedDict()
 
     async def append(self, target: Target, batch: Batch) -> Receipt:
-        """Stores it at the end of the queue. Raises StoreError."""
+        """Append a batch at the end of the queue. Raises StoreError."""
         return await self._wait(target, batch, None)
 
     async def stage(self, target: Target, batch: Batch, tag: bytes) -> Receipt:
-        """Stores it to be released by number; the receipt has the first. Raises StoreError."""
+        """Store a batch to be released by number; the receipt has the first number.
+
+        Raises StoreError.
+        """
         return await self._wait(target, batch, tag)
 
     async def put(self, way: Sequence[Target], entries: Iterable[E], course: Course[E]) -> None:
-        """Appends to the last queue of the way, or its successors, what those before it do not
-        know. Raises StoreError: then some of it may be stored, as `course` was told.
+        """Append entries to the last queue of the way, or its successors, unless an earlier queue
+        knows them.
 
-        The entries fit one batch; those of one partition are stored in their order.
+        The entries fit one batch; those of one partition are stored in their order. Raises
+        StoreError: then some entries may be stored, as `course` was told.
         """
         left = list(entries)
         for asked in way[:-1]:
@@ -193,7 +202,7 @@ class Writer:
                 await self._put_there(further, some, course, successors - 1)
 
     async def _put_here(self, target: Target, left: list[E], course: Course[E]) -> None:
-        """Until nothing is left; raises with what is left in it."""
+        """Append to one queue until nothing is left; an exception leaves the rest in `left`."""
         while left:
             try:
                 receipt = await self.append(target, course.batch(left))
@@ -241,7 +250,7 @@ class Writer:
 
 
 class _Owner:
-    """Of all lanes of a writer: tells the callers."""
+    """The owner of all queue senders of a writer: it answers the callers."""
 
     def __init__(self, wall_us: Callable[[], int]) -> None:
         self.repeats = False
@@ -297,11 +306,11 @@ def _join(first: _Waited, parcel: _Waited) -> bool:
 def successor_of(
     route: str | None, queue: QueueId, successors: Sequence[tuple[int, bytes]]
 ) -> Target:
-    """Where a message goes on when its queue was sealed: where its key belongs; without one, to the
-    same partition, or else the first.
+    """Return the queue where a message of a sealed queue goes: the one that its key belongs to.
 
-    Of a growth to m partitions a queue has those successors whose numbers are its own modulo some
-    divisor of m (`gateway.topics.placement.successors`), so m can be told from them.
+    A message without a key goes to the same partition, or else to the first. When a topic grows to
+    m partitions, a queue's successors are those whose numbers are its own modulo some divisor of m
+    (`gateway.topics.placement.successors`), so m can be told from them.
     """
     targets = {
         target.queue.partition: target
@@ -320,7 +329,7 @@ def spread(
     queue: QueueId,
     successors: Sequence[tuple[int, bytes]],
 ) -> list[tuple[Target, list[E]]]:
-    """By the successor that each goes on to, in order."""
+    """Return the entries by the successor that each of them goes to, in order."""
     onward: dict[Target, list[E]] = {}
     for entry in entries:
         onward.setdefault(successor_of(route(entry), queue, successors), []).append(entry)
@@ -328,5 +337,5 @@ def spread(
 
 
 def names_of(packed: bytes) -> list[Named]:
-    """The names of a packed dedup section."""
+    """Return the names in a packed dedup section."""
     return [Named(*entry) for entry in DEDUP_ENTRY.iter_unpack(packed)]

@@ -1,7 +1,9 @@
-"""Parcels of what needs more than a lane: ids, delays, and requests of many messages.
+"""Append requests for publishes with ids, with delays, or of many messages.
 
-The keyed messages of one request for one lane of a partition are one parcel, so that none of a key
-is stored when an earlier one is not. What has a delay is staged, in parcels of its own.
+The keyed messages of one publish for one lane of a partition are one append request, so that no
+message of a key is stored when an earlier one is not. Messages with a delay are staged, in append
+requests of their own. An idempotency key is claimed before its append request is sent, so that a
+repetition in the meantime waits for the first one's outcome.
 """
 
 from __future__ import annotations
@@ -27,13 +29,15 @@ from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
 
 EARLY = frozenset({Durability.LEADER, Durability.NONE})
-"""Durabilities answered 202: what is answered may still be lost."""
+"""Durabilities that are answered 202: a message that was answered may still be lost."""
 MAX_RUN_BYTES = 1024 * 1024
-"""Unkeyed messages of one request are cut into parcels of this size, each to its own partition."""
+"""Bytes at which the unkeyed messages of one publish are cut; each part goes to its own
+partition.
+"""
 
 
 class Request:
-    """What holds for all messages of one request."""
+    """The common facts of all messages of one publish."""
 
     __slots__ = ("delays", "durability", "now_us", "producer", "routes", "share")
 
@@ -49,13 +53,16 @@ class Request:
         self.share = share
         self.durability = durability
         self.delays = delays or {}
-        """By the index of the message."""
+        """Delays, by the index of the message."""
         self.producer = producer if routes.topic.dedup_window_s else None
         self.now_us = now_us()
 
     def due_us(self, index: int) -> int | None:
-        """When to release that message; None: publish it at once. What a producer's batch stages
-        is decided by the batch alone, so that all its retries are cut in the same way."""
+        """Return when to release the message at `index`; None publishes it at once.
+
+        A producer's batch alone decides which of its messages are staged, so that all its retries
+        are cut in the same way.
+        """
         delay = self.delays.get(index)
         if delay is None:
             return None
@@ -66,7 +73,10 @@ class Request:
 
 
 class Acceptor:
-    """Makes parcels and gives them to lanes. Accepts all of a request, or raises a Problem."""
+    """Makes append requests and gives them to queue senders.
+
+    It accepts all messages of a publish, or raises a Problem.
+    """
 
     def __init__(
         self,
@@ -75,8 +85,11 @@ class Acceptor:
         routes_now: Callable[[bytes], TopicRoutes | None],
         take: Callable[[TopicRoutes, Share, int, int], None],
     ) -> None:
-        """`take` is asked whether so many bytes and messages that are reserved may be accepted; it
-        raises a Problem, and has given them back then."""
+        """Prepare an acceptor.
+
+        `take` is asked whether bytes and messages that are reserved may be accepted. If not, it
+        gives them back and raises a Problem.
+        """
         self._timeout_s = timeout_s
         self._routes_now = routes_now
         self._take = take
@@ -85,7 +98,7 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
 
     def once(self, routes: TopicRoutes, parcel: Parcel, key: str) -> None:
-        """Sends a parcel of one message that has an idempotency key and no delay."""
+        """Send one message that has an idempotency key and no delay."""
         topic = routes.topic
         if topic.dedup_window_s:
             entry = Id(0, key_id(topic.uid, key), fingerprint([(parcel.messages[0], None)]))
@@ -94,7 +107,7 @@ class Acceptor:
         self._send(routes, parcel)
 
     def one(self, request: Request, message: Message, size_bytes: int) -> Parcel:
-        """A message with a delay, whose memory is reserved."""
+        """Send a message with a delay, whose memory is reserved."""
         due_us = request.due_us(0)
         parcel = self._parcel(request, [message], size_bytes, [due_us])
         entry = self._id_of(request, message, 0)
@@ -106,7 +119,7 @@ class Acceptor:
     def many(
         self, request: Request, messages: Sequence[Message]
     ) -> list[tuple[Parcel, Sequence[int]]]:
-        """Each parcel with the indices of its messages."""
+        """Send many messages; return each append request with the indices of its messages."""
         if request.producer is not None and any(m.idempotency_key is not None for m in messages):
             refuse(
                 "idempotency_key",
@@ -156,8 +169,11 @@ class Acceptor:
     def _ids_of(
         self, request: Request, messages: Sequence[Message], ids: dict[int, Id]
     ) -> list[int]:
-        """Fills in the ids of messages with a key for it; which of them repeat one that is on its
-        way, or comes before in the request."""
+        """Fill in the ids of messages with an idempotency key; return the indices of repetitions.
+
+        A repetition has the id of a message that is on its way, or that comes earlier in the
+        publish.
+        """
         repeats: list[int] = []
         seen: set[bytes] = set()
         for index, message in enumerate(messages):
@@ -179,7 +195,7 @@ class Acceptor:
         return Id(0, key_id(topic.uid, key), contents)
 
     def _name(self, parcel: Parcel, indices: Sequence[int], ids: dict[int, Id]) -> None:
-        """Gives the parcel the ids of its messages."""
+        """Give an append request the ids of its messages."""
         entries = [
             ids[index]._replace(at=position)
             for position, index in enumerate(indices)
@@ -190,14 +206,16 @@ class Acceptor:
             parcel.ids.register(parcel)
 
     def _batch(self, request: Request, messages: Sequence[Message]) -> Batch | None:
-        """Of a producer's request, whose parts have one id each."""
+        """Return the batch of a producer's publish, whose parts have one id each; None without a
+        producer.
+        """
         if request.producer is None:
             return None
         put_anew = partial(self._put_anew, request.routes.topic.uid)
         return Batch(request.producer, messages, request.delays, put_anew)
 
     def _put_anew(self, topic_uid: bytes, batch: Batch) -> None:
-        """What waits in the parts of a batch is spread over the partitions there are now."""
+        """Spread the waiting parts of a batch over the partitions that the topic has now."""
         waiting = batch.take_waiting()
         routes = self._routes_now(topic_uid)
         if routes is None or batch.failed is not None:
@@ -227,8 +245,8 @@ class Acceptor:
 
     def _send(self, routes: TopicRoutes, parcel: Parcel) -> None:
         if parcel.ids is not None and parcel.durability is Durability.LEADER:
-            # A batch with a known id is refused whole, and the rest of it is sent again: so nothing
-            # in it is answered before the log has decided.
+            # A batch with a known id is refused whole, and the rest of it is sent again. So the log
+            # has to decide before any message of it is answered.
             parcel.durability = Durability.QUORUM
         if not parcel.pinned:
             held = parcel.share.held_messages
@@ -268,7 +286,7 @@ class Acceptor:
 
 
 class _Scatter:
-    """The sink of a parcel whose messages come of several others."""
+    """Receives the outcome of an append request whose messages come from several others."""
 
     __slots__ = ("_targets",)
 
@@ -284,7 +302,9 @@ class _Scatter:
 def _gathered(
     rows: Sequence[tuple[int, Parcel, int]], sinks: Mapping[int, tuple[Sink, Sequence[int]]]
 ) -> Parcel:
-    """One parcel of messages that were in others: (order, its parcel, its place there)."""
+    """Return an append request of messages from others, given as (order, request, position in
+    it).
+    """
     first = rows[0][1]
     targets = []
     for _, old, position in rows:
@@ -307,7 +327,7 @@ def _part_of(parcel: Parcel) -> BatchPart:
 
 
 def _like(failed: Problem | None) -> Problem:
-    """What those are told that waited for a part that failed: they are not stored."""
+    """Return the problem for messages that waited for a part that failed: they are not stored."""
     if failed is not None and failed.status == 422:
         return failed
     return topic_changed()
@@ -320,8 +340,11 @@ def _grouped(
     due_us: Sequence[int | None],
     repeats: Sequence[int],
 ) -> list[tuple[int | None, list[int]]]:
-    """Which messages go together, and to which partition (None: to any); unkeyed ones first. Those
-    of a group are staged or not, and have the same level."""
+    """Return the messages that go together, with their partition (None for any); unkeyed ones
+    first.
+
+    The messages of a group are all staged or all not, and have the same lane.
+    """
     runs: list[tuple[int | None, list[int]]] = []
     run: dict[int, list[int]] = {}
     keyed: dict[tuple[int, int], list[int]] = {}

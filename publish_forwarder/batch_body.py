@@ -1,10 +1,10 @@
 """The body of `…/messages:batch` → messages, with an error per item that is wrong.
 
 JSON `{"messages": [item, …]}`, msgpack of the same, or NDJSON with an item per line. The whole body
-is decoded in one typed call; only when that fails is it decoded item by item, to say which is wrong
-while the others go through. `data` keeps its bytes: JSON is stored as it was written.
+is decoded in one typed call. Only if that fails is it decoded item by item, to name the wrong ones
+while the others are published. `data` keeps its bytes: JSON is stored as it was written.
 
-What an item's `data` becomes:
+An item's `data` becomes:
 
     content_type absent   a string → text/plain, anything else → application/json
     a JSON type           any value, as JSON
@@ -13,7 +13,7 @@ What an item's `data` becomes:
 In msgpack `data` may also be bytes, which are stored as they are.
 
 A batch of CloudEvents is an array of events in JSON (`cloud_events`); an item whose content type is
-that of one event in JSON is taken apart like it.
+that of one event in JSON is read as such an event.
 """
 
 from __future__ import annotations
@@ -50,9 +50,11 @@ from store_nodes.record_batch import MAX_BATCH_MESSAGES, Message
 MAX_MESSAGE_BYTES = 10 * 1024 * 1024
 MAX_BATCH_DATA_BYTES = 10 * 1024 * 1024
 MAX_BODY_BYTES = 14 * 1024 * 1024
-"""10 MiB in base64, and room for the rest."""
+"""Bytes of a body: 10 MiB in base64, and room for the rest."""
 MAX_JSON_OBJECTS = 1_000_000
-"""Bounds what decoding a body of nothing but `{}` may cost, before the items are counted."""
+"""Objects in a JSON body: it bounds the cost of decoding a body full of `{}` before items are
+counted.
+"""
 
 JSON_TYPES = frozenset({"application/json"})
 NDJSON_TYPES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
@@ -62,7 +64,7 @@ Entry = Message | Problem
 
 
 class Item(msgspec.Struct, forbid_unknown_fields=True, gc=False, kw_only=True):
-    """What items of all encodings share; `data` is added by each."""
+    """The fields of an item in all encodings; each encoding adds `data`."""
 
     data_base64: bytes | None = None
     content_type: str | None = None
@@ -102,7 +104,7 @@ class _KeyOnly(msgspec.Struct):
 
 
 class _Failed(NamedTuple):
-    """An item that is wrong, and its key as far as that can be read."""
+    """A wrong item, with its key as far as that can be read."""
 
     problem: Problem
     key: str | None
@@ -110,7 +112,7 @@ class _Failed(NamedTuple):
 
 _Decoder = msgspec.json.Decoder[Any] | msgspec.msgpack.Decoder[Any]
 _Items = Sequence[Any]
-"""Of JsonItem or MsgpackItem, and _Failed."""
+"""Items of a body: each a JsonItem, a MsgpackItem or a _Failed."""
 _json_body = msgspec.json.Decoder(_JsonBody)
 _json_raw_body = msgspec.json.Decoder(_RawBody)
 _json_item = msgspec.json.Decoder(JsonItem)
@@ -125,12 +127,12 @@ _MSGPACK_START = b"\x81\xa8messages"
 _msgpack_any: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder()
 _msgpack_bytes = msgspec.msgpack.Decoder(bytes)
 _BINARY = frozenset({0xC4, 0xC5, 0xC6})
-"""What a value of MessagePack that is bytes begins with."""
+"""First bytes of a value in MessagePack that is bytes."""
 _LINE = re.compile(rb"[^\s][^\n]*")
 
 
 class Batch(NamedTuple):
-    """One entry per item, in order, and the delays of those that have one, by index."""
+    """The items of a body in order, with the delays by index."""
 
     entries: list[Entry]
     delays: dict[int, Delay]
@@ -154,7 +156,10 @@ class Apart(msgspec.Struct, array_like=True):
 async def read(
     workshop: Workshop | None, tenant_id: bytes, body: bytes, metadata: Metadata
 ) -> Batch:
-    """As `decode`, in a worker process where it takes long. Raises a 413 or 429 Problem, too."""
+    """Decode a body, in a worker process if that takes long.
+
+    Raises a Problem, also with 413 or 429.
+    """
     if not dear(body):
         with contextlib.suppress(_HoldsMany):
             return decode(body, metadata, here=True)
@@ -163,7 +168,7 @@ async def read(
 
 
 def decoded_apart(body: bytes, common: bytes, kind: str) -> Apart:
-    """What `decode` makes of a body in a worker process."""
+    """Decode a body in a worker process; return it in a form for MessagePack."""
     metadata = Metadata()
     metadata.message = msgspec.msgpack.decode(common, type=Message)
     metadata.kind = BodyKind(kind)
@@ -174,8 +179,11 @@ def decoded_apart(body: bytes, common: bytes, kind: str) -> Apart:
 
 
 def decode(body: bytes, metadata: Metadata, *, here: bool = False) -> Batch:
-    """Raises a Problem when the body as a whole is wrong. `here`: and _HoldsMany for a long one in
-    MessagePack, of which `dear` cannot tell, that holds much besides text and bytes."""
+    """Decode a body; raises a Problem if the body as a whole is wrong.
+
+    With `here` it raises _HoldsMany for a long body in MessagePack that holds much besides text and
+    bytes, which `dear` cannot see.
+    """
     kind = _kind(metadata)
     to_message: Callable[[Any], Message]
     items: _Items
@@ -231,13 +239,13 @@ class _HoldsMany(Exception):
 
 
 def _structured_bytes(items: _Items) -> int:
-    """Of the data that is neither text nor bytes."""
+    """Return the bytes of data that is neither text nor bytes."""
     given = [memoryview(item.data) for item in items if isinstance(item, MsgpackItem)]
     return sum(len(raw) for raw in given if raw and not _is_text(raw[0]) and raw[0] not in _BINARY)
 
 
 def _is_text(first: int) -> bool:
-    """Whether a value of MessagePack that begins with this byte is a string."""
+    """Return whether a value of MessagePack that begins with this byte is a string."""
     return 0xA0 <= first <= 0xBF or 0xD9 <= first <= 0xDB
 
 
@@ -263,7 +271,7 @@ def _from_msgpack(body: bytes) -> _Items:
 
 
 def _one_by_one(body: bytes, whole: _Decoder, item: _Decoder, key: _Decoder) -> _Items:
-    """Some item is wrong, or all of the body is, which is a Problem."""
+    """Decode item by item, because some item is wrong; raises a Problem if the whole body is."""
     try:
         raws: list[msgspec.Raw] = whole.decode(body).messages
         if isinstance(whole, msgspec.json.Decoder):
@@ -292,7 +300,7 @@ def _from_lines(body: bytes) -> _Items:
 
 
 def _lines(body: bytes) -> Iterator[bytes]:
-    """The lines that are not blank, without splitting all of the body at once."""
+    """Yield the lines that are not blank, without splitting the whole body at once."""
     for line in _LINE.finditer(body):
         yield line[0].rstrip()
 
@@ -313,7 +321,9 @@ def _decode_item(raw: bytes, decoder: _Decoder, key: _Decoder) -> Any:
 
 
 def _fail_followers(entries: list[Message | _Failed]) -> list[Entry]:
-    """After an item of a key fails, later items of that key fail: going on would break order."""
+    """Fail the items of a key that follow a failed one, because publishing them would break the
+    order.
+    """
     broken: set[str] = set()
     result: list[Entry] = []
     for entry in entries:
@@ -379,8 +389,7 @@ def _event_message(event: cloud_events.JsonEvent) -> Message:
 
 
 def check_event(message: Message) -> None:
-    """The limits of a message, of one that was made of an event in JSON. Raises a 413 or 422
-    Problem."""
+    """Check the limits of a message made from an event in JSON. Raises a 413 or 422 Problem."""
     if len(message.data) > MAX_MESSAGE_BYTES:
         raise _too_large(f"a message has at most {MAX_MESSAGE_BYTES} bytes.")
     assert message.attributes is not None
@@ -461,7 +470,7 @@ def _msgpack_value(raw: memoryview) -> Any:
 
 
 def _as_json(raw: memoryview) -> bytes:
-    """Of a value of MessagePack."""
+    """Return a value of MessagePack as JSON."""
     value = _msgpack_value(raw)
     try:
         return _json_encoder.encode(value)
@@ -477,7 +486,7 @@ def _check_text(field: str, text: str, limit_bytes: int) -> None:
 
 
 def _msgpack_count(body: bytes) -> int:
-    """How many items the array claims to have: known before anything is decoded."""
+    """Return the number of items that the array claims to have, before anything is decoded."""
     at = len(_MSGPACK_START)
     if body.startswith(_MSGPACK_START) and len(body) > at:
         first = body[at]

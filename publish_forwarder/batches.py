@@ -1,10 +1,11 @@
 """A producer's batch on its way: one part per partition, lane and kind, each with one id.
 
-The id of a part is made of where it is stored, and stands for all that the batch has for there. So
-when the topic grows meanwhile and keys are spread over more partitions, parts cannot be cut one by
-one: an id could then stand for other messages each time the batch is sent. Instead the parts that
-the old partitions did not take wait for each other, and what they hold is put together anew. If one
-of the batch fails, those that wait fail too, and a retry of the batch finds all as it was.
+The id of a part is made from the place where it is stored, and stands for all messages that the
+batch has for that place. So when the topic grows meanwhile and keys are spread over more
+partitions, parts cannot be cut one by one: an id could then stand for other messages each time the
+batch is sent. Instead the parts that the old partitions did not take wait for each other, and their
+messages are put together again. If one part of the batch fails, those that wait fail too, and a
+retry of the batch finds the same ids as the first try.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ from store_nodes.record_batch import Message
 
 
 class Batch:
-    """What all parts share. `put_anew` is called when every part is answered or waits, and some do
-    wait: those are then `take_waiting`."""
+    """The common state of a batch's parts.
+
+    `put_anew` is called when every part is answered or waits, and some wait: `take_waiting` returns
+    those.
+    """
 
     __slots__ = ("_put_anew", "_waiting", "delays", "failed", "messages", "open", "producer")
 
@@ -37,18 +41,18 @@ class Batch:
         self.messages = messages
         self.delays = delays
         self.open = 0
-        """Parts that are neither answered nor wait."""
+        """Number of parts that are neither answered nor wait."""
         self.failed: Problem | None = None
         self._put_anew = put_anew
         self._waiting: list[Parcel] = []
 
     def wait(self, part: Parcel) -> None:
-        """It belongs to no partition any more."""
+        """Let a part wait, because it belongs to no partition any more."""
         self._waiting.append(part)
         self._closed()
 
     def answered(self, outcome: Outcome) -> None:
-        """A part is over."""
+        """Count a part as answered."""
         outcomes = outcome.outcomes if isinstance(outcome, Mixed) else (outcome,)
         for each in outcomes:
             if isinstance(each, Problem):
@@ -56,7 +60,7 @@ class Batch:
         self._closed()
 
     def take_waiting(self) -> list[Parcel]:
-        """From now on they count as open again."""
+        """Return the waiting parts, which count as open again."""
         waiting, self._waiting = self._waiting, []
         self.open = len(waiting)
         return waiting
@@ -69,8 +73,9 @@ class Batch:
 
 
 class BatchPart(NamedTuple):
-    """What of a batch is in one parcel: the messages at `indices`, for one lane of one of the
-    partitions."""
+    """A part of a batch in one append request: the messages at `indices`, for one lane of a
+    partition.
+    """
 
     batch: Batch
     indices: Sequence[int]
@@ -80,7 +85,7 @@ class BatchPart(NamedTuple):
     level: int = 0
 
     def entry(self, topic_uid: bytes) -> Id:
-        """The id that stands for all of them."""
+        """Return the id that stands for all messages of the part."""
         batch = self.batch
         kind = self.staged | self.level << 1
         name = batch_id(topic_uid, batch.producer, self.partitions, self.partition, kind)

@@ -1,7 +1,7 @@
 """Bounded memory: bytes and messages are reserved before anything is accepted.
 
-Two limits: the process's (503: this forwarder is full, another may not be) and each tenant's
-share of it (429: this tenant is ahead of the store). Both say when to come back.
+Two limits: the process's (503: this forwarder is full, another may not be) and each tenant's share
+of it (429: this tenant is ahead of the store). Both answers say when to retry.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RETRY_AFTER_S = 1.0
 
 
 class Share:
-    """What one tenant holds of the budget; each `reserve` has its `release`, same numbers."""
+    """One tenant's part of the budget; each `reserve` has its `release` with the same numbers."""
 
     __slots__ = ("_budget", "_bytes", "_messages", "_tenant_id")
 
@@ -29,19 +29,19 @@ class Share:
 
     @property
     def held_bytes(self) -> int:
-        """What the tenant holds now."""
+        """The bytes that the tenant holds now."""
         return int(self._bytes.of(self._tenant_id))
 
     @property
     def held_messages(self) -> int:
-        """As `held_bytes`, in messages."""
+        """The messages that the tenant holds now."""
         return int(self._messages.of(self._tenant_id))
 
     def reserve(self, size_bytes: int, messages: int) -> None:
-        """Raises a 503 or 429 Problem and holds nothing then.
+        """Reserve memory, or raise a 503 or 429 Problem and reserve nothing.
 
-        Who holds nothing gets its first message whatever the limit is: one set below the largest
-        message must not refuse that message for ever.
+        A tenant that holds nothing gets its first message whatever the limit is: a limit below the
+        largest message must not refuse that message for ever.
         """
         who = self._tenant_id
         reason = self._bytes.refusal(who, size_bytes) or self._messages.refusal(who, messages)
@@ -62,7 +62,7 @@ class Share:
 
 
 class Budget:
-    """The limits and what is held of them over all tenants."""
+    """The limits of a process, and the memory that all tenants hold."""
 
     def __init__(self, settings: PublishSettings) -> None:
         share = settings.tenant_share
@@ -74,12 +74,12 @@ class Budget:
 
     @property
     def held_bytes(self) -> int:
-        """By all tenants."""
+        """The bytes that all tenants hold."""
         return int(self.bytes.held)
 
     @property
     def held_messages(self) -> int:
-        """By all tenants."""
+        """The messages that all tenants hold."""
         return int(self.messages.held)
 
     def share(self, tenant_id: bytes) -> Share:
@@ -91,7 +91,7 @@ class Budget:
         return share
 
     async def until_idle(self) -> None:
-        """Returns when no accepted message is unanswered."""
+        """Wait until no accepted message is unanswered."""
         self.idle = asyncio.Event()
         if self.messages.held:
             await self.idle.wait()

@@ -4,8 +4,9 @@
     structured   one JSON object, of the type application/cloudevents+json
     batched      an array of such objects, of the type application/cloudevents-batch+json
 
-All three make the same message (`edge/cloud_event.py`). The extension `partitionkey` is also the
-ordering key where the request gives none, and `traceparent` the trace context likewise.
+All three make the same message (`edge/cloud_event.py`). If the request gives no key, the extension
+`partitionkey` becomes the message's key. The extension `traceparent` becomes the trace context in
+the same way.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from publish_forwarder.schemas.definition import is_json
 from store_nodes.record_batch import Message
 
 MAX_CONTEXT_BYTES = 1024 * 1024
-"""Of the JSON of one event without its data: more than its 100 attributes can have."""
+"""Bytes of one event's JSON without its data: more than its 100 attributes can have."""
 MAX_ID_BYTES = 256
 MAX_LITERAL_CHARS = 20
 LITERAL_RULE = f"must be a string, true, false, or an integer from {MIN_INTEGER} to {MAX_INTEGER}."
@@ -38,7 +39,7 @@ _START = re.compile(rb"[ \t\r\n]*[{\[]")
 
 
 class BodyKind(enum.Enum):
-    """What the content type of a request says about its body."""
+    """The kind of body that the content type of a request announces."""
 
     PLAIN = "plain"
     FORM = "form"
@@ -54,7 +55,7 @@ _KINDS = {
 
 
 class Parts(msgspec.Struct, gc=False):
-    """The members of an event in JSON that are looked at before the others."""
+    """The members of an event in JSON that are read before the others."""
 
     data: msgspec.Raw = _ABSENT
     data_base64: msgspec.Raw = _ABSENT
@@ -62,7 +63,7 @@ class Parts(msgspec.Struct, gc=False):
 
 
 class JsonEvent(NamedTuple):
-    """One event of a batch. It has the fields of an item of another batch that decoding uses."""
+    """One event of a batch, with the fields of other batches' items that decoding uses."""
 
     raw: bytes
     parts: Parts
@@ -88,7 +89,9 @@ def kind_of(content_type: str) -> BodyKind:
 
 
 def is_json_body(data: bytes) -> bool:
-    """Whether it is one JSON object or array, and nothing else. No values are made of it."""
+    """Return whether the data is one JSON object or array and nothing else, without building
+    values.
+    """
     if _START.match(data) is None:
         return False
     try:
@@ -100,7 +103,7 @@ def is_json_body(data: bytes) -> bool:
 
 
 def read_binary(message: Message, named: dict[str, str]) -> None:
-    """Adds the `ce-` headers of a request, by their whole names, to the attributes of its message.
+    """Add the `ce-` headers of a request, by their whole names, to the attributes of its message.
 
     With an id or a version they are an event, whose values are percent-encoded; else they are
     attributes as they stand. Raises a 422 Problem.
@@ -116,7 +119,7 @@ def read_binary(message: Message, named: dict[str, str]) -> None:
 
 
 def read_structured(message: Message, body: bytes) -> None:
-    """Makes the message that of the event in `body`. Raises a 400 or 422 Problem."""
+    """Make the message that of the event in `body`. Raises a 400 or 422 Problem."""
     try:
         body.decode("utf-8")
         parts = _parts.decode(body)
@@ -128,8 +131,10 @@ def read_structured(message: Message, body: bytes) -> None:
 
 
 def events_of(body: bytes, single: bool) -> list[JsonEvent]:
-    """The events of a batch, or the one of a structured request. Raises a 400 or 422 Problem where
-    the body as a whole is wrong."""
+    """Return the events of a batch, or the one of a structured request.
+
+    Raises a 400, 413 or 422 Problem if the body as a whole is wrong.
+    """
     if body.count(b"{") > MAX_ITEMS:
         raise Problem(
             413, "batch-too-large", "Batch too large", f"A batch has at most {MAX_ITEMS} objects."
@@ -152,7 +157,7 @@ def events_of(body: bytes, single: bool) -> list[JsonEvent]:
 
 
 def message_of(event: JsonEvent) -> Message:
-    """Of one event of a batch. Raises a 422 Problem."""
+    """Return the message of one event of a batch. Raises a 422 Problem."""
     message = Message(b"")
     _read_event(message, event.raw, event.parts)
     return message
@@ -192,8 +197,10 @@ def _read_event(message: Message, raw: bytes, parts: Parts) -> None:
 
 
 def _context_text(name: str, value: bytes) -> tuple[str | None, bool]:
-    """The text of a context attribute, and whether it is bare in JSON; None for null, which is as
-    good as absent."""
+    """Return the text of a context attribute, and whether it is bare in JSON.
+
+    The text is None for null, which counts as absent.
+    """
     try:
         bounded = value[0] == _QUOTE or len(value) <= MAX_LITERAL_CHARS
         found: Any = _any.decode(value) if bounded else ...
@@ -213,7 +220,7 @@ def _context_text(name: str, value: bytes) -> tuple[str | None, bool]:
 
 
 def _data(parts: Parts, content_type: str | None) -> tuple[bytes, str | None]:
-    """The data and its content type, which is JSON where an event says nothing."""
+    """Return the data and its content type, which is JSON if an event names none."""
     data, encoded = bytes(parts.data), bytes(parts.data_base64)
     if encoded and encoded != _NULL:
         if data and data != _NULL:
@@ -237,7 +244,7 @@ def _data(parts: Parts, content_type: str | None) -> tuple[bytes, str | None]:
 
 
 def _take_content_type(message: Message, named: dict[str, str]) -> None:
-    """In binary mode `datacontenttype` is the Content-Type; a header of that name may repeat it."""
+    """Take Content-Type as `datacontenttype`; a header of that name may only repeat it."""
     repeated = named.pop("ce-datacontenttype", None)
     if repeated is None:
         return
@@ -249,7 +256,9 @@ def _take_content_type(message: Message, named: dict[str, str]) -> None:
 
 
 def _take_extensions(message: Message, named: Mapping[str, str]) -> None:
-    """What two known extensions mean to a message. What the request says itself goes before."""
+    """Use two known extensions for the message's key and trace, unless the request gives its
+    own.
+    """
     if message.key is None:
         message.key = named.get("ce-partitionkey")
     if message.traceparent is None:
@@ -269,7 +278,9 @@ def _add(message: Message, named: Mapping[str, str]) -> None:
 
 
 def _key_of(parts: Parts) -> str | None:
-    """The ordering key, also of an event that is wrong, so that later ones of it fail with it."""
+    """Return the key of an event, also of a wrong one, so that later events of the key fail with
+    it.
+    """
     try:
         return _text.decode(parts.partitionkey) if parts.partitionkey else None
     except msgspec.DecodeError:
@@ -277,7 +288,10 @@ def _key_of(parts: Parts) -> str | None:
 
 
 def _decoded(name: str, value: str) -> str:
-    """Section 3.1.3.2 of the HTTP binding, with the quotes that earlier versions of it put."""
+    """Decode a header's value as section 3.1.3.2 of the HTTP binding says.
+
+    Earlier versions of the binding put quotes around it, which are taken off.
+    """
     if len(value) > 1 and value[0] == value[-1] == '"':
         value = value[1:-1]
     if "%" not in value:

@@ -1,7 +1,7 @@
-"""When a message is wanted: after some seconds, or at a moment; as headers and items say it.
+"""The due time of a message, in seconds from now or as a moment, from headers and items.
 
-`Packetboat-Delay: 1.5`, `Packetboat-Deliver-At: 2026-01-31T12:00:00Z`, or `delay_seconds` and
-`deliver_at`. What is not in the future is published at once.
+Examples are `Packetboat-Delay: 1.5`, `Packetboat-Deliver-At: 2026-01-31T12:00:00Z`, or
+`delay_seconds` and `deliver_at`. A message whose time is not in the future is published at once.
 """
 
 from __future__ import annotations
@@ -21,23 +21,27 @@ _MICROSECOND = datetime.resolution
 
 
 class Delay(NamedTuple):
-    """As the publisher asked for it: µs from now on, or (`absolute`) µs since 1970 UTC."""
+    """A delay as the publisher asked for it: µs from now, or (`absolute`) µs since 1970 UTC."""
 
     absolute: bool
     time_us: int
 
     def due_us(self, now_us: int) -> int:
-        """The moment it means; at most `now_us` says: at once."""
+        """Return the due time in µs since 1970; a time up to `now_us` means at once."""
         return self.time_us if self.absolute else now_us + self.time_us
 
 
 def now_us() -> int:
-    """The wall clock, by which due times are made; the log has its own, a majority's median."""
+    """Return the wall-clock time, from which due times are made; the log uses a majority's
+    median.
+    """
     return time.time_ns() // 1000
 
 
 def after(name: str, seconds: float) -> Delay | None:
-    """`name` is the field to blame; raises a 422 Problem. None: no delay at all."""
+    """Return a delay of some seconds, None if that is none; raises a 422 Problem that names
+    `name`.
+    """
     if not seconds <= MAX_DELAY_S:
         refuse(name, f"at most {MAX_DELAY_S} seconds (365 days).")
     return Delay(False, round(seconds * 1e6)) if seconds > 0 else None
@@ -48,14 +52,16 @@ def after_text(name: str, text: str) -> Delay | None:
 
 
 def seconds_of(name: str, text: str) -> float:
-    """A number as a header has it; raises a 422 Problem."""
+    """Return the number of seconds in a header; raises a 422 Problem."""
     if not _SECONDS.fullmatch(text):
         refuse(name, "must be a number of seconds, such as 90 or 0.5.")
     return float(text)
 
 
 def at(name: str, text: str, now_us: int) -> Delay:
-    """An RFC 3339 time with a zone."""
+    """Return the delay until an RFC 3339 time with a zone; raises a 422 Problem that names
+    `name`.
+    """
     try:
         if not _RFC3339.fullmatch(text):
             raise ValueError(text)

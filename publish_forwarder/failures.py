@@ -1,4 +1,6 @@
-"""What a failed append or lookup means to the publisher: not done, or unknown, and what to do."""
+"""Problems for a failed append or lookup: they say whether it is not done or unknown, and what to
+do.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,15 @@ from store_nodes.errors import (
 
 
 def is_of_topic(error: StoreError) -> bool:
-    """The queue is gone or closed: what is cached of the topic is out of date."""
+    """Return whether the queue is gone or closed, so that the cached topic is out of date."""
     return isinstance(error, QueueNotFound | QueueSealed)
 
 
 def problem_of(error: StoreError, *, repeatable: bool = False) -> Problem:
-    """The problem a publisher is answered; `outcome` says whether the message may be stored.
-    `repeatable`: the log knows it by its id, so that it may be published again."""
+    """Return the problem for a publisher; its `outcome` says whether the message may be stored.
+
+    `repeatable` says that the log knows the message by its id, so that it may be published again.
+    """
     if not isinstance(error, NotDone):
         advice = (
             "Publishing it again in the same way stores it at most once."
@@ -59,7 +63,7 @@ def problem_of(error: StoreError, *, repeatable: bool = False) -> Problem:
 
 
 def _sentence(error: StoreError) -> str:
-    """What a node says is no sentence of its own."""
+    """Make a sentence of a node's error, which is only a part of one."""
     text = str(error)
     return f"{text[:1].upper()}{text[1:]}."
 
@@ -73,7 +77,7 @@ def topic_changed() -> Problem:
 
 
 def topic_full(topic: Topic) -> Problem:
-    """507 before anything is accepted: a limit of the topic or the tenant is reached."""
+    """Return the 507 for a full topic or tenant; nothing was accepted."""
     detail = topic.full_detail or "A limit on what is stored is reached."
     if topic.full == "tenant-full":
         return _not_done(507, "tenant-full", "The tenant's storage is full", detail, 30)
@@ -81,7 +85,7 @@ def topic_full(topic: Topic) -> Problem:
 
 
 def problem_of_lookup(error: MetadataError, topic: str) -> Problem:
-    """Of a topic that could not be found in the catalog."""
+    """Return the problem for a topic that the catalog could not find."""
     if isinstance(error, NotFound):
         return not_found("topic", topic)
     retry_after_s = error.retry_after_s if isinstance(error, MetadataUnavailable) else 1.0

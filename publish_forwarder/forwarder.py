@@ -1,13 +1,14 @@
 """Accepts messages and makes them durable: topic → partition → batch → log → receipt.
 
-What is answered and when (`durability`):
+The `durability` decides what must be done before a publish is answered:
 
     quorum, all   201 after the store says so, with message id and offset
     leader        202 with a publish id once the leader has it (with an id: once a majority has)
     none          202 with a publish id at once
 
-A publish is accepted when its memory is reserved and its parcel is in a lane; from then on it goes
-to the store whatever happens to the request that brought it. Before that, nothing is kept.
+A publish is accepted when its memory is reserved and its append request is in a queue sender. From
+then on it goes to the store, whatever happens to the HTTP request that brought it. Before that,
+nothing is kept.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ from store_nodes.wire import Durability
 
 
 class PublishForwarder:
-    """One per process. `start` and `close` on the event loop that serves the requests."""
+    """The publish forwarder of a process; call `start` and `close` on the loop that serves
+    requests.
+    """
 
     def __init__(
         self,
@@ -71,10 +74,12 @@ class PublishForwarder:
         usage: Usage = NO_LIMITS,
         registry: CollectorRegistry | None = REGISTRY,
     ) -> None:
-        """`admits` is asked of a group that has not answered for a moment: whether one more message
-        is to wait for it. `weight_of` a tenant: its part where several wait for one group. `quotas`
-        are asked before anything is accepted, `usage` is told of what was stored.
-        `workshop`: where bodies and schemas are worked on that take long.
+        """Prepare a publish forwarder.
+
+        `admits` is asked whether one more message may wait for a group that has not answered for a
+        moment. `weight_of` returns a tenant's part where several tenants wait for one group.
+        `quotas` are asked before anything is accepted; `usage` counts the stored messages.
+        `workshop` runs long work on bodies and schemas.
         """
         self.settings = settings or PublishSettings()
         self.budget = Budget(self.settings)
@@ -115,7 +120,9 @@ class PublishForwarder:
         self._accepting = True
 
     async def close(self) -> None:
-        """Refuses what is new, waits for what was accepted, and answers the rest honestly."""
+        """Refuse new publishes, wait for accepted ones, and fail those that are left with their
+        true outcome.
+        """
         if not self._accepting:
             return
         self._accepting = False
@@ -130,7 +137,7 @@ class PublishForwarder:
             self._registry.unregister(self.metrics)
 
     async def routes_of(self, tenant_id: bytes, topic_name: str) -> TopicRoutes:
-        """The lanes of a topic. Nothing is awaited for a topic that is cached."""
+        """Return the routes of a topic; nothing is awaited for a cached topic."""
         topic = self._catalog.cached_topic(tenant_id, topic_name)
         if topic is None or (self._stale and (tenant_id, topic_name) in self._stale):
             topic = await self._look_up(tenant_id, topic_name)
@@ -161,7 +168,7 @@ class PublishForwarder:
         durability: Durability,
         delay: Delay | None = None,
     ) -> Parcel:
-        """Accepts one message, or raises a Problem; the outcome is in the parcel's future."""
+        """Accept one message, or raise a Problem; the append request's future has the outcome."""
         size_bytes = message_bytes(message)
         share.reserve(size_bytes, 1)
         self._take(routes, share, size_bytes, 1)
@@ -191,8 +198,11 @@ class PublishForwarder:
         delays: Mapping[int, Delay] | None = None,
         producer: Producer | None = None,
     ) -> list[tuple[Parcel, Sequence[int]]]:
-        """Accepts all or raises a Problem; each parcel comes with the indices of its messages.
-        `delays` are by index."""
+        """Accept all messages or raise a Problem; return each append request with its messages'
+        indices.
+
+        `delays` are by index.
+        """
         request = Request(routes, share, durability, delays, producer)
         return self._acceptor.many(request, messages)
 
@@ -204,9 +214,12 @@ class PublishForwarder:
         durability: Durability = Durability.QUORUM,
         delay: Delay | None = None,
     ) -> Stored | str:
-        """Where it is stored, or its publish id (leader, none). Raises a Problem.
+        """Publish a message; return its place, or its publish id (leader, none).
 
-        Cancelling it leaves an accepted message on its way: the outcome is unknown to the caller.
+        Raises a Problem.
+
+        If the caller is cancelled, an accepted message stays on its way: its outcome is unknown to
+        the caller.
         """
         routes = await self.routes_of(tenant_id, topic_name)
         share = self.budget.share(tenant_id)
@@ -225,8 +238,10 @@ class PublishForwarder:
         delays: Mapping[int, Delay] | None = None,
         producer: Producer | None = None,
     ) -> list[Single | str]:
-        """Per message, in order, what `publish` returns or raises. Raises a Problem when nothing
-        was accepted."""
+        """Publish messages; return for each, in order, the result or the problem of `publish`.
+
+        Raises a Problem if nothing was accepted.
+        """
         routes = await self.routes_of(tenant_id, topic_name)
         share = self.budget.share(tenant_id)
         results: list[Single | str] = [""] * len(messages)
@@ -243,7 +258,9 @@ class PublishForwarder:
         return results
 
     def _take(self, routes: TopicRoutes, share: Share, size_bytes: int, messages: int) -> None:
-        """Of the tenant's rates, for what was just reserved; else that is given back, and 429."""
+        """Take reserved messages from the tenant's rates; if they refuse, give them back and raise
+        a 429.
+        """
         texts_bytes = size_bytes - messages * MESSAGE_OVERHEAD_BYTES
         refusal = self.quotas.take_publish(routes.topic.tenant_id, messages, texts_bytes)
         if refusal is not None:
@@ -268,7 +285,7 @@ class PublishForwarder:
         durability: Durability,
         share: Share,
     ) -> Parcel:
-        """Of one message without a delay."""
+        """Return the append request of one message without a delay."""
         loop = self._loop
         future: asyncio.Future[Outcome] | None = None
         publish_id = ""
@@ -277,7 +294,7 @@ class PublishForwarder:
         if durability is not Durability.NONE:
             future = loop.create_future()
         else:
-            # Answered here; its append is watched like others.
+            # The caller is answered now; the append is watched like any other.
             durability = Durability.QUORUM
         deadline_s = loop.time() + self.settings.timeout_s
         return Parcel(
@@ -288,8 +305,11 @@ class PublishForwarder:
         return f"{self._incarnation}-{next(self._publish_ids)}"
 
     def _open(self, topic: Topic, before: TopicRoutes | None) -> TopicRoutes:
-        """The lanes of a topic seen first or changed; queues that are the same keep their lane,
-        and with it the order of what is under way."""
+        """Open the routes of a topic that is new or has changed.
+
+        Queues that are the same keep their queue sender, and with it the order of the messages
+        under way.
+        """
         if len(self._routes) >= self.settings.max_cached_topics:
             self._evict()
         routes = TopicRoutes(topic, self.settings, self._store.has_leader, self._lanes)
@@ -311,13 +331,15 @@ class PublishForwarder:
         return routes
 
     def _evict(self) -> None:
-        """The oldest idle topics go, a tenth at a time; busy ones stay, the budget bounds them."""
+        """Drop the oldest idle topics, a tenth at a time; busy ones stay, bounded by the budget."""
         idle = (uid for uid, routes in self._routes.items() if routes.idle)
         for uid in list(itertools.islice(idle, max(1, self.settings.max_cached_topics // 10))):
             del self._routes[uid]
 
     def _changed(self, topic: Topic) -> None:
-        """The store no longer takes appends for a queue of it: read the topic again."""
+        """Read the topic again at its next publish, because the store takes no appends for a queue
+        of it.
+        """
         if len(self._stale) < self.settings.max_cached_topics:
             self._stale.add((topic.tenant_id, topic.name))
 

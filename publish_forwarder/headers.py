@@ -1,4 +1,4 @@
-"""Request headers → the metadata of a message (DESIGN §10, limits of §11).
+"""Request headers → the metadata of a message, and the limits of both.
 
 Header values are ASCII; `Packetboat-Key`, `-Publisher-Id` and `-Attributes` are percent-encoded
 UTF-8. A `Packetboat-` header that is not known is refused rather than dropped: a misspelt
@@ -32,9 +32,9 @@ MAX_ATTRIBUTE_NAME_BYTES = 256
 MAX_ATTRIBUTE_VALUE_BYTES = 1024
 MAX_KEY_BYTES = 1024
 MAX_ID_BYTES = 256
-"""Of a publisher id, an idempotency key, a content type, a traceparent."""
+"""Bytes of a publisher id, an idempotency key, a content type, or a traceparent."""
 MAX_TRACESTATE_BYTES = 512
-"""W3C Trace Context asks everybody to keep this much of it; a longer one is left out whole."""
+"""Bytes of a tracestate that W3C Trace Context asks everybody to keep; a longer one is left out."""
 MAX_PRIORITY = 9
 MAX_SEQUENCE = 2**63 - 1
 
@@ -55,7 +55,7 @@ _attributes_decoder = msgspec.json.Decoder(dict[str, str])
 
 
 class Metadata:
-    """What the headers of one request say, before its body is read."""
+    """The metadata that the headers of one request give, before its body is read."""
 
     __slots__ = ("content_length", "delay", "durability", "kind", "message")
 
@@ -68,7 +68,7 @@ class Metadata:
 
 
 class BatchMetadata(Metadata):
-    """Of a batch: also who sends it and under which number, if it says so."""
+    """The metadata of a batch, with its producer and sequence if the request names them."""
 
     __slots__ = ("producer",)
 
@@ -78,7 +78,7 @@ class BatchMetadata(Metadata):
 
 
 def parse(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:
-    """The metadata of a single message; raises a 422 or 431 Problem."""
+    """Return the metadata of a single message; raises a 422 or 431 Problem."""
     metadata = Metadata()
     events: dict[str, str] | None = None
     total = 0
@@ -104,7 +104,7 @@ def parse(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:
             extra={"limit_bytes": MAX_HEADER_BYTES},
         )
     if events is not None and metadata.kind not in (BodyKind.EVENT, BodyKind.EVENTS):
-        # Beside a whole event, headers only repeat what is in it.
+        # Beside a whole event in the body, headers only repeat its members.
         cloud_events.read_binary(metadata.message, events)
     if metadata.message.attributes is not None:
         check_attributes(metadata.message.attributes, "Packetboat-Attributes")
@@ -112,7 +112,7 @@ def parse(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:
 
 
 def parse_batch(headers: Iterable[tuple[bytes, bytes]]) -> BatchMetadata:
-    """The metadata of a batch: what holds for all its messages."""
+    """Return the metadata of a batch, which holds for all its messages."""
     metadata = BatchMetadata()
     producer: bytes | None = None
     sequence: int | None = None
@@ -138,7 +138,7 @@ def parse_batch(headers: Iterable[tuple[bytes, bytes]]) -> BatchMetadata:
 
 
 def check_attributes(attributes: dict[str, str], field: str) -> None:
-    """Raises a 422 Problem naming the limit."""
+    """Raise a 422 Problem that names the limit, if the attributes exceed one."""
     if len(attributes) > MAX_ATTRIBUTES:
         refuse(field, f"at most {MAX_ATTRIBUTES} attributes, not {len(attributes)}.")
     for name, value in attributes.items():
@@ -154,7 +154,7 @@ def check_attributes(attributes: dict[str, str], field: str) -> None:
 
 
 def longer_than(text: str, limit_bytes: int) -> bool:
-    """Whether the UTF-8 of `text` is; nearly always known without encoding it."""
+    """Return whether the UTF-8 of `text` is longer; nearly always without encoding it."""
     length = len(text)
     if length * 4 <= limit_bytes:
         return False
@@ -173,7 +173,7 @@ def _text(name: str, value: bytes, limit_bytes: int) -> str:
 
 
 def _percent_text(name: str, value: bytes, limit_bytes: int) -> str:
-    """Percent-encoded UTF-8; a `%` that starts no escape stands for itself."""
+    """Decode percent-encoded UTF-8; a `%` that starts no escape stands for itself."""
     text = _text(name, value, 3 * limit_bytes)
     if "%" in text:
         try:
@@ -222,8 +222,10 @@ def _read_idempotency_key(metadata: Metadata, value: bytes) -> None:
 
 
 def trace_text(text: str, limit_bytes: int) -> str | None:
-    """A trace's context as it may be kept; None: what is no such text is left out, and the message
-    is published all the same, as W3C Trace Context asks."""
+    """Return a trace's context, or None for a text that is none.
+
+    The message is then published without it, as W3C Trace Context asks.
+    """
     fits = 0 < len(text) <= limit_bytes and text.isascii() and text.isprintable()
     return text if fits else None
 
@@ -233,7 +235,7 @@ def _read_traceparent(metadata: Metadata, value: bytes) -> None:
 
 
 def _read_tracestate(metadata: Metadata, value: bytes) -> None:
-    """It may come in several headers, which are one list."""
+    """Join a tracestate to those of earlier headers, which are one list."""
     before = metadata.message.tracestate
     text = value.decode("latin-1")
     whole = text if before is None else f"{before},{text}"
@@ -356,7 +358,7 @@ _OTHERS = frozenset(
         b"x-request-id",
     }
 )
-"""What nearly every request has and is none of ours: skipped without looking closer."""
+"""Headers of nearly every request that are none of ours; they are skipped at once."""
 _BATCH_NAMES = frozenset(
     {
         b"content-type",

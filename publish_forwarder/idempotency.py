@@ -1,17 +1,17 @@
-"""Which messages are the same one sent again: ids, fingerprints, and who waits for whom.
+"""Ids and fingerprints, by which a message that is sent again is known.
 
-An id is remembered by the log for the topic's dedup window. It comes of an `Idempotency-Key`, or of
-the (producer, sequence) of a whole batch, one per partition and kind (staged, lane) of what is in
-it:
+The log remembers an id for the topic's dedup window. An id is made from an `Idempotency-Key`, or
+from the (producer, sequence) of a whole batch, one for each partition and kind (staged, lane) of
+its messages:
 
     of a key     blake2b-16 (topic uid · key), person "pb-key"
     of a batch   blake2b-16 (topic uid · producer · sequence · partitions · partition · kind),
                  person "pb-batch"; the id is its first message's and stands for all of them
 
-The fingerprint tells a repetition from another message under the same key: data, content type,
-ordering key, attributes, publisher id and the delay as it was asked for. Priority and TTL are not
-in it: who sends a message again may have less time for it, or more haste. Both are in logs: other
-forwarders and later versions must compute the same.
+The fingerprint tells a repetition from another message under the same idempotency key. It covers
+data, content type, key, attributes, publisher id and the delay as it was asked for. It does not
+cover priority and TTL, because a publisher that sends a message again may be in more of a hurry.
+Ids and fingerprints are in logs: other forwarders and later versions must compute the same.
 """
 
 from __future__ import annotations
@@ -33,19 +33,21 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Producer(NamedTuple):
-    """Who sends a batch, and the number it gave the batch: the same in every retry of it."""
+    """The sender of a batch and the number that it gave the batch, the same in every retry."""
 
     producer: bytes
     sequence: int
 
     @property
     def route(self) -> str:
-        """What its messages without a key are routed by."""
+        """The key by which the batch's messages without a key are routed."""
         return f"{self.producer.hex()}:{self.sequence}"
 
 
 class Id(NamedTuple):
-    """Of the message `at` that index of a parcel, or of as many from there on as it `covers`."""
+    """The id of the message at index `at` of an append request, or of the `covers` messages from
+    there on.
+    """
 
     at: int
     name: bytes
@@ -54,22 +56,24 @@ class Id(NamedTuple):
 
 
 def key_id(topic_uid: bytes, key: str) -> bytes:
-    """The id of one message."""
+    """Return the id of one message."""
     return blake2b(topic_uid + key.encode("utf-8"), digest_size=16, person=b"pb-key").digest()
 
 
 def batch_id(
     topic_uid: bytes, producer: Producer, partitions: int, partition: int, kind: int
 ) -> bytes:
-    """The id of what a batch has for one partition, of `partitions` at that time. `kind` is whether
-    it is staged, and twice its lane."""
+    """Return the id of a batch's messages for one of `partitions` partitions.
+
+    `kind` is whether they are staged, plus twice their lane.
+    """
     place = _BATCH.pack(producer.sequence, partitions, partition, kind)
     content = topic_uid + producer.producer + place
     return blake2b(content, digest_size=16, person=b"pb-batch").digest()
 
 
 def fingerprint(messages: Iterable[tuple[Message, Delay | None]]) -> int:
-    """Of one message, or of all that an id stands for, with their delays."""
+    """Return the fingerprint of one message, or of all that an id stands for, with their delays."""
     digest = blake2b(digest_size=8)
     for message, delay in messages:
         attributes = message.attributes

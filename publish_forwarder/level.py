@@ -1,20 +1,22 @@
-"""Which partition: by key, else by idempotency key, else the one the topic is at now.
+"""The choice of a partition: by key, else by idempotency key, else the one in turn.
 
 A key's partition is `blake2b(key, 8 bytes) mod partitions`, for ever: other forwarders, restarts
 and later versions must agree on it. Messages with neither key stick to one partition until enough
-of them went there, then the next one with a leader is taken: what waits while an append is in
-flight goes in the next one, so few large appends are in flight rather than a small one per
+of them went there; then the next one with a leader is taken. Messages that wait while an append is
+in flight go in the next append, so a few large appends are in flight rather than a small one per
 partition. (Measured at 256 single publishes outstanding, 4 partitions: turning after 256 messages
-costs half of what turning after 64 does at the store nodes.) Where nothing is under way in that
-partition there is nothing to batch with, and the next idle one is taken: so all partitions get
+costs the store nodes half of what turning after 64 does.) If nothing is under way in that
+partition, there is nothing to batch with, and the next idle one is taken: so all partitions get
 messages of a slow publisher, and a fast one loses nothing. While there is little to batch, a
 message takes an idle partition instead of waiting for an answer to others.
 
-Each priority of a topic is spread so on its own. All lanes of a partition are in one group, so an
-id is known there whatever priority a repetition has; a key's partition is the same in all of them.
+Each priority of a topic is spread in this way on its own. All lanes of a partition are in one
+group, so an id is known there whatever priority a repetition has; a key's partition is the same for
+all priorities.
 
-A group knows the ids of what was stored there. So while a topic's dedup window after a move or a
-growth lasts, messages with ids go to their open queue by way of the sealed ones that may have them.
+A group knows the ids of the messages that were stored there. So while a topic's dedup window after
+a move or a growth lasts, messages with ids go to their open queue by way of the sealed queues that
+may have them.
 """
 
 from __future__ import annotations
@@ -37,25 +39,26 @@ TopicLane = Lane[Parcel]
 
 
 def routing_key(message: Message) -> str | None:
-    """What decides the partition, or None: then any may take it."""
+    """Return the key that decides the partition; None lets any partition take the message."""
     return message.key if message.key is not None else message.idempotency_key
 
 
 def queue_of(topic: Topic, partition: Partition) -> QueueId:
-    """Its open queue."""
+    """Return the open queue of a partition."""
     return QueueId(topic.uid, partition.number, partition.lane, partition.generation)
 
 
 class LaneMaker(Protocol):
-    """Opens the lanes of a topic when they are first used."""
+    """Opens the queue senders of a topic when they are first used."""
 
     def stage_lane(self, topic: Topic, partition: Partition) -> TopicLane: ...
     def probe_lane(self, topic: Topic, sealed: SealedPartition) -> TopicLane: ...
 
 
 class Level:
-    """The lanes of one priority of a topic in partition order, and where its unkeyed messages go
-    now."""
+    """The queue senders of one priority of a topic, and the partition in turn for unkeyed
+    messages.
+    """
 
     __slots__ = (
         "_at",
@@ -88,9 +91,9 @@ class Level:
         self.partitions = topic.partitions[number :: topic.priorities]
         """The open queues, by partition."""
         self.lanes: list[TopicLane] = []
-        """The ways to those."""
+        """The senders to the open queues, by partition."""
         self.staging: dict[int, TopicLane] = {}
-        """By partition, once something was published there with a delay."""
+        """The staging senders by partition, once something was published there with a delay."""
         self.probes: dict[QueueId, TopicLane] = {}
         self._draining = draining
         self._settings = settings
@@ -108,15 +111,15 @@ class Level:
         yield from self.probes.values()
 
     def keyed(self, key: str) -> TopicLane:
-        """Where a message without an id goes now."""
+        """Return the queue sender for a message without an id."""
         at = partition_of(key, len(self.lanes))
         return self._asking(key, at, 0, has_ids=False) or self.lanes[at]
 
     def unkeyed(self, messages: int, size_bytes: int, unanswered: int) -> TopicLane:
-        """The lane that takes them; one that has no leader only where none has.
+        """Return the queue sender for unkeyed messages; one without a leader only if none has one.
 
-        `unanswered` is how many messages the tenant waits for: while they are few, an idle lane is
-        better than a full batch.
+        `unanswered` is the number of messages that the tenant waits for: while they are few, an
+        idle sender is better than a full batch.
         """
         settings = self._settings
         if self._messages >= settings.sticky_messages or self._bytes >= settings.sticky_bytes:
@@ -128,7 +131,7 @@ class Level:
                 self._turn(other)
                 lane = self.lanes[other]
         elif self._messages and lane.idle:
-            # Nothing is here that it could share an append with, so the next one costs as much.
+            # Nothing here could share an append with it, so the next partition costs as much.
             other = self._open_lane(self._at, idle=True)
             if other is not None:
                 self._turn(other)
@@ -142,13 +145,16 @@ class Level:
         return lane
 
     def of_kind(self, lane: TopicLane, parcel: Parcel) -> TopicLane:
-        """`lane`, or the one that stages in its partition."""
+        """Return the sender, or the staging one of its partition if the messages have a delay."""
         if parcel.due_us is None:
             return lane
         return self._stage_lane(lane.partition)
 
     def reroute(self, parcel: Parcel, away_from: TopicLane) -> bool:
-        """Whether another lane took it; bounded, so that no parcel wanders for ever."""
+        """Give a request to another queue sender; return whether one took it.
+
+        The number of reroutes is bounded, so that no request moves for ever.
+        """
         if parcel.reroutes >= 2 * len(self.lanes):
             return False
         other = self._open_lane(min(away_from.partition, len(self.lanes) - 1))
@@ -159,14 +165,19 @@ class Level:
         return True
 
     def next_partitions(self, partitions: int) -> int:
-        """By how many they were spread after it was so many, or are now."""
+        """Return the number of partitions after the next growth from `partitions`, or the present
+        one.
+        """
         later = (one.of_partitions for one in self._remembered() if one.of_partitions > partitions)
         return min(later, default=len(self.lanes))
 
     def place(self, parcel: Parcel, after_us: int = 0) -> list[tuple[TopicLane, Parcel]]:
-        """Where a pinned parcel goes next, cut if its messages go different ways; nowhere yet if it
-        waits for the other parts of its batch. `after_us`: it has been to the queues sealed until
-        then."""
+        """Return the next queue sender of a pinned request, which is cut if its messages go
+        different ways.
+
+        The list is empty if the request waits for the other parts of its batch. The queues sealed
+        until `after_us` have been asked already.
+        """
         ids = parcel.ids
         if ids is not None and ids.part is not None:
             lane = self._next_of_part(parcel, ids.part, after_us)
@@ -194,8 +205,11 @@ class Level:
         return asking or self.of_kind(self.lanes[at], parcel)
 
     def _asking(self, key: str, at: int, after_us: int, *, has_ids: bool) -> TopicLane | None:
-        """The lane of a sealed queue that must be asked first. Without ids there is nothing to ask,
-        but what asks for the same partition is not to be passed."""
+        """Return the sender of a sealed queue that must be asked first, or None.
+
+        A message without an id has nothing to ask, but must not pass messages that ask for the same
+        partition.
+        """
         for sealed in self._remembered():
             number = partition_of(key, sealed.of_partitions)
             if number == sealed.number and self._worth_asking(sealed, at, after_us):
@@ -205,7 +219,9 @@ class Level:
         return None
 
     def _next_of_part(self, parcel: Parcel, part: BatchPart, after_us: int) -> TopicLane | None:
-        """Within the spread of keys that its id is made of; None: that is over."""
+        """Return the next sender of a part, as long as keys are spread as its id says; None after
+        that.
+        """
         for sealed in self._remembered():
             if (sealed.of_partitions, sealed.number) == (
                 part.partitions,
@@ -217,12 +233,16 @@ class Level:
         return self.of_kind(self.lanes[part.partition], parcel)
 
     def _worth_asking(self, sealed: SealedPartition, at: int, after_us: int) -> bool:
-        """Not again, and not where the open partition's group gives the same answer."""
+        """Return whether to ask a sealed queue: not again, and not if the open queue's group
+        answers the same.
+        """
         here = self.partitions[at].group, len(self.lanes)
         return sealed.sealed_time_us > after_us and (sealed.group, sealed.of_partitions) != here
 
     def _remembered(self) -> tuple[SealedPartition, ...]:
-        """The sealed queues whose groups may still know ids of messages that now go elsewhere."""
+        """Return the sealed queues whose groups may still know ids of messages that now go
+        elsewhere.
+        """
         if not self._recent:
             return ()
         window_us = int(self.topic.dedup_window_s * REMEMBERED_WINDOWS * 1e6)
@@ -247,7 +267,7 @@ class Level:
         return lane
 
     def _open_lane(self, away_from: int, idle: bool = False) -> int | None:
-        """The next one whose group has a leader and that does not stall."""
+        """Return the next partition whose group has a leader and whose sender does not stall."""
         count = len(self.lanes)
         for step in range(1, count):
             at = (away_from + step) % count

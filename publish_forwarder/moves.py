@@ -1,14 +1,15 @@
-"""A topic whose queues are sealed goes on in others: what was accepted follows, and nothing fails.
+"""A topic whose queues are sealed continues in others: accepted messages follow, and none fails.
 
-A partition is moved to another group, or a topic grows: its queues are sealed, and successors are
-made. What this process holds for the old ones goes to the new ones in the order in which it was
-accepted. Three things are kept:
+When a partition is moved to another group, or a topic grows, its queues are sealed and successors
+are made. The messages that this process holds for the old queues go to the new ones in the order in
+which they were accepted. Three rules hold:
 
-1. A lane learns of it from the log (QueueSealed) or from the catalog, whichever is first. Of the
-   log's word alone it only stops; the topic is read again until it names the successors.
-2. Lanes of successors are held until every older lane is quiet (its last append is answered), for
-   until then what they hold may still have to go first.
-3. What has nowhere to go by its deadline is told that it is not stored.
+1. A queue sender learns of the seal from the log (QueueSealed) or from the catalog, whichever is
+   first. The log's word alone only stops it; the topic is then read again until it names the
+   successors.
+2. The senders of successors are held until every older sender is quiet (its last append is
+   answered), because its messages may still have to go first.
+3. Messages with nowhere to go by their deadlines are answered as not stored.
 """
 
 from __future__ import annotations
@@ -30,13 +31,15 @@ MAX_LOOK_S = 0.25
 
 
 class Reader(Protocol):
-    """The part of the catalog that reads a topic anew."""
+    """The part of the catalog that reads a topic again."""
 
     async def topic(self, tenant_id: bytes, name: str, *, refresh: bool = False) -> Topic: ...
 
 
 class Moves:
-    """Of all topics of this process. `open_routes` makes the lanes of a topic that was read."""
+    """The moves of all topics of this process; `open_routes` makes the routes of a topic that was
+    read.
+    """
 
     def __init__(
         self,
@@ -56,7 +59,9 @@ class Moves:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def replaced(self, before: TopicRoutes, routes: TopicRoutes) -> None:
-        """`routes` are the topic's now; lanes that both have stay as they are."""
+        """Move from `before` to `routes`, the topic's present routes; queue senders that both have
+        stay.
+        """
         kept = set(routes.open_lanes())
         old = list(before.open_lanes())
         gone = [lane for lane in old if lane not in kept]
@@ -70,7 +75,7 @@ class Moves:
             lane.close()
 
     def quiet(self, topic: Topic, lane: TopicLane) -> None:
-        """A closed lane has nothing in flight."""
+        """Move the requests of a closed sender that has nothing in flight."""
         routes = self._routes.get(topic.uid)
         if routes is not None and lane in routes.draining:
             routes.draining.discard(lane)
@@ -84,7 +89,7 @@ class Moves:
             self._following[topic.uid] = task
 
     def onward(self, topic: Topic, parcels: list[Parcel], after_us: int) -> None:
-        """They have been to a sealed queue, which did not know them."""
+        """Pass on requests that have been to a sealed queue, which did not know them."""
         routes = self._routes.get(topic.uid)
         for parcel in parcels:
             if routes is None:
@@ -94,7 +99,7 @@ class Moves:
                 lane.add(part)
 
     async def _follow(self, topic: Topic) -> None:
-        """Reads the topic until none of its lanes with something to send is closed."""
+        """Read the topic until none of its senders with waiting requests is closed."""
         pause_s = FIRST_LOOK_S
         try:
             while True:
@@ -104,7 +109,7 @@ class Moves:
                 except NotFound:
                     gone = True
                 except MetadataError:
-                    pass  # the parcels have their deadlines
+                    pass  # the requests have their deadlines
                 else:
                     gone = fresh.uid != topic.uid
                     if not gone:
@@ -122,7 +127,7 @@ class Moves:
             self._open(fresh, routes)
 
     def _stuck(self, topic: Topic, *, refuse: bool) -> bool:
-        """Whether anything waits in a closed lane of the topic as it is now."""
+        """Return whether requests wait in a closed sender of the topic as it is now."""
         routes = self._routes.get(topic.uid)
         if routes is None:
             return False
@@ -136,7 +141,9 @@ class Moves:
 
 
 def kept_lanes(before: Level, level: Level) -> tuple[dict[int, TopicLane], dict[int, TopicLane]]:
-    """The lanes of `before` whose queues `level` still has, by partition: to append, to stage."""
+    """Return the senders of `before` whose queues `level` still has, by partition: to append, to
+    stage.
+    """
     at = {queue_of(level.topic, each): number for number, each in enumerate(level.partitions)}
     appending: dict[int, TopicLane] = {}
     staging: dict[int, TopicLane] = {}

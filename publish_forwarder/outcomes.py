@@ -1,4 +1,4 @@
-"""What became of accepted messages, and the receipts that say so."""
+"""Outcomes of accepted messages, and the receipts that report them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from store_nodes.queue_id import QueueId
 
 
 class Placed(NamedTuple):
-    """Stored in a row from `base_offset` on; `duplicate`: by an earlier request, with these ids."""
+    """Messages stored one after the other from `base_offset` on.
+
+    `duplicate` says that an earlier publish with these ids stored them.
+    """
 
     receipts: ReceiptWriter
     partition: int
@@ -24,17 +27,20 @@ class Placed(NamedTuple):
         return self.receipts.write(self.base_offset, count, self.log_time_us, self.duplicate)
 
     def at(self, index: int) -> Placed:
-        """Of that message alone."""
+        """Return the outcome of the message at `index` alone."""
         return self._replace(base_offset=self.base_offset + index)
 
     def again(self) -> Placed:
-        """As told to a publisher that sent it a second time."""
+        """Return the outcome as told to a publisher that sent the message a second time."""
         return self._replace(duplicate=True)
 
 
 class Scheduled(NamedTuple):
-    """Staged in a row from `base_stage` on, to be released when due. `due_us` has a time for each,
-    or is None: it is an earlier request's, and its time may have been changed since."""
+    """Messages staged one after the other from `base_stage` on, each released at its time.
+
+    `due_us` has a time for each. It is None for messages of an earlier publish, whose times may
+    have been changed since.
+    """
 
     receipts: ReceiptWriter
     partition: int
@@ -69,7 +75,9 @@ Single = Stored | Problem
 
 
 class Mixed(NamedTuple):
-    """Messages that were accepted together and went different ways: one outcome each."""
+    """One outcome for each of several messages that were accepted together and went different
+    ways.
+    """
 
     outcomes: tuple[Single, ...]
 
@@ -78,7 +86,7 @@ Outcome = Stored | Problem | Mixed
 
 
 def each(outcome: Outcome, count: int) -> Sequence[Single]:
-    """One outcome per message of a parcel of `count`."""
+    """Return one outcome for each of the `count` messages of an append request."""
     if isinstance(outcome, Mixed):
         assert len(outcome.outcomes) == count
         return outcome.outcomes
@@ -88,17 +96,21 @@ def each(outcome: Outcome, count: int) -> Sequence[Single]:
 
 
 def together(singles: Sequence[Single]) -> Outcome:
-    """The outcome of a parcel of these messages."""
+    """Return the outcome of an append request from those of its messages."""
     return singles[0] if len(singles) == 1 else Mixed(tuple(singles))
 
 
 def again(outcome: Single) -> Single:
-    """What is told to one who sent the same message while the first was on its way."""
+    """Return the outcome for a publisher that sent a message again while the first was on its
+    way.
+    """
     return outcome if isinstance(outcome, Problem) else outcome.again()
 
 
 def known_as(known: Known, receipts: ReceiptWriter) -> Single:
-    """The answer to a message whose id the log has; `receipts` may be of another partition."""
+    """Return the answer to a message whose id the log has; `receipts` may be of another
+    partition.
+    """
     if not known.same_body:
         return key_reused()
     queue = QueueId.unpack(known.queue)
@@ -117,7 +129,9 @@ def known_as(known: Known, receipts: ReceiptWriter) -> Single:
 
 
 def key_reused() -> Problem:
-    """422: the id came before with other content. The first message stays as it is."""
+    """Return the 422 for an id that came before with other content; the first message stays as it
+    is.
+    """
     detail = "it was used for another message within the topic's dedup window."
     return Problem(
         422,
@@ -130,7 +144,7 @@ def key_reused() -> Problem:
 
 
 def preceding_item_failed() -> Problem:
-    """424: of an item of a batch."""
+    """Return the 424 for an item of a batch that follows a failed one of its key."""
     return Problem(
         424,
         "preceding-item-failed",

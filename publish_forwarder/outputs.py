@@ -1,4 +1,6 @@
-"""Messages that are published with an ack: read and checked as if they had been published alone."""
+"""Messages that are published with an ack: they are read and checked like messages published
+alone.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,13 @@ MAX_OUTPUTS = 100
 
 
 class OutputItem(JsonItem, forbid_unknown_fields=True, kw_only=True, gc=False):
-    """An item of a batch, and where it goes."""
+    """An item of a batch, with the topic that it goes to."""
 
     topic: str
 
 
 class Topics(Protocol):
-    """The part of `metadata.catalog.Catalog` that it uses."""
+    """The part of `metadata.catalog.Catalog` that reading outputs uses."""
 
     async def topic(self, tenant_id: bytes, name: str, *, refresh: bool = False) -> Topic: ...
 
@@ -36,7 +38,7 @@ _items = msgspec.json.Decoder(list[OutputItem])
 
 
 class OutputReader:
-    """One per process."""
+    """Reads the outputs of acks; one per process."""
 
     def __init__(
         self, topics: Topics, schemas: SchemaSource | None, workshop: Workshop | None = None
@@ -46,8 +48,11 @@ class OutputReader:
         self._workshop = workshop
 
     async def read(self, tenant_id: bytes, raw: bytes, *, refresh: bool = False) -> list[Output]:
-        """`raw` is the JSON array `publish`. Raises Problem, naming the item and the field, and
-        MetadataError. `refresh`: a topic was found to be another than it was."""
+        """Return the outputs in `raw`, the JSON array `publish`.
+
+        `refresh` reads topics again, because one was found to be another than it was. Raises
+        MetadataError, or a Problem that names the item and the field.
+        """
         items = await _read(self._workshop, tenant_id, raw)
         outputs: list[Output] = []
         topics: dict[str, Topic] = {}
@@ -74,14 +79,14 @@ class OutputReader:
 
 
 class Given(msgspec.Struct, array_like=True):
-    """An output as it was read: what it becomes, or why it can't be one."""
+    """An output as it was read: its message, or the reason why it is none."""
 
     topic: str
     found: Message | None
     refused: ProblemForm | None = None
 
     def message(self) -> Message:
-        """Raises a Problem."""
+        """Return the message, or raise its Problem."""
         if self.found is None:
             assert self.refused is not None
             raise self.refused.problem()
@@ -95,7 +100,7 @@ async def _read(workshop: Workshop | None, tenant_id: bytes, raw: bytes) -> list
 
 
 def outputs_of(raw: bytes) -> list[Given]:
-    """Raises a 422 Problem where it is wrong as a whole."""
+    """Return the outputs in a JSON array. Raises a 422 Problem if the array is wrong as a whole."""
     return [_given(item) for item in _decode(raw)]
 
 
@@ -123,7 +128,7 @@ def _decode(raw: bytes) -> Sequence[OutputItem]:
 
 
 def _refuse_what_waits(item: OutputItem) -> None:
-    """An ack makes them readable, or nothing does; and it makes them once."""
+    """Refuse delays and ids: an ack makes its outputs readable at once, and only once."""
     for name, given in (
         ("delay_seconds", item.delay_seconds),
         ("deliver_at", item.deliver_at),
@@ -136,7 +141,7 @@ def _refuse_what_waits(item: OutputItem) -> None:
 
 
 def _of_item(problem: Problem, index: int) -> Problem:
-    """The same, its fields named from the whole body."""
+    """Return the problem of an item with its fields named from the whole body."""
     named = [FieldError(f"publish[{index}].{each.field}", each.detail) for each in problem.errors]
     return Problem(
         problem.status,

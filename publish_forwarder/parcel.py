@@ -1,8 +1,9 @@
-"""Messages of one request that travel together, and how their outcome gets back.
+"""Messages of one publish that are stored together, and the way back for their outcome.
 
-The usual parcel is one message, stored with others in one append and answered through its future.
-What is rarer: a parcel with ids (`Ids`), whose repetitions join it while it is on its way, and one
-that is cut because its messages go different ways (`Tally` puts the outcomes together again).
+An append request is a `Parcel`. The usual one is a single message, stored with others in one append
+and answered through its future. Two kinds are rarer: a request with ids (`Ids`), which repetitions
+join while it is on its way, and one that is cut because its messages go different ways (`Tally`
+puts their outcomes together again).
 """
 
 from __future__ import annotations
@@ -35,38 +36,38 @@ if TYPE_CHECKING:
 
 
 class Sink(Protocol):
-    """Where the outcomes of a part go, by the places its messages had."""
+    """Takes the outcomes of a part, by the places that its messages had."""
 
     def fill(self, places: Sequence[int], outcome: Outcome) -> None: ...
 
 
 class Parcel(msgspec.Struct, eq=False):
-    """Messages of one request that are stored together or not at all, in one partition.
+    """Messages of one publish that are stored together or not at all, in one partition.
 
-    `pinned` ones (of a key, an idempotency key or a producer) never change partition. Whoever waits
-    for the outcome waits on `future`; it may be cancelled, what was accepted is appended all the
-    same.
+    A `pinned` request (one with a key, an idempotency key or a producer) never changes its
+    partition. Callers that wait for the outcome wait on `future`. It may be cancelled; accepted
+    messages are appended all the same.
     """
 
     messages: list[Message]
     size_bytes: int
     pinned: bool
     durability: Durability
-    """What the store is asked for."""
+    """The durability that the store is asked for."""
     deadline_s: float
     share: Share
     future: asyncio.Future[Outcome] | None
     publish_id: str = ""
     reroutes: int = 0
     due_us: list[int] | None = None
-    """Of a parcel that is staged: when each message is to be released."""
+    """The time to release each message, in a request that is staged."""
     ids: Ids | None = None
     sink: Sink | None = None
-    """Of a part of something that was cut: where its outcomes go, instead of to a future."""
+    """The taker of the outcomes in place of a future, in a part of a request that was cut."""
     places: Sequence[int] = ()
 
     def settle(self, outcome: Outcome) -> None:
-        """Gives back what the parcel held, and answers whoever still waits."""
+        """Release the memory of the request, and answer the callers that still wait."""
         self.share.release(self.size_bytes, len(self.messages))
         if self.ids is not None:
             self.ids.settle(outcome, len(self.messages))
@@ -78,7 +79,9 @@ class Parcel(msgspec.Struct, eq=False):
             future.set_result(outcome)
 
     def cut(self, groups: Sequence[Sequence[int]]) -> list[Parcel]:
-        """One parcel per group of message indices (each ascending), in place of this one."""
+        """Return one request for each group of message indices (each ascending), in place of this
+        one.
+        """
         sink, places = self.dissolve()
         parts = []
         for group in groups:
@@ -90,8 +93,11 @@ class Parcel(msgspec.Struct, eq=False):
         return parts
 
     def dissolve(self) -> tuple[Sink, Sequence[int]]:
-        """Its messages go on in other parcels, which fill the sink at these places. Who joined it
-        waits for them."""
+        """End this request, whose messages continue in others; return the `Sink` and the places to
+        fill in it.
+
+        Repetitions that joined the request wait for those others.
+        """
         count = len(self.messages)
         if self.ids is None:
             return self.sink or Tally(count, self.future), self.places or range(count)
@@ -100,7 +106,7 @@ class Parcel(msgspec.Struct, eq=False):
         return tally, range(count)
 
     def part(self, group: Sequence[int], sink: Sink, places: Sequence[int]) -> Parcel:
-        """The messages at those indices, without ids."""
+        """Return a request of the messages at these indices, without ids."""
         messages = [self.messages[index] for index in group]
         return Parcel(
             messages,
@@ -119,9 +125,10 @@ class Parcel(msgspec.Struct, eq=False):
         )
 
     def learn(self, known: dict[int, Known], answer: Callable[[Known], Single]) -> Parcel | None:
-        """The log has these messages already: answers them, and is what is left to store.
+        """Answer messages that the log has already; return a request of the rest, or None.
 
-        One that was refused for another body takes later ones of its ordering key along.
+        A message that is refused because its id had another body takes later messages of its key
+        along.
         """
         assert self.ids is not None
         if self.ids.part is not None or len(self.messages) == 1:
@@ -144,7 +151,7 @@ class Parcel(msgspec.Struct, eq=False):
 
 
 class Tally:
-    """Gathers the outcomes of a parcel that was cut, by the places its messages had in it."""
+    """Gathers the outcomes of a request that was cut, by the places its messages had in it."""
 
     __slots__ = ("_future", "_joined", "_missing", "_outcomes", "_places", "_sink")
 
@@ -163,7 +170,7 @@ class Tally:
         self._joined: list[tuple[Sequence[int], Parcel]] = []
 
     def join(self, places: Sequence[int], parcel: Parcel) -> None:
-        """`parcel` repeats the messages at those places, and is told what became of them."""
+        """Tell `parcel`, which repeats the messages at these places, the same outcome."""
         self._joined.append((places, parcel))
 
     def fill(self, places: Sequence[int], outcome: Outcome) -> None:
@@ -183,12 +190,15 @@ class Tally:
 
 
 InFlight = dict[bytes, tuple[Parcel, Id]]
-"""The ids that are on their way from this process, and with which parcel."""
+"""The ids that are on their way from this process, each with its append request."""
 
 
 def claim(in_flight: InFlight, parcel: Parcel, entry: Id, part: BatchPart | None = None) -> bool:
-    """Gives a parcel its only id. False: that is on its way already, and the parcel waits for the
-    outcome of the first, or is answered that it is another message."""
+    """Give a request its only id; return whether it is to be sent.
+
+    It is not sent if the id is on its way already. It then waits for the outcome of the first, or
+    fails because it is another message.
+    """
     under_way = in_flight.get(entry.name)
     if under_way is None:
         parcel.ids = Ids([entry], in_flight, part)
@@ -207,7 +217,7 @@ def claim(in_flight: InFlight, parcel: Parcel, entry: Id, part: BatchPart | None
 
 
 class Told:
-    """The sink of a part that joined another: its own batch is told too."""
+    """Takes the outcome of a part that joined another: its own batch is told, too."""
 
     __slots__ = ("_future", "_part", "_places", "_sink")
 
@@ -226,8 +236,11 @@ class Told:
 
 
 class Ids:
-    """The ids of a parcel. Each is in `in_flight` until the parcel's outcome is known; a repetition
-    that comes in meanwhile joins it, so that no append holds an id twice."""
+    """The ids of an append request.
+
+    Each id is in `in_flight` until the request's outcome is known. A repetition that comes
+    meanwhile joins the request, so that no append holds an id twice.
+    """
 
     __slots__ = ("_joined", "entries", "in_flight", "part")
 
@@ -237,22 +250,22 @@ class Ids:
         assert entries
         self.entries = entries
         self.part = part
-        """Of a parcel that has one id as a whole."""
+        """The part of a producer's batch that has one id as a whole, or None."""
         self.in_flight = in_flight
         self._joined: list[tuple[Id, Parcel]] = []
 
     def register(self, parcel: Parcel) -> None:
-        """None of them may be on its way."""
+        """Mark the ids as on their way; none of them may be already."""
         for entry in self.entries:
             assert entry.name not in self.in_flight
             self.in_flight[entry.name] = (parcel, entry)
 
     def join(self, entry: Id, parcel: Parcel) -> None:
-        """`parcel` repeats the messages of `entry`."""
+        """Let `parcel` wait for the outcome of the messages of `entry`, which it repeats."""
         self._joined.append((entry, parcel))
 
     def settle(self, outcome: Outcome, count: int) -> None:
-        """The outcome of the parcel is known."""
+        """Give the request's outcome to the requests that joined it."""
         self._forget()
         if self.part is not None:
             self.part.batch.answered(outcome)
@@ -265,14 +278,16 @@ class Ids:
             parcel.settle(together([again(single) for single in own]))
 
     def hand_over(self, tally: Tally) -> None:
-        """Its parcel is cut: who joined waits for the parts."""
+        """Give the joined requests to `tally`, because their request is cut: they wait for its
+        parts.
+        """
         self._forget()
         joined, self._joined = self._joined, []
         for entry, parcel in joined:
             tally.join(range(entry.at, entry.at + entry.covers), parcel)
 
     def of_part(self, part: Parcel, group: Sequence[int]) -> Ids | None:
-        """The ids of the messages in `group`, from now on those of `part`."""
+        """Return the ids of the messages in `group`, which belong to `part` from now on."""
         at = {index: position for position, index in enumerate(group)}
         entries = [entry._replace(at=at[entry.at]) for entry in self.entries if entry.at in at]
         if not entries:

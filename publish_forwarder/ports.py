@@ -1,4 +1,4 @@
-"""What the publish forwarder needs of the parts below it: the seam its tests stand on."""
+"""The parts below the publish forwarder that it uses; tests put their own in place of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Store(Protocol):
 
 
 class Location(Protocol):
-    """What became of a staged message: "staged", "offset" (with it), "discarded", "truncated"."""
+    """The state of a staged message: "staged", "offset" (with it), "discarded" or "truncated"."""
 
     @property
     def state(self) -> str: ...
@@ -29,7 +29,7 @@ class Location(Protocol):
 
 
 class Offsets(Protocol):
-    """Where a queue starts and ends."""
+    """The ends of a queue, and whether it is sealed."""
 
     @property
     def end(self) -> int: ...
@@ -41,7 +41,8 @@ class Offsets(Protocol):
 
 class StagedStore(Protocol):
     """The part of `store_nodes.client.StoreClient` that changes staged messages; raises
-    StoreError."""
+    StoreError.
+    """
 
     def appender(self, group: int, queue: QueueId) -> Appender: ...
     async def discard(
@@ -55,7 +56,7 @@ class StagedStore(Protocol):
 
 
 class StoreClient(Store, StagedStore, Protocol):
-    """All of it."""
+    """The part of `store_nodes.client.StoreClient` that the publish forwarder uses."""
 
 
 class ForwardedMessages(Protocol):

@@ -1,7 +1,7 @@
 """Receipts as JSON text, at a fraction of a microsecond each.
 
-All messages of a batch share everything but their offset, so the text before and after it is made
-once per partition and batch, and the last characters of a message id come from a table.
+The receipts of a batch differ only in their offsets. So the text before and after the offset is
+made once for each partition and batch, and the last characters of a message id come from a table.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from edge import message_id
 
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 _PAIRS = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
-"""base64url of every 12 bits: a suffix ends in two of them, the low 24 bits of its number."""
+"""The base64url of every 12 bits; a message id ends in two, the low 24 bits of its number."""
 _LOW_BITS = 24
 _LOW_MASK = (1 << _LOW_BITS) - 1
 
@@ -26,14 +26,17 @@ def _second_text(second: int) -> str:
 
 
 def rfc3339(time_us: int) -> str:
-    """`2026-01-31T23:59:59.123456Z`"""
+    """Return a time as RFC 3339 text, such as `2026-01-31T23:59:59.123456Z`."""
     second, rest = divmod(time_us, 1_000_000)
     return f"{_second_text(second)}.{rest:06d}Z"
 
 
 class ReceiptWriter:
-    """The receipts of one partition: `{"message_id", "topic", "partition", "offset",
-    "publish_time", "duplicate"}`; of what is staged also `"scheduled_for", "accepted_time"`."""
+    """Writes the receipts of one partition.
+
+    A receipt is `{"message_id", "topic", "partition", "offset", "publish_time", "duplicate"}`; that
+    of a staged message has `"scheduled_for", "accepted_time"`, too.
+    """
 
     __slots__ = (
         "_after_id",
@@ -58,13 +61,15 @@ class ReceiptWriter:
         self._high_text = ""
 
     def of_partition(self, partition: int, lane: int) -> ReceiptWriter:
-        """The writer of another partition of the topic, or this one."""
+        """Return the writer of a partition of the topic, which may be this one."""
         if (partition, lane) == (self.partition, self.lane):
             return self
         return ReceiptWriter(self.topic_uid, self.topic, partition, lane)
 
     def write(self, base_offset: int, count: int, log_time_us: int, duplicate: bool) -> list[str]:
-        """The receipts of `count` messages in a row; a log time of 0 is not known any more."""
+        """Return the receipts of `count` messages in a row; a log time of 0 is not known any
+        more.
+        """
         middle = self._after_id
         flag = "true" if duplicate else "false"
         time_json = f'"{rfc3339(log_time_us)}"' if log_time_us else "null"
@@ -89,7 +94,7 @@ class ReceiptWriter:
         accepted_us: int,
         duplicate: bool,
     ) -> str:
-        """Of one message that waits for its time: it has no offset yet, and its id is final."""
+        """Return the receipt of a staged message: it has no offset yet, and its id is final."""
         staged_id = message_id.staged(
             self.topic_uid, self.partition, generation, stage_number, self.lane
         )

@@ -1,4 +1,4 @@
-"""The ways into one topic: a level for each of its priorities.
+"""The routes into one topic: a `Level` of queue senders for each of its priorities.
 
 A message of priority p goes to lane min(p, priorities − 1) of its partition, so the messages of a
 key are in publish order within each priority. A topic without priorities has one level, and p is
@@ -20,7 +20,7 @@ from store_nodes.record_batch import Message
 
 
 class TopicRoutes:
-    """Its levels, and what they share."""
+    """The levels of a topic, and their common state."""
 
     __slots__ = ("by_priority", "draining", "levels", "refusal", "topic")
 
@@ -33,9 +33,9 @@ class TopicRoutes:
     ) -> None:
         self.topic = topic
         self.refusal: Problem | None = topic_full(topic) if topic.full is not None else None
-        """What publishing is answered now, if it is refused."""
+        """The problem that refuses every publish now, or None."""
         self.draining: set[TopicLane] = set()
-        """Lanes of older queues that are not answered yet: what they hold goes first."""
+        """Senders of older queues with unanswered appends: their messages go first."""
         self.levels: Sequence[Level] = tuple(
             Level(topic, number, settings, has_leader, maker, self.draining)
             for number in range(topic.priorities)
@@ -51,19 +51,19 @@ class TopicRoutes:
 
     @property
     def several(self) -> bool:
-        """Whether it matters which priority a message has."""
+        """Whether the priority of a message changes its lane."""
         return len(self.levels) > 1
 
     def level_of(self, parcel: Parcel) -> Level:
-        """Of all its messages."""
+        """Return the level of an append request, whose messages all have the same."""
         return self.by_priority[parcel.messages[0].priority]
 
     def of_message(self, message: Message) -> int:
-        """The number of its level."""
+        """Return the number of a message's level."""
         return self.by_priority[message.priority].number
 
     def open_lanes(self) -> Iterator[TopicLane]:
-        """Those of the topic's queues as they are now."""
+        """Yield the queue senders of the topic's present queues."""
         for level in self.levels:
             yield from level.lanes
             yield from level.staging.values()
@@ -74,19 +74,25 @@ class TopicRoutes:
         yield from self.draining
 
     def first_partitions(self) -> int:
-        """By how many partitions keys were spread when the oldest ids that count were new."""
+        """Return the number of partitions over which keys were spread when the oldest ids still
+        known were new.
+        """
         return self.next_partitions(0)
 
     def next_partitions(self, partitions: int) -> int:
-        """By how many they were spread after it was so many, or are now: in all levels alike."""
+        """Return the number of partitions after the next growth from `partitions`, or now; all
+        levels agree.
+        """
         return self.levels[0].next_partitions(partitions)
 
     def place(self, parcel: Parcel, after_us: int = 0) -> list[tuple[TopicLane, Parcel]]:
-        """Where a pinned parcel goes next."""
+        """Return the next queue sender of a pinned request."""
         return self.level_of(parcel).place(parcel, after_us)
 
     def take_in(self, parcels: Iterable[Parcel]) -> None:
-        """What was accepted for queues since sealed, in order: before all that came later."""
+        """Take in requests that were accepted for sealed queues, in order, before all later
+        ones.
+        """
         first: dict[TopicLane, list[Parcel]] = {}
         for parcel in parcels:
             level = self.level_of(parcel)

@@ -1,7 +1,8 @@
 """The publish operations as plain ASGI handlers.
 
-The single publish is the hottest path of the product: one future, no task, nothing awaited but the
-body and the log. Problems are raised; the dispatcher around it answers them.
+The single publish is the most frequent request of the product: it makes one future and no task, and
+awaits nothing but the body and the log. Problems are raised; the code that dispatches to the
+handler answers them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from store_nodes.wire import Durability
 
 
 def routes(forwarder: PublishForwarder) -> list[Route]:
-    """What the gateway mounts."""
+    """Return the routes that the gateway mounts."""
     handlers, waiting = _Handlers(forwarder), forwarder.scheduled
     return [
         Route(publish.OPERATIONS["publish"], handlers.publish),
@@ -46,7 +47,9 @@ class _Handlers:
         self._forwarder = forwarder
 
     async def publish(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """201 with the receipt, or 202 with a publish id; a batch of events is answered as one."""
+        """Answer 201 with the receipt, or 202 with a publish id; a body of many events is a
+        batch.
+        """
         forwarder = self._forwarder
         tenant_id = tenant_of(scope)
         share = forwarder.budget.share(tenant_id)
@@ -78,7 +81,7 @@ class _Handlers:
             await respond(send, 201, body.encode("utf-8"), JSON, left)
 
     async def publish_batch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """200 (202 for leader and none) with one result per item, in order."""
+        """Answer 200 (202 for leader and none) with one result per item, in order."""
         forwarder = self._forwarder
         tenant_id = tenant_of(scope)
         share = forwarder.budget.share(tenant_id)
@@ -116,7 +119,7 @@ class _Handlers:
         delays: dict[int, Delay],
         producer: Producer | None,
     ) -> list[str]:
-        """The JSON result of each message."""
+        """Return the JSON result of each message."""
         if not messages:
             return []
         parcels = self._forwarder.publish_many_nowait(
@@ -136,8 +139,13 @@ class _Handlers:
 async def _looked_into(
     workshop: Workshop | None, tenant_id: bytes, message: Message, kind: BodyKind
 ) -> Message:
-    """An event in JSON becomes what it holds. JSON of a form's type, which is that of curl's `-d`
-    without more, becomes JSON. Raises a 400, 413, 422 or 429 Problem."""
+    """Return the message after a look into its body.
+
+    Raises a 400, 413, 422 or 429 Problem.
+
+    An event in JSON becomes its attributes and data. JSON with the content type of a form, which
+    curl's `-d` sends by default, becomes JSON.
+    """
     data = message.data
     if not dear(data):
         _look_into(message, kind)
@@ -148,7 +156,7 @@ async def _looked_into(
 
 
 def looked_into(data: bytes, message: bytes, kind: str) -> Message:
-    """The same in a worker process."""
+    """Read the body in a worker process; `message` is the message without it, in MessagePack."""
     made = msgspec.msgpack.decode(message, type=Message)
     made.data = data
     _look_into(made, BodyKind(kind))
@@ -164,7 +172,7 @@ def _look_into(message: Message, kind: BodyKind) -> None:
 
 
 def texts_of(outcome: Outcome | None, count: int, publish_id: str) -> list[str]:
-    """What the `count` messages of a parcel are answered, as JSON."""
+    """Return the JSON results of the `count` messages of an append request."""
     if isinstance(outcome, Problem):
         return [outcome.to_json().decode("utf-8")] * count
     if isinstance(outcome, Mixed):

@@ -1,12 +1,12 @@
 """Cancelling and rescheduling messages that wait for their time, as plain ASGI handlers.
 
-The log decides: a message is released, or it is not, and both who cancels and who releases are told
-the same. Asking twice is no error.
+The log decides: a message is released or it is not, and a caller that cancels and a scheduler that
+releases learn the same. Asking twice is no error. A change is answered only once the log has it.
 
-A message of a queue that was sealed meanwhile is copied to a successor when it is due, written down
-in Postgres, and then discarded; so "discarded" there may mean published. Whether such a copy is
-made of the message as it was, or as it is now, the log decides as well (`outbox/delayed.py`).
-Whether a queue is sealed is asked of the log after the change: what the catalog says may be old.
+When a message of a sealed queue is due, it is copied to a successor, recorded in Postgres and then
+discarded; so “discarded” in such a queue may mean published. The log also decides whether such a
+copy is made of the message as it was, or as it is now (`outbox/delayed.py`). The log is asked
+whether a queue is sealed after the change, because the catalog may be out of date.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ MAX_BODY_BYTES = 64 * 1024
 
 
 class Reschedule(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a PATCH: one of the two."""
+    """The body of a PATCH: it has one of the two fields."""
 
     delay_seconds: float | None = None
     deliver_at: str | None = None
 
 
 class Place(NamedTuple):
-    """Where a message was staged."""
+    """The place where a message was staged."""
 
     topic: Topic
     group: int
@@ -59,7 +59,9 @@ _reschedule = msgspec.json.Decoder(Reschedule)
 
 
 class ScheduledMessages:
-    """`forwarded` knows the messages of sealed queues that were published from others."""
+    """The handlers; `forwarded` knows the messages of sealed queues that were published from
+    others.
+    """
 
     def __init__(
         self, catalog: TopicSource, store: StagedStore, forwarded: ForwardedMessages | None
@@ -70,7 +72,7 @@ class ScheduledMessages:
         self._writer = Writer(store)
 
     async def cancel(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """204 once it is certain that the message will not be published."""
+        """Answer 204 once it is certain that the message will not be published."""
         place = await self._find(scope)
         if not await self._change(
             place, self._store.discard(place.group, place.queue, [place.number])
@@ -80,7 +82,7 @@ class ScheduledMessages:
         await send({"type": "http.response.body", "body": b""})
 
     async def reschedule(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """200 with the new time; a time that is not in the future means now."""
+        """Answer 200 with the new time; a time that is not in the future means now."""
         place = await self._find(scope)
         now_us = delays.now_us()
         delay = _delay(await read_body(scope, receive, MAX_BODY_BYTES), now_us)
@@ -103,7 +105,11 @@ class ScheduledMessages:
         await respond(send, 200, msgspec.json.encode(answer))
 
     async def _find(self, scope: Scope) -> Place:
-        """400 for what is no id, 404 for an id of another topic, 409 for a published message."""
+        """Return the place of a message; raises a Problem.
+
+        It is 400 for a text that is no id, 404 for an id of another topic, and 409 for a published
+        message.
+        """
         name, text = path_param(scope, "topic"), path_param(scope, "id")
         try:
             topic = await self._catalog.topic(tenant_of(scope), name)
@@ -125,7 +131,9 @@ class ScheduledMessages:
         raise not_found("message", text)
 
     async def _refuse_published(self, topic: Topic, wanted: MessageId) -> NoReturn:
-        """Of a message that never waited: 409, or 404 where there is none of that offset."""
+        """Raise 409 for a message that was published without waiting, or 404 if its offset is not
+        used.
+        """
         last = topic.generations(wanted.partition, wanted.lane)[-1]
         queue = QueueId(topic.uid, last.number, last.lane, last.generation)
         try:
@@ -139,8 +147,11 @@ class ScheduledMessages:
     async def _change(
         self, place: Place, change: Awaitable[int], due_us: int | None = None
     ) -> bool:
-        """Whether the message was staged, and is changed: to be due at `due_us`, or cancelled.
-        Raises Problem: it is published."""
+        """Carry out a change; return whether the message was staged and is changed.
+
+        The change sets the time `due_us`, or cancels the message. Raises a Problem if the message
+        is published.
+        """
         try:
             done = await change
         except QueueNotFound:
@@ -151,7 +162,8 @@ class ScheduledMessages:
             if await self._is_sealed(place):
                 await self._require_no_copy(place, due_us)
         except QueueNotFound as error:
-            # Sealed a moment ago, and a successor is not made yet; or its topic is being deleted.
+            # It was sealed a moment ago and its successor is not made yet, or its topic is being
+            # deleted.
             raise Unavailable(f"{place.queue} is being moved") from error
         return True
 
@@ -159,23 +171,24 @@ class ScheduledMessages:
         return (await self._store.offsets(place.group, place.queue)).sealed
 
     async def _require_no_copy(self, place: Place, due_us: int | None = None) -> None:
-        """Raises 409 if the message was published from another queue as it was before its change;
-        it is not from now on. Raises QueueNotFound: that is not known.
+        """Raise 409 if the message was published from another queue as it was before its change.
 
-        A copy that was published at `due_us` or later is what was asked for: a message that is to
-        be sent at once may be forwarded before whoever changed it gets here."""
+        If this returns, it never will be. Raises QueueNotFound if that is unknown. A copy that was
+        published at `due_us` or later satisfies the request: a message that is to be sent at once
+        may be forwarded before its change gets here.
+        """
         key, number = QueueKey(place.topic.tenant_id, *place.queue), place.number
         recorded = bool(self._forwarded is not None and await self._forwarded.find(key, [number]))
         if recorded and due_us is None:
             raise _released(place.text)
         known = await take_turn(self._writer, self._store, place.group, place.queue, number)
         if known is None:
-            if recorded:  # so long ago that its name is forgotten
+            if recorded:  # longer ago than its name is remembered
                 raise _released(place.text)
             return
         if self._forwarded is not None and not recorded:
-            # As the scheduler does that copied it, if it is still alive: the message as it is now
-            # must not be copied some other day.
+            # The scheduler that made the copy does the same, if it is still alive: the message as
+            # it is now must not be copied some other day.
             partition = QueueId.unpack(known.queue).partition
             await self._forwarded.record(key, [Forwarded(number, partition, known.position)])
             await self._store.discard(place.group, place.queue, [number])
@@ -183,7 +196,7 @@ class ScheduledMessages:
             raise _released(place.text)
 
     async def _require_discarded(self, place: Place) -> None:
-        """Nothing was changed: raises 409 or 404 unless it was cancelled before."""
+        """Raise 409 or 404 unless the message was cancelled before; nothing was changed now."""
         try:
             found = await self._store.locate(place.group, place.queue, place.number)
             if found.state == "truncated":
@@ -198,7 +211,7 @@ class ScheduledMessages:
             if await self._is_sealed(place):
                 await self._require_no_copy(place)
         except QueueNotFound:
-            # A sealed queue and its successors are dropped only when nothing is staged in it.
+            # A sealed queue and its successors are dropped only when nothing is staged in them.
             return
 
 

@@ -1,4 +1,4 @@
-"""Holds messages to the schema of their topic, before anything is accepted.
+"""Checks messages against the schema of their topic, before anything is accepted.
 
 A body has to fit the latest version, or the one that the publisher names: with the header
 `Packetboat-Schema-Version`, or the attribute `packetboat-schema-version` that it stands for, which
@@ -26,7 +26,7 @@ MAX_VERSION_DIGITS = 9
 
 
 class SchemaSource(Protocol):
-    """The part of `metadata.topics.schema_catalog.SchemaCatalog` that it uses."""
+    """The part of `metadata.topics.schema_catalog.SchemaCatalog` that checks use."""
 
     def cached(self, tenant_id: bytes, name: str) -> Schema | None: ...
     async def get(self, tenant_id: bytes, name: str) -> Schema: ...
@@ -38,8 +38,10 @@ def _free(tenant_id: bytes, messages: int, size_bytes: int) -> None:
 
 
 class SchemaCheck:
-    """One per process. Nothing is awaited where schema and version are cached, and it costs little
-    to check the body."""
+    """Checks messages; one per process.
+
+    Nothing is awaited if the schema and its version are cached and the body is cheap to check.
+    """
 
     def __init__(
         self,
@@ -47,21 +49,27 @@ class SchemaCheck:
         workshop: Workshop | None = None,
         charge: Callable[[bytes, int, int], None] = _free,
     ) -> None:
-        """`charge` is told of the tenant, the messages and the bytes that are refused: they take
-        from its rates as those that are accepted do. It raises a 429 Problem."""
+        """Prepare a checker.
+
+        `charge` is told the tenant, messages and bytes of a refusal: refused messages count against
+        its rates like accepted ones. It raises a 429 Problem.
+        """
         self._source = source
         self._checker = Checker(workshop)
         self._charge = charge
 
     async def refuse(self, topic: Topic, message: Message) -> None:
-        """Raises a 422 Problem naming what is wrong, 503 where the schema can't be read now, 429
-        where the tenant's checks cost too much."""
+        """Raise a Problem if a message does not fit.
+
+        It is 422 with the faults, 503 if the schema cannot be read now, and 429 if the tenant's
+        checks cost too much.
+        """
         kind, text = await self._definition(topic, message)
         try:
             errors = await self._checker.check(
                 topic.tenant_id, kind, text, message.data, message.content_type
             )
-        except BadDefinition as error:  # stored by another release, with other rules
+        except BadDefinition as error:  # another release, with other rules, stored it
             detail = f"The topic's schema is not understood here: {error}."
             raise unavailable("schema", detail) from error
         if errors:
@@ -71,8 +79,10 @@ class SchemaCheck:
     async def checked(
         self, topic: Topic, entries: Sequence[Message | Problem]
     ) -> list[Message | Problem]:
-        """A batch, with a Problem for each message that does not fit, and for those of its key that
-        come after: going on would break their order."""
+        """Return a batch with a Problem in place of each message that does not fit.
+
+        Later messages of its key fail too, because publishing them would break their order.
+        """
         broken: set[str] = set()
         result: list[Message | Problem] = []
         slices = Slices()
@@ -98,7 +108,7 @@ class SchemaCheck:
         return result
 
     async def _definition(self, topic: Topic, message: Message) -> tuple[str, str]:
-        """Its kind and its text."""
+        """Return the kind and the text of the definition that a message has to fit."""
         source = self._source
         assert topic.schema is not None
         assert source is not None, "no source of schemas was configured"
@@ -134,7 +144,7 @@ async def _named(source: SchemaSource, schema: Schema, wanted: str) -> str:
         detail = "the number of a version, from 1 on"
         raise violation(schema.name, [FieldError(f"attributes.{VERSION_ATTRIBUTE}", detail)])
     try:
-        # Also one later than those known here: it may have been made a moment ago.
+        # Later versions than those known here are tried, too: one may have been made a moment ago.
         found = await source.version(schema.tenant_id, schema.name, number)
     except NotFound:
         detail = f"the schema {schema.name!r} has no version {number}"

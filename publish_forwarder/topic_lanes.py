@@ -1,8 +1,9 @@
-"""The lanes of a topic: what publishing makes of what its lanes tell.
+"""The queue senders of a topic, and the answers that publishers get from their outcomes.
 
-A topic has three kinds of lanes. Most append to an open queue. One beside it stages what has a
-delay in the same queue. And a sealed queue may be *asked*: its group answers an append to it with
-what it knows of the ids, else that the queue is sealed, and then the parcels go on, in order.
+A topic has three kinds of queue senders. Most append to an open queue. One beside each stages
+messages with a delay in the same queue. And a sealed queue may be *asked*: its group answers an
+append to it with the ids that it knows, else that the queue is sealed, and then the requests
+continue in order.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from store_nodes.queue_id import QueueId
 
 
 class TopicLanes:
-    """Opens the lanes of topics, and is told by their owners. One per process."""
+    """Opens the queue senders of topics and learns from their owners; one per process."""
 
     def __init__(
         self,
@@ -45,8 +46,11 @@ class TopicLanes:
         stored: Callable[[bytes, int, int], None],
         changed: Callable[[Topic], None],
     ) -> None:
-        """`stored` is told of the tenant, the messages and the bytes of each append that is done;
-        `changed` of a topic that the store no longer has as it is here."""
+        """Prepare to open queue senders.
+
+        `stored` is told the tenant, the messages and the bytes of each append that is done.
+        `changed` is told of a topic that the store no longer has as it is here.
+        """
         self.metrics = metrics
         self.moves = moves
         self.admits = admits
@@ -60,20 +64,22 @@ class TopicLanes:
         self._turns: dict[int, GroupTurns] = {}
 
     def append_lane(self, topic: Topic, partition: Partition) -> TopicLane:
-        """What appends to an open queue."""
+        """Return a sender that appends to an open queue."""
         return self._lane(topic, partition.group, queue_of(topic, partition))
 
     def stage_lane(self, topic: Topic, partition: Partition) -> TopicLane:
-        """What the routes of a topic open when a message has a delay."""
+        """Return a sender that stages in an open queue; opened when a message has a delay."""
         return self._lane(topic, partition.group, queue_of(topic, partition), staging=True)
 
     def probe_lane(self, topic: Topic, sealed: SealedPartition) -> TopicLane:
-        """What the routes of a topic open when a sealed queue may know an id."""
+        """Return a sender that asks a sealed queue; opened when that queue may know an id."""
         queue = QueueId(topic.uid, sealed.number, sealed.lane, sealed.generation)
         return self._lane(topic, sealed.group, queue, sealed_time_us=sealed.sealed_time_us)
 
     def reroute(self, topic: Topic, parcel: Parcel, away_from: TopicLane) -> bool:
-        """Whether another lane of the topic, as it is now, took it."""
+        """Give a request to another sender of the topic's present routes; return whether one took
+        it.
+        """
         routes = self._routes.get(topic.uid)
         return routes is not None and routes.level_of(parcel).reroute(parcel, away_from)
 
@@ -104,7 +110,10 @@ class TopicLanes:
 
 
 class LaneOwner:
-    """Of one lane. `staging`: of one that stages; `sealed_time_us`: of one to a sealed queue."""
+    """The owner of one queue sender; `staging` marks one that stages.
+
+    `sealed_time_us` is set for one that asks a sealed queue.
+    """
 
     __slots__ = (
         "_lanes",
@@ -170,7 +179,7 @@ class LaneOwner:
         self._lanes.stored(self._topic.tenant_id, count, size_bytes)
 
     def _settle_placed(self, parcels: Sequence[Parcel], receipt: Receipt) -> int:
-        """Tells each parcel where it is; how many messages that were."""
+        """Tell each request its offset; return the number of messages."""
         offset = receipt.base_offset
         receipts, partition, log_time_us = (
             self._receipts,
@@ -178,7 +187,8 @@ class LaneOwner:
             receipt.log_time_us,
         )
         for parcel in parcels:
-            # A receipt that an earlier transmission earned is no duplicate to the publisher.
+            # A receipt of an earlier transmission of the same append is no duplicate to the
+            # publisher.
             parcel.settle(Placed(receipts, partition, offset, log_time_us))
             offset += len(parcel.messages)
         return offset - receipt.base_offset
@@ -222,8 +232,9 @@ class LaneOwner:
         parcel.settle(problem)
 
     def ended(self, lane: TopicLane, parcels: list[Parcel], error: StoreError) -> bool:
-        """The queue was sealed, or is gone. What was asked goes on; what has a successor waits for
-        the catalog to name it (`moves`)."""
+        """Pass on requests that asked a sealed queue, or keep them until the catalog names a
+        successor.
+        """
         if self._sealed_time_us is not None:
             self._lanes.moves.onward(self._topic, parcels, self._sealed_time_us)
         elif isinstance(error, QueueSealed) and error.successors:

@@ -1,4 +1,4 @@
-"""Publishing with spans: one for each way into the store that a request's messages take."""
+"""Publishing with spans: one for each append request of a publish."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from store_nodes.wire import Durability
 
 
 class TracedPublishForwarder(PublishForwarder):
-    """A PublishForwarder whose requests have a span `append TOPIC` for each parcel: from its
-    acceptance to the store's answer, the wait for a place in an append included.
+    """A PublishForwarder that makes a span `append TOPIC` for each append request.
 
-    A parcel that nobody waits for, of durability `none`, has no span, and neither has what no
-    request publishes.
+    The span lasts from its acceptance to the store's answer, including the wait for a place in an
+    append. An append request without a waiting caller, of durability `none`, has no span; neither
+    has one that no HTTP request publishes.
     """
 
     def __init__(self, tracer: Tracer, *given: Any, **named: Any) -> None:

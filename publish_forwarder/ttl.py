@@ -1,7 +1,8 @@
-"""How long a message is worth delivering: `Packetboat-TTL: 90`, or `ttl_seconds: 90` of an item.
+"""The time within which a message is worth delivering: `Packetboat-TTL: 90`, or an item's
+`ttl_seconds: 90`.
 
-It counts from the time the message is due, else from when it was published; a message whose time is
-over is settled as expired instead of handed out.
+It counts from the time at which the message is due, else from its publication. A message whose time
+is over is settled as expired instead of delivered.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ MAX_TTL_S = 365 * 86_400
 
 
 def ttl_ms(name: str, seconds: float) -> int:
-    """`name` is the field to blame; raises a 422 Problem."""
+    """Return a TTL in ms; raises a 422 Problem that names the field `name`."""
     if not 0 < seconds <= MAX_TTL_S:
         refuse(name, f"more than 0 and at most {MAX_TTL_S} seconds (365 days).")
     return max(1, round(seconds * 1000))

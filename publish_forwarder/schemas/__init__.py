@@ -1,1 +1,1 @@
-"""What a body must look like: definitions, checks and compatibility. Pure; knows no topics."""
+"""Schemas of bodies: definitions, checks and compatibility. Pure; knows no topics."""

@@ -1,8 +1,10 @@
-"""Avro definitions (specification 1.12) as a tree of types. Logical types are what they stand on.
+"""Avro definitions (specification 1.12) as a tree of types.
 
-Names lead to the type they name, so the tree has no names to look up. A type that contains itself
-is refused: a small body could then make a check go as deep as it likes. A type is `empty` where its
-values take no bytes of a binary body, so that there may be any number of them.
+Logical types count as their base types.
+
+Names are replaced by the types that they name, so the tree has no names to look up. A type that
+contains itself is refused: a small body could then make a check go arbitrarily deep. A type is
+`empty` if its values take no bytes of a binary body, so that a body may hold any number of them.
 """
 
 from __future__ import annotations
@@ -96,7 +98,9 @@ Type = Primitive | Array | Map | Union | Named
 
 
 def parse(text: str) -> Type:
-    """Raises BadDefinition naming the place by JSON pointer."""
+    """Return the tree of a definition; raises BadDefinition, which names the place by JSON
+    pointer.
+    """
     value = read_definition(text)
     tree = _Parser().type_of(value, (), "")
     try:
@@ -109,7 +113,7 @@ def parse(text: str) -> Type:
 
 
 def branch_name(type_: Type) -> str:
-    """How a union's JSON names a branch."""
+    """Return the name by which a union's JSON names a branch."""
     match type_:
         case Primitive(name) | Fixed(name) | Enum(name) | Record(name):
             return name
@@ -244,7 +248,7 @@ class _Parser:
         return self._keep(Fixed(name, self._aliases(value, path, namespace), size), path)
 
     def _name(self, value: Mapping[str, Any], path: Path, namespace: str) -> tuple[str, str]:
-        """The full name, and the namespace of what is inside."""
+        """Return the full name, and the namespace of the types inside."""
         name, own = value.get("name"), value.get("namespace", namespace)
         if not isinstance(name, str) or not isinstance(own, str):
             raise bad(path, "needs a name")

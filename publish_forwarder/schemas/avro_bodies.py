@@ -1,5 +1,7 @@
-"""Whether a body is a value of an Avro type: in the binary encoding (without a header), or in
-Avro's JSON encoding. Nothing is built up; what is wrong is named by JSON pointer."""
+"""Checks of bodies against an Avro type, in the binary encoding (without a header) or in JSON.
+
+No values are built; JSON pointers name the faults.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,13 @@ INT = range(-(2**31), 2**31)
 LONG = range(-(2**63), 2**63)
 MAX_LATIN = 255
 MAX_VALUES_HERE = 15_000
-"""Of a binary body that is checked on the event loop: about a microsecond each."""
+"""Values in a binary body that is checked on the event loop, at about a microsecond each."""
 MAX_JSON_BYTES_HERE = 15_000
-"""As many of a body in JSON, of which each may be a value."""
+"""Bytes of a JSON body that is checked on the event loop; each of them may be a value."""
 
 
 class _Wrong(Exception):
-    """`path` is filled in on the way up, innermost first."""
+    """A fault of a body; `path` is filled in on the way up, innermost first."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -41,7 +43,7 @@ class _Wrong(Exception):
 
 
 class _Body:
-    """The bytes, how far they are read, and how many values are allowed yet."""
+    """A binary body: its bytes, the position of reading, and the number of values that are left."""
 
     __slots__ = ("at", "data", "left", "most")
 
@@ -85,8 +87,10 @@ class _Body:
 
 
 def check_binary(type_: Type, data: bytes, *, here: bool = False) -> list[FieldError]:
-    """What is wrong first, if anything is. `here`: TooDear where it has more values than the event
-    loop has time for."""
+    """Return the first fault of a binary body, if there is one.
+
+    With `here` it raises TooDear for a body with more values than the event loop has time for.
+    """
     body = _Body(data, MAX_VALUES_HERE if here else MAX_VALUES)
     try:
         _read(type_, body)
@@ -185,7 +189,7 @@ def _block(body: _Body) -> int:
     count = body.long()
     if count < 0:
         count = -count
-        body.long()  # its size in bytes, for those who skip it
+        body.long()  # The size of the block in bytes is only for readers that skip it.
     return count
 
 
@@ -201,7 +205,7 @@ _READERS: dict[type, Callable[[Any, _Body], None]] = {
 
 
 def check_json(type_: Type, data: bytes, *, here: bool = False) -> list[FieldError]:
-    """Up to `MAX_ERRORS` of what is wrong. `here`: as for `check_binary`."""
+    """Return up to `MAX_ERRORS` faults of a JSON body; `here` is as for `check_binary`."""
     if here and len(data) > MAX_JSON_BYTES_HERE:
         raise TooDear
     try:

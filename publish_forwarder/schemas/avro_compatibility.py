@@ -1,7 +1,7 @@
-"""Whether a reader's Avro type can read what a writer's wrote: the specification's resolution.
+"""Compares Avro types: whether a reader's type can read a writer's values, by the specification.
 
-Of a writer's union every branch must be readable, also one that no message used yet; likewise every
-symbol of its enum.
+Every branch of a writer's union and every symbol of its enum must be readable, also one that no
+message has used yet.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _Known = dict[tuple[int, int], bool]
 
 
 def unreadable(reader: Type, writer: Type) -> list[FieldError]:
-    """What of the writer's the reader cannot read, by JSON pointer into values; [] if it can."""
+    """Return the faults of the reader, by JSON pointer into the writer's values; [] if it reads
+    all.
+    """
     errors: list[FieldError] = []
     _resolve(reader, writer, (), errors, {})
     return errors
@@ -42,7 +44,7 @@ def unreadable(reader: Type, writer: Type) -> list[FieldError]:
 def _resolve(
     reader: Type, writer: Type, path: _Path, errors: list[FieldError], known: _Known
 ) -> None:
-    """`known` pairs are not gone through again: named types may be used any number of times."""
+    """Compare a pair of types once, because named types may be used any number of times."""
     pair = (id(reader), id(writer))
     if pair in known:
         if not known[pair]:
@@ -117,7 +119,7 @@ def _same_name(
     path: _Path,
     errors: list[FieldError],
 ) -> bool:
-    """By the last part of the name, or a full alias."""
+    """Compare names by their last part, or by a full alias."""
     same = _last(reader.name) == _last(writer.name) or writer.name in reader.aliases
     if not same:
         errors.append(_error(path, f"{writer.name!r} cannot be read as {reader.name!r}"))

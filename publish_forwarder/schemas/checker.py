@@ -1,7 +1,8 @@
-"""Checks bodies and definitions for a server process: what is known to be cheap on its event loop,
-all else in a worker process, where it can be ended.
+"""Checks bodies and definitions for a server process.
 
-The functions without `self` are what a worker calls. They take and return what MessagePack has.
+Work that is known to be cheap is done on the event loop, all other work in a worker process, where
+it can be ended. A worker calls the functions without `self`, which take and return values that
+MessagePack has.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ _Answer = tuple[str, list[tuple[str, str]]]
 
 
 def checked(kind: str, text: str, data: bytes, content_type: str | None) -> _Answer:
-    """What is wrong with a body, or with its definition."""
+    """Return the faults of a body, or of its definition."""
     return _answer(lambda: _compiled(kind, text).check(data, content_type))
 
 
 def compiled(kind: str, text: str) -> _Answer:
-    """What is wrong with a definition."""
+    """Return the faults of a definition."""
 
     def compile_it() -> Sequence[FieldError]:
         _compiled(kind, text)
@@ -41,7 +42,7 @@ def compiled(kind: str, text: str) -> _Answer:
 
 
 def compared(kind: str, compatibility: str, new: str, old: str) -> _Answer:
-    """What breaks between two versions."""
+    """Return the breaks between two versions."""
     return _answer(lambda: incompatible(compatibility, _compiled(kind, new), _compiled(kind, old)))
 
 
@@ -55,23 +56,28 @@ def _answer(work: Callable[[], Sequence[FieldError]]) -> _Answer:
 
 
 class Checker:
-    """One per process and role. Raises a 429 Problem where a tenant has used up its share of the
-    workers; BadDefinition for a definition that is not understood."""
+    """Checks bodies and definitions; one per process and role.
+
+    Raises a 429 Problem if a tenant has used up its share of the workers, and BadDefinition for a
+    definition that this release does not understand.
+    """
 
     def __init__(self, workshop: Workshop | None = None) -> None:
-        """Without a workshop, all is done here, however long it takes."""
+        """Prepare a checker; without a workshop it does all work here, however long that takes."""
         self._workshop = workshop
         self._known: OrderedDict[tuple[str, str], Definition | BadDefinition | None] = OrderedDict()
 
     async def check(
         self, tenant_id: bytes, kind: str, text: str, data: bytes, content_type: str | None
     ) -> list[FieldError]:
-        """What is wrong with a body. Nothing is awaited where that is cheap and the definition was
-        met before."""
+        """Return the faults of a body; nothing is awaited if that is cheap and the definition is
+        known.
+        """
         fresh = (kind, text) not in self._known
         definition = self._definition(kind, text)
         if fresh:
-            await asyncio.sleep(0)  # It was compiled a moment ago, which is enough for one turn.
+            # The definition was compiled a moment ago, which is enough for one turn.
+            await asyncio.sleep(0)
         if definition is not None:
             try:
                 return definition.check(data, content_type, here=True)
@@ -83,7 +89,7 @@ class Checker:
             return [FieldError("", f"{_TOO_LONG} to be checked with this schema")]
 
     async def compile(self, tenant_id: bytes, kind: str, text: str) -> None:
-        """Raises BadDefinition."""
+        """Check that a definition compiles; raises BadDefinition."""
         try:
             await self._apart(tenant_id, compiled, kind, text)
         except TookTooLong as error:
@@ -92,14 +98,14 @@ class Checker:
     async def compare(
         self, tenant_id: bytes, kind: str, compatibility: str, new: str, old: str
     ) -> list[FieldError]:
-        """What breaks between two versions. Raises CannotCompare."""
+        """Return the breaks between two versions. Raises CannotCompare."""
         try:
             return await self._apart(tenant_id, compared, kind, compatibility, new, old)
         except TookTooLong as error:
             raise CannotCompare(f"that {_TOO_LONG}") from error
 
     def _definition(self, kind: str, text: str) -> Definition | None:
-        """None for one that is only compiled in workers."""
+        """Return a compiled definition; None for one that only workers compile."""
         key = kind, text
         if key in self._known:
             known = self._known[key]

@@ -1,7 +1,7 @@
-"""A definition of either kind: compiled once, then bodies are checked with it.
+"""A definition of either kind: it is compiled once, and then checks bodies.
 
-`here` is said on the event loop: what may take longer there than others can wait for is not done,
-and TooDear is raised.
+The event loop passes `here`: work that may take longer than others can wait is then not done, and
+TooDear is raised.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from publish_forwarder.schemas.price import HERE_NS
 AVRO_TYPES = frozenset({"avro/binary", "application/avro", "application/vnd.apache.avro+binary"})
 
 MAX_AVRO_CHARS_HERE = 24 * 1024
-"""Of an Avro definition that is compiled on the event loop."""
+"""Characters of an Avro definition that is compiled on the event loop."""
 
 
 class JsonDefinition:
-    """Bodies are JSON."""
+    """A JSON Schema, for bodies in JSON."""
 
     def __init__(self, text: str, *, here: bool = False) -> None:
         self.schema = JsonSchema(text, most_ns=_most_ns(here))
@@ -31,18 +31,23 @@ class JsonDefinition:
     def check(
         self, data: bytes, content_type: str | None, *, here: bool = False
     ) -> list[FieldError]:
-        """What is wrong; `field` is a JSON pointer into the body, or `content_type`."""
+        """Return the faults of a body; `field` is a JSON pointer into the body, or
+        `content_type`.
+        """
         if not is_json(content_type):
             return [_wrong_type("application/json, or a type that ends in +json")]
         return _too_large(data) or self.schema.check(data, most_ns=_most_ns(here))
 
     def reads(self, written: JsonDefinition) -> list[FieldError]:
-        """What was written with the other and is not valid here. Raises CannotCompare."""
+        """Return the faults by which bodies of the other definition may be invalid here.
+
+        Raises CannotCompare.
+        """
         return not_allowed(self.schema, written.schema)
 
 
 class AvroDefinition:
-    """Bodies are Avro, binary or as JSON."""
+    """An Avro schema, for bodies in Avro, binary or as JSON."""
 
     def __init__(self, text: str, *, here: bool = False) -> None:
         if here and len(text) > MAX_AVRO_CHARS_HERE:
@@ -52,7 +57,7 @@ class AvroDefinition:
     def check(
         self, data: bytes, content_type: str | None, *, here: bool = False
     ) -> list[FieldError]:
-        """As that of JsonDefinition; in a binary body the first fault is named."""
+        """Return the faults of a body as JsonDefinition does; of a binary body only the first."""
         if _kind(content_type) in AVRO_TYPES:
             return _too_large(data) or avro_bodies.check_binary(self.type, data, here=here)
         if is_json(content_type):
@@ -67,16 +72,16 @@ Definition = JsonDefinition | AvroDefinition
 
 
 def compile_definition(kind: str, text: str, *, here: bool = False) -> Definition:
-    """`kind` is `json_schema` or `avro`; raises BadDefinition."""
+    """Compile a definition of `kind` `json_schema` or `avro`; raises BadDefinition."""
     made = AvroDefinition if kind == "avro" else JsonDefinition
     return made(text, here=here)
 
 
 def incompatible(compatibility: str, new: Definition, old: Definition) -> list[FieldError]:
-    """What breaks between one version and the next, up to `MAX_ERRORS`; [] when nothing does.
+    """Return up to `MAX_ERRORS` breaks between one version and the next; [] if there are none.
 
-    backward: the new reads what was written with the old; forward: the old reads what will be
-    written with the new; full: both. Raises CannotCompare.
+    With `backward` the new version reads messages of the old one, with `forward` the old version
+    reads messages of the new one, with `full` both. Raises CannotCompare.
     """
     errors: list[FieldError] = []
     if compatibility in {"backward", "full"}:

@@ -1,14 +1,14 @@
-"""Whether whatever one JSON Schema allows, another allows: by their keywords, soundly.
+"""Compares JSON Schemas: whether one allows every value that another allows, judged by keywords.
 
-"Yes" is only said where each keyword of the wider schema is implied by the narrower one's. Where
-that cannot be told (a keyword that is not compared, and differs) the answer is CannotCompare, never
-a guess; what is said to break may, rarely, not: of `{"minimum": 5, "maximum": 4}`, which allows
-nothing, `{"minimum": 6}` is said to allow less.
+The answer is yes only if the narrower schema's keywords imply each keyword of the wider one. If
+that cannot be told (a keyword that is not compared differs), the answer is CannotCompare, never a
+guess. A reported break may, rarely, be none: `{"minimum": 6}` is said to allow less than
+`{"minimum": 5, "maximum": 4}`, which allows nothing.
 
-Compared are: type, enum, const, required, properties, patternProperties (as a whole),
-additionalProperties, propertyNames, items, prefixItems (as a whole), the limits of numbers, lengths
-and counts, multipleOf, uniqueItems, allOf, anyOf, and $ref into the definition. Everything else
-must be the same in both, or stand in the narrower one alone.
+These keywords are compared: type, enum, const, required, properties, patternProperties (as a
+whole), additionalProperties, propertyNames, items, prefixItems (as a whole), the limits of numbers,
+lengths and counts, multipleOf, uniqueItems, allOf, anyOf, and $ref into the definition. Everything
+else must be the same in both, or stand in the narrower one alone.
 """
 
 from __future__ import annotations
@@ -70,16 +70,19 @@ APPLIES = (
         "propertyNames": "object",
     }
 )
-"""Which type a keyword is about; it says nothing of values of others."""
+"""The type of value that each keyword is about; it says nothing of values of other types."""
 MAX_STEPS = 10_000
 Path = tuple[str | int, ...]
 Parts = list[dict[str, Any]]
-"""A schema as the conjunction of these, none of them with `$ref` or `allOf`."""
+"""A schema as the conjunction of these parts, none of which has `$ref` or `allOf`."""
 
 
 def not_allowed(wider: JsonSchema, narrower: JsonSchema) -> list[FieldError]:
-    """What `narrower` allows and `wider` does not, by JSON pointer into values; [] when nothing.
-    Raises CannotCompare."""
+    """Return the breaks where `narrower` allows a value that `wider` does not; [] if there are
+    none.
+
+    They are named by JSON pointer into values. Raises CannotCompare.
+    """
     if wider.document == narrower.document and _same(wider.document, narrower.document):
         return []
     if wider.draft != narrower.draft:
@@ -113,7 +116,9 @@ class _Comparison:
     def _of_each(
         self, part: dict[str, Any], wide: Any, narrow: Parts, path: Path, wide_parts: Parts
     ) -> list[FieldError]:
-        """Each alternative of the narrower one has to be allowed, with what stands beside."""
+        """Check that each alternative of the narrower schema is allowed, together with its other
+        keywords.
+        """
         try:
             whole = self._of_parts(wide_parts, narrow, path)
         except CannotCompare:
@@ -135,7 +140,7 @@ class _Comparison:
         return errors
 
     def _of_part(self, wide: dict[str, Any], narrow: Parts, path: Path) -> list[FieldError]:
-        """Some part of the narrower one has to imply each keyword of it."""
+        """Check that some part of the narrower schema implies each keyword of this one."""
         if "not-anything" in wide:
             return [FieldError(pointer(path), "is not allowed any more")]
         values = _values(narrow)
@@ -155,7 +160,7 @@ class _Comparison:
         return errors
 
     def _allows(self, part: dict[str, Any], value: Any) -> bool:
-        """By a schema that stands alone."""
+        """Return whether a part that refers to no other allows a value."""
         text = _encode(part | {"$schema": self._wider.draft})
         judge = self._judges.get(text)
         if judge is None:
@@ -201,7 +206,9 @@ class _Comparison:
         return _same_beside(keyword, wide, narrow, path)
 
     def _additional(self, wide: dict[str, Any], narrow: Parts, path: Path) -> list[FieldError]:
-        """Of any one part: what it names besides, what its patterns allow, and all others."""
+        """Compare with the members that one part names besides, allows by pattern, or allows
+        otherwise.
+        """
         allowed = wide["additionalProperties"]
         patterns = wide.get("patternProperties", {})
         known = wide.get("properties", {})
@@ -242,7 +249,7 @@ class _Comparison:
         return self._breaks(wide["items"], {"allOf": sources}, (*path, "items"))
 
     def _any_of(self, branches: list[Any], narrow: Parts, path: Path) -> list[FieldError]:
-        """One of them has to allow it all; the nearest miss is told."""
+        """Check that one branch allows everything; return the breaks of the nearest miss."""
         nearest: list[FieldError] | None = None
         undecided: CannotCompare | None = None
         for branch in branches:
@@ -291,7 +298,7 @@ def _of_type(wanted: Any, narrow: Parts, path: Path) -> list[FieldError]:
 
 
 def _types(parts: Parts, *, integers: bool = False) -> frozenset[str]:
-    """Which types all of them leave; `integers` are told from numbers if asked for."""
+    """Return the types that all parts leave; `integers` tells integers from other numbers."""
     left = TYPES | {"integer"}
     for part in parts:
         named = part.get("type")
@@ -305,7 +312,7 @@ def _types(parts: Parts, *, integers: bool = False) -> frozenset[str]:
 
 
 def _values(parts: Parts) -> list[Any] | None:
-    """All that can be allowed, if that is listed."""
+    """Return every value that can be allowed, if the parts list them."""
     for part in parts:
         if "const" in part:
             return [part["const"]]
@@ -315,7 +322,9 @@ def _values(parts: Parts) -> list[Any] | None:
 
 
 def _refers(part: Any) -> bool:
-    """Whether it leads to other places of its definition, so that it cannot stand alone."""
+    """Return whether a part leads to other places of its definition, so that it cannot stand
+    alone.
+    """
     if isinstance(part, dict):
         return "$ref" in part or any(_refers(value) for value in part.values())
     return isinstance(part, list) and any(_refers(value) for value in part)
@@ -360,7 +369,7 @@ _TWINS = {
 
 
 def _of_property(name: str, narrow: Parts) -> list[Any]:
-    """Schemas of which the property fits one at least."""
+    """Return schemas of which at least one fits the property."""
     sure: list[Any] = []
     maybe: list[Any] = []
     for part in narrow:
@@ -388,11 +397,11 @@ _GROUPS = {
     for keyword in group
 }
 _NEVER_ALONE = frozenset({"unevaluatedItems", "unevaluatedProperties"})
-"""They depend on all that stands beside them."""
+"""Keywords that depend on all others beside them."""
 
 
 def _same_beside(keyword: str, wide: dict[str, Any], narrow: Parts, path: Path) -> list[FieldError]:
-    """Some part has the same keyword, and those it belongs with; else CannotCompare."""
+    """Check that some part has the same keyword with its group; else raise CannotCompare."""
     group = _GROUPS.get(keyword, (keyword,))
     if keyword not in _NEVER_ALONE and not any(_refers(wide[one]) for one in group if one in wide):
         for part in narrow:
@@ -406,7 +415,7 @@ def _same_beside(keyword: str, wide: dict[str, Any], narrow: Parts, path: Path) 
 
 
 def _same(one: Any, other: Any) -> bool:
-    """As JSON: 1 is not true."""
+    """Return whether two values are the same JSON; 1 is not true."""
     return _encode(one) == _encode(other)
 
 

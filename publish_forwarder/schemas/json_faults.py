@@ -1,4 +1,4 @@
-"""What is wrong with a value by JSON Schema, in our own words: the keyword and its limit."""
+"""Faults of a value by JSON Schema in our own words: the keyword and its limit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LIMITS = {
     "enum": "must be one of {}",
     "required": "{} is required",
 }
-"""By keyword, with its value in the definition."""
+"""The text for each keyword, with the place for its value in the definition."""
 _OTHERS = {
     "uniqueItems": "must have no item twice",
     "additionalItems": "has more items than are described",
@@ -40,7 +40,9 @@ _OTHERS = {
 
 
 def explained(kind: Any) -> str:
-    """Of the kind of a `jsonschema_rs.ValidationError`: what the value must be."""
+    """Return the sentence for the kind of a `jsonschema_rs.ValidationError`: the rule for the
+    value.
+    """
     name: str = kind.name
     if name in _LIMITS:
         return _LIMITS[name].format(_shown(kind.value))
@@ -52,6 +54,6 @@ def explained(kind: Any) -> str:
 
 
 def _shown(value: object) -> str:
-    """As JSON."""
+    """Return a value as JSON, shortened."""
     text = msgspec.json.encode(value).decode("utf-8", "replace")
     return text if len(text) <= MAX_VALUE_CHARS else text[: MAX_VALUE_CHARS - 1] + "…"

@@ -1,8 +1,9 @@
 """JSON Schema definitions: drafts 6, 7, 2019-09 and 2020-12, which is the default.
 
 `$ref` leads to places of the same definition, by JSON pointer, and nowhere else: nothing is ever
-fetched. Patterns run on an engine without backtracking, in time linear in the text; what it cannot
-do (look-around, back-references) is refused. Formats that the drafts define are checked.
+fetched. Patterns run on an engine without backtracking, in time linear in the text; patterns that
+it cannot run (with look-around or back-references) are refused. Formats that the drafts define are
+checked.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ DRAFTS = {
 }
 DEFAULT_DRAFT = "https://json-schema.org/draft/2020-12/schema"
 OLD_DRAFTS = frozenset(list(DRAFTS)[:2])
-"""Of which `$ref` hides what stands beside it."""
+"""Drafts in which `$ref` hides the keywords beside it."""
 PATTERN_BYTES = 1024 * 1024
 NOT_COMPILED = (
     "cannot be compiled: a reference that leads nowhere, or a pattern that is wrong, too large, or "
@@ -68,7 +69,9 @@ SEVERAL = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
 NAMED = frozenset(
     {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
 )
-"""Which keywords have a subschema, an array of them, or an object of them."""
+"""Keywords with a subschema (`ONE`), an array of them (`SEVERAL`), or an object of them
+(`NAMED`).
+"""
 _REFUSED = frozenset(
     {"$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef", "$vocabulary"}
 )
@@ -77,10 +80,12 @@ Path = tuple[str | int, ...]
 
 
 class JsonSchema:
-    """A compiled definition. `document` is its JSON."""
+    """A compiled definition; `document` is its JSON."""
 
     def __init__(self, text: str, *, most_ns: float = float("inf")) -> None:
-        """Raises BadDefinition; TooDear where it may take longer than `most_ns`."""
+        """Compile a definition; raises BadDefinition, or TooDear if it may take longer than
+        `most_ns`.
+        """
         document = read_definition(text)
         self.draft = draft_of(document)
         assert isinstance(document, dict | bool)
@@ -102,8 +107,9 @@ class JsonSchema:
             raise bad((), NOT_COMPILED) from error
 
     def check(self, data: bytes, *, most_ns: float = float("inf")) -> list[FieldError]:
-        """Up to `MAX_ERRORS` of what is wrong with a body. TooDear where it may take longer than
-        `most_ns` to find out."""
+        """Return up to `MAX_ERRORS` faults of a body; raises TooDear if that may take longer than
+        `most_ns`.
+        """
         size_bytes = len(data)
         if self._price.check_ns(size_bytes) > most_ns:
             raise TooDear
@@ -129,12 +135,12 @@ class JsonSchema:
         ]
 
     def is_valid(self, value: Any) -> bool:
-        """Of a value from a definition, which is small."""
+        """Return whether a value from a definition, which is small, is valid."""
         return self._validator.is_valid(value)
 
 
 def draft_of(document: object) -> str:
-    """BadDefinition for one that is not known."""
+    """Return the draft of a definition; raises BadDefinition for an unknown one."""
     if not isinstance(document, dict | bool):
         raise bad((), "a JSON Schema is an object, true or false")
     named = document.get("$schema", DEFAULT_DRAFT) if isinstance(document, dict) else DEFAULT_DRAFT
@@ -145,7 +151,7 @@ def draft_of(document: object) -> str:
 
 
 def subschemas(schema: dict[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """With where each one is."""
+    """Yield the subschemas of a schema, each with its path."""
     for keyword, value in schema.items():
         if keyword in SEVERAL and isinstance(value, list):
             yield from (((keyword, index), one) for index, one in enumerate(value))
@@ -156,7 +162,7 @@ def subschemas(schema: dict[str, Any]) -> Iterator[tuple[Path, Any]]:
 
 
 def referenced(document: object, reference: object) -> Any:
-    """What a `$ref` leads to; KeyError when to nothing in this document."""
+    """Return the place that a `$ref` leads to; raises KeyError if it is not in this document."""
     if not isinstance(reference, str) or "%" in reference:
         raise KeyError(reference)
     if reference != "#" and not reference.startswith("#/"):
@@ -174,7 +180,9 @@ def referenced(document: object, reference: object) -> Any:
 
 
 class _Walk:
-    """Goes through a definition as a validator would: references followed, nothing twice."""
+    """A walk through a definition as a validator makes it: it follows references, and visits
+    nothing twice.
+    """
 
     def __init__(self, document: object) -> None:
         self._document = document
@@ -182,12 +190,12 @@ class _Walk:
         self._open: set[int] = set()
 
     def go(self) -> tuple[int, Price]:
-        """How many subschemas there are, and what they cost; BadDefinition."""
+        """Return the number of subschemas and their price; raises BadDefinition."""
         parts, _, price = self._visit(self._document, ())
         return parts, price
 
     def _visit(self, schema: object, path: Path) -> tuple[int, int, Price]:
-        """How many subschemas, how deep, and at what price."""
+        """Return the number of subschemas, their depth and their price."""
         if not isinstance(schema, dict):
             return 1, 1, Price(once=1.0)
         key = id(schema)

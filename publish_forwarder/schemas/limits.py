@@ -1,8 +1,8 @@
-"""What a definition and a body may cost, and how they are refused.
+"""Limits of the cost of definitions and bodies, and the errors for exceeding them.
 
-A definition is a tenant's, and runs on every publish to its topics: so it may not recurse, is
-bounded in size and in depth, and never leads anywhere else; a body is bounded in what it may make
-the check do.
+A definition comes from a tenant and runs on every publish to its topics. So it may not recurse, has
+a bounded size and depth, and never leads to another document. A body is bounded in the work that it
+can cause.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from edge.problem import FieldError
 
 MAX_DEFINITION_BYTES = 128 * 1024
 MAX_DEPTH = 32
-"""Of a definition with its references followed."""
+"""Depth of a definition with its references followed."""
 MAX_PARTS = 2_000
 """Subschemas of a definition with its references followed."""
 MAX_CHECKED_BYTES = 1024 * 1024
-"""Of a body on a topic with a schema."""
+"""Bytes of a body on a topic with a schema."""
 MAX_WORK = 2**28
-"""Bytes of a JSON body times subschemas of its definition: what it may cost to check it."""
+"""Bytes of a JSON body times subschemas of its definition: the cost of checking it."""
 MAX_VALUES = 100_000
-"""Of an Avro body: what a small one may claim to hold is nothing to count up to."""
+"""Values of an Avro body, because a small one may claim to hold more than can be counted."""
 MAX_ERRORS = 20
-"""Named of one body or one comparison."""
+"""Faults that are named of one body or one comparison."""
 DETAIL_CHARS = 300
 
 
@@ -39,7 +39,7 @@ class BadDefinition(Exception):
 
 
 class TooDear(Exception):
-    """It may take longer than the event loop has for it; a worker process finds out."""
+    """Some work may take longer than the event loop has time for; a worker process does it."""
 
 
 class CannotCompare(Exception):
@@ -51,7 +51,7 @@ def bad(path: Iterable[str | int], detail: str) -> BadDefinition:
 
 
 def pointer(path: Iterable[str | int]) -> str:
-    """RFC 6901; the whole document is the empty one."""
+    """Return a path as an RFC 6901 pointer; the whole document is the empty one."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
@@ -60,7 +60,7 @@ def shortened(text: str) -> str:
 
 
 def read_definition(text: str) -> object:
-    """The JSON of a definition, of bounded size and depth; BadDefinition."""
+    """Return the JSON of a definition, of bounded size and depth; raises BadDefinition."""
     raw = text.encode("utf-8", "surrogatepass")
     if len(raw) > MAX_DEFINITION_BYTES:
         raise bad((), f"at most {MAX_DEFINITION_BYTES} bytes")
@@ -73,7 +73,9 @@ def read_definition(text: str) -> object:
 
 
 def _check_depth(value: object) -> None:
-    """A part of the definition takes two levels of JSON: its keyword, and it in an array."""
+    """Check the depth: a subschema takes two levels of JSON, its keyword and its place in an
+    array.
+    """
     level: list[object] = [value]
     for _ in range(3 * MAX_DEPTH):
         level = [

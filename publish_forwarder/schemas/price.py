@@ -1,12 +1,12 @@
-"""What it may cost to compile a JSON Schema and to check a body with it, known before it is done.
+"""The cost of compiling a JSON Schema and checking a body with it, known before the work is done.
 
-A definition is a tree: some of its subschemas look at one value of a body, others at each of as
-many as the body has (those of `items`, `additionalProperties` and so on). With the number of bytes
-of a body, which has at most half as many values, that bounds what the library does. The automaton
-of a pattern is run over the texts of a body, at worst with all of its states at once.
+A definition is a tree. Some of its subschemas look at one value of a body, others at each of many
+(those of `items`, `additionalProperties` and so on). Together with the number of bytes of a body,
+which has at most half as many values, that bounds the work of the library. The automaton of a
+pattern is run over the texts of a body, at worst with all of its states at once.
 
-The constants are times of one slow core, a little above what was measured there. What is cheap is
-done on the event loop, all else in a worker process.
+The constants are times of one slow core, a little above those measured there. Cheap work is done on
+the event loop, all other work in a worker process.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 HERE_NS = 12e6
-"""What one piece of work may cost on the event loop."""
+"""Nanoseconds that one piece of work may cost on the event loop."""
 EXPLAIN_NS = 500e6
-"""What it may cost, in a worker, to say what is wrong with a body."""
+"""Nanoseconds that it may cost, in a worker, to explain the faults of a body."""
 MAX_STATES = 10**7
 MAX_PATTERN_CHARS = 4_096
-"""Longer ones are not gone through here, they are dear in any case."""
+"""Characters of a pattern that is examined here; longer ones are expensive in any case."""
 _BYTE_NS = 150.0
-"""Of a body: decoded, gone through, and handed to the library."""
+"""Cost of each byte of a body, which is decoded, walked through and handed to the library."""
 _EVALUATION_NS = 15.0
 _STATE_NS = 55.0
-"""Of each state for each byte of a text."""
+"""Cost of each state of a pattern for each byte of a text."""
 _ERROR_NS = 12_000.0
 _COPIED_BYTE_NS = 25.0
 _TEXT_NS = 130.0
-"""Of each byte of a definition."""
+"""Cost of each byte of a definition."""
 _BUILT_STATE_NS = 1_000.0
 _FORMAT, _PATTERN, _UNIQUE, _MULTIPLE = 100.0, 20.0, 20.0, 1_200.0
-"""Evaluations that a keyword stands for. A large number becomes a fraction for `multipleOf`."""
+"""Evaluations for which a keyword counts; `multipleOf` makes a fraction of a large number."""
 _OF_EACH = frozenset(
     {
         "additionalItems",
@@ -46,19 +46,22 @@ _OF_EACH = frozenset(
         "unevaluatedProperties",
     }
 )
-"""Keywords of which a subschema looks at any number of values."""
+"""Keywords whose subschema looks at any number of values."""
 
 
 class Price(NamedTuple):
-    """`once`: evaluations of one value; `each`: of each value that a body has; `states` of all
-    patterns together."""
+    """A price in evaluations and states.
+
+    `once` counts evaluations of one value, `each` those of each value that a body has, and `states`
+    those of all patterns together.
+    """
 
     once: float = 0.0
     each: float = 0.0
     states: float = 0.0
 
     def and_within(self, keyword: str, inner: Price) -> Price:
-        """With a subschema of that keyword."""
+        """Return the price with that of a subschema under a keyword."""
         if keyword in _OF_EACH:
             inner = Price(0.0, inner.once + inner.each, inner.states)
         return Price(self.once + inner.once, self.each + inner.each, self.states + inner.states)
@@ -71,14 +74,15 @@ class Price(NamedTuple):
         return size_bytes * (_BYTE_NS + self.states * _STATE_NS) + evaluations * _EVALUATION_NS
 
     def explain_ns(self, size_bytes: int) -> float:
-        """To find all errors, which the library does or does not do. Each has a copy of its
-        value."""
+        """Return the cost of finding all faults, which the library either does or does not; each
+        copies its value.
+        """
         errors = self.once + self.each * size_bytes / 2
         return errors * _ERROR_NS + self.once * size_bytes * _COPIED_BYTE_NS
 
 
 def of_keywords(schema: Mapping[str, Any]) -> Price:
-    """Of one schema without its subschemas."""
+    """Return the price of one schema without its subschemas."""
     once = 1.0 + _length(schema.get("required"))
     each = states = 0.0
     for name in ("dependentRequired", "dependencies"):
@@ -108,7 +112,7 @@ def _length(value: object) -> float:
 
 
 def _values(value: object) -> float:
-    """Of what a value is compared with; scalars are looked up."""
+    """Return the evaluations for values to compare with; scalars are looked up."""
     if not isinstance(value, list | dict):
         return 0.0
     inner = value if isinstance(value, list) else value.values()
@@ -135,9 +139,11 @@ _PIECE = re.compile(
 
 
 def automaton_states(pattern: str) -> int:
-    """At most so many states has the automaton of a pattern without look-around and
-    back-references. It may be fewer: where the two may read a pattern differently, this one
-    counts more."""
+    """Return an upper bound of the states of a pattern's automaton, without look-around and
+    back-references.
+
+    If the library may read a pattern differently, the larger count is returned.
+    """
     if len(pattern) > MAX_PATTERN_CHARS:
         return MAX_STATES
     groups, last, factor = [0], 0, 1
@@ -146,7 +152,7 @@ def automaton_states(pattern: str) -> int:
         if piece["open"] is not None:
             flags = piece["flags"] or ""
             if flags.rstrip(":)").strip("-") and "<" not in flags:
-                factor = _WIDE_STATES  # Without regard to case, or Unicode.
+                factor = _WIDE_STATES  # The group ignores case, or uses Unicode.
             if flags.endswith(")"):
                 continue
             groups.append(0)
@@ -155,7 +161,7 @@ def automaton_states(pattern: str) -> int:
         if piece["close"] is not None:
             last = groups.pop() + 1
             if not groups:
-                return MAX_STATES  # It does not close what it opens.
+                return MAX_STATES  # The pattern closes a group that it does not open.
             groups[-1] += last
             continue
         if piece["count"] is not None:
@@ -171,7 +177,9 @@ def automaton_states(pattern: str) -> int:
 
 
 def _atom(kind: str, text: str) -> int:
-    """`\\w` and `\\d` are ASCII here, what is not of them is any other character."""
+    """Return the states of one atom; `\\w` and `\\d` are ASCII here, and `\\W` any other
+    character.
+    """
     if kind == "unicode" or (kind == "class" and _CATEGORY.search(text)):
         return _UNICODE_STATES
     if kind in ("wide", "wideclass"):
