@@ -147,9 +147,9 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "appending/lane.py",
-                '        """They stay in front."""\n'
+                '        """Put requests back in front."""\n'
                 "        self.pending.extendleft(reversed(parcels))",
-                '        """They stay in front."""\n        self.pending.extend(parcels)',
+                '        """Put requests back in front."""\n        self.pending.extend(parcels)',
             ),
         ),
         breaks="P2",
