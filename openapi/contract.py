@@ -22,6 +22,10 @@ class Body(msgspec.Struct, forbid_unknown_fields=True):
     """Exactly one of these fields is given."""
     AT_LEAST_ONE: ClassVar[tuple[str, ...]] = ()
     """At least one of these fields is given."""
+    FIXED: ClassVar[tuple[str, ...]] = ()
+    """The names of fields that cannot be changed; a put may leave them out."""
+    PATCHED: ClassVar[type[Body] | None] = None
+    """The class that this one is made from (`openapi.patch`); it describes the fields."""
 
 
 class OpenBody(Body, forbid_unknown_fields=False):

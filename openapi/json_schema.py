@@ -205,6 +205,8 @@ def _plain(value: Any) -> Any:
 
 def prose(kind: type) -> dict[str, str]:
     """Return the description of each field of a class and of its bases: the line below it."""
+    if issubclass(kind, Body) and kind.PATCHED is not None:
+        return prose(kind.PATCHED)
     found: dict[str, str] = {}
     for each in reversed(kind.__mro__):
         if issubclass(each, (Body, Answer, OpenAnswer)):

@@ -20,6 +20,7 @@ from openapi.common import (
     created,
 )
 from openapi.contract import Answer, Body, Operation, Parameter, no_content, ok, table
+from openapi.patch import patch_of
 
 MissedRuns = Literal["skip", "latest", "all"]
 Cron = Annotated[str, Meta(max_length=200)]
@@ -110,6 +111,7 @@ class ScheduleCreate(Body):
 class SchedulePut(Body):
     """A schedule as a whole; its name may be left out."""
 
+    FIXED = ("name",)
     topic: str
     cron: Cron
     """A plan of minute, hour, day of month, month and day of week; or @hourly, @daily, @weekly,
@@ -124,37 +126,7 @@ class SchedulePut(Body):
     labels: dict[str, str] = {}
 
 
-class ScheduleMessagePatch(Body):
-    """A ScheduleMessage that is merged member by member."""
-
-    data: Any = UNSET
-    """JSON, or a string, which is text where content_type is not JSON."""
-    data_base64: Base64 | UnsetType | None = UNSET
-    content_type: ContentType | UnsetType | None = UNSET
-    key: Key | UnsetType | None = UNSET
-    attributes: dict[str, str | None] | UnsetType | None = UNSET
-    ttl_seconds: TtlSeconds | UnsetType | None = UNSET
-    priority: Priority | UnsetType | None = UNSET
-    """A number from 0 to 9; messages of priority 9 are the most urgent."""
-
-
-class SchedulePatch(Body):
-    """Merged into what there is (RFC 7396): what is not named stays, and so does each member of an
-    object that is not named. Null is null where a member may be null, and else its default; in
-    a map it takes an entry away. The data of the message is replaced as a whole."""
-
-    name: str | UnsetType = UNSET
-    topic: str | UnsetType = UNSET
-    cron: Cron | UnsetType = UNSET
-    """A plan of minute, hour, day of month, month and day of week; or @hourly, @daily, @weekly,
-    @monthly or @yearly."""
-    message: ScheduleMessagePatch | UnsetType = UNSET
-    time_zone: TimeZone | UnsetType | None = UNSET
-    """A name of the IANA time zone database."""
-    missed_runs: MissedRuns | UnsetType | None = UNSET
-    """The rule for runs that could not be made in their minute."""
-    paused: bool | UnsetType | None = UNSET
-    labels: dict[str, str | None] | UnsetType | None = UNSET
+SchedulePatch = patch_of(SchedulePut)
 
 
 class NextRuns(Answer):

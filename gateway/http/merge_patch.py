@@ -1,40 +1,73 @@
-"""The body of a PATCH, merged into what there is (RFC 7396).
+"""Merges the body of a PATCH into what there is (RFC 7396).
 
 A member that is not named stays. An object is merged member by member, at every depth, and so is a
 map such as `labels`, from which null takes an entry away. Null sets a member to null where it may
-be null, and else to its default. What is no object is replaced.
+be null, and else to its default. Other values are replaced.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from types import NoneType
 from typing import Any, TypeVar, get_origin
 
 import msgspec
-from msgspec import NODEFAULT, UNSET
+from msgspec import NODEFAULT, UNSET, UnsetType
 
 from edge.asgi import Receive, Scope
 from edge.decode_errors import alternatives
 from gateway.http.decoding import converted, read_json
+from openapi.contract import Body
 
 Patch = dict[str, Any]
 T = TypeVar("T", bound=msgspec.Struct)
+P = TypeVar("P", bound=Body)
+
+
+def merged_into(patch: Body, present: P) -> P:
+    """Return the put that a patch (`openapi.patch`) asks for of what there is. Raise a 422 Problem
+    that names the field."""
+    kind = type(present)
+    fields = {field.name: field for field in msgspec.structs.fields(kind)}
+    named = {name: value for name in fields if (value := getattr(patch, name)) is not UNSET}
+    types, defaults = _types(kind), _defaults(kind)
+    body: dict[str, Any] = {}
+    for field, value in named.items():
+        name = fields[field].encode_name
+        if value is not None or _nullable(types[name]):
+            before = getattr(present, field)
+            before = None if before is UNSET else msgspec.to_builtins(before)
+            body[name] = _value(types[name], before, msgspec.to_builtins(value))
+        elif name in defaults:
+            body[name] = msgspec.to_builtins(defaults[name]())
+    part = converted(body, _partial(kind))
+    return msgspec.structs.replace(present, **{name: getattr(part, name) for name in named})
+
+
+@cache
+def _partial(kind: type[Body]) -> type[msgspec.Struct]:
+    """Return a class that has each field of a put, and requires none."""
+    fields = [
+        (each.name, each.type | UnsetType, msgspec.field(default=UNSET, name=each.encode_name))
+        for each in msgspec.structs.fields(kind)
+    ]
+    return msgspec.defstruct(f"Partial{kind.__name__}", fields, kw_only=True)
 
 
 async def read_patch(scope: Scope, receive: Receive) -> Patch:
-    """400 for what is no JSON, 422 for what is no object."""
+    """Return the object of a body. Raise a 400 Problem for a body that is not JSON, and a 422 one
+    for another value than an object."""
     return await read_json(scope, receive, Patch)
 
 
 def merged(
     patch: Patch, present: Mapping[str, Any], kind: type[T], whole: type[msgspec.Struct]
 ) -> T:
-    """A `kind` with the members that the patch names, as they are to be; the others are UNSET.
+    """Return a `kind` with the members that the patch names, merged; the others are UNSET.
 
-    `present` has what may be merged, by the names of the API. The defaults are those of `whole`,
-    the body that makes such a thing. Raises a 422 Problem naming the field.
+    `present` has the members that may be merged, by the names of the API. The defaults are those of
+    `whole`, the body that makes such a thing. Raises a 422 Problem that names the field.
     """
     types, defaults = _types(kind), _defaults(whole)
     body: dict[str, Any] = {}
@@ -47,7 +80,7 @@ def merged(
 
 
 def _value(type_: Any, before: Any, value: Any) -> Any:
-    """What a member becomes that is given `value`."""
+    """Return the new value of a member that is given `value`."""
     kind = _object_kind(type_)
     if kind is None or not isinstance(value, dict):
         return value
@@ -62,7 +95,7 @@ def _value(type_: Any, before: Any, value: Any) -> Any:
 
 
 def _goes(kind: type, types: Mapping[str, Any], name: str) -> bool:
-    """Whether null takes a member away, which gives it its default. One that is not known stays,
+    """Return whether null takes a member away, which gives it its default. An unknown member stays,
     and is refused."""
     return kind is dict or (name in types and not _nullable(types[name]))
 
@@ -72,7 +105,7 @@ def _types(kind: type) -> dict[str, Any]:
 
 
 def _defaults(kind: type[msgspec.Struct]) -> dict[str, Callable[[], Any]]:
-    """What makes the default of each member that has one."""
+    """Return the maker of the default of each member that has one."""
     found: dict[str, Callable[[], Any]] = {}
     for field in msgspec.structs.fields(kind):
         if field.default_factory is not NODEFAULT:
@@ -91,7 +124,7 @@ def _nullable(type_: Any) -> bool:
 
 
 def _object_kind(type_: Any) -> type | None:
-    """The class of a struct, `dict` for a map; None for what is replaced as a whole."""
+    """Return the class of a struct, `dict` for a map, and None for a value that is replaced."""
     for one in alternatives(type_):
         if isinstance(one, type) and issubclass(one, msgspec.Struct):
             return one

@@ -9,13 +9,14 @@ from itertools import islice
 from typing import Any, cast
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from edge.problem import FieldError, Problem, invalid
-from gateway.http.merge_patch import Patch, merged
+from gateway.http.merge_patch import merged_into
 from gateway.names import label_errors, name_errors
 from metadata.topics.schedules import Schedule, ScheduleSpec
 from openapi import schedules as contract
+from openapi.contract import Body
 from publish_forwarder.headers import (
     MAX_ATTRIBUTES,
     MAX_ID_BYTES,
@@ -33,19 +34,6 @@ MAX_SHOWN_RUNS = 100
 OWN_ATTRIBUTES = (ATTRIBUTE_SCHEDULE, ATTRIBUTE_TIME)
 _message = msgspec.msgpack.Decoder(Message)
 _raw_json = msgspec.json.Decoder(msgspec.Raw)
-
-
-class SchedulePatch(msgspec.Struct, forbid_unknown_fields=True):
-    """A patch after it was merged into a schedule (`patched`)."""
-
-    name: str | UnsetType = UNSET
-    topic: str | UnsetType = UNSET
-    cron: contract.Cron | UnsetType = UNSET
-    message: contract.ScheduleMessage | UnsetType = UNSET
-    time_zone: contract.TimeZone | UnsetType = UNSET
-    missed_runs: contract.MissedRuns | UnsetType = UNSET
-    paused: bool | UnsetType = UNSET
-    labels: dict[str, str] | UnsetType = UNSET
 
 
 def message_of(body: contract.ScheduleMessage) -> Message:
@@ -86,14 +74,16 @@ def _data(body: contract.ScheduleMessage) -> tuple[bytes, str | None]:
     return body.data.encode("utf-8", "replace"), body.content_type or "text/plain"
 
 
-def check_body(body: contract.ScheduleCreate | contract.SchedulePut | SchedulePatch) -> None:
+def check_body(body: contract.ScheduleCreate | contract.SchedulePut) -> None:
     """Raise a 422 Problem for a body that fits no schedule, whichever there is."""
-    errors = [] if body.labels is UNSET else label_errors(body.labels)
-    errors += _errors_of_clock(_given(body.cron, "@daily"), _given(body.time_zone, "UTC"))
+    errors = label_errors(body.labels)
+    try:
+        check(body.cron, body.time_zone)
+    except BadSchedule as error:
+        errors.append(FieldError(error.field, str(error)))
     if errors:
         raise invalid("The body does not fit.", errors)
-    if body.message is not UNSET:
-        message_of(body.message)
+    message_of(body.message)
 
 
 def new_spec(
@@ -104,21 +94,12 @@ def new_spec(
     errors = name_errors(name)
     if errors:
         raise invalid("The body does not fit.", errors)
-    return ScheduleSpec(
-        name=name,
-        topic_uid=topic_uid,
-        cron=body.cron,
-        time_zone=body.time_zone,
-        missed_runs=body.missed_runs,
-        message=msgspec.msgpack.encode(message_of(body.message)),
-        next_at=next_run(body.cron, body.time_zone, now),
-        paused=body.paused,
-        labels=body.labels,
-    )
+    next_at = next_run(body.cron, body.time_zone, now)
+    return _spec(body, name, topic_uid, next_at)
 
 
 def changed(
-    body: contract.SchedulePut | SchedulePatch, schedule: Schedule, topic_uid: bytes, now: datetime
+    body: contract.SchedulePut, schedule: Schedule, topic_uid: bytes, now: datetime
 ) -> ScheduleSpec:
     """Return the changed schedule: its next run stays where the clock is not changed, and no run is
     made up for a time in which it was paused. Raise a 409 Problem for another name."""
@@ -130,50 +111,66 @@ def changed(
             f"name cannot be changed: it is {schedule.name!r}.",
             errors=[FieldError("name", f"it is {schedule.name!r}")],
         )
-    cron = _given(body.cron, schedule.cron)
-    time_zone = _given(body.time_zone, schedule.time_zone)
-    paused = _given(body.paused, schedule.paused)
-    labels = _given(body.labels, dict(schedule.labels))
     next_at = schedule.next_at
-    same_clock = (cron, time_zone) == (schedule.cron, schedule.time_zone)
-    if not same_clock or (schedule.paused and not paused):
-        next_at = next_run(cron, time_zone, now)
-    message = schedule.message
-    if body.message is not UNSET:
-        message = msgspec.msgpack.encode(message_of(body.message))
-    missed_runs = _given(body.missed_runs, schedule.missed_runs)
+    same_clock = (body.cron, body.time_zone) == (schedule.cron, schedule.time_zone)
+    if not same_clock or (schedule.paused and not body.paused):
+        next_at = next_run(body.cron, body.time_zone, now)
+    return _spec(body, schedule.name, topic_uid, next_at)
+
+
+def _spec(
+    body: contract.ScheduleCreate | contract.SchedulePut,
+    name: str,
+    topic_uid: bytes,
+    next_at: datetime | None,
+) -> ScheduleSpec:
     return ScheduleSpec(
-        name=schedule.name,
+        name=name,
         topic_uid=topic_uid,
-        cron=cron,
-        time_zone=time_zone,
-        missed_runs=missed_runs,
-        message=message,
+        cron=body.cron,
+        time_zone=body.time_zone,
+        missed_runs=body.missed_runs,
+        message=msgspec.msgpack.encode(message_of(body.message)),
         next_at=next_at,
-        paused=paused,
-        labels=labels,
+        paused=body.paused,
+        labels=body.labels,
     )
 
 
-def patched(patch: Patch, schedule: Schedule) -> SchedulePatch:
-    """The data of a message is replaced as a whole; where none is given, its bytes stay. Raises a
-    422 Problem."""
+def put_of(schedule: Schedule) -> contract.SchedulePut:
+    """Return the body that a caller would ask with for the schedule as it is."""
     message = stored_message(schedule)
-    shown = msgspec.structs.asdict(_message_view(message))
-    del shown["data"]
-    shown["data_base64"] = b64encode(message.data).decode()
-    given = patch.get("message")
-    if isinstance(given, dict) and "data" in given:
-        del shown["data_base64"]
-    present = {"message": shown, "labels": dict(schedule.labels)}
-    body = merged(patch, present, SchedulePatch, contract.SchedulePut)
+    return contract.SchedulePut(
+        topic=schedule.topic_name,
+        cron=schedule.cron,
+        message=contract.ScheduleMessage(
+            data_base64=b64encode(message.data).decode(), **_surroundings(message)
+        ),
+        name=schedule.name,
+        time_zone=schedule.time_zone,
+        missed_runs=cast(contract.MissedRuns, schedule.missed_runs),
+        paused=schedule.paused,
+        labels=dict(schedule.labels),
+    )
+
+
+def patched(patch: Body, schedule: Schedule) -> contract.SchedulePut:
+    """Return what a patch asks for. The data of a message is replaced as a whole; where none is
+    given, its bytes stay. Raise a 422 Problem."""
+    present = put_of(schedule)
+    message = getattr(patch, "message", UNSET)
+    if message is not UNSET and message.data is not UNSET:
+        present.message.data_base64 = None
+    body = merged_into(patch, present)
     check_body(body)
     return body
 
 
 def resumed(schedule: Schedule, paused: bool, now: datetime) -> ScheduleSpec:
     """Return the same schedule, paused or not."""
-    return changed(SchedulePatch(paused=paused), schedule, schedule.topic_uid, now)
+    body = put_of(schedule)
+    body.paused = paused
+    return changed(body, schedule, schedule.topic_uid, now)
 
 
 def stored_message(schedule: Schedule) -> Message:
@@ -216,14 +213,18 @@ def _coming(schedule: Schedule, now: datetime) -> list[datetime]:
 
 
 def _message_view(message: Message) -> contract.ScheduledMessage:
-    return contract.ScheduledMessage(
-        content_type=message.content_type,
-        key=message.key,
-        attributes=message.attributes or {},
-        ttl_seconds=message.ttl_ms / 1000 if message.ttl_ms else None,
-        priority=message.priority,
-        **_data_view(message),
-    )
+    return contract.ScheduledMessage(**_surroundings(message), **_data_view(message))
+
+
+def _surroundings(message: Message) -> dict[str, Any]:
+    """Return the members of a message but its data."""
+    return {
+        "content_type": message.content_type,
+        "key": message.key,
+        "attributes": message.attributes or {},
+        "ttl_seconds": message.ttl_ms / 1000 if message.ttl_ms else None,
+        "priority": message.priority,
+    }
 
 
 def _data_view(message: Message) -> dict[str, Any]:
@@ -236,18 +237,6 @@ def _data_view(message: Message) -> dict[str, Any]:
         return {"data": _raw_json.decode(message.data)}
     except (ValueError, msgspec.DecodeError, RecursionError):
         return {"data_base64": b64encode(message.data).decode()}
-
-
-def _errors_of_clock(cron: str, time_zone: str) -> list[FieldError]:
-    try:
-        check(cron, time_zone)
-    except BadSchedule as error:
-        return [FieldError(error.field, str(error))]
-    return []
-
-
-def _given(value: Any, before: Any) -> Any:
-    return before if value is UNSET else value
 
 
 def _check_text(field: str, text: str | None, limit_bytes: int) -> None:

@@ -22,11 +22,9 @@ from edge.asgi import (
 from edge.caller import Caller
 from edge.problem import FieldError, Problem, invalid, not_found
 from gateway.http.decoding import Query, etag, if_match, read_json
-from gateway.http.merge_patch import read_patch
 from gateway.names import name_errors
 from gateway.schedules.bodies import (
     MAX_SHOWN_RUNS,
-    SchedulePatch,
     changed,
     check_body,
     coming_runs,
@@ -112,7 +110,7 @@ class ScheduleRoutes:
 
     async def patch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 200; members that the body does not name stay."""
-        patch = await read_patch(scope, receive)
+        patch = await read_json(scope, receive, contract.SchedulePatch)
         version, name = if_match(header(scope, b"if-match")), path_param(scope, "name")
         schedule = await self._change(scope, name, lambda now: patched(patch, now), version)
         await self._respond(send, 200, schedule)
@@ -194,20 +192,16 @@ class ScheduleRoutes:
         self,
         scope: Scope,
         name: str,
-        body_for: Callable[[Schedule], contract.SchedulePut | SchedulePatch],
+        body_for: Callable[[Schedule], contract.SchedulePut],
         version: int | None,
     ) -> Schedule:
         """`body_for` says what is asked for of the schedule as it is."""
         tenant_id = tenant_of(scope)
         before = await self._named(tenant_id, name)
         body = body_for(before)
-        wanted = before.topic_name if body.topic is msgspec.UNSET else body.topic
-        _require_target(caller_of(scope), wanted)
-        topic = await self._topic(tenant_id, wanted)
-        message = stored_message(before)
-        if body.message is not msgspec.UNSET:
-            message = message_of(body.message)
-        await self._checker_of(topic, message)
+        _require_target(caller_of(scope), body.topic)
+        topic = await self._topic(tenant_id, body.topic)
+        await self._checker_of(topic, message_of(body.message))
         return await self._update(
             tenant_id,
             name,

@@ -6,6 +6,7 @@ from tests.mutants import (
     bounds,
     connections,
     consensus,
+    contract,
     delivering,
     log,
     machine,
@@ -30,4 +31,5 @@ MUTANTS = (
     *peering.MUTANTS,
     *bounds.MUTANTS,
     *connections.MUTANTS,
+    *contract.MUTANTS,
 )

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.schedules.bodies import changed, message_of, patched, stored_message, view
 from metadata.topics.schedules import Schedule
-from openapi.schedules import ScheduleMessage
+from openapi.schedules import ScheduleMessage, SchedulePatch
 from store_nodes.record_batch import Message
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -79,7 +79,8 @@ BODY = ScheduleMessage(
 
 def message_after(**message: Any) -> Message:
     schedule = scheduled(BODY)
-    body = patched({"message": message}, schedule)
+    patch = msgspec.convert({"message": message}, SchedulePatch)
+    body = patched(patch, schedule)
     return stored_message(
         replace(schedule, message=changed(body, schedule, bytes(16), NOW).message)
     )
