@@ -15,6 +15,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "    result: dict[str, Any] = {}\n",
             ),
         ),
+        breaks="P8",
         killed_by=f"{_PATCHES}::test_null_is_null_or_the_default_of_the_put",
     ),
     Mutant(
@@ -26,6 +27,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        (each.name, Any, ",
             ),
         ),
+        breaks="P8",
         killed_by=f"{_PATCHES}::test_the_whole_is_refused_where_it_does_not_fit",
     ),
     Mutant(
@@ -37,6 +39,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "null=not field.required)",
             ),
         ),
+        breaks="P8",
         killed_by=f"{_PATCHES}::test_a_patch_has_the_limits_and_the_descriptions_of_the_put",
     ),
 )
