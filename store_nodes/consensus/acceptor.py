@@ -1,4 +1,7 @@
-"""The acceptor and learner half of a replica: what it promised, accepted and knows to be chosen.
+"""The acceptor and learner half of a replica: its promise, its accepted values, its chosen prefix.
+
+A vote for a value leaves only once the record of the accept is durable, and a promise only once its
+record is. A value counts as delivered once it is chosen and its record is durable on this node.
 
 Invariants
     * `promised` never falls; every accept is in a ballot ≥ the promise of its time.
@@ -33,10 +36,11 @@ TAIL_BYTES = 8 * 1024 * 1024
 
 
 class Recovered(NamedTuple):
-    """What a node finds on its disk for one group.
+    """The content of a node's disk for one group.
 
     `accepted` maps instance → (ballot, value) for every instance ≥ `applied`; a learned value has
-    the ballot CHOSEN. `chosen` is the highest mark found; `applied` is where the state stands.
+    the ballot CHOSEN. `chosen` is the highest mark found; `applied` is the first instance that the
+    state does not include.
     """
 
     promised: Ballot = NO_BALLOT
@@ -45,15 +49,17 @@ class Recovered(NamedTuple):
     accepted: dict[int, tuple[Ballot, bytes]] | None = None
 
     def without_votes(self) -> Recovered:
-        """What is left of a log that may have lost some: values known to be chosen. Of an accept
-        nobody knows whether a later one of the same instance is among the lost, so neither it nor
-        a mark above it says anything any more."""
+        """Return the rest of a log that may have lost records: values known to be chosen.
+
+        An accept says nothing any more, because a later one of the same instance may be among the
+        lost records. A mark above it says nothing either.
+        """
         known = {i: held for i, held in (self.accepted or {}).items() if held[0] == CHOSEN}
         return self._replace(chosen=self.applied, accepted=known)
 
 
 class _Pending(NamedTuple):
-    """A record on its way to disk, and the vote to send once it is there (leader 0: none)."""
+    """A record on its way to disk, with the vote to send once it is there (leader 0: none)."""
 
     number: int
     instance: int
@@ -67,9 +73,9 @@ class Acceptor:
     def __init__(self, outbox: Outbox, recovered: Recovered, membership: Membership) -> None:
         self._outbox = outbox
         self.membership = membership
-        """As of the chosen prefix; given as of `recovered.applied`."""
+        """The membership as of the chosen prefix; at the start, as of `recovered.applied`."""
         self.member_since = recovered.applied
-        """The first instance that it governs, as far as known here."""
+        """The first instance that the membership governs, as far as this node knows."""
         self.promised = recovered.promised
         self.accepted = dict(recovered.accepted or {})
         self.delivered = recovered.applied
@@ -99,19 +105,18 @@ class Acceptor:
     # -- accepting ---------------------------------------------------------------------------
 
     def promise(self, ballot: Ballot) -> int:
-        """Raise the promise; the number of the record that a reply must wait for."""
+        """Raise the promise; return the number of the record that a reply must wait for."""
         assert ballot > self.promised, f"{ballot:#x} promised after {self.promised:#x}"
         self.promised = ballot
         return self._outbox.persist(PromiseRecord(ballot))
 
     def accept(self, instance: int, ballot: Ballot, value: bytes, leader: int, vote: bool) -> None:
-        """Store a value that the promise allows, and vote for it at `leader` once it is durable;
-        without `vote`, only store it.
+        """Store a value that the promise allows, and vote for it at `leader` once it is durable.
 
-        Of an instance known to be chosen the value is sent instead of a vote: that tells the
-        leader more, and binds this node to nothing. (Above the prefix a restart can leave single
-        values known to be chosen: a late proposal of another value is refused, the same value gets
-        a vote.)
+        Without `vote`, only store it. For an instance known to be chosen, the value is sent instead
+        of a vote: that tells the leader more, and binds this node to nothing. (Above the prefix, a
+        restart can leave single values known to be chosen: a late proposal of another value is
+        refused, the same value gets a vote.)
         """
         assert ballot >= self.promised, f"{ballot:#x} accepted after {self.promised:#x}"
         held = self.accepted.get(instance)
@@ -130,7 +135,7 @@ class Acceptor:
         self._store(instance, ballot, value, leader if vote else 0)
 
     def learn(self, instance: int, value: bytes) -> None:
-        """A peer says that this value of the next unchosen instance is chosen."""
+        """Store a value that a peer reports as chosen in the next unchosen instance."""
         assert instance == self.chosen, f"{instance} learned, {self.chosen} is next"
         held = self.accepted.get(instance)
         if held is None or held[1] != value:
@@ -147,8 +152,10 @@ class Acceptor:
         self._pending.append(_Pending(number, instance, ballot, leader))
 
     def persisted(self, upto: int, me: int) -> list[tuple[int, Ballot]]:
-        """Records up to this number are durable. Sends the votes; returns this node's votes for
-        its own proposals as (instance, ballot)."""
+        """Send the votes for records up to this number, which are durable now.
+
+        Return this node's votes for its own proposals as (instance, ballot).
+        """
         votes: dict[tuple[int, Ballot], list[int]] = {}
         own: list[tuple[int, Ballot]] = []
         while self._pending and self._pending[0].number <= upto:
@@ -167,7 +174,7 @@ class Acceptor:
     # -- choosing ----------------------------------------------------------------------------
 
     def mark_chosen(self, instance: int) -> None:
-        """The accepted value of the next unchosen instance is chosen."""
+        """Extend the chosen prefix by the next instance, whose accepted value is chosen."""
         assert instance == self.chosen, f"{instance} chosen, {self.chosen} is next"
         assert instance in self.accepted, f"{instance} chosen and not held"
         self.chosen = instance + 1
@@ -177,8 +184,10 @@ class Acceptor:
         self._deliver()
 
     def _reconfigure(self, instance: int, value: bytes) -> None:
-        """A chosen change governs what comes after it. One that the rules refuse changes nothing,
-        here as in the machine."""
+        """Apply a chosen change, which governs the instances after it.
+
+        A change that the rules refuse changes nothing, here as in the machine.
+        """
         [(_, step)] = decode_value(value)
         assert isinstance(step, Reconfigure)
         try:
@@ -188,9 +197,13 @@ class Acceptor:
         self.member_since = instance + 1
 
     def follow(self, ballot: Ballot, upto: int) -> bool:
-        """The leader of `ballot` says all below `upto` is chosen: what this node accepted in that
-        same ballot is then the chosen value (a ballot proposes one value per instance, and its
-        leader says chosen only of that one). False if something must be learned from a peer."""
+        """Mark as chosen the values below `upto` that this node accepted in `ballot`; return
+        whether all were.
+
+        The leader of `ballot` says that all below `upto` is chosen. A ballot proposes one value per
+        instance, and its leader calls chosen only that one. So a value accepted in the same ballot
+        is the chosen one. If the result is False, a value must be learned from a peer.
+        """
         while self.chosen < upto:
             held = self.accepted.get(self.chosen)
             if held is None or held[0] != ballot:
@@ -224,21 +237,24 @@ class Acceptor:
         )
 
     def mark_lazily(self) -> None:
-        """Leave a mark of the chosen prefix for the next restart."""
+        """Write a mark of the chosen prefix for the next restart; it forces no sync."""
         if self.delivered > self.marked:
             self.marked = self.delivered
             self._outbox.persist_lazily(ChosenRecord(self.delivered))
 
     def _mark_change(self) -> None:
-        """A change is marked at once, and synced. A restart must not fall back behind it: finding
-        it again takes a majority of voters that it may just have sent away."""
+        """Write a mark of a change of membership at once, and have it synced.
+
+        A restart must not fall back behind the change: finding it again takes a majority of voters,
+        which the change may have removed.
+        """
         self.marked = self.delivered
         self._outbox.persist(ChosenRecord(self.delivered))
 
     # -- reading -----------------------------------------------------------------------------
 
     def reported(self, start: int) -> tuple[tuple[int, Ballot, bytes], ...]:
-        """What a promise reports: everything accepted from `start` on."""
+        """Return everything accepted from `start` on, for a promise."""
         assert start >= self.floor, f"reported from {start}, memory begins at {self.floor}"
         return tuple(
             (instance, CHOSEN if instance < self.chosen else ballot, value)
@@ -247,7 +263,7 @@ class Acceptor:
         )
 
     def chosen_values(self, start: int, max_bytes: int) -> tuple[bytes, ...]:
-        """Chosen values from `start` (≥ floor) on, at least one if there is one."""
+        """Return chosen values from `start` (≥ floor) on, at least one if there is one."""
         values: list[bytes] = []
         total = 0
         for instance in range(start, self.chosen):

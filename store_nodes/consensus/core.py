@@ -1,4 +1,4 @@
-"""What every role of a replica stands on: its state, its membership, its clock and its timers."""
+"""The common state of a replica's roles: its membership, its clock and its timers."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ from store_nodes.membership import Membership
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Durations in µs. A hung leader is replaced within 2 × election timeout and some round trips;
-    a leader whose connection closed, within `lost_leader_us` and some round trips."""
+    """Durations in µs.
+
+    A leader that hangs is replaced within 2 × election timeout and some round trips; one whose
+    connection closed, within `lost_leader_us` and some round trips.
+    """
 
     heartbeat_us: int = 150_000
     election_us: int = 1_000_000
@@ -39,11 +42,13 @@ class Timing:
     learn_us: int = 500_000
     transfer_us: int = 500_000
     settle_us: int = 2_000_000
-    """A leader keeps the group this long before it hands it to the preferred node."""
+    """Time that a leader keeps the group before it hands it to the preferred node."""
     slow_us: int = 400_000
-    """A leader whose own disk comes this much after a majority's, several times, hands over."""
+    """Time by which a leader's own disk is later than a majority's; several times in a row, it
+    hands over.
+    """
     slow_mark_us: int = 60_000_000
-    """How long it then is no candidate for the balance."""
+    """Time for which such a leader is no candidate for the balance."""
     mark_us: int = 1_000_000
 
 
@@ -54,17 +59,20 @@ class Limits:
     open_instances: int = 32
     open_bytes: int = 32 * 1024 * 1024
     ahead_instances: int = 1024
-    """How far above its chosen prefix a follower accepts: one that is further behind learns."""
+    """Instances above its chosen prefix that a follower accepts; one that is further behind
+    learns.
+    """
     learn_bytes: int = 1024 * 1024
     watched_instances: int = 1024
 
     def __post_init__(self) -> None:
-        # Else a follower that is level with its leader would refuse what that may have open.
+        # Otherwise a follower that is level with its leader would refuse instances the leader has
+        # open.
         assert self.ahead_instances >= self.open_instances
 
 
 class ReplicaCore:
-    """The state that the roles share; each role is a class of its own on top (replica.py)."""
+    """The state that the roles share; each role is a class on top of it (replica.py)."""
 
     def __init__(
         self,
@@ -86,18 +94,20 @@ class ReplicaCore:
         self.limits = limits or Limits()
         self.voting = voting
         self.repair_token = 0 if voting else rng.getrandbits(48) | 1
-        """Names this start of a node that may not vote; 0 of one that may."""
+        """The name of this start of a node that may not vote; 0 for a node that may."""
         self.installing = False
-        """Set by the shell while it fetches a checkpoint; told to the leader."""
+        """Whether the shell fetches a checkpoint now; the leader is told."""
         self.everywhere = 0
-        """All below is on the disk of every member, as far as this node was told."""
+        """The instance below which all is on the disk of every member, as far as this node was
+        told.
+        """
         self._rng = rng
         self._outbox = Outbox()
         self.acceptor = Acceptor(
             self._outbox, recovered if voting else recovered.without_votes(), membership
         )
         self.wish = preferred
-        """The node that should lead, by name; without one the balance decides."""
+        """The node that should lead, if one is named; otherwise the balance decides."""
         self._clock = LogClock(())
         self._digests = DigestTable(me, ())
         self._take_membership()
@@ -119,7 +129,7 @@ class ReplicaCore:
     # -- membership ----------------------------------------------------------------------------
 
     def _take_membership(self) -> None:
-        """Go by the membership that governs the next unchosen instance."""
+        """Use the membership that governs the next unchosen instance."""
         self.membership: Membership = self.acceptor.membership
         self.voters: tuple[int, ...] = self.membership.voters
         self._voters = frozenset(self.voters)
@@ -142,7 +152,7 @@ class ReplicaCore:
         return self.voting and self.me in self._voters
 
     def _adopt_membership(self) -> None:
-        """The chosen prefix moved: follow it over a change of membership (reconfiguring.py)."""
+        """Follow the chosen prefix over a change of membership (reconfiguring.py)."""
         raise NotImplementedError
 
     # -- leaders, present and past ---------------------------------------------------------------
@@ -194,18 +204,20 @@ class ReplicaCore:
         if self.membership.members:
             self._outbox.send(source, LearnRequest(self.acceptor.chosen))
         else:
-            # What the first members were is in no instance: without it, changes mean nothing.
+            # The first members are named in no instance, and without them changes mean nothing.
             self._outbox.report(InstallNeeded(source, 0))
 
     # -- time ----------------------------------------------------------------------------------
 
     def log_time_us(self, now_us: int) -> int:
-        """What an entry proposed now would be stamped; a guess where this node does not lead."""
+        """Return the stamp for an entry proposed now; a guess if this node does not lead."""
         self._now_us = now_us
         return self._stamp()
 
     def _stamp(self) -> int:
-        """Log time of the next entry: after the last one, near the median of the clocks."""
+        """Return the log time of the next entry: after the last one, near the median of the
+        clocks.
+        """
         median_us = self._clock.median_us(self._now_us, 2 * self.timing.election_us)
         return max(self.acceptor.log_time_us + 1, median_us)
 

@@ -1,7 +1,7 @@
 """The divergence alarm: chained digests of applied entries, compared at the same instances.
 
-A replica halts when a majority of voters agree on another digest than its own; never on one
-peer's word.
+A replica halts when a majority of voters agree on another digest than its own, never on one peer's
+word.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ REMEMBERED = 64
 
 
 class DigestTable:
-    """Digests of late by instance and node, this node's own among them."""
+    """Recent digests by instance and node, this node's own among them."""
 
     def __init__(self, me: int, voters: Iterable[int]) -> None:
         self._me = me
@@ -23,7 +23,7 @@ class DigestTable:
         self.count(voters)
 
     def count(self, voters: Iterable[int]) -> None:
-        """From now on a majority of these is needed."""
+        """Take these voters from now on; their majority decides."""
         self._voters = frozenset(voters)
         self._majority = len(self._voters) // 2 + 1
 
@@ -37,7 +37,7 @@ class DigestTable:
         return tuple(self._latest.values())
 
     def compare(self, heard: Iterable[DigestAt]) -> str | None:
-        """Why this node must halt, or None."""
+        """Add digests of other nodes; return the reason to halt, or None."""
         for entry in heard:
             if entry[0] != self._me and self._latest.get(entry[0]) != entry:
                 self._add(entry)

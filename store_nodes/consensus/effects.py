@@ -1,7 +1,8 @@
-"""What a replica wants done: records to persist, messages to send, values chosen, news.
+"""The effects of a replica: records to persist, messages to send, chosen values, events.
 
-`Outbox` is where its parts put these. A message that must not leave before a record is durable is
-held here, bound to that record's number, until the shell reports the record persisted.
+The parts of a replica put them into the `Outbox`. A message that must not leave before a record is
+durable is held here, bound to that record's number, until the shell reports the record as
+persisted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class PromiseRecord(NamedTuple):
 
 
 class AcceptRecord(NamedTuple):
-    """This value was accepted in this ballot."""
+    """A value was accepted in a ballot."""
 
     instance: int
     ballot: Ballot
@@ -30,14 +31,17 @@ class AcceptRecord(NamedTuple):
 
 
 class LearnRecord(NamedTuple):
-    """This value is chosen; it was learned from a peer."""
+    """A value is chosen; it was learned from a peer."""
 
     instance: int
     value: bytes
 
 
 class ChosenRecord(NamedTuple):
-    """All below `upto` is chosen. Only a help for a restart: it never forces a flush."""
+    """All instances below `upto` are chosen.
+
+    The record only helps a restart and never forces a flush.
+    """
 
     upto: int
 
@@ -46,37 +50,40 @@ Record = PromiseRecord | AcceptRecord | LearnRecord | ChosenRecord
 
 
 class LeaderChanged(NamedTuple):
-    """The leader this replica believes in; None while there is none."""
+    """The leader that this replica believes in has changed; None while there is none."""
 
     leader: int | None
 
 
 class SteppedDown(NamedTuple):
-    """This replica led and no longer does: what it proposed and did not deliver is unknown."""
+    """This replica led and no longer does; the outcome of its undelivered proposals is unknown."""
 
 
 class ReadReady(NamedTuple):
-    """The barrier holds: the state after applying all below `upto` is as new as the call."""
+    """A read barrier holds: the state after applying all below `upto` is as new as the call."""
 
     token: int
     upto: int
 
 
 class ReadFailed(NamedTuple):
-    """Leadership was lost before the barrier was confirmed."""
+    """Leadership was lost before a read barrier was confirmed."""
 
     token: int
 
 
 class Replicated(NamedTuple):
-    """Every connected voter has accepted this instance durably (asked for with `everywhere`)."""
+    """Every connected voter has accepted an instance durably (asked for with `everywhere`)."""
 
     instance: int
 
 
 class ReadChosen(NamedTuple):
-    """Send `to` a Learned message from the log on disk: [start, upto) is older than memory. A
-    shell whose log does not hold `start` any more calls `Replica.send_too_old`."""
+    """A request for values from the log on disk: [start, upto) is older than memory.
+
+    The shell sends them to `to` as a Learned message. If its log does not hold `start` any more, it
+    calls `Replica.send_too_old`.
+    """
 
     to: int
     start: int
@@ -84,26 +91,30 @@ class ReadChosen(NamedTuple):
 
 
 class MembershipChanged(NamedTuple):
-    """The chosen prefix reached a change: who belongs to the group from now on."""
+    """The chosen prefix reached a change of membership, which governs the group from now on."""
 
     membership: Membership
 
 
 class InstallNeeded(NamedTuple):
-    """This node cannot learn what it lacks: it needs a checkpoint, which `source` may give. Peers
-    hold instances from `oldest` on (0: not known, of a node without a membership)."""
+    """This node cannot learn its missing values and needs a checkpoint, which `source` may give.
+
+    Peers hold instances from `oldest` on; 0 means unknown, for a node without a membership.
+    """
 
     source: int
     oldest: int
 
 
 class VotingAllowed(NamedTuple):
-    """This replica started with `voting=False`; the membership that answers it is now on its disk.
-    The shell calls `Replica.set_voting()`."""
+    """A replica started with `voting=False` may vote: the membership that says so is on its disk.
+
+    The shell answers with `Replica.set_voting()`.
+    """
 
 
 class Halt(NamedTuple):
-    """This replica's state differs from a majority's: it must serve and vote no more."""
+    """This replica's state differs from a majority's: it must neither serve nor vote any more."""
 
     reason: str
 
@@ -149,7 +160,7 @@ class _HeldSend(NamedTuple):
 
 
 class Outbox:
-    """Collects effects; numbers records; holds messages until their record is durable."""
+    """Collects effects, numbers records, and holds messages until their record is durable."""
 
     def __init__(self) -> None:
         self._effects = Effects()
@@ -157,7 +168,7 @@ class Outbox:
         self._held: deque[_HeldSend] = deque()
 
     def persist(self, record: Record) -> int:
-        """The number of the record, for `send_after`."""
+        """Add a record; return its number, for `send_after`."""
         self._number += 1
         self._effects.records.append(record)
         self._effects.persist_upto = self._number
@@ -179,7 +190,7 @@ class Outbox:
         self._held.append(_HeldSend(number, to, message))
 
     def release(self, upto: int) -> None:
-        """Records up to this number are durable: what waited for them may leave."""
+        """Release the messages that waited for records up to this number, which are durable now."""
         assert upto <= self._number, f"record {upto} is durable, {self._number} is the last"
         while self._held and self._held[0].number <= upto:
             held = self._held.popleft()

@@ -1,5 +1,7 @@
-"""A follower: what a leader tells it, and how it learns what it missed. Learners do the same, and
-so do voters that may not vote: they store and vote for nothing."""
+"""A follower: it obeys a leader, and learns the values that it missed.
+
+Learners do the same. So do voters that may not vote: they store values and vote for none.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from store_nodes.consensus.reconfiguring import Reconfiguring
 
 
 class Following(Reconfiguring):
-    """What a replica does while another leads."""
+    """The part of a replica that acts while another one leads."""
 
     def _on_accept(self, source: int, message: Accept) -> None:
         if not self._obey(source, message.ballot):
@@ -59,7 +61,7 @@ class Following(Reconfiguring):
         return int(flags)
 
     def _obey(self, source: int, ballot: Ballot) -> bool:
-        """Take `source` as the leader of `ballot`, unless a higher one was promised."""
+        """Take `source` as the leader of `ballot`, unless a higher ballot was promised."""
         if ballot < self.acceptor.promised:
             self._nack(source, ballot)
             return False
@@ -81,8 +83,10 @@ class Following(Reconfiguring):
         self._adopt_membership()
 
     def _miss_a_leader(self) -> None:
-        """One that cannot stand hears of no leader: it asks around what became of the group, and
-        so learns that it was removed, or who the others are now."""
+        """Ask a peer about the group, because this node hears of no leader and cannot stand.
+
+        From the answer it learns that it was removed, or who the members are now.
+        """
         self._set_leader(None)
         self._election_us = self._now_us + self._election_timeout()
         if self.peers and self.membership.members:
@@ -101,8 +105,10 @@ class Following(Reconfiguring):
         self._outbox.send(source, Learned(message.start, values, acceptor.chosen))
 
     def send_too_old(self, to: int, oldest: int | None = None) -> None:
-        """Answer a ReadChosen that the log cannot serve any more; `oldest` is the first instance
-        it can (default: the first in memory)."""
+        """Answer a ReadChosen that the log cannot serve any more.
+
+        `oldest` is the first instance that it can serve; the default is the first in memory.
+        """
         self._outbox.send(to, TooOld(self.acceptor.floor if oldest is None else oldest))
 
     def _on_too_old(self, source: int, message: TooOld) -> None:
@@ -115,7 +121,7 @@ class Following(Reconfiguring):
         if known < 0 or not self.membership.members:
             return
         for instance, value in enumerate(message.values, message.start):
-            # A leader's prefix can move on by its own votes while it learns.
+            # A leader's prefix can grow by its own votes while it learns.
             if instance == acceptor.chosen:
                 self._learn(value)
         if message.chosen > acceptor.chosen and len(message.values) > known:
@@ -125,9 +131,12 @@ class Following(Reconfiguring):
             self._learn_deadline_us = 0
 
     def _learn(self, value: bytes) -> None:
-        """The next unchosen instance holds `value`. A leader that proposed another value there,
-        or none, has been replaced without knowing it; what it says is chosen in its ballot must
-        stay what it proposed in it."""
+        """Learn the value of the next unchosen instance.
+
+        A leader that proposed another value there, or none, has been replaced without knowing it.
+        It steps down, because a value that it calls chosen in its ballot must stay the one that it
+        proposed in it.
+        """
         instance = self.acceptor.chosen
         led = self.leadership
         if led is not None:

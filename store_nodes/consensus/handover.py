@@ -1,14 +1,14 @@
-"""Handing the group to another node: by wish, for balance, because the disk here is slow, or
-because this node left the voters.
+"""Hands the group to another node, because an operator or the balance wants it, or this node should
+go.
 
-The leader takes no new work, waits until nothing is open, and asks the other to stand without a
-pre-vote. It goes on leading until it hears of the higher ballot; if that does not come in time it
-takes work again.
+It should go if its disk is slow, or if it left the voters. The leader takes no new work, waits
+until nothing is open, and asks the other node to stand without a pre-vote. It leads until it hears
+of the higher ballot; if that does not come in time, it takes work again.
 
-Slow disk: answers wait for the leader's own disk although a majority needs it not. So when the
-leader's record of a chosen instance keeps coming `slow_us` after the majority's, or one has not
-come for twice that, the group goes to the best voter that is level and not slow itself, and this
-node is no candidate of the balance for a while.
+A slow disk delays answers, because they wait for the leader's own disk even though a majority does
+not need it. So when the leader's record of a chosen instance keeps coming `slow_us` after the
+majority's, or one has not come for twice that time, the group goes to the best voter that is level
+and not slow itself. This node is then no candidate of the balance for a while.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ LATE_IN_A_ROW = 3
 
 
 class HandingOver(ReplicaCore):
-    """Transfers of a leader, and when to begin one."""
+    """The part of a replica that hands over its leadership, and decides when."""
 
     def prefer(self, now_us: int, node: int | None) -> None:
-        """Who should lead; None leaves it to the balance: groups spread over the voters."""
+        """Name the node that should lead; None lets the balance spread the groups over the
+        voters.
+        """
         self._now_us = now_us
         self.wish = node
         self._take_preference()
 
     def transfer(self, now_us: int, to: int) -> None:
-        """Hand the group to voter `to` once nothing is open; gives up after `transfer_us`."""
+        """Hand the group to voter `to` once nothing is open; give up after `transfer_us`."""
         self._now_us = now_us
         led = self.leadership
         if led is None or led.finishing or to == self.me:
@@ -64,7 +66,9 @@ class HandingOver(ReplicaCore):
             self.transfer(self._now_us, to)
 
     def _successor(self, led: Leadership) -> int | None:
-        """The best voter to lead instead of this node: level, not slow, the furthest."""
+        """Return the best voter to lead instead of this node: level, not slow, with the most
+        delivered.
+        """
         fit = [
             voter
             for voter in self.voters
@@ -76,7 +80,9 @@ class HandingOver(ReplicaCore):
         return max(fit, key=lambda voter: led.peer_delivered.get(voter, 0), default=None)
 
     def _is_level(self, led: Leadership, node: int) -> bool:
-        """Heard of late, whole, and with no more missing than a leader may have open."""
+        """Return whether a node was heard recently, is whole, and lacks no more than a leader may
+        have open.
+        """
         heard_us = led.heard_us.get(node, 0)
         missing = self.acceptor.chosen - led.peer_delivered.get(node, -1)
         return (
@@ -89,11 +95,11 @@ class HandingOver(ReplicaCore):
 
     @property
     def slow(self) -> bool:
-        """Whether this node handed groups over for its disk not long ago."""
+        """Whether this node recently handed groups over because of its disk."""
         return self._now_us < self._slow_until_us
 
     def _watch_own_disk(self, led: Leadership) -> None:
-        """Called when something was chosen or became durable, and on ticks."""
+        """Check for a slow disk: when a value was chosen or became durable, and on ticks."""
         acceptor = self.acceptor
         if led.behind_since_us and acceptor.delivered > led.behind_for:
             late = self._now_us - led.behind_since_us > self.timing.slow_us

@@ -1,4 +1,4 @@
-"""What a leader keeps: open instances and their votes, who was heard when, read rounds, digests."""
+"""The state of a leader: open instances and their votes, when peers were heard, read rounds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from store_nodes.consensus.ballot import Ballot
 
 @dataclass(slots=True)
 class OpenInstance:
-    """A proposal that is not yet chosen here, or not yet everywhere where that was asked for."""
+    """A proposal that is not chosen here yet, or not on every voter's disk if that was asked
+    for.
+    """
 
     value: bytes
     sent_us: int
@@ -30,13 +32,13 @@ class ReadRound:
 
 @dataclass(slots=True)
 class Leadership:
-    """The leader's state in one ballot; dropped whole when it steps down."""
+    """The state of a leader in one ballot; it is dropped as a whole when the leader steps down."""
 
     ballot: Ballot
     since_us: int
     next_instance: int
     recovered_upto: int
-    """Reads wait until all that phase 1 found is applied."""
+    """The instance up to which phase 1 found values; reads wait until those are applied."""
     open: dict[int, OpenInstance] = field(default_factory=dict)
     open_bytes: int = 0
     heard_us: dict[int, int] = field(default_factory=dict)
@@ -50,27 +52,33 @@ class Leadership:
     transfer_asked: bool = False
     next_transfer_us: int = 0
     finishing: bool = False
-    """Phase 1 found a change of membership: this ballot only carries it out (reconfiguring.py)."""
+    """Whether phase 1 found a change of membership: this ballot only carries it out
+    (reconfiguring.py).
+    """
     change_at: int = -1
-    """The instance of the latest change proposed: until it is chosen nothing else is."""
+    """The instance of the latest proposed change; until it is chosen, nothing else is proposed."""
     settle_at: int = -1
-    """The first instance under the membership it made: until it is chosen no further change is."""
+    """The first instance under the new membership; until it is chosen, no further change is
+    proposed.
+    """
     leaving: bool = False
-    """The latest change took this node out of the voters: it hands over."""
+    """Whether the latest change removed this node from the voters, so that it hands over."""
     leave_by_us: int = 0
     quiet_until_us: int = 0
-    """No new work until then, so that a change can be proposed."""
+    """The time until which new work is refused, so that a change can be proposed."""
     quiet_asked: bool = False
     behind_for: int = 0
     behind_since_us: int = 0
-    """`behind_for` was chosen and not on the disk here at that time; 0: the disk is level."""
+    """The time since which `behind_for` is chosen and not on the disk here; 0 if the disk is
+    level.
+    """
     late_in_a_row: int = 0
     flags: dict[int, int] = field(default_factory=dict)
     repairs: dict[int, int] = field(default_factory=dict)
-    """Flags and repair tokens as last reported."""
+    """Repair tokens as last reported by peers, like `flags`."""
 
     def drop_chosen(self, chosen: int) -> None:
-        """Instances below `chosen` are chosen; those nobody watches further are forgotten."""
+        """Count instances below `chosen` as chosen; forget those that no caller watches further."""
         for instance in [i for i, entry in self.open.items() if i < chosen]:
             entry = self.open[instance]
             entry.chosen = True

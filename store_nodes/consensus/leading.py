@@ -1,8 +1,10 @@
 """The leader: proposals and their votes, heartbeats, confirmed reads, check-quorum.
 
-Every instance that is open and not chosen is governed by the membership the leader goes by: a
-change is proposed only while nothing is open, and nothing else until it is chosen. So the votes of
-one instance are always counted under one membership, and only its voters' count.
+The leader's present membership governs every instance that is open and not chosen, because a change
+is proposed only while nothing is open, and nothing else is proposed until the change is chosen. So
+the votes for one instance are always counted under one membership, and only its voters' count.
+
+A leader may send an Accept before its own record of it is durable. Its own vote counts once it is.
 """
 
 from __future__ import annotations
@@ -20,13 +22,15 @@ from store_nodes.consensus.messages import (
 
 
 class Leading(HandingOver):
-    """What a replica does while `leadership` is set."""
+    """The part of a replica that acts while `leadership` is set."""
 
     @property
     def can_propose(self) -> bool:
-        """A leader with room in its window, not about to hand over or to change the membership,
-        that has heard the clocks of a majority: a stamp made without them would date from before
-        the last entry."""
+        """Whether a leader may propose now.
+
+        It needs room in its window, no pending handover or change of membership, and the clocks of
+        a majority: a stamp made without them would date from before the last entry.
+        """
         led = self.leadership
         return (
             led is not None
@@ -50,7 +54,7 @@ class Leading(HandingOver):
         led.next_instance += 1
         led.open[instance] = OpenInstance(value, self._now_us, everywhere)
         led.open_bytes += len(value)
-        # One message object for all peers: a shell may encode it once.
+        # All peers get the same message object, so that a shell may encode it once.
         message = Accept(led.ballot, instance, value, self.acceptor.chosen)
         self.acceptor.accept(instance, led.ballot, value, self.me, vote=True)
         for peer in self.peers:
@@ -91,7 +95,7 @@ class Leading(HandingOver):
             self._check_everywhere(led, instance)
 
     def _advance(self, led: Leadership) -> None:
-        """Move the chosen prefix over what has its majority, and stop tracking it."""
+        """Extend the chosen prefix by the instances that have a majority, and drop those."""
         acceptor = self.acceptor
         while (entry := led.open.get(acceptor.chosen)) and entry.chosen:
             assert acceptor.accepted[acceptor.chosen][1] == entry.value, (
@@ -115,7 +119,7 @@ class Leading(HandingOver):
             del led.open[instance]
 
     def _count_delivered(self, led: Leadership, node: int, delivered: int) -> None:
-        """A node that learned an instance has it as durably as one that voted for it."""
+        """Count a node's delivered instances as votes: it has them as durably as a voter."""
         for instance in [i for i, entry in led.open.items() if entry.chosen and i < delivered]:
             led.open[instance].votes.add(node)
             self._check_everywhere(led, instance)
@@ -165,7 +169,7 @@ class Leading(HandingOver):
     # -- reads ---------------------------------------------------------------------------------
 
     def read_barrier(self, now_us: int, token: int) -> None:
-        """Ask for ReadReady or ReadFailed: a quorum confirms that this node still leads."""
+        """Ask a quorum whether this node still leads; ReadReady or ReadFailed follows."""
         self._now_us = now_us
         led = self.leadership
         if led is None or led.finishing:

@@ -1,4 +1,9 @@
-"""What replicas of one group say to each other. Ballots are packed ints, times µs."""
+"""Messages between the replicas of one group.
+
+Ballots are packed ints, times are in µs.
+
+Promise and Accepted leave only once the records that they speak of are durable.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +14,23 @@ import msgspec
 from store_nodes.consensus.ballot import Ballot
 
 DigestAt = tuple[int, int, bytes]
-"""(node, instance, digest): the node's chained digest after it applied that instance."""
+"""A (node, instance, digest): the node's chained digest after it applied that instance."""
 
 
 class PreVote(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=1):
-    """Would you promise `ballot`? Changes nothing at the one asked. `chosen` is what I know."""
+    """Asks whether the receiver would promise `ballot`; `chosen` is the sender's.
+
+    It changes nothing there.
+    """
 
     ballot: Ballot
     chosen: int
 
 
 class PreVoteReply(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=2):
-    """`chosen` lets a candidate that is behind learn from whoever turned it down."""
+    """The answer to a PreVote; by `chosen`, a refused candidate that is behind can learn from the
+    sender.
+    """
 
     ballot: Ballot
     granted: bool
@@ -36,10 +46,10 @@ class Prepare(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=3):
 
 
 class Promise(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=4):
-    """Sent once the promise is durable: what was accepted from `start` on, by instance.
+    """The answer to a Prepare, sent once the promise is durable: values accepted from `start` on.
 
-    A value the promiser knows to be chosen carries the ballot CHOSEN. `wall_us` is its wall clock:
-    a new leader has heard a majority's from the start.
+    A value that the sender knows to be chosen carries the ballot CHOSEN. `wall_us` is the sender's
+    wall clock, so that a new leader has heard a majority's from the start.
     """
 
     ballot: Ballot
@@ -49,7 +59,9 @@ class Promise(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=4):
 
 
 class Nack(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=5):
-    """Refused: I promised `promised`, or (same ballot) you are too far behind to be prepared."""
+    """A refusal: the sender promised `promised`, or (in the same ballot) the receiver is too far
+    behind.
+    """
 
     ballot: Ballot
     promised: Ballot
@@ -57,7 +69,7 @@ class Nack(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=5):
 
 
 class Accept(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=6):
-    """Phase 2. All below `chosen` is chosen, in this or an earlier ballot."""
+    """Phase 2: a proposal. All below `chosen` is chosen, in this or an earlier ballot."""
 
     ballot: Ballot
     instance: int
@@ -66,15 +78,17 @@ class Accept(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=6):
 
 
 class Accepted(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=7):
-    """Sent once the accepts are durable."""
+    """Votes for accepts, sent once those are durable."""
 
     ballot: Ballot
     instances: tuple[int, ...]
 
 
 class Heartbeat(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=8):
-    """I lead; `sequence` numbers the round that a reply confirms. All below `everywhere` is on the
-    disk of every member."""
+    """The sender leads; `sequence` numbers the round that a reply confirms.
+
+    All below `everywhere` is on the disk of every member.
+    """
 
     ballot: Ballot
     chosen: int
@@ -84,8 +98,11 @@ class Heartbeat(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=8):
 
 
 class HeartbeatReply(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=9):
-    """Still yours. `wall_us` is my wall clock, for log time; all below `delivered` is chosen and on
-    my disk. With a `repair` token I do not vote until a membership bears it (reconfiguring.py)."""
+    """The answer to a Heartbeat: the sender still follows.
+
+    `wall_us` is its wall clock, for log time; all below `delivered` is chosen and on its disk. A
+    sender with a `repair` token does not vote until a membership has that token (reconfiguring.py).
+    """
 
     ballot: Ballot
     sequence: int
@@ -97,24 +114,28 @@ class HeartbeatReply(msgspec.Struct, array_like=True, frozen=True, gc=False, tag
 
 
 class LearnRequest(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=10):
-    """Send me what was chosen from `start` on."""
+    """Asks for the chosen values from `start` on."""
 
     start: int
 
 
 class Flag(enum.IntFlag):
-    """What a member says of itself in `HeartbeatReply.flags`."""
+    """The flags of a member in `HeartbeatReply.flags`."""
 
     DAMAGED = 1
-    """Its log lost something: it confirms nothing, and wants to leave the voters for a while."""
+    """The member's log lost records: it confirms nothing, and asks to leave the voters for a
+    while.
+    """
     SLOW = 2
-    """Its disk was too slow to lead with of late."""
+    """The member's disk was too slow recently to lead with."""
     INSTALLING = 4
-    """It is fetching a checkpoint."""
+    """The member fetches a checkpoint."""
 
 
 class Learned(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=11):
-    """Chosen values of consecutive instances from `start` on; I know all below `chosen`."""
+    """Chosen values of consecutive instances from `start` on; the sender knows all below
+    `chosen`.
+    """
 
     start: int
     values: tuple[bytes, ...]
@@ -122,14 +143,18 @@ class Learned(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=11):
 
 
 class TransferLeadership(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=12):
-    """The leader of `ballot` is idle and asks you to take over now, without a pre-vote."""
+    """The leader of `ballot` has nothing open and asks the receiver to take over, without a
+    pre-vote.
+    """
 
     ballot: Ballot
 
 
 class TooOld(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=13):
-    """What you asked to learn is gone here: I hold instances from `oldest` on. You need a
-    checkpoint."""
+    """The values asked for are gone at the sender, which holds instances from `oldest` on.
+
+    The receiver needs a checkpoint.
+    """
 
     oldest: int
 
@@ -159,5 +184,5 @@ def encode(message: Message) -> bytes:
 
 
 def decode(raw: bytes | memoryview) -> Message:
-    """Raises msgspec.DecodeError for what is not a message of this version."""
+    """Decode a message; raises msgspec.DecodeError for bytes that are none of this version."""
     return _decoder.decode(raw)

@@ -1,4 +1,4 @@
-"""Changes of membership: why they are safe, who proposes them, and what they ask of a leader.
+"""Changes of membership: the rules for them, why they are safe, and a leader's duties.
 
 The rules
     1. A change in instance i governs the instances after i. It is proposed only while nothing is
@@ -7,8 +7,8 @@ The rules
     2. One change makes, removes, promotes or demotes one node (store_nodes/membership.py).
     3. A leader takes the next step only when the last is *settled*: an instance under the new
        membership is chosen in the leader's own ballot. It opens a no-op for that at once.
-    4. A step waits until a majority of the voters it leaves has all that is chosen on its disk:
-       those who go may take theirs with them.
+    4. A step waits until a majority of the remaining voters has every chosen value on its disk,
+       because a voter that leaves may take its copy with it.
     5. A candidacy belongs to the membership it began under. A candidate that learns of another
        stands again in a higher ballot. One whose phase 1 finds a change that is accepted and not
        known to be chosen finishes that change, proposes nothing beyond it, and stands again.
@@ -52,15 +52,15 @@ from store_nodes.membership import LEARNER, REPAIR, VOTER, Membership
 
 
 class Reconfiguring(Standing):
-    """The part of a replica that changes who belongs to its group."""
+    """The part of a replica that changes the membership of its group."""
 
     _told_voting_allowed = False
 
-    # -- what the shell asks -------------------------------------------------------------------
+    # -- calls of the shell --------------------------------------------------------------------
 
     @property
     def can_reconfigure(self) -> bool:
-        """A leader with nothing open whose last change is settled."""
+        """Whether this node leads, has nothing open, and has settled its last change."""
         led = self.leadership
         return (
             led is not None
@@ -73,8 +73,10 @@ class Reconfiguring(Standing):
         )
 
     def quiesce(self, now_us: int, step: Reconfigure) -> bool:
-        """Take no new work for up to `transfer_us`, so that `step` can be proposed under load too;
-        whether it can be now. Raises as `check_step`."""
+        """Take no new work for up to `transfer_us`, so that `step` can be proposed under load, too.
+
+        Return whether it can be proposed now. Raises the errors of `check_step`.
+        """
         self._now_us = now_us
         self.check_step(step)
         led = self.leadership
@@ -87,7 +89,7 @@ class Reconfiguring(Standing):
             led.quiet_until_us = now_us + self.timing.transfer_us
             led.quiet_asked = False
         if led.next_instance == self.acceptor.chosen and not led.quiet_asked:
-            # Its replies say what is on whose disk.
+            # The replies tell which nodes have which instances on their disks.
             led.quiet_asked = True
             self._heartbeat(led)
         return False
@@ -96,13 +98,13 @@ class Reconfiguring(Standing):
         return node == self.me or self._is_level(led, node)
 
     def _is_held(self, led: Leadership, after: Membership) -> bool:
-        """Whether a majority of these voters has all that is chosen on its disk."""
+        """Return whether a majority of these voters has every chosen value on its disk."""
         delivered = {**led.peer_delivered, self.me: self.acceptor.delivered}
         level = [v for v in after.voters if delivered.get(v, -1) >= self.acceptor.chosen]
         return len(level) >= after.majority
 
     def check_step(self, step: Reconfigure) -> None:
-        """Raises NotLeader, Conflict or NotAllowed: what a leader must refuse to propose."""
+        """Check a step that a leader is to propose; raises NotLeader, Conflict or NotAllowed."""
         led = self.leadership
         if led is None or led.finishing:
             raise NotLeader(self.leader)
@@ -130,8 +132,10 @@ class Reconfiguring(Standing):
         return heard_us is not None and self._now_us - heard_us < self.timing.election_us
 
     def propose_membership(self, now_us: int, step: Reconfigure) -> int:
-        """Propose one step; the instance it was proposed in. Only when `quiesce` said so; raises as
-        `check_step`."""
+        """Propose one step, if `quiesce` allowed it; return its instance.
+
+        Raises the errors of `check_step`.
+        """
         self._now_us = now_us
         led = self.leadership
         assert led is not None
@@ -148,7 +152,7 @@ class Reconfiguring(Standing):
         return self._open_next(led, encode_membership(step, self._stamp()), False)
 
     def set_voting(self) -> None:
-        """The shell has recorded that this node is whole again (after VotingAllowed)."""
+        """Allow this node to vote; the shell has recorded that it is whole (VotingAllowed)."""
         self.voting = True
         self.repair_token = 0
 
@@ -165,13 +169,13 @@ class Reconfiguring(Standing):
             elif led is not None and not led.finishing:
                 self._lead_on(led, before)
         if led is not None and led.finishing and self.acceptor.chosen >= led.recovered_upto:
-            # Also where the rules refused the change: this ballot proposes nothing further.
+            # This holds even if the rules refused the change: this ballot proposes nothing further.
             self._heartbeat(led)
             self._step_down()
             self._stand_again()
 
     def _lead_on(self, led: Leadership, before: tuple[int, ...]) -> None:
-        """Lead under the new membership; tell those who left, too."""
+        """Lead under the new membership, and tell the nodes that left, too."""
         assert led.next_instance == self.acceptor.chosen, (
             f"instances up to {led.next_instance} are open under two memberships"
         )
@@ -186,8 +190,10 @@ class Reconfiguring(Standing):
             self._leave(led)
 
     def _leave(self, led: Leadership) -> None:
-        """No voter any more: hand over once the change is on the disk here, so that whoever asked
-        for it has been answered."""
+        """Hand over, as this node is no voter any more, once the change is on the disk here.
+
+        Until then, the caller that asked for the change has no answer.
+        """
         if self.acceptor.delivered < self.acceptor.chosen and self._now_us < led.leave_by_us:
             return
         to = self._successor(led)
@@ -198,7 +204,7 @@ class Reconfiguring(Standing):
     # -- a voter that lost its votes -----------------------------------------------------------
 
     def _watch_repair(self) -> None:
-        """Whether the answer to this node's own token is durable here."""
+        """Report VotingAllowed once the answer to this node's own token is durable here."""
         waits = not self.voting and not self._told_voting_allowed
         if not waits or self.acceptor.delivered < self.acceptor.member_since:
             return
@@ -212,7 +218,7 @@ class Reconfiguring(Standing):
             self._outbox.report(VotingAllowed())
 
     def _repair(self, led: Leadership) -> None:
-        """Demote a voter that asks for it; promote it again when it is whole and level."""
+        """Take the next step of repair, if there is one and it is allowed."""
         step = self._repair_step(led)
         if step is None:
             return
@@ -223,7 +229,7 @@ class Reconfiguring(Standing):
             return
 
     def _repair_step(self, led: Leadership) -> Reconfigure | None:
-        """What is broken leaves before what is whole again returns."""
+        """Return the next step of repair: broken voters leave before whole ones return."""
         version = self.membership.version + 1
         for member in self.membership.members:
             node, labels = member.node, member.labels

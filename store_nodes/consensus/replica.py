@@ -5,17 +5,17 @@ comes with them. After any input, `take()` returns the effects. The shell must
 
     1. append `Effects.records` to the log in order, after those of earlier effects,
     2. call `persisted(persist_upto)` once they are on stable storage, never before,
-    3. send `Effects.sends` at once (what had to wait for a record was held back here),
+    3. send `Effects.sends` at once (messages that have to wait for a record are held back here),
     4. apply `Effects.chosen` in order.
 
-What must be durable before what leaves
+Records that must be durable before a message leaves
     * a Promise: the promise, and every accept made before it (one log, in order);
     * an Accepted: the accept record;
     * a Prepare: this node's own promise of that ballot, so that a ballot is never used twice;
     * an Accept may leave before the leader's own record: its own vote counts when it is durable;
     * a delivered value: its record on this node, and the votes of a majority.
 
-Leadership: pre-vote keeps a returning or half-connected node from deposing a good leader, and
+Leadership: the pre-vote keeps a returning or half-connected node from replacing a good leader, and
 check-quorum makes a leader that hears no majority step down. Phase 1 runs once per leadership over
 all open instances; it re-proposes what was reported, fills holes with no-ops, then takes new work.
 
@@ -55,15 +55,14 @@ MARK_EVERY_INSTANCES = 32
 
 
 class Replica(Following):
-    """The replica of `group` at node `me`, which need be no voter, nor a member at all. Every input
-    takes `now_us`, monotonic.
+    """The replica of `group` at node `me`, which need be neither a voter nor a member.
 
-    `membership` is the one as of `recovered.applied`; `voting=False` is for a node whose log may
-    have lost votes (reconfiguring.py).
+    Every input takes `now_us`, a monotonic time. `membership` is the one as of `recovered.applied`.
+    `voting=False` is for a node whose log may have lost votes (reconfiguring.py).
     """
 
     def take(self) -> Effects:
-        """The effects since the last call."""
+        """Return the effects since the last call."""
         if (
             self._outbox.has_records
             and self.acceptor.delivered - self.acceptor.marked >= MARK_EVERY_INSTANCES
@@ -72,7 +71,7 @@ class Replica(Following):
         return self._outbox.take()
 
     def tick(self, now_us: int, wall_us: int) -> None:
-        """Time passed: call every 20 ms or so."""
+        """Let time pass; call this every 20 ms or so."""
         self._now_us = now_us
         if self._halted:
             return
@@ -92,8 +91,10 @@ class Replica(Following):
         self._watch_repair()
 
     def propose(self, now_us: int, commands: Sequence[bytes], *, everywhere: bool = False) -> int:
-        """Propose whole commands as one value; the instance it was proposed in. Only while
-        `can_propose`. With `everywhere`, Replicated follows once all connected voters have it."""
+        """Propose whole commands as one value, while `can_propose`; return the instance.
+
+        With `everywhere`, Replicated follows once all connected voters have it.
+        """
         self._now_us = now_us
         led = self.leadership
         assert led is not None
@@ -101,7 +102,7 @@ class Replica(Following):
         return self._open_next(led, encode_value(commands, self._stamp()), everywhere)
 
     def persisted(self, now_us: int, upto: int) -> None:
-        """Every record numbered up to `upto` is on stable storage."""
+        """Learn that every record numbered up to `upto` is on stable storage."""
         self._now_us = now_us
         own = self.acceptor.persisted(upto, self.me)
         self._outbox.release(upto)
@@ -121,7 +122,9 @@ class Replica(Following):
         self._watch_repair()
 
     def note_digest(self, instance: int, digest: bytes) -> None:
-        """The state's chained digest after `instance`; same instances at every node."""
+        """Note the state's chained digest after `instance`; every node notes it at the same
+        instances.
+        """
         self._digests.note(instance, digest)
 
     def peer_connected(self, now_us: int, node: int) -> None:
@@ -139,7 +142,7 @@ class Replica(Following):
             self._election_us = min(self._election_us, now_us + self._backoff())
 
     def peer_lost(self, now_us: int, node: int) -> None:
-        """Its connection closed: most likely the process is gone."""
+        """Note that a node's connection closed: most likely its process ended."""
         self._now_us = now_us
         self._connected.discard(node)
         led = self.leadership
@@ -155,8 +158,11 @@ class Replica(Following):
                 self._election_us = now_us + turn * 3 * wait + self._rng.randrange(wait)
 
     def receive(self, now_us: int, source: int, message: Message) -> None:
-        """A message of node `source`. It need be no member as far as this node knows: it may know
-        of changes that this one does not. Only votes of voters count."""
+        """Handle a message of node `source`; only votes of voters count.
+
+        The node need be no member as far as this node knows: it may know of changes that this one
+        does not.
+        """
         self._now_us = now_us
         if self._halted or source == self.me:
             return

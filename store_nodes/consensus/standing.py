@@ -1,7 +1,8 @@
-"""Elections: pre-vote, phase 1, and what a new leader does with what phase 1 found.
+"""Elections: the pre-vote, phase 1, and a new leader's use of the values that phase 1 found.
 
 A candidacy belongs to one membership: its promises are counted among the voters of that one, so it
-ends when this node learns of another (reconfiguring.py says why).
+ends when this node learns of another (reconfiguring.py says why). A Prepare leaves only once this
+node's own promise of the ballot is durable, so that a ballot is never used twice.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from store_nodes.consensus.leading import Leading
 from store_nodes.consensus.messages import Nack, Prepare, PreVote, PreVoteReply, Promise
 
 MOST_DOUBLINGS = 5
-"""Of the time a candidate waits for promises."""
+"""Bound of how often the time that a candidate waits for promises is doubled."""
 
 
 class Standing(Leading):
-    """What a replica does to become the leader, and when another wants to."""
+    """The part of a replica that stands as a candidate, and answers other candidates."""
 
     _ran_out = 0
     """Candidacies in a row that got past the pre-vote and ran out of time."""
@@ -27,8 +28,11 @@ class Standing(Leading):
     # -- candidate -----------------------------------------------------------------------------
 
     def _stand(self, stage: Stage) -> None:
-        """Begin a candidacy with a pre-vote, or (asked by the leader, or to go on under another
-        membership) with the promise itself."""
+        """Begin a candidacy, with a pre-vote or with the promise itself.
+
+        It begins with the promise if the leader asked for it, or if a candidacy continues under
+        another membership.
+        """
         assert self._eligible, f"node {self.me} stands, and is no voter that may vote"
         self._set_leader(None)
         ballot = ballots.make(self._round_seen + 1, self.me)
@@ -55,7 +59,8 @@ class Standing(Leading):
             return
         self._round_seen = max(self._round_seen, ballots.round_of(standing.ballot))
         standing.stage = Stage.PROMISING
-        # Longer after each that ran out: the promises may be on their way to slow disks.
+        # The time grows after each one that ran out: the promises may be on their way to slow
+        # disks.
         patience = min(self._ran_out, MOST_DOUBLINGS)
         standing.deadline_us = self._now_us + (self.timing.candidacy_us << patience)
         standing.promise_number = self.acceptor.promise(standing.ballot)
@@ -135,14 +140,14 @@ class Standing(Leading):
             acceptor.learn(acceptor.chosen, held[1])
         self._adopt_membership()
         if self._candidacy is not standing:
-            # What was promised was promised under an older membership.
+            # The promises were given under an older membership.
             self._stand_again()
             return
         self._candidacy = None
         self._lead(standing)
 
     def _lead(self, standing: Candidacy) -> None:
-        """Propose again what phase 1 found, up to the first change of membership."""
+        """Propose again the values that phase 1 found, up to the first change of membership."""
         acceptor, reported = self.acceptor, standing.reported
         upto = max(max(reported, default=-1) + 1, acceptor.chosen)
         changes = [
@@ -172,7 +177,7 @@ class Standing(Leading):
         self._heartbeat(led)
 
     def _stand_again(self) -> None:
-        """Phase 1 once more, in a higher ballot, under the membership known now."""
+        """Repeat phase 1 in a higher ballot, under the membership known now."""
         self._candidacy = None
         if self._eligible:
             self._stand(Stage.PROMISING)
@@ -180,8 +185,10 @@ class Standing(Leading):
     # -- asked by others -----------------------------------------------------------------------
 
     def _may_lead(self, node: int, chosen: int) -> bool:
-        """Whether `node`, which knows all below `chosen`, is a voter: one that knows more than
-        this node is taken at its word, its membership may be newer."""
+        """Return whether `node`, which knows all below `chosen`, is a voter.
+
+        A node that knows more than this one is believed, because its membership may be newer.
+        """
         return node in self._voters or chosen > self.acceptor.chosen
 
     def _on_pre_vote(self, source: int, message: PreVote) -> None:

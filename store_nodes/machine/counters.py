@@ -1,4 +1,4 @@
-"""Small named counters, each set only by who knows its value."""
+"""Small named counters, which are set by compare and set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ MAX_COUNTER_NAME_BYTES = 64
 
 
 def compare_and_set(counters: dict[str, int], command: CompareAndSet) -> Outcome:
-    """A counter that was never set is 0, and one set to 0 takes no place."""
+    """Set a counter if it has the expected value.
+
+    A counter that was never set is 0, and one set to 0 takes no memory.
+    """
     name = command.name
     if len(name.encode()) > MAX_COUNTER_NAME_BYTES:
         return Refused(b"", TooLarge(f"a counter's name is over {MAX_COUNTER_NAME_BYTES} bytes"))

@@ -1,14 +1,14 @@
-"""The ids that a group remembers: why a publish that is repeated is stored once.
+"""The ids that a group remembers, so that a repeated publish is stored once.
 
 * An id is remembered at least for the window its append named and at most 1.25 times that, both in
-  log time. Until then nothing makes the group forget it, also not the deletion of its queue.
-* Over `MAX_DEDUP_ENTRIES` an append with new ids is refused; no id is forgotten early.
+  log time. Until then nothing makes the group forget it, not even the deletion of its queue.
+* At `MAX_DEDUP_ENTRIES` an append with new ids is refused; no id is forgotten early.
 * The first message with an id is the one remembered, also within one batch.
 
-Ids lie in buckets by the time they end together, so that forgetting is dropping a bucket. In a
-bucket they are sorted by hash and cut into shards of at most `SHARD_ENTRIES`, two packed arrays
-each: 36 bytes an id, and what an insert moves or a split copies is bounded by a shard. A look-up is
-two binary searches per bucket; a window has at most nine live buckets, typically five.
+Ids that end together are in one bucket, so that forgetting them is dropping a bucket. In a bucket
+they are sorted by hash and cut into shards of at most `SHARD_ENTRIES`, two packed arrays each. An
+id takes 36 bytes, and an insert or a split copies at most one shard. A look-up is two binary
+searches per bucket; a window has at most nine live buckets, typically five.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ from store_nodes.errors import Known
 from store_nodes.machine.packed import little_endian, unpack_u64
 
 MAX_DEDUP_ENTRIES = 1_250_000
-"""Ids a group remembers at once. Part of the state machine: every replica has the same."""
+"""Ids that a group remembers at once; every replica must have the same limit."""
 SHARD_ENTRIES = 1024
 
 _ENTRY = struct.Struct("<IQQQ")
-"""DEDUP_ENTRY with its hash as two numbers, high part first."""
+"""The format DEDUP_ENTRY with its hash as two numbers, the high part first."""
 _REST = struct.Struct("<QQQI")
-"""Low part of the hash, fingerprint, position, ordinal of the queue in the bucket."""
+"""The low part of the hash, the fingerprint, the position, and the queue's ordinal in the
+bucket.
+"""
 _REST_BYTES = _REST.size
 _STAGED = 1 << 63
-"""In a position: a stage number, not an offset."""
+"""The bit of a position that marks a stage number instead of an offset."""
 NEVER_US = 2**64
 
 assert _ENTRY.size == DEDUP_ENTRY.size
@@ -49,7 +51,7 @@ class PackedBucket(NamedTuple):
 
 
 class OpenBucket(NamedTuple):
-    """What PackedBucket is to be made of, not copied yet: good until the table changes."""
+    """The parts of a PackedBucket, not copied yet: they are good until the table changes."""
 
     ends_us: int
     queues: list[bytes]
@@ -58,8 +60,10 @@ class OpenBucket(NamedTuple):
 
 
 class _Shard:
-    """Ids with neighbouring hashes: `keys` are the high parts, ascending; `rest` the other fields
-    of each, in the same order."""
+    """Ids with neighbouring hashes.
+
+    `keys` are the high parts, ascending; `rest` has the other fields of each, in the same order.
+    """
 
     __slots__ = ("keys", "rest")
 
@@ -69,7 +73,7 @@ class _Shard:
 
 
 class _Bucket:
-    """Ids that are forgotten together. Ids with equal high parts lie in one shard."""
+    """Ids that are forgotten together. Ids with equal high parts are in one shard."""
 
     __slots__ = ("_ordinals", "_shards", "_starts", "ends_us", "entries", "queues")
 
@@ -82,7 +86,7 @@ class _Bucket:
         self._starts = [0]
 
     def find(self, high: int, low: int) -> tuple[int, int, bytes] | None:
-        """(fingerprint, position, queue) of an id."""
+        """Return the (fingerprint, position, queue) of an id, or None."""
         shard = self._shards[bisect_right(self._starts, high) - 1]
         keys = shard.keys
         at = bisect_left(keys, high)
@@ -113,7 +117,7 @@ class _Bucket:
         cut = _cut(shard.keys, len(shard.keys) // 2)
         if cut == len(shard.keys):
             return
-        # Both halves are new arrays: the old ones have room for what has moved away.
+        # Both halves are new arrays, because the old ones have room for the moved ids.
         halves = [
             _Shard(shard.keys[:cut], shard.rest[: cut * _REST_BYTES]),
             _Shard(shard.keys[cut:], shard.rest[cut * _REST_BYTES :]),
@@ -127,7 +131,7 @@ class _Bucket:
 
     @classmethod
     def unpack(cls, packed: PackedBucket) -> _Bucket:
-        """Raises ValueError."""
+        """Return the bucket of a snapshot; raises ValueError."""
         keys = unpack_u64(packed.keys)
         if len(packed.rest) != len(keys) * _REST_BYTES or not keys:
             raise ValueError("ids and their fields do not match")
@@ -138,7 +142,8 @@ class _Bucket:
         bucket._shards = []
         start = 0
         while start < len(keys):
-            # As full as splitting leaves them, so that not all of them split again at once.
+            # Shards are filled as splitting leaves them, so that not all of them split again at
+            # once.
             end = _cut(keys, start + SHARD_ENTRIES * 3 // 4)
             rest = bytearray(packed.rest[start * _REST_BYTES : end * _REST_BYTES])
             bucket._shards.append(_Shard(keys[start:end], rest))
@@ -151,14 +156,19 @@ class _Bucket:
 
 
 def _cut(keys: array[int], at: int) -> int:
-    """The first place from `at` on where a shard may end: equal keys stay together."""
+    """Return the first place from `at` on where a shard may end, because equal keys stay
+    together.
+    """
     while 0 < at < len(keys) and keys[at] == keys[at - 1]:
         at += 1
     return min(at, len(keys))
 
 
 def bucket_end(log_time_us: int, window_us: int) -> int:
-    """When an id of this window is forgotten: on a grid of at most a quarter of the window."""
+    """Return the log time at which an id of this window is forgotten.
+
+    The times are on a grid of at most a quarter of the window.
+    """
     grid = 1 << ((window_us >> 2).bit_length() - 1)
     ends_us = (log_time_us + window_us) // grid * grid + grid
     assert window_us < ends_us - log_time_us <= window_us + window_us // 4, (
@@ -174,21 +184,24 @@ class DedupTable:
 
     def __init__(self) -> None:
         self._buckets: list[_Bucket] = []
-        """By `ends_us`, ascending."""
+        """The buckets by `ends_us`, ascending."""
         self.entries = 0
         self.next_end_us = NEVER_US
-        """When something is to be forgotten next."""
+        """The log time at which ids are to be forgotten next."""
 
     def forget(self, log_time_us: int) -> None:
-        """Forget what ends at this log time or before."""
+        """Forget the ids that end at this log time or before."""
         buckets = self._buckets
         while buckets and buckets[0].ends_us <= log_time_us:
             self.entries -= buckets.pop(0).entries
         self.next_end_us = buckets[0].ends_us if buckets else NEVER_US
 
     def known(self, section: bytes, log_time_us: int = 0) -> dict[int, Known]:
-        """Which entries of a dedup section are remembered at that log time: index in the batch →
-        what of it. 0: as of the last value applied, which forgot what had ended."""
+        """Return the remembered entries of a dedup section by their index in the batch.
+
+        `log_time_us` 0 stands for that of the last value applied, which forgot the ids that had
+        ended.
+        """
         found: dict[int, Known] = {}
         for index, high, low, fingerprint in _ENTRY.iter_unpack(section):
             entry = self._find(high, low, log_time_us)
@@ -201,14 +214,19 @@ class DedupTable:
         return found
 
     def has_room(self, section: bytes) -> bool:
-        """Equal ids count as often as they come: the answer must not cost a look-up."""
+        """Return whether the table has room for the ids of a section.
+
+        Equal ids are counted each time, because the answer must not cost a look-up.
+        """
         return self.entries + len(section) // _ENTRY.size <= MAX_DEDUP_ENTRIES
 
     def remember(
         self, section: bytes, queue: bytes, base: int, *, staged: bool, until_us: int
     ) -> None:
-        """Remember the entries of a section, none of which is known yet; the first position is
-        `base` (`until_us`: see `bucket_end`)."""
+        """Remember the entries of a section, none of which is known yet.
+
+        The first position is `base`; `until_us` comes from `bucket_end`.
+        """
         bucket = self._bucket(until_us)
         first = base + (_STAGED if staged else 0)
         for index, high, low, fingerprint in _ENTRY.iter_unpack(section):
@@ -218,7 +236,7 @@ class DedupTable:
         assert self.entries <= MAX_DEDUP_ENTRIES, f"{self.entries} ids are remembered"
 
     def _find(self, high: int, low: int, log_time_us: int) -> tuple[int, int, bytes] | None:
-        # Newest first: what is repeated was mostly sent just now.
+        # The newest bucket comes first, because most repetitions follow at once.
         for bucket in reversed(self._buckets):
             if bucket.ends_us <= log_time_us:
                 return None
@@ -238,12 +256,14 @@ class DedupTable:
     # Snapshots.
 
     def open(self) -> list[OpenBucket]:
-        """By the time they end; equal tables have equal bytes, however they are cut."""
+        """Return the buckets by the time they end; equal tables give equal bytes, however they are
+        cut.
+        """
         return [bucket.open() for bucket in self._buckets]
 
     @classmethod
     def unpack(cls, packed: list[PackedBucket]) -> DedupTable:
-        """Raises ValueError."""
+        """Return the table of a snapshot; raises ValueError."""
         table = cls()
         table._buckets = [_Bucket.unpack(bucket) for bucket in packed]
         ends = [bucket.ends_us for bucket in table._buckets]

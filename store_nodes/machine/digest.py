@@ -1,4 +1,4 @@
-"""The chained digest of applied values: equal on two replicas exactly if their logs are."""
+"""The chained digest of applied values: it is equal on two replicas exactly if their logs are."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _LINK = struct.Struct("<16sQIQ")
 
 
 def chain(previous: bytes, instance: int, value: bytes) -> bytes:
-    """The digest after `value` was applied as `instance`.
+    """Return the digest after `value` was applied as `instance`.
 
-    The value enters by its CRC32C and length: a whole cryptographic pass over every batch would
-    cost more than applying it, and this guards against a bug or a flipped bit, not a forger.
+    The value enters by its CRC32C and length. A cryptographic pass over every batch would cost more
+    than applying it, and the digest guards against bugs and flipped bits, not against forgers.
     """
     link = _LINK.pack(previous, instance, crc32c(value), len(value))
     return blake2b(link, digest_size=DIGEST_BYTES).digest()

@@ -1,17 +1,17 @@
 """The state machine of one group: chosen values in, outcomes out.
 
-What holds, and what the rest of the store stands on:
+The rest of the store relies on these rules:
 
-* State is a function of the applied values alone: no clock, no randomness, no order of hashing.
-  Two machines that applied the same values are equal, whether they did so in one life, after a
-  restart from a snapshot, or on another computer.
+* State is a function of the applied values alone: no clock, no randomness, no order of hashing. Two
+  machines that applied the same values are equal, with or without a restart from a snapshot in
+  between, and on any computer.
 * Values are applied in the order of their instances, each exactly once; anything else is a bug of
   the caller and stops the process before it does harm.
 * Log time never goes back: that of an instance is max(log time before + 1, the value's stamp).
-* Offsets of a queue are dense and never given twice.
+* Offsets of a queue have no gaps and are never given twice.
 
-A value that does not decode raises BadCommand: the leader checks every command before it proposes,
-so this is damage or a newer version, and a replica must stop rather than skip it.
+A value that does not decode raises BadCommand: the leader checks every command before it proposes
+it, so the value is damaged or of a newer version, and a replica must stop rather than skip it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ from store_nodes.machine.stages import StagedMessage
 from store_nodes.membership import Membership
 
 FIRST = Membership()
-"""Of a machine that is told nothing: no members."""
+"""The membership of a machine that is given none: it has no members."""
 
 
 class Machine:
@@ -92,7 +92,7 @@ class Machine:
         self.group = group
         self.membership = membership
         self.preferred_leader = 0
-        """The node that a transfer wished for; 0: whoever the balance says."""
+        """The node that a transfer named as leader; 0 leaves it to the balance."""
         self.counters: dict[str, int] = {}
         self.applied = 0
         """The next instance to apply."""
@@ -101,16 +101,17 @@ class Machine:
         self._queues: dict[bytes, Queue] = {}
         self._tombstones: dict[bytes, None] = {}
         self._dedup = DedupTable()
-        # One entry per session, never later than the session's real expiry: a session that was
-        # used since is pushed again when its entry comes up, so an append does not touch the heap.
+        # There is one entry per session, never later than the session's real expiry. A session that
+        # was used since is pushed again when its entry comes up, so an append does not touch the
+        # heap.
         self._expiries: list[tuple[int, bytes, bytes]] = []
 
     def apply(self, instance: int, value: bytes) -> list[Outcome]:
-        """One outcome per command of the value (none for a no-op)."""
+        """Apply a value; return one outcome per command (none for a no-op)."""
         assert instance == self.applied, f"instance {instance} applied, {self.applied} is next"
         commands = decode_value(value)
         kind, _, stamp_us = value_head(value)
-        # Nothing is changed before here: a value that does not decode leaves the state whole.
+        # Nothing is changed above this line: a value that does not decode leaves the state whole.
         log_time_us = self.log_time_us + 1
         if stamp_us > log_time_us:
             log_time_us = stamp_us
@@ -149,7 +150,8 @@ class Machine:
                 return self._create(command)
             case Delete(name):
                 self._queues.pop(name, None)
-                # Also of a queue never seen: a create that was delayed must not bring it to life.
+                # This holds also for an unknown queue: a delayed create must not bring it back to
+                # life.
                 self._tombstones[name] = None
                 return DeleteDone(name)
             case CompareAndSet():
@@ -205,8 +207,11 @@ class Machine:
         heapq.heappush(self._expiries, (session.forget_after_us, queue.queue, session_id))
 
     def _forget_sessions(self) -> None:
-        """Forget every session whose time is over, so that which are known depends on the log
-        alone, never on which entries this heap happens to hold."""
+        """Forget every session whose time is over.
+
+        So the known sessions depend on the log alone, never on the entries that this heap happens
+        to hold.
+        """
         expiries = self._expiries
         while expiries and expiries[0][0] < self.log_time_us:
             _, name, session_id = heapq.heappop(expiries)
@@ -219,39 +224,45 @@ class Machine:
             else:
                 self._expire(queue, session_id, session)
 
-    # Queries: what a reader may ask of the state as it is now. Each raises QueueNotFound, also for
-    # a deleted queue, unless it says otherwise.
+    # Queries about the present state. Each raises QueueNotFound, also for a deleted queue, unless
+    # its docstring says otherwise.
 
     def offsets(self, queue: bytes) -> QueueOffsets:
         return self._queue(queue).offsets
 
     def readable(self, queue: bytes, offset: int) -> bool:
-        """Whether the offset can be fetched: applied, and not truncated or else kept."""
+        """Return whether the offset can be fetched: it is applied, and not truncated or else
+        kept.
+        """
         found = self._queue(queue)
         return offset < found.end and offset in found.readable
 
     def kept(self, queue: bytes) -> tuple[int, ...]:
-        """The offsets below the first one that are still readable, ascending."""
+        """Return the offsets below the first one that are still readable, ascending."""
         return self._queue(queue).kept
 
     def staged(self, queue: bytes, after: int, limit: int) -> list[StagedMessage]:
-        """At most `limit` staged messages with a number above `after` (−1: from the first)."""
+        """Return at most `limit` staged messages with a number above `after` (−1: from the
+        first).
+        """
         stages = self._queue(queue).stages
         return [] if stages is None else stages.listing(after, limit)
 
     def stage_changes_since(self, queue: bytes, changes: int) -> tuple[list[int] | None, int]:
-        """The numbers rescheduled since the count `changes` (None: no longer known, list all), and
-        the count now."""
+        """Return the numbers rescheduled since the count `changes`, and the count now.
+
+        The numbers are None if they are no longer known; then list all staged messages.
+        """
         stages = self._queue(queue).stages
         if stages is None:
             return ([] if changes == 0 else None), 0
         return stages.changes_since(changes), stages.changes
 
     def locate(self, queue: bytes, stage_number: int) -> tuple[str, int | None]:
-        """("staged" | "offset" | "discarded" | "truncated", its offset).
+        """Return the state of a stage number and its offset, if it has one.
 
-        "truncated" also of a number never given, and of one discarded very long ago
-        (MAX_DISCARDED_RANGES).
+        The state is "staged", "offset", "discarded" or "truncated". It is "truncated", too, for a
+        number that was never given, and for one discarded very long ago (MAX_DISCARDED_RANGES).
         """
         found = self._queue(queue)
         if found.stages is None:
@@ -259,21 +270,25 @@ class Machine:
         return found.stages.locate(stage_number, found.readable)
 
     def batch_of_stage(self, queue: bytes, stage_number: int) -> tuple[int, int] | None:
-        """(base, count) of the staged batch a message is of; None unless `staged_live`."""
+        """Return the (base, count) of a message's staged batch; None unless `staged_live`."""
         found = self._queue(queue)
         return None if found.stages is None else found.stages.batch_of(stage_number, found.readable)
 
     def staged_live(self, queue: bytes, base: int, count: int) -> bool:
-        """Whether a message of this staged batch is staged, or released and readable; False also
-        for a deleted queue."""
+        """Return whether a message of this staged batch is staged, or released and readable.
+
+        The result is False for a deleted queue.
+        """
         found = self._queues.get(queue)
         if found is None or found.stages is None:
             return False
         return found.stages.is_live(base, count, found.readable)
 
     def batch_live(self, queue: bytes, base: int, count: int, *, staged: bool) -> bool:
-        """Whether a reader may still ask for a message of this batch, or released run; False also
-        for a deleted queue."""
+        """Return whether a reader may still ask for a message of this batch or released run.
+
+        The result is False for a deleted queue.
+        """
         if staged:
             return self.staged_live(queue, base, count)
         found = self._queues.get(queue)
@@ -283,12 +298,17 @@ class Machine:
         return end > found.first or any(base <= kept < end for kept in found.kept)
 
     def dedup_known(self, append: Append, log_time_us: int = 0) -> dict[int, Known]:
-        """What an append, or that of a stage, would be refused for if it were applied at that log
-        time: index in its batch → the first message with that id, whose log time the machine does
-        not know (0). Empty where its sequence is applied already, or its queue is unknown.
+        """Return the ids for which an append, or that of a stage, would be refused at that log
+        time.
 
-        Applying a value is what forgets ids. A leader that refuses by what is known applies none,
-        so in an idle group it has to say how late it is, or no window would ever end."""
+        They are by index in its batch; each is the first message with that id, without its log
+        time, which the machine does not know (0). The result is empty if the append's sequence is
+        applied already or its queue is unknown.
+
+        Ids are forgotten only when a value is applied. A leader that refuses appends because of
+        known ids applies no value, so in an idle group it has to pass the time, or no window would
+        ever end.
+        """
         queue = self._queues.get(append.queue) if append.dedup else None
         if queue is None:
             return {}
@@ -298,8 +318,12 @@ class Machine:
         return self._dedup.known(append.dedup, log_time_us)
 
     def sealed_for(self, append: Append) -> QueueSealed | None:
-        """That the queue of an append, or of a stage, takes none any more: final, for a seal is.
-        None also where its sequence was applied before the seal."""
+        """Return the refusal for an append, or a stage, to a sealed queue; it is final, as a seal
+        is.
+
+        The result is None if the queue is not sealed, or the append's sequence was applied before
+        the seal.
+        """
         queue = self._queues.get(append.queue)
         if queue is None or not queue.sealed:
             return None
@@ -310,11 +334,11 @@ class Machine:
 
     @property
     def dedup_entries(self) -> int:
-        """How many ids are remembered."""
+        """The number of ids that are remembered."""
         return self._dedup.entries
 
     def queues(self) -> list[QueueInfo]:
-        """All queues but the deleted, in the order they were created."""
+        """Return all queues but the deleted ones, in the order in which they were created."""
         return [queue.info for queue in self._queues.values()]
 
     def is_deleted(self, queue: bytes) -> bool:
@@ -329,7 +353,7 @@ class Machine:
     # Snapshots.
 
     def state_snapshot(self) -> bytes:
-        """All of the state; equal states give equal bytes."""
+        """Return the whole state as bytes; equal states give equal bytes."""
         return snapshot.encode(
             snapshot.State(
                 self.group,
@@ -346,15 +370,19 @@ class Machine:
         )
 
     def state_digest(self) -> bytes:
-        """16 bytes over all of the state: stronger than `digest`, too slow for each value."""
+        """Return 16 bytes over the whole state: stronger than `digest`, but too slow for each
+        value.
+        """
         return blake2b(self.state_snapshot(), digest_size=digest.DIGEST_BYTES).digest()
 
     @classmethod
     def restore(
         cls, group: int, raw: bytes | memoryview, membership: Membership = FIRST
     ) -> Machine:
-        """The machine a snapshot was taken of; raises BadSnapshot. `membership` is the bootstrap
-        one, for a snapshot of version 1, which holds none."""
+        """Return the machine of a snapshot; raises BadSnapshot.
+
+        `membership` is the bootstrap one, for a snapshot of version 1, which has none.
+        """
         state = snapshot.decode(raw)
         if state.group != group:
             raise snapshot.BadSnapshot(f"of group {state.group}, not {group}")

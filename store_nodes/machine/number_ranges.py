@@ -10,7 +10,7 @@ from store_nodes.machine.packed import pack_u64, unpack_u64
 
 
 class NumberRanges:
-    """Numbers that were added; over `max_ranges` ranges the lowest is forgotten."""
+    """A set of numbers; above `max_ranges` ranges, the lowest is forgotten."""
 
     __slots__ = ("_ends", "_max_ranges", "_starts")
 
@@ -28,7 +28,7 @@ class NumberRanges:
         return len(self._starts)
 
     def add(self, number: int) -> None:
-        """A number that is not in yet."""
+        """Add a number that is not in the set."""
         starts, ends = self._starts, self._ends
         at = bisect_right(starts, number)
         assert not at or ends[at - 1] <= number, f"{number} is in already"
@@ -52,7 +52,7 @@ class NumberRanges:
 
     @classmethod
     def unpack(cls, max_ranges: int, packed: tuple[bytes, bytes]) -> NumberRanges:
-        """Raises ValueError."""
+        """Return the set of a snapshot; raises ValueError."""
         ranges = cls(max_ranges)
         ranges._starts, ranges._ends = map(unpack_u64, packed)
         if len(ranges._starts) != len(ranges._ends):

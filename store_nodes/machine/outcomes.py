@@ -1,4 +1,4 @@
-"""What applying one command came to; one outcome per command of a value, in its order."""
+"""Outcomes of commands; a value has one outcome per command, in their order."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from store_nodes.errors import StoreError
 
 
 class AppendDone(msgspec.Struct, frozen=True, gc=False):
-    """Messages have offsets `base_offset` … `base_offset + count - 1`.
+    """Messages were stored with the offsets `base_offset` … `base_offset + count - 1`.
 
-    `duplicate`: the sequence was applied before and this is its old receipt; nothing was stored
-    now, and `batch_at`, `batch_bytes` are 0. Otherwise they say where the batch lies in the value.
+    `duplicate` says that the sequence was applied before and this is its old receipt; nothing was
+    stored now, and `batch_at` and `batch_bytes` are 0. Otherwise they say where the batch is in the
+    value.
     """
 
     queue: bytes
@@ -40,13 +41,13 @@ class SealDone(msgspec.Struct, frozen=True, gc=False):
 
 
 class DeleteDone(msgspec.Struct, frozen=True, gc=False):
-    """Only a tombstone is left of the queue."""
+    """The queue is deleted; only a tombstone is left of it."""
 
     queue: bytes
 
 
 class TruncateDone(msgspec.Struct, frozen=True, gc=False):
-    """Offsets below `first_offset` are gone, but those of `kept` (ascending)."""
+    """Offsets below `first_offset` are gone, except those of `kept` (ascending)."""
 
     queue: bytes
     first_offset: int
@@ -54,7 +55,10 @@ class TruncateDone(msgspec.Struct, frozen=True, gc=False):
 
 
 class StageDone(msgspec.Struct, frozen=True, gc=False):
-    """As AppendDone, with stage numbers `base_stage` … `base_stage + count - 1`."""
+    """Messages were staged with the numbers `base_stage` … `base_stage + count - 1`.
+
+    The other fields are those of AppendDone.
+    """
 
     queue: bytes
     base_stage: int
@@ -66,8 +70,10 @@ class StageDone(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReleasedRun(NamedTuple):
-    """Messages of one staged batch that got consecutive offsets from `base_offset` on: those at
-    `indices` of the batch that begins at stage number `stage_base`, in that order."""
+    """Messages of one staged batch that got consecutive offsets from `base_offset` on.
+
+    They are at `indices` of the batch that begins at stage number `stage_base`, in that order.
+    """
 
     base_offset: int
     stage_base: int
@@ -75,8 +81,11 @@ class ReleasedRun(NamedTuple):
 
 
 class ReleaseDone(msgspec.Struct, frozen=True):
-    """`offsets`: see wire.Released. `runs`: what this command released, in offset order; empty
-    when all of it was released before."""
+    """Messages were released, or had been before.
+
+    `offsets` are those of wire.Released. `runs` are the messages that this command released, in
+    offset order; it is empty if all were released before.
+    """
 
     queue: bytes
     offsets: tuple[int | None, ...]
@@ -85,7 +94,9 @@ class ReleaseDone(msgspec.Struct, frozen=True):
 
 
 class StagedChanged(msgspec.Struct, frozen=True, gc=False):
-    """A reschedule or discard: `changed` of the messages named were staged, and are changed."""
+    """Staged messages were rescheduled or discarded: `changed` of those named were staged
+    before.
+    """
 
     queue: bytes
     changed: int
@@ -107,7 +118,7 @@ class MembershipSet(msgspec.Struct, frozen=True, gc=False):
 
 
 class LeaderWished(msgspec.Struct, frozen=True, gc=False):
-    """A transfer was recorded: `node` should lead, 0: whoever the balance says."""
+    """A transfer was recorded: `node` should lead; 0 leaves it to the balance."""
 
     node: int
     queue: bytes = b""
@@ -121,9 +132,9 @@ class CheckpointWanted(msgspec.Struct, frozen=True, gc=False):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """The command changed no queue; `error` is what the client gets.
+    """A command changed no queue; `error` is the client's answer.
 
-    `duplicate`: the sequence was refused before and this is its old receipt.
+    `duplicate` says that the sequence was refused before and this is its old receipt.
     """
 
     queue: bytes

@@ -1,4 +1,4 @@
-"""Arrays of u64 as bytes: little-endian in every snapshot, whatever the computer."""
+"""Arrays of u64 as bytes: little-endian in every snapshot, on every computer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ def pack_u64(values: array[int]) -> bytes:
 
 
 def little_endian(values: array[int]) -> array[int]:
-    """The array itself where that is its byte order, else a copy: for who only reads its bytes."""
+    """Return an array whose bytes are little-endian: the array itself, or a copy with its bytes
+    swapped.
+
+    The result is only for reading its bytes.
+    """
     if sys.byteorder == "little":
         return values
     swapped = array("Q", values)
@@ -20,7 +24,7 @@ def little_endian(values: array[int]) -> array[int]:
 
 
 def unpack_u64(raw: bytes) -> array[int]:
-    """Raises ValueError."""
+    """Return the array of packed bytes; raises ValueError."""
     values = array("Q", raw)
     if sys.byteorder == "big":
         values.byteswap()

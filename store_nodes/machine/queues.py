@@ -29,11 +29,14 @@ from store_nodes.machine.sessions import MAX_DEADLINE_AHEAD_US, STAGED_COUNT, Se
 from store_nodes.machine.stages import Readable, Stages
 
 MAX_OFFSET = 2**63 - 1
-"""What a signed 64-bit column of a reader can hold."""
+"""The largest offset: readers hold offsets in signed 64-bit columns."""
 
 
 class QueueOffsets(NamedTuple):
-    """What a reader may know of a queue; all below `end` but what was truncated is readable."""
+    """The part of a queue's state that readers may know.
+
+    Every offset below `end` is readable, except the truncated ones.
+    """
 
     first: int
     end: int
@@ -41,7 +44,7 @@ class QueueOffsets(NamedTuple):
     sealed: bool
     successors: tuple[tuple[int, bytes], ...]
     stage_changes: int = 0
-    """How many messages were rescheduled so far: see `Machine.stage_changes_since`."""
+    """The number of reschedulings so far: see `Machine.stage_changes_since`."""
 
 
 class QueueInfo(NamedTuple):
@@ -56,7 +59,7 @@ class QueueInfo(NamedTuple):
 
 
 class Queue:
-    """Mutable state of one queue; only `Machine` changes it, only while it applies."""
+    """The state of one queue; only `Machine` changes it, and only while it applies a value."""
 
     __slots__ = (
         "base",
@@ -82,7 +85,7 @@ class Queue:
         self.kept: tuple[int, ...] = ()
         self.sessions: dict[bytes, Session] = {}
         self.stages: Stages | None = None
-        """Made by the first staged message."""
+        """The staged messages; None until the first one."""
 
     @property
     def offsets(self) -> QueueOffsets:
@@ -116,14 +119,16 @@ class Queue:
         dedup: DedupTable,
         extras: StageExtras | None = None,
     ) -> tuple[Outcome, Session | None]:
-        """The outcome, and the session if this made it; with `extras` the messages are staged."""
+        """Append messages, or stage them with `extras`; return the outcome, and a session made by
+        this.
+        """
         session = self.sessions.get(append.session)
         last_seq = 0 if session is None else session.last_seq
-        # A repeat is answered before the seal is looked at: what was stored was stored.
+        # A repeat is answered before the seal is checked, because it may have been stored before.
         if session is not None and append.seq <= last_seq:
             return self._repeat(session, append, dedup), None
         if self.sealed:
-            # What was stored before the seal is known after it too. Nothing here takes a sequence.
+            # An id stored before the seal is known after it, too. Nothing here takes a sequence.
             known = dedup.known(append.dedup) if append.dedup else None
             error = DedupKnown(known) if known else QueueSealed(self.end, self.successors)
             return Refused(self.queue, error), None
@@ -169,7 +174,7 @@ class Queue:
         return done, made
 
     def _give_offsets(self, base: int, count: int) -> None:
-        """Offsets are dense, never given twice, and none is given after a seal."""
+        """Give out offsets: they have no gaps, are never given twice, and none follows a seal."""
         assert not self.sealed, f"offset {base} given after the seal at {self.end}"
         assert base == self.end, f"offset {base} given, {self.end} is next"
         self.end = base + count
@@ -198,12 +203,15 @@ class Queue:
                 return StageDone(self.queue, base, count, log_time_us, duplicate=True)
             return AppendDone(self.queue, base, count, log_time_us, duplicate=True)
         if issubclass(receipt, DedupKnown):
-            # Looked up again: what was known then is here, but for ids forgotten since.
+            # The ids are looked up again: those known then are known now, except for ids forgotten
+            # since.
             return Refused(self.queue, DedupKnown(dedup.known(append.dedup)), True)
         return Refused(self.queue, receipt(), True)
 
     def release(self, command: Release, log_time_us: int) -> Outcome:
-        """A sealed queue gives no new offset, but still says which it gave before."""
+        """Release staged messages; a sealed queue gives no new offset, but returns those given
+        before.
+        """
         numbers, stages = command.stage_numbers, self.stages
         if stages is None:
             return ReleaseDone(self.queue, (None,) * len(numbers), (), log_time_us)
@@ -232,7 +240,9 @@ class Queue:
         return StagedChanged(self.queue, changed)
 
     def seal(self, successors: tuple[tuple[int, bytes], ...]) -> Outcome:
-        """Idempotent for the same successors; others are refused with the ones that hold."""
+        """Seal the queue; repeating it with the same successors succeeds, other successors are
+        refused.
+        """
         if self.sealed and successors != self.successors:
             return Refused(self.queue, QueueSealed(self.end, self.successors))
         self.sealed = True
@@ -240,9 +250,11 @@ class Queue:
         return SealDone(self.queue, self.end)
 
     def truncate(self, command: Truncate) -> Outcome:
-        """Move `first` up and replace the kept set; one that would move it down changes nothing.
+        """Move `first` up and replace the kept set; a command that would move it down changes
+        nothing.
 
-        Only what is still there can be kept, so a late or repeated command revives no offset.
+        Only offsets that are still readable can be kept, so a late or repeated command revives
+        none.
         """
         upto = min(command.upto, self.end)
         if upto >= self.first:

@@ -1,15 +1,15 @@
-"""Append sessions of one queue: why a retry neither duplicates nor reorders.
+"""Append sessions of one queue, by which a retry neither duplicates nor reorders messages.
 
 Per (queue, session) the last sequence and the receipts of the last `RECEIPTS` sequences are kept:
 
-* the next sequence is new; it is consumed when it is decided, be it stored or refused;
-* one of the last `RECEIPTS` is a repeat and gets its old receipt, the refusal too;
+* the next sequence is new; it is consumed when it is stored or refused;
+* one of the last `RECEIPTS` is a repeat and gets its old receipt, which may be a refusal;
 * an older one was decided, but its receipt is gone: the outcome is unknown;
 * a later one is a gap and is refused, consuming nothing;
 * an unknown session starts at 1.
 
 A session is forgotten once log time is `FORGET_AFTER_US` past both its last deadline and its last
-use. A repeat that comes later still meets a deadline that is over, so forgetting never makes a
+use. A repeat that comes later is past its deadline and is refused, so forgetting never makes a
 duplicate.
 """
 
@@ -19,17 +19,17 @@ from store_nodes.errors import DeadlinePassed, DedupKnown, Overloaded, TooLarge
 from store_nodes.machine.packed import pack_u64, unpack_u64
 
 RECEIPTS = 64
-"""Also the most appends a forwarder may have in flight per queue and session."""
+"""Receipts kept per session: also the most appends that a forwarder may have in flight."""
 FORGET_AFTER_US = 60 * 1_000_000
 MAX_DEADLINE_AHEAD_US = 24 * 3600 * 1_000_000
-"""A deadline further ahead of log time is refused: it would keep the session in memory for ever."""
+"""The furthest deadline ahead of log time; a later one would keep the session for ever."""
 
 _FIELDS = 3
 RECEIPT_BYTES = 8 * _FIELDS
 _REFUSED = 2**64 - 1
-"""In place of a base offset: the receipt is a refusal and its count is the error's code."""
+"""The base offset of a receipt that is a refusal; its count is the error's code."""
 STAGED_COUNT = 1 << 32
-"""Added to the count of a receipt: its base is a stage number, not an offset."""
+"""The number added to the count of a receipt whose base is a stage number."""
 Refusal = type[DeadlinePassed] | type[TooLarge] | type[Overloaded] | type[DedupKnown]
 _REFUSALS: dict[int, Refusal] = {
     cls.code: cls for cls in (DeadlinePassed, TooLarge, Overloaded, DedupKnown)
@@ -37,9 +37,12 @@ _REFUSALS: dict[int, Refusal] = {
 
 
 class Session:
-    """One session of one queue. Receipts are a ring of (base offset, count, log time) in one packed
-    array, which is what keeps ten thousand sessions small; that of a stage has its base number and
-    count + STAGED_COUNT."""
+    """One session of one queue.
+
+    Receipts are a ring of (base offset, count, log time) in one packed array, which keeps ten
+    thousand sessions small. The receipt of a stage has its base number, and its count +
+    STAGED_COUNT.
+    """
 
     __slots__ = ("deadline_us", "last_seq", "receipts", "used_us")
 
@@ -54,11 +57,11 @@ class Session:
 
     @property
     def forget_after_us(self) -> int:
-        """Forgotten when log time is above this."""
+        """The log time above which the session is forgotten."""
         return max(self.deadline_us, self.used_us) + FORGET_AFTER_US
 
     def stored(self, base_offset: int, count: int, log_time_us: int, deadline_us: int) -> None:
-        """Consume the next sequence: it was stored."""
+        """Consume the next sequence, which was stored."""
         self.last_seq += 1
         self.used_us = log_time_us
         if deadline_us > self.deadline_us:
@@ -74,14 +77,18 @@ class Session:
             receipts[at + 2] = log_time_us
 
     def refused(self, error: Refusal, log_time_us: int) -> None:
-        """Consume the next sequence: it was refused, as every repeat of it will be.
+        """Consume the next sequence, which was refused, as every repeat of it will be.
 
-        The deadline of a refused append does not count: it is over, or it was what was refused."""
+        The deadline of a refused append does not count: it is over, or it was the reason of the
+        refusal.
+        """
         assert error.code in _REFUSALS, f"{error.code} is no refusal that is kept"
         self.stored(_REFUSED, error.code, log_time_us, 0)
 
     def receipt(self, seq: int) -> tuple[int, int, int] | Refusal | None:
-        """Of a consumed sequence: (base offset, count, log time), its refusal; None if too old."""
+        """Return the (base offset, count, log time) of a consumed sequence, or its refusal; None if
+        too old.
+        """
         assert 0 < seq <= self.last_seq, f"receipt of {seq}, {self.last_seq} is the last"
         if seq <= self.last_seq - RECEIPTS:
             return None
@@ -92,5 +99,5 @@ class Session:
         return base_offset, count, log_time_us
 
     def packed_receipts(self) -> bytes:
-        """The ring as little-endian u64, for a snapshot."""
+        """Return the ring as little-endian u64, for a snapshot."""
         return pack_u64(self.receipts)

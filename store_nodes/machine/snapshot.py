@@ -6,11 +6,11 @@
                       [tombstone queue id, …],
                       membership, [[counter, value], …], preferred leader, [dedup bucket, …]]
 
-Queues and tombstones stand in the order the log made them, sessions in that of their first append,
-counters by name; receipts are the session's ring of (base offset u64, count u64, log time u64),
-little-endian. The rows of stages and dedup buckets are PackedStages and PackedBucket: raw arrays,
-so that a million ids cost no Python each. Version 1 ends before `stages` and before `membership`.
-docs/file-format.md (Checkpoint) is this page for people.
+Queues and tombstones are in the order in which the log made them, sessions in that of their first
+append, counters by name. Receipts are the session's ring of (base offset u64, count u64, log time
+u64), little-endian. The rows of stages and dedup buckets are PackedStages and PackedBucket: raw
+arrays, so that a million ids need no Python object each. Version 1 ends before `stages` and before
+`membership`. docs/file-format.md (Checkpoint) describes the same for people.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ OLDEST_SNAPSHOT_VERSION = 1
 
 
 class BadSnapshot(ValueError):
-    """The bytes are not a snapshot of a version that is read here."""
+    """The bytes are no snapshot of a version that this release reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a snapshot holds."""
+    """The content of a snapshot."""
 
     group: int
     applied: int
@@ -47,7 +47,7 @@ class State:
     queues: list[Queue]
     tombstones: list[bytes]
     membership: Membership | None
-    """None in version 1."""
+    """The membership; None in version 1."""
     counters: dict[str, int]
     preferred_leader: int
     dedup: DedupTable
@@ -94,7 +94,7 @@ _decoder = msgspec.msgpack.Decoder(_Machine)
 
 
 def encode(state: State) -> bytes:
-    """Equal states give equal bytes."""
+    """Return a state as bytes; equal states give equal bytes."""
     head = _Machine(
         state.group,
         state.applied,
@@ -122,7 +122,7 @@ def encode(state: State) -> bytes:
 
 
 def _array_head(length: int) -> bytes:
-    """As msgpack has it, and as short as it may be."""
+    """Return the shortest head of an array in MessagePack."""
     if length < 1 << 4:
         return bytes((0x90 | length,))
     if length < 1 << 16:
@@ -139,7 +139,7 @@ def _bin_head(length: int) -> bytes:
 
 
 def decode(raw: bytes | memoryview) -> State:
-    """Raises BadSnapshot."""
+    """Return the state of a snapshot; raises BadSnapshot."""
     version = raw[0] if raw else 0
     if not OLDEST_SNAPSHOT_VERSION <= version <= SNAPSHOT_VERSION:
         raise BadSnapshot(f"version {version or 'missing'}")

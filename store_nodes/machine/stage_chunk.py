@@ -1,4 +1,4 @@
-"""A run of staged batches in packed arrays: 24 bytes a message, no object each."""
+"""A run of staged batches in packed arrays: 24 bytes a message, without an object for each."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import NamedTuple
 from store_nodes.machine.packed import pack_u64, unpack_u64
 
 CHUNK_MESSAGES = 1024
-"""A chunk that has as many takes no further batch."""
+"""Messages at which a chunk takes no further batch."""
 
 STAGED = 2**64 - 1
-"""In place of an offset: neither released nor discarded."""
+"""The place of a message that is neither released nor discarded."""
 DISCARDED = 2**64 - 2
 TRUNCATED = 2**64 - 3
 HELD = 2**64 - 1
-"""In place of a due time: released by name only."""
+"""The due time of a message that is released by its number only."""
 
 
 class PackedChunk(NamedTuple):
-    """A chunk in a snapshot; the arrays as little-endian u64."""
+    """A chunk in a snapshot; its arrays are little-endian u64."""
 
     numbers: bytes
     places: bytes
@@ -34,9 +34,9 @@ class PackedChunk(NamedTuple):
 class Chunk:
     """Messages by ascending stage number, and the batches they came in.
 
-    `places` has an offset, STAGED, DISCARDED or TRUNCATED; an offset may be truncated although the
-    place does not say so yet (Stages knows). Settled messages are those DISCARDED or TRUNCATED;
-    they may be dropped, and a batch of which no message is left goes with them.
+    `places` has an offset, STAGED, DISCARDED or TRUNCATED for each message. An offset may be
+    truncated although the place does not say so yet (Stages knows). Here DISCARDED and TRUNCATED
+    messages count as settled: they may be dropped, and a batch with no message left goes with them.
     """
 
     __slots__ = (
@@ -68,7 +68,7 @@ class Chunk:
     def add(
         self, base: int, count: int, dues: tuple[int, ...] | None, log_time_us: int, tag: bytes
     ) -> None:
-        """A batch; `dues` None: held."""
+        """Add a batch; without `dues` its messages are held until they are released by number."""
         assert not self.numbers or self.numbers[-1] < base, (
             f"stage number {base} after {self.numbers[-1]}"
         )
@@ -83,16 +83,16 @@ class Chunk:
         self.staged += count
 
     def index(self, number: int) -> int | None:
-        """Where a message is in the arrays; None if it was dropped or never there."""
+        """Return the index of a message in the arrays; None if it was dropped or never added."""
         at = bisect_left(self.numbers, number)
         return at if at < len(self.numbers) and self.numbers[at] == number else None
 
     def batch(self, number: int) -> int:
-        """Which batch a message of this chunk is of."""
+        """Return the index of a message's batch."""
         return bisect_right(self.bases, number) - 1
 
     def settle(self, at: int, place: int) -> None:
-        """The message at `at` was staged or released, and is settled."""
+        """Settle the message at `at`, which was staged or released."""
         assert place in (DISCARDED, TRUNCATED), f"{place} is not a settled place"
         assert self.places[at] < TRUNCATED or self.places[at] == STAGED, "settled twice"
         self.staged -= self.places[at] == STAGED
@@ -100,7 +100,10 @@ class Chunk:
         self.settled += 1
 
     def drop_settled(self) -> list[int]:
-        """The discarded numbers among what is dropped; costs what the chunk holds."""
+        """Drop the settled messages; return the discarded numbers among them.
+
+        It takes time in O(messages).
+        """
         gone = [n for n, place in zip(self.numbers, self.places, strict=True) if place == DISCARDED]
         keep = [at for at, place in enumerate(self.places) if place not in (DISCARDED, TRUNCATED)]
         self.numbers = array("Q", [self.numbers[at] for at in keep])
@@ -115,7 +118,7 @@ class Chunk:
         return gone
 
     def take(self, later: Chunk) -> None:
-        """Take in the chunk that follows this one."""
+        """Take over the messages of the chunk that follows this one."""
         for name in ("numbers", "places", "dues", "bases", "counts", "times", "tags"):
             getattr(self, name).extend(getattr(later, name))
         self.staged += later.staged
@@ -134,7 +137,7 @@ class Chunk:
 
     @classmethod
     def unpack(cls, packed: PackedChunk) -> Chunk:
-        """Raises ValueError."""
+        """Return the chunk of a snapshot; raises ValueError."""
         chunk = cls()
         chunk.numbers, chunk.places, chunk.dues = map(unpack_u64, packed[:3])
         chunk.bases, chunk.counts, chunk.times = map(unpack_u64, packed[3:6])

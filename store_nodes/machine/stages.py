@@ -2,16 +2,16 @@
 
     staged → offset (released) → truncated        staged → discarded
 
-* A release costs two binary searches and an append, however many are pending.
+* A release costs two binary searches and an append, however many messages are staged.
 * A released message is found again by its number until its offset is truncated, so that a repeated
   release answers with the old offset; one in the kept set of a truncation stays.
 * A message that is discarded or truncated is settled. A chunk that takes no more batches drops its
-  settled messages when they are more than half of it, goes when it is empty and joins the one
-  before it when both are small: what is held follows from what is live, not from how long anything
-  waits. Of the dropped numbers those that were discarded are remembered as ranges, at most
-  `MAX_DISCARDED_RANGES`; older ones answer as truncated.
-* Truncation is at once for whoever asks (`first`, `kept`), but a command settles no more than
-  `TIDY_MESSAGES`; the rest is left for the next ones, so that none of them stalls the group.
+  settled messages when they are more than half of it, is removed when it is empty, and joins the
+  one before it when both are small. So the memory used depends on the live messages, not on how
+  long any of them waits. Discarded numbers that were dropped are remembered as ranges, at most
+  `MAX_DISCARDED_RANGES`; older ones count as truncated.
+* A truncation shows at once in `first` and `kept`, but a command settles no more than
+  `TIDY_MESSAGES`; the next commands settle the rest, so that none of them stalls the group.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from store_nodes.machine.stage_chunk import (
 )
 
 REMEMBERED_CHANGES = 4096
-"""How many reschedulings a reader may be behind before it has to list everything."""
+"""Reschedulings that a reader may be behind before it has to list everything."""
 TIDY_MESSAGES = 2048
 MAX_DISCARDED_RANGES = 16_384
 NOT_DUE = -1
 
 
 class StagedMessage(NamedTuple):
-    """One message that is staged: neither released nor discarded. `due_us` None: held."""
+    """A message that is neither released nor discarded; `due_us` is None for a held one."""
 
     stage_number: int
     due_us: int | None
@@ -52,7 +52,7 @@ class StagedMessage(NamedTuple):
 
 
 class Readable(NamedTuple):
-    """Which offsets of the queue can be read below its end."""
+    """The offsets of a queue below its end that can be read."""
 
     first: int
     kept: tuple[int, ...]
@@ -66,7 +66,7 @@ class Readable(NamedTuple):
 
 
 class PackedStages(NamedTuple):
-    """The stages of a queue in a snapshot; what is bytes, as little-endian u64."""
+    """The stages of a queue in a snapshot; fields of bytes are little-endian u64."""
 
     end: int
     changes: int
@@ -79,7 +79,7 @@ class PackedStages(NamedTuple):
 
 
 class Stages:
-    """Mutable, as Queue is: changed only while the machine applies."""
+    """The staged messages of a queue, changed only while the machine applies a value."""
 
     __slots__ = (
         "_changed",
@@ -104,25 +104,26 @@ class Stages:
         """Ring of the last numbers rescheduled; change n is at n % REMEMBERED_CHANGES."""
         self._chunks: list[Chunk] = []
         self._firsts: list[int] = []
-        """The first number of each chunk when it was begun."""
-        # Released messages by ascending offset: those before `_head` are looked after already.
+        """The first number of each chunk at the time when the chunk was begun."""
+        # Released messages by ascending offset; those before `_head` have been checked for
+        # truncation.
         self._offsets = array("Q")
         self._numbers = array("Q")
         self._head = 0
         self._kept: list[tuple[int, int]] = []
-        """Of those looked after, (offset, number) of the ones that were in the kept set then."""
+        """The (offset, number) of checked messages that were in the kept set then."""
         self._discarded = NumberRanges(MAX_DISCARDED_RANGES)
-        """Of the numbers dropped."""
+        """The dropped numbers that were discarded."""
 
     # Commands.
 
     def stage(self, count: int, extras: StageExtras, log_time_us: int) -> int:
-        """The base stage number of a batch."""
+        """Stage a batch; return its base stage number."""
         base = self.end
         if not self._chunks or len(self._chunks[-1]) >= CHUNK_MESSAGES:
             self._chunks.append(Chunk())
             self._firsts.append(base)
-            # The one before is closed from now on.
+            # The chunk before is closed from now on.
             self._shrink(len(self._chunks) - 2)
         self._chunks[-1].add(base, count, extras.due_us, log_time_us, extras.tag)
         self.end += count
@@ -130,7 +131,7 @@ class Stages:
         return base
 
     def would_release(self, numbers: Iterable[int], log_time_us: int) -> bool:
-        """Whether any of these is staged, and held or due."""
+        """Return whether any of these is staged, and held or due."""
         return any(
             found is not None and _releasable(*found, log_time_us)
             for found in map(self._find, numbers)
@@ -139,7 +140,11 @@ class Stages:
     def release(
         self, numbers: Sequence[int], end: int, readable: Readable, log_time_us: int
     ) -> tuple[tuple[int | None, ...], tuple[ReleasedRun, ...]]:
-        """The answer per number (wire.Released) and what got offsets, from `end` on."""
+        """Release messages; return the answer per number (wire.Released), and the runs that got
+        offsets.
+
+        The offsets begin at `end`.
+        """
         answers: list[int | None] = []
         runs: list[tuple[int, int, list[int]]] = []
         for number in numbers:
@@ -170,7 +175,10 @@ class Stages:
         )
 
     def reschedule(self, numbers: Sequence[int], dues: Sequence[int]) -> int:
-        """How many were staged, and have their new time; a held one is held no longer."""
+        """Give staged messages a new due time; return how many were staged.
+
+        A held one is held no longer.
+        """
         changed = 0
         for number, due_us in zip(numbers, dues, strict=False):
             found = self._find(number)
@@ -181,7 +189,7 @@ class Stages:
         return changed
 
     def discard(self, numbers: Sequence[int]) -> int:
-        """How many were staged, and are no more."""
+        """Discard staged messages; return how many were staged."""
         changed = 0
         for number in numbers:
             found = self._find(number)
@@ -199,7 +207,7 @@ class Stages:
         self.tidy(readable)
 
     def tidy(self, readable: Readable) -> None:
-        """A bounded part of what truncations have left to do."""
+        """Settle a bounded number of the messages that truncations left."""
         start, offsets = self._head, self._offsets
         upto = min(start + TIDY_MESSAGES, len(offsets))
         end = bisect_left(offsets, readable.first, start, upto)
@@ -213,7 +221,7 @@ class Stages:
     # Queries.
 
     def listing(self, after: int, limit: int) -> list[StagedMessage]:
-        """At most `limit` staged messages with a number above `after`."""
+        """Return at most `limit` staged messages with a number above `after`."""
         rows: list[StagedMessage] = []
         for number in range(max(0, bisect_right(self._firsts, after) - 1), len(self._chunks)):
             chunk = self._chunks[number]
@@ -228,13 +236,15 @@ class Stages:
         return rows
 
     def changes_since(self, changes: int) -> list[int] | None:
-        """The numbers rescheduled since the count was `changes`, in order; None if too long ago."""
+        """Return the numbers rescheduled since the count was `changes`, in order; None if too long
+        ago.
+        """
         if not self.changes - REMEMBERED_CHANGES <= changes <= self.changes:
             return None
         return [self._changed[at % REMEMBERED_CHANGES] for at in range(changes, self.changes)]
 
     def locate(self, number: int, readable: Readable) -> tuple[str, int | None]:
-        """See Machine.locate."""
+        """Return the state and offset of a message, as Machine.locate does."""
         found = self._find(number)
         if found is None:
             return "discarded" if number in self._discarded else "truncated", None
@@ -248,7 +258,7 @@ class Stages:
         return "offset", place
 
     def batch_of(self, number: int, readable: Readable) -> tuple[int, int] | None:
-        """(base, count) of the batch of a message; None unless `is_live`."""
+        """Return the (base, count) of a message's batch; None unless `is_live`."""
         found = self._find(number)
         if found is None:
             return None
@@ -258,7 +268,7 @@ class Stages:
         return batch if _is_live(chunk, *batch, readable) else None
 
     def is_live(self, base: int, count: int, readable: Readable) -> bool:
-        """Whether a message of this batch is staged, or released and readable."""
+        """Return whether a message of this batch is staged, or released and readable."""
         at = bisect_right(self._firsts, base) - 1
         return at >= 0 and _is_live(self._chunks[at], base, count, readable)
 
@@ -296,7 +306,9 @@ class Stages:
             self._shrink(at)
 
     def _shrink(self, at: int) -> None:
-        """Drop what is settled in a chunk that takes no more batches, if that is most of it."""
+        """Drop the settled messages of a chunk that takes no more batches, if they are most of
+        it.
+        """
         if at < 0 or self._chunks[at].settled * 2 <= len(self._chunks[at]):
             return
         chunk = self._chunks[at]
@@ -304,7 +316,7 @@ class Stages:
             self._discarded.add(number)
         last = at == len(self._chunks) - 1
         if last and chunk.numbers:
-            # It has room again, but its number range goes on: it takes the next batches.
+            # The chunk has room again, and its number range continues: it takes the next batches.
             return
         before = self._chunks[at - 1] if at else None
         small = before is not None and len(before) + len(chunk) <= CHUNK_MESSAGES // 2
@@ -330,7 +342,7 @@ class Stages:
 
     @classmethod
     def unpack(cls, packed: PackedStages) -> Stages:
-        """Raises ValueError."""
+        """Return the stages of a snapshot; raises ValueError."""
         stages = cls()
         stages.end = packed.end
         stages.changes = packed.changes

@@ -1,12 +1,13 @@
 """A BATCH frame: one applied batch outside of any Paxos value, with its row of the index.
 
-Settled segments consist of them, and batches fetched from a peer come into the log as them. The
-frame's instance is the batch's base, its ballot the log time; its payload is
+Compacted segments consist of such frames, and batches fetched from a peer enter the log in them.
+The frame's instance is the batch's base, its ballot the log time; its payload is
 
     queue id 25 B · flags u8 · messages u32 · base u64 · log time u64 · extra length u32 ·
     extra · batch
 
-with flags and extra as in a footer. A released run has no batch: its bytes are the staged batch's.
+with flags and extra as in a footer. A released run has no batch of its own, because its bytes are
+in the staged batch.
 """
 
 from __future__ import annotations
@@ -21,15 +22,19 @@ _HEAD = struct.Struct("<25sBIQQI")
 
 
 def batch_record(group: int, entry: BatchEntry, batch: bytes) -> Record:
-    """What to write; the entry's own position says where the batch came from and is not used."""
+    """Return the record to write; the entry's own position says where the batch came from and is
+    not used.
+    """
     queue, base, messages, log_time_us, _, flags, extra = entry
     head = _HEAD.pack(queue, flags, messages, base, log_time_us, len(extra))
     return Record(FrameKind.BATCH, group, base, log_time_us, b"".join((head, extra, batch)))
 
 
 def entry_at(payload: bytes, position: Position) -> BatchEntry:
-    """The entry of a BATCH frame whose payload lies at `position`; its own position is that of the
-    batch inside. Of a released run that is nothing's."""
+    """Return the entry of a BATCH frame whose payload is at `position`.
+
+    Its own position is that of the batch inside, which is empty for a released run.
+    """
     queue, flags, messages, base, log_time_us, extra_bytes = _HEAD.unpack_from(payload)
     at = _HEAD.size + extra_bytes
     inside = Position(position.segment, position.offset + at, position.length - at)
@@ -38,6 +43,6 @@ def entry_at(payload: bytes, position: Position) -> BatchEntry:
 
 
 def moved(entry: BatchEntry, position: Position, batch_bytes: int) -> BatchEntry:
-    """The same entry once its record was written at `position`."""
+    """Return the entry with the position at which its record was written."""
     at = position.offset + position.length - batch_bytes
     return entry._replace(position=Position(position.segment, at, batch_bytes))

@@ -1,7 +1,7 @@
-"""The file calls of the log, behind a seam: tests put a disk there that loses unsynced writes.
+"""The file calls of the log; tests put a disk in their place that loses unsynced writes.
 
-Every call either does all it says or raises OSError. Nothing here retries: after a failed fsync
-the kernel may have marked the pages clean, so that a second one proves nothing.
+Every call either does all that its docstring says or raises OSError. Nothing here retries: after a
+failed fsync the kernel may have marked the pages clean, so that a second fsync proves nothing.
 """
 
 from __future__ import annotations
@@ -19,24 +19,28 @@ PREFETCH_END_BYTES = 4096
 
 
 class Disk(Protocol):
-    """What the log needs of an operating system. File descriptors are plain ints."""
+    """The calls to the operating system that the log needs. File descriptors are plain ints."""
 
     def open(self, path: Path, *, create: bool = False) -> int:
-        """For reading and writing; `create` fails when the file exists."""
+        """Open a file for reading and writing; `create` fails when it exists."""
         ...
 
     def close(self, fd: int) -> None: ...
 
     def write(self, fd: int, buffers: Sequence[bytes], offset: int) -> None:
-        """All of `buffers`, one after another, from `offset` on; not durable until a sync."""
+        """Write all of `buffers`, one after another, from `offset` on; they are not durable until a
+        sync.
+        """
         ...
 
     def read(self, fd: int, length: int, offset: int) -> bytes:
-        """Up to `length` bytes; fewer only at the end of the file."""
+        """Read up to `length` bytes; fewer only at the end of the file."""
         ...
 
     def map(self, fd: int) -> memoryview:
-        """The whole file as it is now, without holding it in memory; good after `close`."""
+        """Map the whole file as it is now, without holding it in memory; the view outlives
+        `close`.
+        """
         ...
 
     def size(self, fd: int) -> int: ...
@@ -48,11 +52,11 @@ class Disk(Protocol):
     def truncate(self, fd: int, length: int) -> None: ...
 
     def sync_data(self, fd: int) -> None:
-        """fdatasync: contents, and the metadata needed to read them."""
+        """Make the contents durable, with the metadata needed to read them (fdatasync)."""
         ...
 
     def sync(self, fd: int) -> None:
-        """fsync."""
+        """Make the file durable (fsync)."""
         ...
 
     def sync_directory(self, path: Path) -> None:
@@ -78,14 +82,16 @@ class Disk(Protocol):
     def free_bytes(self, directory: Path) -> int: ...
 
     def lock(self, path: Path) -> int:
-        """An exclusive lock held until the returned descriptor is closed; BlockingIOError."""
+        """Take an exclusive lock until the returned descriptor is closed; raises
+        BlockingIOError.
+        """
         ...
 
     def random_bytes(self, count: int) -> bytes: ...
 
 
 class OsDisk:
-    """The real one."""
+    """The calls of the real operating system."""
 
     def open(self, path: Path, *, create: bool = False) -> int:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
@@ -103,7 +109,9 @@ class OsDisk:
             self._write_rest(fd, memoryview(b"".join(buffers)), offset, written)
 
     def _write_rest(self, fd: int, whole: memoryview, offset: int, written: int) -> None:
-        """A short write is legal (it ends at 2 GiB); its reason, if it is one, comes next."""
+        """Write the rest after a short write, which is legal (at 2 GiB); a repetition raises its
+        error.
+        """
         while written < len(whole):
             more = os.pwrite(fd, whole[written:], offset + written)
             if more == 0:
@@ -174,7 +182,7 @@ class OsDisk:
         return sorted(os.listdir(directory))
 
     def make_directory(self, path: Path) -> None:
-        """With its parents; every directory that gained a name is synced."""
+        """Make a directory with its parents; every directory that gained a name is synced."""
         missing = [one for one in (path, *path.parents) if not one.exists()]
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for one in missing:
@@ -216,7 +224,7 @@ def write_atomically(disk: Disk, path: Path, data: bytes) -> None:
 
 
 def read_whole(disk: Disk, path: Path) -> bytes | None:
-    """The bytes of a small file; None when it is not there."""
+    """Return the bytes of a small file; None if it does not exist."""
     try:
         fd = disk.open(path)
     except FileNotFoundError:

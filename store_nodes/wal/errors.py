@@ -1,4 +1,4 @@
-"""What can go wrong with a log, other than an OSError from a write or fsync (which is fatal).
+"""Errors of a log, besides an OSError from a write or fsync, which is fatal.
 
 WalError
 ├── WalDamaged         bytes that were synced do not verify
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class WalError(Exception):
-    """Any failure of the log."""
+    """The base of all errors of the log."""
 
 
 class WalDamaged(WalError):
-    """Bytes that were synced do not verify; `damage` says where."""
+    """Synced bytes do not verify; `damage` says where."""
 
     def __init__(self, damage: Damage) -> None:
         super().__init__(f"segment {damage.segment} at {damage.offset}: {damage.reason}")
@@ -34,11 +34,11 @@ class WalClosed(WalError):
 
 
 class BadFooter(WalError, ValueError):
-    """An index whose bytes verify does not add up: whoever wrote it was wrong."""
+    """An index whose bytes verify does not add up: its writer made a mistake."""
 
 
 class WalUnsupported(WalError):
-    """Written by a version of the format that this one does not know."""
+    """The files were written by a version of the format that this one does not know."""
 
 
 class IdentityMismatch(WalError):

@@ -11,9 +11,9 @@ A frame of kind FOOTER, whose payload is
 and after it, as the file's last 16 bytes, a trailer: magic u32 · footer offset u32 · segment u32 ·
 CRC32C u32 of the trailer before it, from the segment's seed.
 
-A batch is listed in at least one footer: twice where it was applied again after a restart.
-Readers drop the second by (queue, base offset). `extra` is the offset of the entry's extra bytes
-in `extras`, 0xFFFFFFFF for none (a released batch of staged messages has them).
+A batch is listed in at least one footer, and in two if it was applied again after a restart.
+Readers drop the second by (queue, base offset). `extra` is the offset of the entry's extra bytes in
+`extras`, 0xFFFFFFFF for none (a released batch of staged messages has them).
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ _TRAILER = struct.Struct("<IIII")
 _TRAILER_MAGIC = 0x45574250
 _NO_EXTRA = 0xFFFFFFFF
 APPENDED, STAGED, RELEASED = 0, 1, 2
-"""Flags of a batch: `base_offset` is an offset, a stage number, an offset."""
+"""The flags of a batch, whose `base_offset` is an offset, a stage number and an offset,
+respectively.
+"""
 FOOTER_HEAD_BYTES = _FOOTER.size
 BATCH_BYTES = _BATCH.size
 TRAILER_BYTES = _TRAILER.size
@@ -44,7 +46,7 @@ assert BATCH_BYTES == 64
 
 
 class BatchEntry(NamedTuple):
-    """An applied batch: which offsets of which queue it holds, and where its bytes are."""
+    """An applied batch: its queue, its offsets, and the place of its bytes."""
 
     queue: bytes
     base_offset: int
@@ -56,7 +58,7 @@ class BatchEntry(NamedTuple):
 
 
 class Footer(NamedTuple):
-    """A footer read back; its rows are decoded when asked for."""
+    """A footer that was read; its rows are decoded when asked for."""
 
     segment: int
     frame_rows: bytes
@@ -64,16 +66,16 @@ class Footer(NamedTuple):
     extras: bytes
 
     def frames(self) -> list[FrameEntry]:
-        """Every frame of the segment but marks and the footer, in the order written."""
+        """Return every frame of the segment except marks and the footer, in the order written."""
         return index_entries(self.segment, self.frame_rows)
 
     def each_frame(self) -> Iterator[tuple[int, int, int, int, int]]:
-        """(kind, group, instance, payload offset, length) of the same."""
+        """Yield (kind, group, instance, payload offset, length) of the same frames."""
         for group, instance, _, at, length, kind in INDEX.iter_unpack(self.frame_rows):
             yield kind, group, instance, at, length
 
     def batches(self) -> list[BatchEntry]:
-        """The batches applied while this segment was the last, in that order."""
+        """Return the batches applied while this segment was the last, in that order."""
         return list(self.each_batch())
 
     def each_batch(self) -> Iterator[BatchEntry]:
@@ -108,7 +110,7 @@ class Footer(NamedTuple):
 
 
 class BatchRows:
-    """Entries packed as a footer has them, so that many of them are cheap to hold."""
+    """Entries packed as in a footer, so that many of them take little memory."""
 
     __slots__ = ("_extras", "_rows")
 
@@ -129,32 +131,32 @@ class BatchRows:
         )
 
     def __len__(self) -> int:
-        """Entries."""
+        """Return the number of entries."""
         return len(self._rows) // BATCH_BYTES
 
     @property
     def size_bytes(self) -> int:
-        """What these entries add to a footer."""
+        """The bytes that these entries add to a footer."""
         return len(self._rows) + len(self._extras)
 
     def entries(self) -> list[BatchEntry]:
-        """In the order added."""
+        """Return the entries in the order in which they were added."""
         return Footer(0, b"", bytes(self._rows), bytes(self._extras)).batches()
 
     def encode(self, frame_rows: bytes = b"") -> bytes:
-        """The payload of a FOOTER frame."""
+        """Return the payload of a FOOTER frame."""
         frames = len(frame_rows) // INDEX_BYTES
         head = _FOOTER.pack(FOOTER_VERSION, 0, frames, len(self), len(self._extras))
         return b"".join((head, frame_rows, self._rows, self._extras))
 
 
 def encode_footer(frame_rows: bytes, batches: Iterable[BatchEntry]) -> bytes:
-    """The payload of a FOOTER frame."""
+    """Return the payload of a FOOTER frame."""
     return BatchRows(batches).encode(frame_rows)
 
 
 def decode_footer(segment: int, payload: bytes) -> Footer:
-    """The reverse, for a payload whose CRC held; raises BadFooter, WalUnsupported."""
+    """Return the footer of a payload whose CRC held; raises BadFooter, WalUnsupported."""
     if len(payload) < _FOOTER.size:
         raise BadFooter(f"segment {segment}: a footer of {len(payload)} bytes")
     version, _, frames, batches, extras = _FOOTER.unpack_from(payload)
@@ -181,7 +183,7 @@ def encode_trailer(footer_at: int, segment: int, seed: int) -> bytes:
 
 
 def decode_trailer(raw: bytes, segment: int, seed: int) -> int | None:
-    """Where the footer's frame is, if this is a trailer of this segment."""
+    """Return the offset of the footer's frame, if this is a trailer of this segment."""
     if len(raw) != TRAILER_BYTES:
         return None
     magic, footer_at, found, crc = _TRAILER.unpack(raw)

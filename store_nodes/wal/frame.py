@@ -4,13 +4,14 @@
     ballot u64 · segment u32 · synced u32 · previous u32 · payload CRC32C u32 · header CRC32C u32
 
 little-endian, 56 bytes. The header's CRC starts from the segment's *seed* (the checksum of the
-segment's header, which holds random bytes), not from zero: bytes of another segment, of another
-node, or a frame that somebody published as a message never verify here.
+segment's header, which holds random bytes), not from zero: bytes of another segment or another
+node, and frames that somebody published as a message, never verify here.
 
 `previous` is the header CRC of the frame before, so that a frame that was never written, or one
-left from elsewhere, is noticed. `synced` is how far this segment was known to be synced when the
-frame was written: a bad frame below the highest mark was acknowledged once and is now damaged;
-above it, it never was. Every frame starts on a multiple of 8, so no field is ever torn in two.
+left from elsewhere, is noticed. `synced` is the offset up to which this segment was known to be
+synced when the frame was written. So a bad frame below the highest mark was acknowledged once and
+is now damaged; one above it never was. Every frame starts on a multiple of 8, so no field is ever
+torn in two.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ assert HEADER_BYTES % ALIGNMENT == 0
 
 
 class FrameKind(enum.IntEnum):
-    """One byte on disk; a number is never reused. 8 … 15 are the log's own, 16 on are free."""
+    """The kind of a frame, one byte on disk; a number is never reused.
+
+    The numbers 8 … 15 are the log's own, 16 and more are free.
+    """
 
     PROMISE = 2
     ACCEPT = 3
@@ -53,7 +57,7 @@ class FrameKind(enum.IntEnum):
 
 
 class Record(NamedTuple):
-    """What a caller writes. `instance` and `ballot` are 0 where the kind has none."""
+    """A frame to write; `instance` and `ballot` are 0 if the kind has none."""
 
     kind: FrameKind
     group: int
@@ -63,7 +67,7 @@ class Record(NamedTuple):
 
 
 class FrameEntry(NamedTuple):
-    """A frame in a segment's index: all but the payload, which is at `position`."""
+    """A frame in a segment's index: all fields except the payload, which is at `position`."""
 
     kind: FrameKind
     group: int
@@ -73,7 +77,7 @@ class FrameEntry(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Frames ready for one write; `previous` and `end` are where the next ones go on."""
+    """Frames ready for one write; the next frames continue from `previous` and `end`."""
 
     buffers: list[bytes]
     positions: list[Position]
@@ -83,7 +87,7 @@ class Encoded(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """A header read back and verified; its payload is not, see `payload_holds`."""
+    """A header that was read and verified; its payload is not, see `payload_holds`."""
 
     at: int
     kind: int
@@ -106,14 +110,14 @@ class Frame(NamedTuple):
 
 
 def frame_bytes(payload_bytes: int) -> int:
-    """On disk, with header and padding."""
+    """Return the bytes of a frame on disk, with header and padding."""
     return HEADER_BYTES + payload_bytes + (-payload_bytes % ALIGNMENT)
 
 
 def encode(
     records: Sequence[Record], segment: int, seed: int, previous: int, synced: int, at: int
 ) -> Encoded:
-    """The frames of `records`, the first one at offset `at` of the segment."""
+    """Return the frames of `records`, the first one at offset `at` of the segment."""
     buffers: list[bytes] = []
     positions: list[Position] = []
     index: list[bytes] = []
@@ -149,7 +153,7 @@ def encode(
 
 
 def parse(data: bytes, at: int, segment: int, seed: int) -> Frame | None:
-    """The frame whose header is at `at`, if it verifies and its payload is within `data`."""
+    """Return the frame whose header is at `at`, if it verifies and its payload is within `data`."""
     if at + HEADER_BYTES > len(data):
         return None
     (magic, version, kind, _, length, group, instance, ballot, found, synced, previous, crc) = (
@@ -168,13 +172,13 @@ def parse(data: bytes, at: int, segment: int, seed: int) -> Frame | None:
 
 
 def payload_holds(data: bytes, frame: Frame) -> bool:
-    """Whether the payload in `data` is the one its header was written with."""
+    """Return whether the payload in `data` is the one with which its header was written."""
     with memoryview(data) as view:
         return crc32c(view[frame.payload_at : frame.payload_at + frame.length]) == frame.payload_crc
 
 
 def kind_of(frame: Frame) -> FrameKind:
-    """Raises WalUnsupported for a kind of a newer version."""
+    """Return the kind of a frame; raises WalUnsupported for a kind of a newer version."""
     try:
         return FrameKind(frame.kind)
     except ValueError:
@@ -182,14 +186,14 @@ def kind_of(frame: Frame) -> FrameKind:
 
 
 def index_row(frame: Frame) -> bytes:
-    """A frame's row in the footer's index."""
+    """Return a frame's row in the footer's index."""
     return INDEX.pack(
         frame.group, frame.instance, frame.ballot, frame.payload_at, frame.length, frame.kind
     )
 
 
 def index_entries(segment: int, rows: bytes | memoryview) -> list[FrameEntry]:
-    """The rows of an index, in the order written."""
+    """Return the rows of an index, in the order written."""
     return [
         FrameEntry(FrameKind(kind), group, instance, ballot, Position(segment, at, length))
         for group, instance, ballot, at, length, kind in INDEX.iter_unpack(rows)

@@ -1,10 +1,11 @@
-"""One flush for everything that queued while the last one ran (as in rabbitmq/ra).
+"""One flush for all records that queued while the last one ran (as in rabbitmq/ra).
 
-The loop hands what has queued, of all groups, to one thread: one write, one fdatasync. When that
-is done the loop is woken once, hands over what queued meanwhile, and tells the submitters. There
-is no timer on the way: a lone record is flushed at once, and a busy node shares each flush.
+The loop hands the queued records of all groups to one thread: one write, one fdatasync. Then the
+loop is woken once, hands over the records that queued meanwhile, and tells the submitters. A
+submitter is told only after its records are durable. There is no timer on the way: a lone record is
+flushed at once, and a busy node shares each flush.
 
-The first exception of the thread is final: `on_fatal` is called, no submitter hears anything any
+The first exception of the thread is final: `on_fatal` is called, no submitter is told anything any
 more, and the process must exit. Whether the records of that flush are on disk is then unknown.
 """
 
@@ -42,7 +43,9 @@ class _Job(NamedTuple):
 
 
 class GroupCommit:
-    """Belongs to one event loop; owns the log's writing side from `run` to `close`."""
+    """The flushes of a log; it belongs to one event loop, and owns the log's writing from `run` to
+    `close`.
+    """
 
     def __init__(
         self,
@@ -59,9 +62,9 @@ class GroupCommit:
         self._queue: deque[_Submission] = deque()
         self._flight: list[_Submission] = []
         self._wanted = False
-        """Something in the queue must not wait."""
+        """Whether a record in the queue must not wait."""
         self._busy = True
-        """A flush is under way or about to start; also before `run` and after the end."""
+        """Whether a flush is under way or about to start; also before `run` and after the end."""
         self._open = True
         self._closing = False
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -71,19 +74,21 @@ class GroupCommit:
         self._idle_timer: asyncio.TimerHandle | None = None
         self._flush_ended_s = 0.0
         self.queued_bytes = 0
-        """Of payloads submitted and not answered yet."""
+        """Bytes of payloads that were submitted and not answered yet."""
         self.flushes = 0
         self.records = 0
         self.bytes = 0
         self.flush_seconds = 0.0
-        """Sum over all flushes of write + fdatasync."""
+        """Seconds of write + fdatasync over all flushes."""
         self.flush_samples: deque[float] = deque(maxlen=FLUSH_SAMPLES)
-        """Seconds of the newest flushes; whoever exports them may clear it."""
+        """Seconds of the newest flushes; a reader that exports them may clear it."""
 
     def submit(self, records: Sequence[Record], need_sync: bool, done: Done) -> None:
-        """Queue records that belong together. `done` is called on the loop with their positions
-        when they are durable. Without `need_sync` they ride along with the next flush (or go
-        when the log has been idle for a second), and force none."""
+        """Queue records that belong together.
+
+        `done` is called on the loop with their positions when they are durable. Without `need_sync`
+        they force no flush: they go with the next one, or when the log has been idle for a second.
+        """
         if not self._open:
             raise WalClosed("group commit is closed")
         size = 0
@@ -97,7 +102,7 @@ class GroupCommit:
                 self._start_soon()
 
     async def run(self) -> None:
-        """Start flushing; returns after `close`, or after a fatal error was reported."""
+        """Start flushing; return after `close`, or after a fatal error was reported."""
         assert self._thread is None, "run once"
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._flush_thread, name="wal-flush", daemon=True)
@@ -109,8 +114,10 @@ class GroupCommit:
         await self._ended.wait()
 
     async def close(self) -> None:
-        """Flush what is queued, also what could have waited, and end the thread. The log stays
-        open. After a fatal error nothing is flushed."""
+        """Flush everything queued, and end the thread; the log stays open.
+
+        After a fatal error nothing is flushed.
+        """
         self._open = False
         self._closing = True
         if self._loop is None:
@@ -125,13 +132,15 @@ class GroupCommit:
     # On the loop.
 
     def _start_soon(self) -> None:
-        """After the callbacks of this turn of the loop: what they submit shares the flush."""
+        """Start a flush after the callbacks of this turn of the loop: what they submit shares
+        it.
+        """
         assert self._loop is not None
         self._busy = True
         self._loop.call_soon(self._start_flush)
 
     def _start_flush(self, mark: bool = False) -> None:
-        """Hand the queue to the thread; up to `max_flush_bytes`, at least one submission."""
+        """Hand the queue to the thread: up to `max_flush_bytes`, and at least one submission."""
         flight = self._flight = []
         records: list[Record] = []
         size = 0
@@ -182,7 +191,7 @@ class GroupCommit:
         self._idle_timer = self._loop.call_later(self._idle_mark_s, self._check_idle)
 
     def _check_idle(self) -> None:
-        """Once a second, off the path of any flush: an idle log is marked, see `log.mark`."""
+        """Have an idle log marked (`log.mark`); called once a second, off the path of any flush."""
         if self._closing:
             return
         idle = not self._busy and time.monotonic() - self._flush_ended_s >= self._idle_mark_s

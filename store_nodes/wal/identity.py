@@ -1,7 +1,7 @@
-"""Whose log this is (`node.json`) and that one process has it (`LOCK`).
+"""The identity of a log's node (`node.json`), and the lock that only one process has (`LOCK`).
 
-The identity is written once, after the first segment exists, and never changes. The incarnation
-uid is drawn with it: a node that lost its disk comes back with another incarnation, by which its
+The identity is written once, after the first segment exists, and never changes. The incarnation uid
+is drawn with it. So a node that lost its disk comes back with another incarnation, by which its
 peers know that its old promises are gone. It must then join under a new node id.
 """
 
@@ -22,7 +22,10 @@ UID_BYTES = 16
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Uids are hex. `crc32c` is of the JSON of the same object with `crc32c` 0."""
+    """The identity of a node's log; uids are in hexadecimal.
+
+    `crc32c` is that of the JSON of the same object with `crc32c` 0.
+    """
 
     format_version: int
     cluster_uid: str
@@ -38,7 +41,9 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 def load(disk: Disk, directory: Path) -> Identity | None:
-    """None when the directory has none yet; raises IdentityMismatch when it cannot be trusted."""
+    """Return a directory's identity, None if it has none; raises IdentityMismatch if it is
+    damaged.
+    """
     raw = read_whole(disk, directory / IDENTITY_NAME)
     if raw is None:
         return None
@@ -58,14 +63,14 @@ def store(disk: Disk, directory: Path, identity: Identity) -> None:
 
 
 def fresh(disk: Disk, cluster_uid: bytes, node_id: int) -> Identity:
-    """A new incarnation; not stored yet."""
+    """Return a new incarnation, which is not stored yet."""
     assert len(cluster_uid) == UID_BYTES
     assert 0 < node_id < 1 << 16, "a ballot has 16 bits for it"
     return Identity(FORMAT_VERSION, cluster_uid.hex(), node_id, disk.random_bytes(UID_BYTES).hex())
 
 
 def check(identity: Identity, directory: Path, cluster_uid: bytes, node_id: int) -> None:
-    """Raises IdentityMismatch unless the directory is this node's."""
+    """Raise IdentityMismatch unless the directory is this node's."""
     if identity.cluster_uid != cluster_uid.hex():
         raise IdentityMismatch(f"{directory} belongs to cluster {identity.cluster_uid}")
     if identity.node_id != node_id:
@@ -73,7 +78,7 @@ def check(identity: Identity, directory: Path, cluster_uid: bytes, node_id: int)
 
 
 def lock(disk: Disk, directory: Path) -> int:
-    """The descriptor that holds the directory's lock; raises DirectoryLocked."""
+    """Return the descriptor that holds the directory's lock; raises DirectoryLocked."""
     try:
         return disk.lock(directory / LOCK_NAME)
     except BlockingIOError:

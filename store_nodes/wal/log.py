@@ -2,16 +2,16 @@
 
 Contract:
 
-* `write` puts records behind each other with one call to the disk and returns their positions.
-  They may be relied on, and messages that depend on them sent, only after the `sync` that follows.
-* `sync` is one fdatasync. What was written before it survives any power cut.
+* `write` puts records behind each other with one call to the disk and returns their positions. Rely
+  on them, and send messages that depend on them, only after the `sync` that follows.
+* `sync` is one fdatasync. Records written before it survive any power cut.
 * The first exception of `write`, `mark`, `sync`, `prepare_spare` or `close` is final: every later
   call raises WalClosed, and the process must exit without sending anything more.
-* Those five belong to one thread at a time (the flush thread of `GroupCommit`); everything else
-  may be called from any.
+* Those five belong to one thread at a time (the flush thread of `GroupCommit`); all other calls may
+  come from any thread.
 
-A write never straddles two segments. When it does not fit, the segment is sealed and the spare
-takes its place; a frame larger than a segment gets one of its own size.
+A write never straddles two segments. If it does not fit, the segment is sealed and the spare takes
+its place; a frame larger than a segment gets a segment of its own size.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MAX_OPEN_READERS = 64
 
 
 class WriteAheadLog:
-    """One per node; see the module's contract. Made by `open`."""
+    """The log of a node, made by `open`; the module's docstring has its contract."""
 
     def __init__(self, opened: opening.Opened, disk: Disk, directory: Path) -> None:
         self.directory = directory
@@ -61,7 +61,7 @@ class WriteAheadLog:
         self._closed = False
         self._noted = BatchRows()
         self._sealing = BatchRows()
-        """What is on its way into a footer."""
+        """Batches that are being written into a footer."""
         self._noted_lock = threading.Lock()
         self._readers: OrderedDict[int, SegmentReader] = OrderedDict()
         self._readers_lock = threading.Lock()
@@ -77,10 +77,10 @@ class WriteAheadLog:
         segment_bytes: int = DEFAULT_SEGMENT_BYTES,
         start_at: Position | None = None,
     ) -> tuple[WriteAheadLog, Recovery]:
-        """Lock the directory, check whose it is, and bring the last segment to a known end.
+        """Lock the directory, check its identity, and bring the last segment to a known end.
 
-        `start_at` is the `tail` that the newest checkpoint was taken at; a log that ends before
-        it is damaged. Raises DirectoryLocked, IdentityMismatch, WalUnsupported, OSError.
+        `start_at` is the `tail` at which the newest checkpoint was taken; a log that ends before it
+        is damaged. Raises DirectoryLocked, IdentityMismatch, WalUnsupported, OSError.
         """
         disk = disk or OsDisk()
         opened = opening.open_directory(
@@ -108,7 +108,7 @@ class WriteAheadLog:
             return positions
 
     def sync(self) -> None:
-        """One fdatasync; everything written before it is durable when it returns."""
+        """Make everything written before durable, with one fdatasync."""
         with self._fatal():
             writer = self._writer
             writer.sync()
@@ -116,13 +116,14 @@ class WriteAheadLog:
 
     @property
     def marked(self) -> bool:
-        """What is synced is known to be so on disk too; false after a flush."""
+        """Whether the log on disk says how far it is synced; False after a flush."""
         return self._marked
 
     def mark(self) -> None:
-        """Write down how far the segment is synced; needs a `sync` like any other write.
+        """Write a frame that says how far the segment is synced; it needs a `sync` like any other
+        write.
 
-        Without it, rot in the last flush of an idle log would pass for a torn tail.
+        Without it, bit rot in the last flush of an idle log would look like a torn tail.
         """
         with self._fatal():
             self._make_room(0, 1)
@@ -134,12 +135,14 @@ class WriteAheadLog:
         return not self._writer.spare_ready
 
     def prepare_spare(self) -> None:
-        """Preallocate the next segment, so that the next roll only renames it."""
+        """Reserve the next segment, so that the next change of segments only renames it."""
         with self._fatal():
             self._writer.prepare_spare()
 
     def close(self) -> None:
-        """Sync and mark what is written and let the directory go; after a failure only that."""
+        """Sync and mark the written records, and release the directory; after a failure only
+        release it.
+        """
         if self._closed:
             return
         try:
@@ -161,11 +164,13 @@ class WriteAheadLog:
 
     @property
     def tail(self) -> Position:
-        """Where the next frame goes after all that is durable: what a checkpoint starts at."""
+        """The place of the next frame after all that is durable; a checkpoint records it."""
         return self._tail
 
     def read(self, position: Position) -> bytes:
-        """The payload at `position`, which `write` or `Recovery` gave; raises WalDamaged."""
+        """Return the payload at `position`, which `write` or `Recovery` returned; raises
+        WalDamaged.
+        """
         segment, offset, length = position
         payload = self._reader_or_damage(segment).payload(offset, length)
         if payload is None:
@@ -173,7 +178,9 @@ class WriteAheadLog:
         return payload
 
     def read_slice(self, position: Position) -> bytes:
-        """Bytes inside a payload, **not verified**: for a record batch, which has its own CRC."""
+        """Return bytes inside a payload, **not verified**: for a record batch, which has its own
+        CRC.
+        """
         segment, offset, length = position
         raw = self._reader_or_damage(segment).raw(offset, length)
         if len(raw) != length:
@@ -181,7 +188,7 @@ class WriteAheadLog:
         return raw
 
     def footer(self, segment: int) -> Footer:
-        """The index of a sealed segment; raises WalDamaged when it does not verify."""
+        """Return the index of a sealed segment; raises WalDamaged if it does not verify."""
         payload = self._reader_or_damage(segment).footer_payload()
         if payload is None:
             raise WalDamaged(Damage(segment, 0, 0, "footer"))
@@ -191,50 +198,54 @@ class WriteAheadLog:
             raise WalDamaged(Damage(segment, 0, 0, "footer")) from error
 
     def note_batches(self, entries: Iterable[BatchEntry]) -> None:
-        """Batches applied since the last call: they go into the next footer written."""
+        """Note batches applied since the last call: they go into the next footer written."""
         with self._noted_lock:
             for entry in entries:
                 self._noted.add(entry)
 
     def unfootered_batches(self) -> list[BatchEntry]:
-        """Those that are in no synced footer yet: a checkpoint must hold them."""
+        """Return the batches that are in no synced footer yet: a checkpoint must have them."""
         with self._noted_lock:
             return self._sealing.entries() + self._noted.entries()
 
     def damages(self) -> list[Damage]:
-        """Not repaired yet."""
+        """Return the damages that are not repaired yet."""
         return self._book.open()
 
     def all_damages(self) -> list[Damage]:
-        """Repaired ones with them: their bytes still do not verify."""
+        """Return all damages; the bytes of repaired ones still do not verify."""
         return self._book.all()
 
     def report_damage(self, damage: Damage) -> None:
-        """Put down what a `read` found, so that the next start knows of it too. It syncs."""
+        """Record a damage that a `read` found, so that the next start knows of it, too.
+
+        It syncs.
+        """
         self.report_damages([damage])
 
     def report_damages(self, damages: Iterable[Damage]) -> None:
-        """As `report_damage`, of many at once."""
+        """Record several damages at once, as `report_damage` does."""
         self._book.add(list(damages))
 
     def repaired(self, damages: Iterable[Damage] | None = None) -> None:
-        """What was lost by these damages, or by all, has been learned from peers, written anew and
-        synced."""
+        """Mark these damages, or all, as repaired: peers' copies of the lost records are written
+        and synced.
+        """
         self._book.repaired(damages)
 
     @property
     def used_bytes(self) -> int:
-        """Of the segments and the spare, preallocated ones in full."""
+        """Bytes of the segments and the spare; preallocated ones count in full."""
         spare = self._writer.spare_bytes if self._writer.spare_ready else 0
         return sum(self.sizes().values()) + self._writer.capacity + spare
 
     def sizes(self) -> dict[int, int]:
-        """File bytes of every sealed and every settled segment."""
+        """Return the file bytes of every sealed and every compacted segment."""
         return dict(self._sizes)
 
     @property
     def settled(self) -> SettledList:
-        """Which settled segments there are, and where the raw ones begin."""
+        """The compacted segments in use, and the number at which the raw ones begin."""
         return self._settled
 
     @property
@@ -242,8 +253,12 @@ class WriteAheadLog:
         return self._disk
 
     def commit_settle(self, settled: SettledList, sizes: Mapping[int, int]) -> None:
-        """Make `settled` the list; its new segments (`sizes`) are durable under their names. What
-        it leaves out may be removed from now on, and is not needed by the next start."""
+        """Make `settled` the list; its new segments (`sizes`) must be durable under their names
+        before.
+
+        The segments that it leaves out may be removed from now on, and the next start does not need
+        them.
+        """
         assert settled.is_sound, f"not a list of settled segments: {settled}"
         assert settled.first_segment >= self._settled.first_segment, "raw segments come back"
         assert settled.next_segment >= self._settled.next_segment, "a segment is used twice"
@@ -252,8 +267,10 @@ class WriteAheadLog:
         self._settled = settled
 
     def remove_segments(self, segments: Iterable[int]) -> None:
-        """Delete the files, and caches, of segments that the settled list left out. Not durable:
-        see settled.py."""
+        """Delete the files and caches of segments that the list left out.
+
+        A removal is not durable, and need not be: see settled.py.
+        """
         names = set(self._disk.names(self.directory))
         removed = frozenset(segments)
         for segment in removed:
@@ -268,11 +285,11 @@ class WriteAheadLog:
         self._book.forget(removed.__contains__)
 
     def free_bytes(self) -> int:
-        """Of the file system, beyond what the log has reserved."""
+        """Return the free bytes of the file system, beyond those that the log has reserved."""
         return self._disk.free_bytes(self.directory)
 
     def reader(self, segment: int) -> SegmentReader:
-        """An open segment, from a bounded cache; FileNotFoundError."""
+        """Return an open segment, from a bounded cache; raises FileNotFoundError."""
         with self._readers_lock:
             reader = self._readers.get(segment)
             if reader is None:
@@ -292,7 +309,9 @@ class WriteAheadLog:
 
     @contextmanager
     def _fatal(self) -> Iterator[None]:
-        """Whatever is raised while the file changes leaves an unknown state behind."""
+        """Run a change of the file; an exception leaves an unknown state, so that the log has
+        failed.
+        """
         if self._failed or self._closed:
             raise WalClosed("the log failed before" if self._failed else "the log is closed")
         self._failed = True
@@ -317,6 +336,7 @@ class WriteAheadLog:
         payload = self._sealing.encode(bytes(self._writer.index))
         number = self._writer.number
         self._sizes[number] = self._writer.seal(payload)
-        # Only now: a checkpoint taken during the seal must still see them.
+        # The list is cleared only now: a checkpoint taken during the seal must still see the
+        # batches.
         with self._noted_lock:
             self._sealing = BatchRows()

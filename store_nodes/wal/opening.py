@@ -1,8 +1,8 @@
-"""From a directory to a log that can be written to; what the cases mean is in recovery.py.
+"""Opens a directory as a log that can be written to; recovery.py explains the cases.
 
-Before anything is believed, the directory and the last segment are synced and its pages dropped
-from memory: a process that was killed leaves frames that only the page cache has, and after a
-failed fsync the cache shows bytes that the disk never got.
+Before anything is believed, the directory and the last segment are synced, and its pages are
+dropped from memory: a process that was killed leaves frames that only the page cache has, and after
+a failed fsync the cache shows bytes that the disk never got.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from store_nodes.wal.settled import SettledList
 from store_nodes.wal.writer import SegmentWriter, seal
 
 _TABLES_BYTES = 128 * 1024
-"""What a start reads of most index files."""
+"""Bytes that a start reads of most index files."""
 
 
 class Opened(NamedTuple):
-    """What `WriteAheadLog` is made of."""
+    """The parts of a `WriteAheadLog`."""
 
     identity: Identity
     fresh: bool
     writer: SegmentWriter
     segments: list[int]
     sizes: dict[int, int]
-    """Bytes of each sealed and each settled segment."""
+    """Bytes of each sealed and each compacted segment."""
     settled: SettledList
     torn: bool
     book: DamageBook
@@ -65,7 +65,7 @@ def open_directory(
     segment_bytes: int,
     start_at: Position | None,
 ) -> Opened:
-    """See `WriteAheadLog.open`. On any exception the lock is let go."""
+    """Open a directory for `WriteAheadLog.open`; any exception releases the lock."""
     assert segment_bytes >= MIN_SEGMENT_BYTES
     disk.make_directory(directory)
     lock_fd = identities.lock(disk, directory)
@@ -89,7 +89,9 @@ def _create(
     segment_bytes: int,
     lock_fd: int,
 ) -> Opened:
-    """A new incarnation. `node.json` comes last: with it, the directory is known to be whole."""
+    """Create a new incarnation; `node.json` comes last, so that it shows that the directory is
+    whole.
+    """
     for name in disk.names(directory):
         if segment_of(name) is not None:
             _check_unused(disk, directory, name)
@@ -105,7 +107,10 @@ def _create(
 
 
 def _check_unused(disk: Disk, directory: Path, name: str) -> None:
-    """Without node.json a segment may be there, from a first start cut short, but no frame."""
+    """Raise IdentityMismatch if a segment of a directory without node.json has frames.
+
+    A first start that was cut short leaves only a segment without frames.
+    """
     fd = disk.open(directory / name)
     try:
         if used_bytes(disk.read(fd, disk.size(fd), 0)) > SEGMENT_HEADER_BYTES:
@@ -129,7 +134,7 @@ def _reopen(
     names = disk.names(directory)
     segments = sorted(one for name in names if (one := segment_of(name)) is not None)
     book.add(_missing(segments, settled.first_segment, start_at))
-    # One after another they would be read at the pace of single reads of a cold disk.
+    # The files are prefetched, because a cold disk would take long to read them one after another.
     for one in (*settled.segments, *segments):
         disk.prefetch(path_of(directory, one), SEGMENT_HEADER_BYTES)
         disk.prefetch(path_of(directory, one, INDEX_SUFFIX), _TABLES_BYTES)
@@ -160,8 +165,10 @@ def _reopen(
 
 
 def _settled_list(disk: Disk, directory: Path, book: DamageBook) -> SettledList:
-    """The list; when it cannot be trusted, one of every file there is: none holds wrong bytes, and
-    whether one is missing shows in what the index does not cover."""
+    """Return the list of compacted segments; if it is damaged, make one of all files that exist.
+
+    No file has wrong bytes, and a missing one shows in the offsets that the index does not cover.
+    """
     found = settled_list.load(disk, directory)
     if found is not None:
         return found
@@ -179,7 +186,7 @@ def _settled_list(disk: Disk, directory: Path, book: DamageBook) -> SettledList:
 
 
 def _remove_strays(disk: Disk, directory: Path, settled: SettledList) -> None:
-    """What a settle left when it was cut short, and what a power cut brought back."""
+    """Remove files of a compaction that was cut short, and files that a power cut brought back."""
     listed = set(settled.segments)
     for name in disk.names(directory):
         segment = segment_of(name)
@@ -196,7 +203,9 @@ def _remove_strays(disk: Disk, directory: Path, settled: SettledList) -> None:
 
 
 def _missing(segments: list[int], first: int, start_at: Position | None) -> list[Damage]:
-    """Segments are numbered from `first` without a gap, up to the checkpoint's at least."""
+    """Return the gaps between segments, which are numbered from `first` to the checkpoint's at
+    least.
+    """
     found: list[Damage] = []
     expected = first
     for segment in segments:
@@ -215,7 +224,7 @@ def _check_header(header: SegmentHeader, identity: Identity, path: Path) -> None
 def _check_sealed(
     disk: Disk, directory: Path, identity: Identity, segment: int, book: DamageBook
 ) -> int:
-    """Header and trailer of a segment that is not the last; its size in bytes."""
+    """Check the header and trailer of a segment that is not the last; return its size in bytes."""
     path = path_of(directory, segment)
     try:
         reader = SegmentReader(disk, directory, segment)
@@ -242,7 +251,9 @@ def _open_last(
     writer: SegmentWriter,
     book: DamageBook,
 ) -> tuple[bool, bool, int]:
-    """(the writer goes on in it, a torn tail was cut, its size)."""
+    """Open the last segment; return whether the writer continues in it, whether a torn tail was
+    cut, its size.
+    """
     path = path_of(directory, segment)
     fd = disk.open(path)
     disk.sync(fd)
@@ -274,7 +285,7 @@ def _open_last(
 
 
 def _seal_damaged(disk: Disk, fd: int, segment: int, seed: int, found: LastSegment) -> int:
-    """Close a damaged segment as it is: its footer goes behind everything that is there."""
+    """Close a damaged segment as it is: its footer goes behind all of its bytes."""
     at = found.end + (-found.end % ALIGNMENT)
     footer = encode_footer(found.index_rows, [])
     size = seal(disk, fd, footer, segment, seed, found.previous, at, at)
@@ -285,7 +296,7 @@ def _seal_damaged(disk: Disk, fd: int, segment: int, seed: int, found: LastSegme
 def _keep_spare(
     disk: Disk, directory: Path, identity: Identity, number: int, writer: SegmentWriter
 ) -> None:
-    """Use the spare that is there, if it is whole and the next one; remove any other."""
+    """Use an existing spare if it is whole and the next one; remove any other."""
     for name in disk.names(directory):
         spare = segment_of(name, SPARE_SUFFIX)
         if spare is None:

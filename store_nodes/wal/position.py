@@ -1,4 +1,4 @@
-"""Where a payload lies in the write-ahead log."""
+"""The place of a payload in the write-ahead log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 
 class Position(NamedTuple):
-    """`length` payload bytes at byte `offset` of segment `segment`; never reused."""
+    """The place of `length` payload bytes at byte `offset` of segment `segment`; it is never
+    reused.
+    """
 
     segment: int
     offset: int

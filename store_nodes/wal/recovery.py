@@ -1,21 +1,21 @@
-"""What a start finds, in three cases that never mix.
+"""The state of a log at a start, in three cases that never mix.
 
-*Clean*: zeros from the last frame to the end of the last segment.
+*Clean*: zeros follow the last frame to the end of the last segment.
 
-*Torn tail*: in the **last** segment a frame does not verify and nothing shows that it was ever
-synced. It was never acknowledged; it is cut, and the cut is synced before anything is appended.
+*Torn tail*: in the **last** segment a frame does not verify, and nothing shows that it was ever
+synced. So it was never acknowledged; it is cut, and the cut is synced before anything is appended.
 
-*Damaged*: bytes that were synced do not verify. That is so in any segment but the last; in the
-last one, below the highest `synced` mark that a verified frame or the checkpoint carries; and
-also above it when a verified frame follows and no unwritten sector explains the hole. The pages
-of one flush reach the disk in any order, so a power cut can lose one in the middle; but what was
-not written reads as zeros, because segments are preallocated and never reused. Nothing damaged is
-ever cut: the segment is closed as it is, `damage.json` keeps the list until the node has repaired
-it from its peers, and until then the node must neither promise, vote nor lead.
+*Damaged*: synced bytes do not verify. That is the case in any segment but the last; in the last one
+below the highest `synced` mark that a verified frame or the checkpoint carries; and also above that
+mark when a verified frame follows and no unwritten sector explains the hole. The pages of one flush
+reach the disk in any order, so a power cut can lose one in the middle. But unwritten pages read as
+zeros, because segments are preallocated and never reused. Damaged bytes are never cut: the segment
+is closed as it is, and `damage.json` keeps the list until the node has repaired it from its peers.
+Until then the node must neither promise, vote nor lead.
 
-What is left open: bit rot inside the very last flush, when it carries a sector of zeros or no
-verified frame follows, looks like a torn tail. `GroupCommit` therefore marks an idle log, and what
-peers were told of the synced end counts as synced (docs/GUARANTEES.md, P1, has the bound).
+One case stays open: bit rot inside the very last flush looks like a torn tail when it has a sector
+of zeros, or when no verified frame follows. `GroupCommit` therefore marks an idle log, and the
+synced end that peers were told counts as synced (docs/GUARANTEES.md, P1, has the bound).
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ _OWN_KINDS = (FrameKind.FOOTER, FrameKind.SYNC_MARK)
 
 
 class RecoveryState(enum.Enum):
-    """Decided at a start; CLEAN and TORN_TAIL_CUT may turn to DAMAGED while frames are read."""
+    """The state found at a start; CLEAN and TORN_TAIL_CUT may turn to DAMAGED while frames are
+    read.
+    """
 
     CLEAN = "clean"
     TORN_TAIL_CUT = "torn_tail_cut"
@@ -48,7 +50,7 @@ class RecoveryState(enum.Enum):
 
 
 class Damage(msgspec.Struct, frozen=True):
-    """Bytes [offset, end) of a segment that do not verify; group and instance where known."""
+    """Bytes [offset, end) of a segment that do not verify, with group and instance if known."""
 
     segment: int
     offset: int
@@ -57,12 +59,15 @@ class Damage(msgspec.Struct, frozen=True):
     group: int | None = None
     instance: int | None = None
     repaired: bool = False
-    """The node has written what was there anew. Kept while the segment is there, so that the hole
-    is not reported again."""
+    """Whether the node has written the lost records again.
+
+    The entry is kept while the segment exists, so that the hole is not reported again.
+    """
 
 
 class Hole(NamedTuple):
-    """Where frames stop verifying; `end` is the next frame that does, or the last byte not zero.
+    """A place where frames do not verify; `end` is the next frame that does, or the last non-zero
+    byte.
 
     `head` is the header there, if that verifies and only its payload or its place does not.
     """
@@ -72,15 +77,15 @@ class Hole(NamedTuple):
     reason: str
     head: Frame | None
     followed: bool
-    """A frame that verifies begins at `end`."""
+    """Whether a frame that verifies begins at `end`."""
 
 
 def walk(
     data: bytes, segment: int, seed: int, at: int = SEGMENT_HEADER_BYTES
 ) -> Iterator[Frame | Hole]:
-    """The frames of a segment and the holes between them, up to the zeros that end it.
+    """Yield the frames of a segment and the holes between them, up to the zeros that end it.
 
-    `at` must be where a frame starts; the chain is checked from the frame after it, or from the
+    `at` must be where a frame starts. The chain is checked from the frame after it, or from the
     first one of the segment.
     """
     used = used_bytes(data)
@@ -116,8 +121,11 @@ def _next_frame(data: bytes, start: int, segment: int, seed: int) -> Frame | Non
 
 
 class LastSegment(NamedTuple):
-    """What the last segment held. `end` is where the next frame goes, after the cut if `torn`;
-    with damages, where everything that is not zero ends."""
+    """The content of the last segment.
+
+    The next frame goes to `end`, which is after the cut if `torn`. With damages, `end` is the end
+    of the non-zero bytes.
+    """
 
     end: int
     previous: int
@@ -127,7 +135,7 @@ class LastSegment(NamedTuple):
 
 
 def inspect_last(data: bytes, segment: int, seed: int, known_synced: int) -> LastSegment:
-    """Judge the last segment. `known_synced`: the offset below which a checkpoint relies on it."""
+    """Judge the last segment; a checkpoint relies on its bytes below `known_synced`."""
     end, previous, synced = SEGMENT_HEADER_BYTES, seed, known_synced
     whole: list[Frame] = []
     holes: list[Hole] = []
@@ -137,7 +145,7 @@ def inspect_last(data: bytes, segment: int, seed: int, known_synced: int) -> Las
             continue
         synced = max(synced, found.synced)
         if found.kind == FrameKind.FOOTER:
-            # A seal that did not finish: a sealed segment ends with a trailer. It starts over.
+            # A seal did not finish, because a sealed segment ends with a trailer. It starts over.
             holes.append(Hole(found.at, found.end, "footer", None, False))
             continue
         whole.append(found)
@@ -163,8 +171,10 @@ def _index(whole: list[Frame], end: int) -> bytes:
 
 
 def _is_rot(data: bytes, hole: Hole) -> bool:
-    """Whether a hole above every mark was once written: a frame that verifies follows it and
-    none of its sectors is unwritten."""
+    """Return whether a hole above every mark was once written.
+
+    It was if a frame that verifies follows it and none of its sectors is unwritten.
+    """
     if not hole.followed:
         return False
     start = hole.at
@@ -184,8 +194,10 @@ def damage_of(segment: int, hole: Hole) -> Damage:
 
 
 class Recovery:
-    """What was found, and the way to read it back. Look at `state` again after `frames`: a sealed
-    segment's frames are verified only there."""
+    """The findings of a start, and the way to read the log.
+
+    Look at `state` again after `frames`, because a sealed segment's frames are verified only there.
+    """
 
     def __init__(
         self,
@@ -198,17 +210,17 @@ class Recovery:
         reader: Callable[[int], SegmentReader],
     ) -> None:
         self.segments = segments
-        """Every raw segment there is, oldest first; the last is the one written to."""
+        """Every raw segment that exists, oldest first; the last is the one written to."""
         self.settled = settled
         self.fresh = fresh
-        """The directory was empty: this is a new incarnation of the node."""
+        """Whether the directory was empty, so that this is a new incarnation of the node."""
         self._torn = torn
         self._book = book
         self._reader = reader
 
     @property
     def damages(self) -> list[Damage]:
-        """Not repaired yet; found by this start or an earlier one."""
+        """The damages that are not repaired yet, found by this start or an earlier one."""
         return self._book.open()
 
     @property
@@ -220,8 +232,12 @@ class Recovery:
     def frames(
         self, from_segment: int = 0, from_offset: int = 0
     ) -> Iterator[tuple[Record, Position]]:
-        """Every record from a frame boundary on (a `log.tail`, or a segment's start), in the
-        order written, with what is damaged left out and reported. Reads one segment at a time."""
+        """Yield every record from a frame boundary on, in the order written; one segment is read at
+        a time.
+
+        The boundary is a `log.tail` or a segment's start. Damaged records are left out and
+        reported.
+        """
         for segment in self.segments:
             if segment < from_segment:
                 continue
@@ -255,8 +271,10 @@ class Recovery:
 
 
 class DamageBook:
-    """The list of damages in `damage.json`. An entry survives restarts until the node has repaired
-    it and its segment is removed. May be used from any thread."""
+    """The list of damages in `damage.json`; it may be used from any thread.
+
+    An entry survives restarts until the node has repaired it and its segment is removed.
+    """
 
     def __init__(self, disk: Disk, directory: Path) -> None:
         self._disk = disk
@@ -271,7 +289,7 @@ class DamageBook:
         return list(self._all)
 
     def add(self, damages: list[Damage]) -> None:
-        """Durable when this returns; what is known already, also as repaired, is not added."""
+        """Add damages, durably when this returns; known ones, also repaired ones, are not added."""
         with self._changing:
             known = {(one.segment, one.offset) for one in self._all}
             news = [one for one in damages if (one.segment, one.offset) not in known]
@@ -280,7 +298,9 @@ class DamageBook:
                 self._store()
 
     def repaired(self, damages: Iterable[Damage] | None = None) -> None:
-        """What these places held, or all that is open, has been written anew and synced."""
+        """Mark damages at these places, or all, as repaired: their records are written again and
+        synced.
+        """
         with self._changing:
             made_good = self.open() if damages is None else damages
             whole = {(one.segment, one.offset) for one in made_good}
@@ -295,8 +315,9 @@ class DamageBook:
                 self._store()
 
     def forget(self, is_gone: Callable[[int], bool]) -> None:
-        """Drops what is repaired of segments that are gone, and of no segment: no start and no
-        reader comes upon it again."""
+        """Drop repaired damages of segments that are gone, because no start or reader will meet
+        them again.
+        """
         with self._changing:
             kept = [one for one in self._all if not (one.repaired and is_gone(one.segment))]
             if kept != self._all:

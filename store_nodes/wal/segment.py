@@ -1,15 +1,17 @@
-"""A file of frames: `<segment, 16 hex digits>.wal`, or `.spare` before it is used; `.settled`, or
-`.settling` while it is written, for numbers from `FIRST_SETTLED` on (settled.py).
+"""A file of frames, `<segment, 16 hex digits>.wal`, or `.spare` before it is used.
+
+Compacted segments have numbers from `FIRST_SETTLED` on and the suffix `.settled`, or `.settling`
+while they are written (settled.py).
 
 The first 4096 bytes are the header, twice (at 0 and at 2048, so that one bad sector takes one):
 
     magic "PBWALSEG" · version u16 · reserved u16 · segment u32 · cluster uid 16 B · node u32 ·
     reserved u32 · incarnation uid 16 B · salt 16 B · CRC32C u32
 
-Its CRC is the *seed* that the CRCs of all headers in the file start from. A spare is preallocated
-with its header and synced, file and directory, before anything is written to it: the blocks are
-there when the disk is full, and what a power cut leaves unwritten reads as zeros. A segment file
-is never reused, so bytes that are not zero were written for this segment.
+Its CRC is the *seed* from which the CRCs of all frame headers in the file start. A spare is
+preallocated with its header and synced, file and directory, before anything is written to it: the
+blocks are reserved when the disk is full, and bytes that a power cut leaves unwritten read as
+zeros. A segment file is never reused, so bytes that are not zero were written for this segment.
 """
 
 from __future__ import annotations
@@ -32,11 +34,13 @@ SPARE_SUFFIX = ".spare"
 SETTLED_SUFFIX = ".settled"
 SETTLING_SUFFIX = ".settling"
 INDEX_SUFFIX = ".index"
-"""A cache of the segment's footer, see storage/sidecar.py; may be missing, and is never synced."""
+"""The suffix of a cache of the segment's footer (storage/sidecar.py); it may be missing, and is
+never synced.
+"""
 FIRST_SETTLED = 0x8000_0000
 MIN_SEGMENT_BYTES = 2 * SEGMENT_HEADER_BYTES
 MAX_SEGMENT_BYTES = 0xFFFF_0000
-"""Offsets are u32."""
+"""The largest segment, because offsets are u32."""
 FIRST_SEGMENT_BYTES = 8 * 1024 * 1024
 
 _MAGIC = b"PBWALSEG"
@@ -46,7 +50,7 @@ _ZEROS = bytes(1 << 20)
 
 
 class SegmentHeader(NamedTuple):
-    """Whose segment it is. `salt` is 16 random bytes."""
+    """The node and incarnation of a segment; `salt` is 16 random bytes."""
 
     segment: int
     cluster_uid: bytes
@@ -55,7 +59,7 @@ class SegmentHeader(NamedTuple):
     salt: bytes
 
     def encode(self) -> bytes:
-        """The whole header block."""
+        """Return the whole header block."""
         raw = self._pack()
         copy = raw + crc32c(raw).to_bytes(4, "little")
         half = copy.ljust(SEGMENT_HEADER_BYTES // 2, b"\0")
@@ -63,7 +67,7 @@ class SegmentHeader(NamedTuple):
 
     @property
     def seed(self) -> int:
-        """What the CRCs of this segment's frame headers start from."""
+        """The value from which the CRCs of this segment's frame headers start."""
         return crc32c(self._pack())
 
     def _pack(self) -> bytes:
@@ -81,7 +85,7 @@ class SegmentHeader(NamedTuple):
 
 
 def decode_header(block: bytes) -> SegmentHeader | None:
-    """From either copy; None when neither verifies."""
+    """Return the header from either copy; None if neither verifies."""
     for at in _COPIES_AT:
         raw = block[at : at + _HEADER.size]
         crc = block[at + _HEADER.size : at + _HEADER.size + 4]
@@ -97,14 +101,16 @@ def decode_header(block: bytes) -> SegmentHeader | None:
 
 
 def path_of(directory: Path, segment: int, suffix: str | None = None) -> Path:
-    """By default of the segment itself, which its number says the kind of."""
+    """Return the path of a segment; without a suffix, its number decides between raw and
+    compacted.
+    """
     if suffix is None:
         suffix = SETTLED_SUFFIX if segment >= FIRST_SETTLED else SEGMENT_SUFFIX
     return directory / f"{segment:016x}{suffix}"
 
 
 def segment_of(name: str, suffix: str = SEGMENT_SUFFIX) -> int | None:
-    """The number in a file name; None when the name is something else."""
+    """Return the number in a file name; None if the name is another one."""
     stem, dot, ending = name.partition(".")
     if dot + ending != suffix or len(stem) != 16 or not set(stem) <= set("0123456789abcdef"):
         return None
@@ -112,13 +118,16 @@ def segment_of(name: str, suffix: str = SEGMENT_SUFFIX) -> int | None:
 
 
 def preallocated_bytes(segment: int, segment_bytes: int) -> int:
-    """How large a segment is made. The first of a log is small, and each next one twice as large
-    up to `segment_bytes`: a log that holds nothing takes little of the disk."""
+    """Return the size with which a segment is made.
+
+    The first of a log is small, and each next one twice as large up to `segment_bytes`, so that an
+    empty log takes little of the disk.
+    """
     return min(segment_bytes, FIRST_SEGMENT_BYTES << min(segment - 1, 16))
 
 
 def create_spare(disk: Disk, directory: Path, header: SegmentHeader, capacity: int) -> None:
-    """Preallocate the next segment; when this returns it survives a power cut."""
+    """Create the next segment, preallocated; when this returns, it survives a power cut."""
     assert MIN_SEGMENT_BYTES <= capacity <= MAX_SEGMENT_BYTES
     fd = disk.open(path_of(directory, header.segment, SPARE_SUFFIX), create=True)
     try:
@@ -131,7 +140,7 @@ def create_spare(disk: Disk, directory: Path, header: SegmentHeader, capacity: i
 
 
 def footer_at(disk: Disk, fd: int, segment: int, seed: int) -> int | None:
-    """Where a sealed segment's footer is; None for one that is not sealed."""
+    """Return the offset of a sealed segment's footer; None for one that is not sealed."""
     size = disk.size(fd)
     if size < SEGMENT_HEADER_BYTES + TRAILER_BYTES:
         return None
@@ -139,7 +148,7 @@ def footer_at(disk: Disk, fd: int, segment: int, seed: int) -> int | None:
 
 
 def used_bytes(data: bytes) -> int:
-    """Where the zeros that end `data` begin."""
+    """Return the offset at which the zeros that end `data` begin."""
     end = len(data)
     while end:
         start = max(0, end - len(_ZEROS))
@@ -151,8 +160,10 @@ def used_bytes(data: bytes) -> int:
 
 
 class SegmentReader:
-    """An open segment, for reads from any thread. It closes when the last holder lets go of it,
-    so that a cache may drop it while another thread is reading."""
+    """An open segment, for reads from any thread.
+
+    It closes when its last holder drops it, so that a cache may drop it while another thread reads.
+    """
 
     __slots__ = ("_disk", "_fd", "header", "seed", "segment")
 
@@ -170,21 +181,21 @@ class SegmentReader:
             self._disk.close(self._fd)
 
     def whole(self) -> bytes:
-        """All bytes of the file."""
+        """Return all bytes of the file."""
         return self._disk.read(self._fd, self._disk.size(self._fd), 0)
 
     def size(self) -> int:
         return self._disk.size(self._fd)
 
     def drop_cache(self) -> None:
-        """The next reads come from the device."""
+        """Make the next reads come from the device."""
         self._disk.drop_cache(self._fd)
 
     def raw(self, offset: int, length: int) -> bytes:
         return self._disk.read(self._fd, length, offset)
 
     def payload(self, offset: int, length: int) -> bytes | None:
-        """The payload at `offset`; None when its frame does not verify."""
+        """Return the payload at `offset`; None if its frame does not verify."""
         if self.seed is None:
             return None
         data = self._disk.read(self._fd, frames.HEADER_BYTES + length, offset - frames.HEADER_BYTES)
@@ -194,14 +205,16 @@ class SegmentReader:
         return data[frames.HEADER_BYTES :]
 
     def is_sealed(self) -> bool:
-        """Whether it ends with a trailer; its footer is not read."""
+        """Return whether the segment ends with a trailer; its footer is not read."""
         return (
             self.seed is not None
             and footer_at(self._disk, self._fd, self.segment, self.seed) is not None
         )
 
     def footer_payload(self) -> bytes | None:
-        """None when the segment is not sealed or its footer does not verify."""
+        """Return the payload of the footer; None if the segment is not sealed or the footer does
+        not verify.
+        """
         if self.seed is None:
             return None
         at = footer_at(self._disk, self._fd, self.segment, self.seed)

@@ -1,14 +1,14 @@
-"""Which settled segments a log has, and where its raw segments begin: `settled.json`.
+"""The compacted segments of a log, and the number at which its raw segments begin: `settled.json`.
 
-A settled segment holds batches alone, ordered by queue, that were copied out of segments nobody
-replays any more (storage/settle.py). It is a file of frames like any other, numbered from
-`FIRST_SETTLED` on, with a footer; it is written aside (`.settling`) and never changed.
+A compacted segment holds batches alone, ordered by queue, which were copied out of segments that
+nothing replays any more (storage/settle.py). It is a file of frames like any other, numbered from
+`FIRST_SETTLED` on, with a footer. It is written under another name (`.settling`) and never changed.
 
-This list is the commit point of a settle, and written in this order, each step durable before the
-next: the new segments, under their final names · the list · then the old files are removed. A
+This list is the commit point of a compaction, which goes in this order, each step durable before
+the next: the new segments, under their final names · the list · then the old files are removed. A
 removal is not durable, nor need it be: a file that comes back after a power cut is a raw segment
-below `first_segment` or a settled one that is not listed, and the next start removes it again.
-What is listed and missing is damage.
+below `first_segment` or a compacted one that is not listed, and the next start removes it again. A
+listed segment that is missing is damage.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ LIST_NAME = "settled.json"
 
 
 class SettledList(msgspec.Struct, frozen=True):
-    """`segments` are in use; `next_segment` was never used. `oldest`: per group the first instance
-    whose record was not in a raw segment removed so far. `crc32c` is of the JSON of the same
-    object with `crc32c` 0."""
+    """The list in `settled.json`: `segments` are in use, and `next_segment` was never used.
+
+    `oldest` has, for each group, the first instance whose record was not in a raw segment removed
+    so far. `crc32c` is that of the JSON of the same object with `crc32c` 0.
+    """
 
     format_version: int = FORMAT_VERSION
     first_segment: int = 1
@@ -40,13 +42,15 @@ class SettledList(msgspec.Struct, frozen=True):
 
     @property
     def is_sound(self) -> bool:
-        """Every segment is there once, and was made before the next one."""
+        """Whether every segment is listed once, and was made before the next one."""
         return len({*self.segments}) == len(self.segments) and all(
             FIRST_SETTLED <= segment < self.next_segment for segment in self.segments
         )
 
     def has_replaced(self, segment: int) -> bool:
-        """Whether it is a settled segment that is not in use, or a raw one from before."""
+        """Return whether a segment is a compacted one that is not in use, or a raw one from
+        before.
+        """
         if segment >= FIRST_SETTLED:
             return segment not in self.segments
         return segment < self.first_segment
@@ -59,7 +63,7 @@ class SettledList(msgspec.Struct, frozen=True):
 
 
 def load(disk: Disk, directory: Path) -> SettledList | None:
-    """The list, an empty one when nothing was settled yet; None when it cannot be trusted."""
+    """Return the list, which is empty before the first compaction; None if it is damaged."""
     raw = read_whole(disk, directory / LIST_NAME)
     if raw is None:
         return SettledList()
@@ -75,5 +79,5 @@ def load(disk: Disk, directory: Path) -> SettledList | None:
 
 
 def store(disk: Disk, directory: Path, settled: SettledList) -> None:
-    """Durable when this returns."""
+    """Store the list; it is durable when this returns."""
     write_atomically(disk, directory / LIST_NAME, settled.encode())

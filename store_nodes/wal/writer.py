@@ -1,7 +1,7 @@
 """The end of the log: the active segment, its seal, and the spare that takes its place.
 
-Order on disk, each step synced before the next: footer and trailer of the full segment, cut to
-size · the spare renamed to its final name, directory · frames of the new segment. So a start
+Order on disk, each step synced before the next: footer and trailer of the full segment, cut to size
+· the spare renamed to its final name, with its directory · frames of the new segment. So a start
 finds at most one segment without a footer, and it is the last.
 """
 
@@ -35,7 +35,10 @@ _FOOTER_BYTES = frames.HEADER_BYTES + frames.ALIGNMENT + FOOTER_HEAD_BYTES + TRA
 
 
 class SegmentWriter:
-    """Owned by one thread at a time. After any exception it must not be used again."""
+    """Writes the active segment; one thread at a time owns it.
+
+    After any exception, do not use it again.
+    """
 
     def __init__(self, disk: Disk, directory: Path, identity: Identity, segment_bytes: int) -> None:
         self._disk = disk
@@ -47,16 +50,16 @@ class SegmentWriter:
         self.seed = 0
         self.capacity = 0
         self.end = 0
-        """Where the next frame goes."""
+        """The offset of the next frame."""
         self.synced = 0
-        """Everything below is durable."""
+        """The offset below which everything is durable."""
         self.previous = 0
-        """Header CRC of the frame before `end`, or the seed."""
+        """The header CRC of the frame before `end`, or the seed."""
         self.index = bytearray()
         self.spare_ready = False
 
     def resume(self, number: int, fd: int, seed: int, last: LastSegment) -> None:
-        """Go on behind the frames of a segment that a start found, and synced."""
+        """Continue behind the frames of a segment that a start found and synced."""
         assert not last.damages, "a damaged segment is never written to"
         assert last.end % frames.ALIGNMENT == 0, f"frames end at {last.end}, within a word"
         self._take(number, fd, seed)
@@ -65,7 +68,7 @@ class SegmentWriter:
         self.index = bytearray(last.index_rows)
 
     def activate(self, number: int, capacity: int = 0) -> None:
-        """Make segment `number` the one written to, from the spare when there is one."""
+        """Make segment `number` the active one, from the spare if there is one."""
         assert number == self.number + 1 or not self.number, f"segment {number} after {self.number}"
         wanted = max(capacity, self._preallocated_bytes(number))
         if not self.spare_ready:
@@ -81,7 +84,7 @@ class SegmentWriter:
         self._disk.sync_directory(self._directory)
         header = decode_header(self._disk.read(fd, SEGMENT_HEADER_BYTES, 0))
         if header is None:
-            # It was checked when it was made or found; a start makes another.
+            # It was checked when it was made or found; the next start makes another one.
             raise OSError(errno.EIO, f"the header of segment {number} does not read back")
         assert header.segment == number, f"the spare of {header.segment} as segment {number}"
         self.index = bytearray()
@@ -102,7 +105,7 @@ class SegmentWriter:
 
     @property
     def spare_bytes(self) -> int:
-        """Of the next segment, whether it is there already or not."""
+        """Bytes of the next segment, whether it exists already or not."""
         return self._preallocated_bytes(self.number + 1)
 
     def _preallocated_bytes(self, number: int) -> int:
@@ -119,7 +122,9 @@ class SegmentWriter:
         create_spare(self._disk, self._directory, header, capacity)
 
     def room_needed(self, payload_bytes: int, records: int, batch_bytes: int) -> int:
-        """At most what the records take, and the footer with them and `batch_bytes` in it."""
+        """Return an upper bound of the bytes for records, and for a footer with them and
+        `batch_bytes`.
+        """
         rows = len(self.index) + batch_bytes
         return payload_bytes + records * _PER_RECORD_BYTES + rows + _FOOTER_BYTES
 
@@ -148,7 +153,7 @@ class SegmentWriter:
         return encoded.positions
 
     def mark(self) -> None:
-        """A frame that says how far the segment is synced."""
+        """Write a frame that says how far the segment is synced."""
         encoded = frames.encode(_MARK, self.number, self.seed, self.previous, self.synced, self.end)
         self._disk.write(self._fd, encoded.buffers, self.end)
         self.previous = encoded.previous
@@ -159,7 +164,7 @@ class SegmentWriter:
         self.synced = self.end
 
     def seal(self, footer: bytes) -> int:
-        """End the segment; it and its frames are durable. Returns the size of the file."""
+        """End the segment, with its frames and footer durable; return the size of the file."""
         self._fd, fd = -1, self._fd
         size = seal(
             self._disk, fd, footer, self.number, self.seed, self.previous, self.synced, self.end

@@ -24,8 +24,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "store_nodes/machine/queues.py",
-                "        if self.sealed:\n            # What was stored",
-                "        if False:\n            # What was stored",
+                "        if self.sealed:\n            # An id stored before",
+                "        if False:\n            # An id stored before",
             ),
         ),
         killed_by="tests/unit/machine/test_machine_rules.py::test_seal",
