@@ -1,4 +1,4 @@
-"""What of this node's stored data is still wanted, as its machines say; for `storage.Storage`."""
+"""The stored data of this node that is still wanted, as its machines say; for `storage.Storage`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from store_nodes.storage.victims import Rules
 
 
 def storage_settings(settings: StoreNodeSettings) -> StorageSettings:
-    """Of the node's."""
+    """Return the settings of the storage, from those of the node."""
     rules = Rules(segment_bytes=settings.segment_bytes, lag_cap_bytes=settings.lag_cap_bytes)
     return StorageSettings(
         rules=rules,
@@ -23,8 +23,11 @@ def storage_settings(settings: StoreNodeSettings) -> StorageSettings:
 
 
 def life_of(groups: Mapping[int, Group]) -> Life:
-    """Asked anew each time: the groups may be others by then. What is of a queue that no machine
-    knows is wanted: an install brings batches before their queue."""
+    """Return the life of stored data, which asks the present groups each time.
+
+    Batches of a queue that no machine knows are wanted, because an install brings batches before
+    their queue.
+    """
 
     def home(queue: bytes) -> Group | None:
         for group in groups.values():

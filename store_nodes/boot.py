@@ -1,16 +1,16 @@
-"""How often a node has started with its data directory, and how far it has told its peers that its
-log is synced: the file `boot`.
+"""The number of starts with a data directory, and the synced end of the log as told to peers: the
+file `boot`.
 
-Both are durable before anything that rests on them leaves the process. The count tells peers an
-old copy of a directory from the directory itself; the place lets a start see that the end of the
-log is gone, which looks like a log that was never longer.
+Both are durable before anything that depends on them leaves the process. By the count, peers tell
+an old copy of a directory from the directory itself. By the place, a start notices that the end of
+the log is gone, which looks like a log that was never longer.
 
-Two copies, at 0 and at 4096, written in turn and in place; the one with the higher sequence holds.
-Little-endian: magic "PBBT" · version u8 (1) · 3 zeros · sequence u64 · boot u64 · tail u64
-(segment << 32 | offset) · incarnation uid 16 B · CRC32C u32 of all before it.
+The file has two copies, at 0 and at 4096, written in turn and in place; the one with the higher
+sequence counts. Little-endian: magic "PBBT" · version u8 (1) · 3 zeros · sequence u64 · boot u64 ·
+tail u64 (segment << 32 | offset) · incarnation uid 16 B · CRC32C u32 of all before it.
 
-A directory that peers have refused once stays refused: the file `refused` beside it says why. Its
-count goes on with each start, and would one day be as high as what they remember.
+A directory that peers have refused once stays refused: the file `refused` beside it says why.
+Otherwise its count, which grows with each start, would one day reach the one that they remember.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class _Slot(NamedTuple):
 
 
 class BootRecord:
-    """The file of one open data directory. Any OSError is fatal to the node."""
+    """The file `boot` of an open data directory. Any OSError is fatal to the node."""
 
     def __init__(self, directory: Path, *, disk: Disk | None = None) -> None:
-        """Reads the file; nothing is counted yet."""
+        """Read the file; nothing is counted yet."""
         self._disk = disk or OsDisk()
         self._path = directory / BOOT_NAME
         self._refused_path = directory / REFUSED_NAME
@@ -57,13 +57,13 @@ class BootRecord:
         self._incarnation = found.incarnation
 
     def told(self, incarnation: bytes) -> Position | None:
-        """How far this incarnation's log was synced when a peer was last told."""
+        """Return the end of this incarnation's synced log as a peer was last told, or None."""
         if incarnation != self._incarnation or not self._tail:
             return None
         return Position(self._tail >> 32, self._tail & 0xFFFFFFFF, 0)
 
     def started(self, incarnation: bytes) -> None:
-        """Count this start; durable when it returns."""
+        """Count this start, durably when this returns."""
         if incarnation != self._incarnation:
             self._incarnation, self._tail = incarnation, 0
         self.boot += 1
@@ -72,7 +72,7 @@ class BootRecord:
         self.tell(self._tail)
 
     def tell(self, tail: int) -> None:
-        """Put down that peers may be told of this tail; durable when it returns. Blocks."""
+        """Record that peers may be told this tail, durably when this returns. Blocks."""
         self._tail = tail
         self._sequence += 1
         fd = self._disk.open(self._path)
@@ -84,12 +84,12 @@ class BootRecord:
 
     @property
     def refusal(self) -> str | None:
-        """Why the directory was refused, if it ever was."""
+        """The reason for which the directory was refused, if it ever was."""
         raw = read_whole(self._disk, self._refused_path)
         return raw.decode(errors="replace") if raw is not None else None
 
     def refuse(self, text: str) -> None:
-        """A peer refused it; durable when this returns."""
+        """Record that a peer refused the directory, durably when this returns."""
         write_atomically(self._disk, self._refused_path, text.encode())
 
     def _encode(self) -> bytes:
@@ -101,7 +101,7 @@ class BootRecord:
         if raw is None:
             return _Slot(0, 0, 0, b"")
         slots = [_decode(raw[at : at + _SLOT.size + _CRC.size]) for at in (0, _SLOT_BYTES)]
-        # Both bad: the peers remember the count, and say so.
+        # If both are damaged, the peers remember the count and report it.
         return max((slot for slot in slots if slot is not None), default=_Slot(0, 0, 0, b""))
 
 
@@ -116,5 +116,5 @@ def _decode(raw: bytes) -> _Slot | None:
 
 
 def pack_tail(position: Position) -> int:
-    """`Hello.tail` of a place in the log."""
+    """Return a place in the log in the form of `Hello.tail`."""
     return position.segment << 32 | position.offset

@@ -1,4 +1,4 @@
-"""What a node serves to clients: the `NodeService` of the transport, over its groups."""
+"""The `NodeService` of the transport: a node's answers to clients, over its groups."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ from store_nodes.wire import (
 
 
 class ClientService(ABC):
-    """Answers clients from what this node has applied; commands go to the groups. The node itself
-    is one, and says which groups it serves.
+    """Answers clients from the state that this node has applied, and passes commands to the groups.
 
-    Two kinds of read. The batches of a queue never change, so any replica gives them (`fetch`,
-    `fetch_staged`). Everything else a caller decides something by: it is answered by a leader that
-    a majority confirmed after the call came in, and that had applied all that was chosen by then.
+    The node itself is a subclass and says which groups it serves.
+
+    There are two kinds of read. The batches of a queue never change, so any replica returns them
+    (`fetch`, `fetch_staged`). Callers base decisions on all other reads. So a leader answers those,
+    after a majority has confirmed it since the call came in, and after it has applied everything
+    that was chosen by then.
     """
 
     def __init__(self) -> None:
@@ -42,29 +44,29 @@ class ClientService(ABC):
 
     @abstractmethod
     def group(self, group: int) -> Group:
-        """Raises Unavailable where this node does not serve it."""
+        """Return a group; raises Unavailable if this node does not serve it."""
 
     @abstractmethod
     def groups(self) -> Iterable[Group]:
-        """Those it serves."""
+        """Return the groups that this node serves."""
 
     @abstractmethod
     def read_batch(self, position: Position) -> bytes:
-        """The bytes of a batch, not verified; raises WalDamaged where there are none."""
+        """Return the bytes of a batch, not verified; raises WalDamaged if there are none."""
 
     @abstractmethod
     def bad_batch(self, position: Position) -> None:
-        """The bytes there fail their checks, or are gone; a client was told so."""
+        """Note that a client was told of a batch whose bytes fail their checks, or are gone."""
 
     @abstractmethod
     async def status(self, *, groups: bool = True) -> Mapping[str, object]:
-        """What msgpack can hold, for people and dashboards."""
+        """Return the status for people and dashboards, in values that MessagePack has."""
 
     def leaders(self) -> Sequence[LeaderView]:
         return [group.view() for group in self.groups()]
 
     def nodes(self) -> Sequence[NodeView]:
-        """Of several groups' words on one node, those of the latest membership."""
+        """Return the members of the groups; for each node, those of the latest membership count."""
         latest: dict[int, tuple[int, NodeView]] = {}
         for group in self.groups():
             membership = group.machine.membership
@@ -137,8 +139,11 @@ class ClientService(ABC):
         return self.watches.open(group, sink)
 
     async def _confirmed(self, group: int) -> Group:
-        """The group, once this node has confirmed that it leads it; raises NotLeader. A node that
-        was deposed, or that leads and has not applied what it recovered, is behind."""
+        """Return the group once a majority has confirmed that this node leads it; raises NotLeader.
+
+        A node that was replaced as leader, or has not applied the values that it recovered, is
+        behind.
+        """
         found = self.group(group)
         await found.read_index()
         return found

@@ -1,6 +1,6 @@
 """The commands of the replicated state machine and the Paxos value that carries them.
 
-docs/file-format.md is this page for people.
+docs/file-format.md describes them for people.
 
 Value (one per instance), little-endian:
 
@@ -11,8 +11,9 @@ Command:
 
     kind u8 · flags u8 · window u16 · length u32 · body (length bytes)
 
-`window` is 0 but in an append or stage with dedup entries: how long their ids are remembered, in
-steps of 2 s, 0 for `DEDUP_WINDOW_S`. A value of kind membership holds exactly one `reconfigure`.
+`window` is the time for which the ids of an append or stage are remembered, in steps of 2 s, 0 for
+`DEDUP_WINDOW_S`. It is 0 in other commands, and without dedup entries. A value of kind membership
+holds exactly one `reconfigure`.
 
 An append is the hot path and has a fixed binary body, so that neither the node nor a reader ever
 re-encodes a batch; the body of every other command is a msgpack array of its fields in order.
@@ -39,7 +40,7 @@ from store_nodes.record_batch import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 
 VALUE_VERSION = 1
 GROUPS_COUNTER = "groups"
-"""A counter of group 0: how many groups there are, once it is more than the settings say."""
+"""The counter of group 0 with the number of groups, once it is more than the settings say."""
 MAX_COMMANDS_PER_VALUE = 0xFFFF
 MAX_META_BYTES = 1024
 MAX_TAG_BYTES = 64
@@ -47,10 +48,10 @@ SESSION_BYTES = 16
 DEDUP_ENTRY = struct.Struct("<I16sQ")
 MAX_DEDUP_ENTRIES_PER_MESSAGE = 2
 MAX_STAGE_NUMBERS = 10_000
-"""In one release, reschedule or discard."""
+"""Stage numbers in one release, reschedule or discard."""
 DEDUP_WINDOW_S = 600
 REMEMBERED_WINDOWS = 1.25
-"""An id is remembered for at most that many of its windows (machine/dedup.py)."""
+"""Windows for which an id is remembered at most (machine/dedup.py)."""
 DEDUP_WINDOW_STEP_S = 2
 
 _VALUE = struct.Struct("<BBHQ")
@@ -61,7 +62,7 @@ VALUE_HEADER_BYTES = _VALUE.size
 
 
 class ValueKind(enum.IntEnum):
-    """What an instance holds."""
+    """The kind of value that an instance has."""
 
     NOOP = 0
     COMMANDS = 1
@@ -69,7 +70,7 @@ class ValueKind(enum.IntEnum):
 
 
 class CommandKind(enum.IntEnum):
-    """One byte on the wire and on disk; a number is never reused."""
+    """The kind of a command, one byte on the wire and on disk; a number is never reused."""
 
     CREATE = 1
     SEAL = 2
@@ -87,7 +88,7 @@ class CommandKind(enum.IntEnum):
 
 
 class BadCommand(ValueError):
-    """The bytes are not a command or value of this version."""
+    """The bytes are no command or value of this version."""
 
 
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -95,7 +96,9 @@ Numbers = Annotated[tuple[Natural, ...], msgspec.Meta(max_length=MAX_STAGE_NUMBE
 
 
 class Create(msgspec.Struct, array_like=True, frozen=True):
-    """Make a queue whose first offset is `base`; repeating it with the same fields is a no-op."""
+    """Create a queue whose first offset is `base`; repeating it with the same fields changes
+    nothing.
+    """
 
     queue: bytes
     base: int
@@ -103,20 +106,22 @@ class Create(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Seal(msgspec.Struct, array_like=True, frozen=True):
-    """End a queue: no successors (deleted), one (moved) or many (grown), as (group, queue id)."""
+    """End a queue: with no successors (deleted), one (moved) or many (grown), as (group, queue
+    id).
+    """
 
     queue: bytes
     successors: tuple[tuple[int, bytes], ...] = ()
 
 
 class Delete(msgspec.Struct, array_like=True, frozen=True):
-    """Forget a queue's messages; a tombstone stays, so the id is never used again."""
+    """Forget a queue's messages; a tombstone stays, so that the id is never used again."""
 
     queue: bytes
 
 
 class Append(NamedTuple):
-    """Messages for one queue. `batch_at` is where the batch starts in the bytes decoded from."""
+    """Messages for one queue; `batch_at` is the start of the batch in the decoded bytes."""
 
     queue: bytes
     session: bytes
@@ -127,32 +132,38 @@ class Append(NamedTuple):
     batch_at: int
     batch_bytes: int
     dedup_window_us: int = 0
-    """How long the ids of `dedup` are remembered; 0 without any."""
+    """Time for which the ids of `dedup` are remembered; 0 without any."""
 
 
 class Stage(NamedTuple):
-    """An append that gets stage numbers instead of offsets; `extras` is msgpack of StageExtras."""
+    """An append that gets stage numbers instead of offsets; `extras` is StageExtras in
+    MessagePack.
+    """
 
     append: Append
     extras: StageExtras
 
 
 class StageExtras(msgspec.Struct, array_like=True, frozen=True):
-    """`due_us` has one time per message, or is None: held until released by name."""
+    """The extra fields of a stage.
+
+    `due_us` has one time per message, or is None for messages that are held until they are released
+    by number.
+    """
 
     due_us: tuple[Natural, ...] | None
     tag: bytes = b""
 
 
 class Release(msgspec.Struct, array_like=True, frozen=True):
-    """Give staged messages their offsets, in the order named."""
+    """Give staged messages their offsets, in the order of their numbers here."""
 
     queue: bytes
     stage_numbers: Numbers
 
 
 class Reschedule(msgspec.Struct, array_like=True, frozen=True):
-    """Move the due time of staged messages."""
+    """Change the due times of staged messages."""
 
     queue: bytes
     stage_numbers: Numbers
@@ -160,14 +171,16 @@ class Reschedule(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Discard(msgspec.Struct, array_like=True, frozen=True):
-    """Drop staged messages; a later release of them is a no-op."""
+    """Drop staged messages; a later release of them changes nothing."""
 
     queue: bytes
     stage_numbers: Numbers
 
 
 class Truncate(msgspec.Struct, array_like=True, frozen=True):
-    """Drop offsets below `upto` but `keep`, which replaces the kept set of the last truncation."""
+    """Drop offsets below `upto` except `keep`, which replaces the kept set of the last
+    truncation.
+    """
 
     queue: bytes
     upto: int
@@ -175,13 +188,15 @@ class Truncate(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Checkpoint(msgspec.Struct, array_like=True, frozen=True):
-    """Every replica writes a checkpoint when it applies this."""
+    """Make every replica write a checkpoint when it applies this."""
 
     reason: str = ""
 
 
 class Reconfigure(msgspec.Struct, array_like=True, frozen=True):
-    """One step of membership: node `node` becomes learner, voter or removed, from `version` on."""
+    """Change the membership by one step: `node` becomes learner, voter or removed, from `version`
+    on.
+    """
 
     version: int
     node: int
@@ -191,7 +206,7 @@ class Reconfigure(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Transfer(msgspec.Struct, array_like=True, frozen=True):
-    """A wish recorded in the log: `node` should lead this group."""
+    """Record in the log that `node` should lead this group."""
 
     node: Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
 
@@ -242,7 +257,7 @@ _extras_decoder = msgspec.msgpack.Decoder(StageExtras)
 
 
 def encode(command: ControlCommand) -> bytes:
-    """A whole command (header and body) of any kind but append and stage."""
+    """Return a whole command (header and body) of any kind except append and stage."""
     body = _encoder.encode(command)
     return _COMMAND.pack(_KIND_OF[type(command)], 0, 0, len(body)) + body
 
@@ -258,7 +273,7 @@ def encode_append(
     *,
     dedup_window_s: int = DEDUP_WINDOW_S,
 ) -> bytes:
-    """A whole append command."""
+    """Return a whole append command."""
     return _encode_append(
         CommandKind.APPEND,
         queue,
@@ -284,7 +299,7 @@ def encode_stage(
     *,
     dedup_window_s: int = DEDUP_WINDOW_S,
 ) -> bytes:
-    """A whole stage command."""
+    """Return a whole stage command."""
     return _encode_append(
         CommandKind.STAGE,
         queue,
@@ -329,14 +344,17 @@ def _encode_append(
 
 
 def check(raw: bytes) -> CommandKind:
-    """The kind of one whole command from a client, after the checks of `parse`."""
+    """Return the kind of one whole command from a client, after the checks of `parse`."""
     parse(raw)
     return _KINDS[raw[0]]
 
 
 def parse(raw: bytes) -> Command:
-    """One whole command from a client, after the checks a leader makes before it proposes; raises
-    BadCommand. Cheap: an append's batch is not looked into."""
+    """Return one whole command from a client, after the checks that a leader makes before it
+    proposes.
+
+    Raises BadCommand. It is cheap, because an append's batch is not examined.
+    """
     if len(raw) < _COMMAND.size:
         raise BadCommand("shorter than a command header")
     kind, _, window, length = _COMMAND.unpack_from(raw)
@@ -351,7 +369,7 @@ def parse(raw: bytes) -> Command:
 
 
 def _check_control(command: Command) -> None:
-    """Of control commands: an append's queue id has a fixed place and cannot be too short."""
+    """Check control commands; an append's queue id has a fixed place and cannot be too short."""
     if isinstance(command, Append | Stage):
         return
     names = [command.queue] if hasattr(command, "queue") else []
@@ -364,7 +382,7 @@ def _check_control(command: Command) -> None:
 
 
 def encode_value(commands: Sequence[bytes], log_time_us: int) -> bytes:
-    """A value of kind COMMANDS from whole commands; every replica decodes it the same."""
+    """Return a value of kind COMMANDS from whole commands; every replica decodes it to the same."""
     assert 0 < len(commands) <= MAX_COMMANDS_PER_VALUE
     head = _VALUE.pack(VALUE_VERSION, ValueKind.COMMANDS, len(commands), log_time_us)
     return b"".join((head, *commands))
@@ -375,18 +393,18 @@ def encode_noop(log_time_us: int) -> bytes:
 
 
 def encode_membership(step: Reconfigure, log_time_us: int) -> bytes:
-    """A value of kind MEMBERSHIP."""
+    """Return a value of kind MEMBERSHIP."""
     head = _VALUE.pack(VALUE_VERSION, ValueKind.MEMBERSHIP, 1, log_time_us)
     return head + encode(step)
 
 
 def is_membership(value: bytes | memoryview) -> bool:
-    """Cheap: looks at one byte."""
+    """Return whether a value changes the membership, by looking at one byte."""
     return value[1] == ValueKind.MEMBERSHIP
 
 
 def value_head(value: bytes | memoryview) -> tuple[ValueKind, int, int]:
-    """(kind, count, log time µs) of a value; raises BadCommand."""
+    """Return the (kind, count, log time µs) of a value; raises BadCommand."""
     if len(value) < _VALUE.size:
         raise BadCommand("shorter than a value header")
     version, kind, count, log_time_us = _VALUE.unpack_from(value)
@@ -399,7 +417,9 @@ def value_head(value: bytes | memoryview) -> tuple[ValueKind, int, int]:
 
 
 def decode_value(value: bytes | memoryview) -> list[tuple[CommandKind, Command]]:
-    """The commands of a value, in order; `Append.batch_at` counts from the value's first byte."""
+    """Return the commands of a value in order; `Append.batch_at` counts from the value's first
+    byte.
+    """
     kind, count, _ = value_head(value)
     if kind is ValueKind.NOOP:
         return []

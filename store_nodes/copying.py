@@ -1,8 +1,8 @@
-"""Fetching stored batches that this node should have and has not, from nodes that have them.
+"""Fetches stored batches that this node should have and lacks, from nodes that have them.
 
-What a machine says is live and the index does not hold is asked for, checked by its own CRC,
-written to the log as BATCH frames, synced, and only then indexed: whatever was fetched before a
-crash is held after it, and is not fetched again. Staged batches come before released runs, which
+A batch that a machine says is live and the index lacks is fetched, checked by its own CRC, written
+to the log as a BATCH frame, synced, and only then indexed. So batches that were fetched before a
+crash are held after it, and are not fetched again. Staged batches come before released runs, which
 have no bytes of their own.
 """
 
@@ -35,7 +35,7 @@ _NOWHERE = Position(0, 0, 0)
 
 
 class Missing(NamedTuple):
-    """Offsets, or stage numbers, [first, end) of a queue that could not be had from anyone."""
+    """Offsets, or stage numbers, [first, end) of a queue that no node gave."""
 
     group: int
     queue: bytes
@@ -45,50 +45,56 @@ class Missing(NamedTuple):
 
 
 class Lack(NamedTuple):
-    """What a fill left open."""
+    """The result of a fill: the batches and truncations that it left open."""
 
     missing: list[Missing]
     outdated: bool
-    """Whether a source had truncated a queue further than the machine that was filled for. Only a
-    newer machine names the offsets that this truncation keeps."""
+    """Whether a source had truncated a queue further than the machine that was filled for.
+
+    Only a newer machine names the offsets that this truncation keeps.
+    """
 
     def __bool__(self) -> bool:
         return self.outdated or bool(self.missing)
 
 
 class Had(Protocol):
-    """Which batches are there."""
+    """The batches of this node's index."""
 
     def missing(
         self, queue: bytes, first: int, end: int, *, staged: bool = False
     ) -> list[tuple[int, int]]:
-        """The parts of the offsets, or stage numbers, [first, end) that no batch there holds."""
+        """Return the parts of the offsets, or stage numbers, [first, end) that no batch has."""
 
 
 class Store(Protocol):
-    """Where what was fetched goes."""
+    """The storage that takes fetched batches."""
 
     @property
     def batches(self) -> Had: ...
 
     async def keep(self, group: int, found: Sequence[tuple[BatchEntry, bytes]]) -> None:
-        """Write, sync and index: returns when all of it is on disk."""
+        """Write, sync and index batches; return when all of them are on disk."""
 
 
 class Sources:
-    """The peers that one attempt asks. A call of one that is down waits for it until the time-out.
-    So each is waited for once, not for every batch: a node that is being replaced is dead."""
+    """The peers that one attempt asks.
+
+    A call to a peer that is down waits for it until the time-out. So each is waited for once, not
+    for every batch: a node that is being replaced is dead.
+    """
 
     def __init__(self, client: StoreClient, nodes: Iterable[int]) -> None:
-        """`nodes`: the best first."""
+        """Take the `nodes` to ask, the best first."""
         self.client = client
         self._nodes = tuple(nodes)
         self._waited: set[int] = set()
         """Nodes that were waited for and have not been up since."""
 
     def in_turn(self) -> Iterator[int]:
-        """The nodes to ask for one thing: those that are up, then each other if it has not been
-        waited for."""
+        """Yield the nodes to ask for one thing: those that are up, then others not waited for
+        yet.
+        """
         up = [node for node in self._nodes if self._is_up(node)]
         self._waited.difference_update(up)
         yield from up
@@ -98,7 +104,7 @@ class Sources:
                 yield node
 
     async def linked(self) -> None:
-        """Until all of them can be asked, or for a while."""
+        """Wait until all nodes can be asked, for a limited time."""
         for _ in range(LINK_TRIES):
             if all(map(self._is_up, self._nodes)):
                 return
@@ -110,7 +116,7 @@ class Sources:
 
 
 class Copier:
-    """One go at filling what is missing; makes no more than `bytes_per_s` of traffic."""
+    """One attempt to fill in missing batches; it makes no more than `bytes_per_s` of traffic."""
 
     def __init__(self, store: Store, sources: Sources, bytes_per_s: int) -> None:
         self.copied_bytes = 0
@@ -122,7 +128,7 @@ class Copier:
         self._outdated = False
 
     async def fill(self, machine: Machine) -> Lack:
-        """Copy everything that is live by this machine; return what this left open."""
+        """Copy everything that is live by this machine; return the rest that stays open."""
         self._outdated = False
         missing: list[Missing] = []
         for info in machine.queues():
@@ -165,7 +171,9 @@ class Copier:
     async def _fill_staged(
         self, machine: Machine, queue: bytes, first: int, end: int
     ) -> list[Missing]:
-        """Of a gap in the stage numbers only what is live is missing; the rest is gone for good."""
+        """Fill a gap in the stage numbers; only live messages of it are missing, the others are
+        gone for good.
+        """
         missing: list[Missing] = []
         name = QueueId.unpack(queue)
         at = first
@@ -188,7 +196,7 @@ class Copier:
         return missing
 
     async def _ask(self, fetch: Callable[[int], Awaitable[_Found]]) -> _Found:
-        """The first answer with anything in it; raises QueueTruncated."""
+        """Return the first answer that is not empty; raises QueueTruncated."""
         for node in self._sources.in_turn():
             try:
                 found = await fetch(node)
@@ -204,7 +212,9 @@ class Copier:
         return []
 
     async def _lost_upto(self, queue: bytes, staged: bool, at: int, end: int) -> int:
-        """Where to go on when nobody gives the number `at`: peers list what they have lost."""
+        """Return where to continue if nobody gives the number `at`: peers list what they have
+        lost.
+        """
         ends = [end]
         for node in self._sources.in_turn():
             try:
@@ -228,7 +238,7 @@ class Copier:
 
 
 async def next_live(machine: Machine, queue: bytes, at: int, end: int) -> tuple[int, int] | None:
-    """(base, messages) of the first live staged batch from `at` on."""
+    """Return the (base, messages) of the first live staged batch from `at` on."""
     while at < end:
         found = machine.batch_of_stage(queue, at)
         if found is not None:
@@ -240,7 +250,7 @@ async def next_live(machine: Machine, queue: bytes, at: int, end: int) -> tuple[
 
 
 def _of_offsets(queue: bytes, each: Entry) -> tuple[BatchEntry, bytes]:
-    """Raises BadBatch."""
+    """Return the entry and the bytes of a fetched batch; raises BadBatch."""
     batch = bytes(each.batch)
     count, _ = peek(batch)
     base, time_us = each.base_offset, each.log_time_us
@@ -252,7 +262,7 @@ def _of_offsets(queue: bytes, each: Entry) -> tuple[BatchEntry, bytes]:
 
 
 def _of_stages(queue: bytes, each: StagedEntry) -> tuple[BatchEntry, bytes]:
-    """Raises BadBatch."""
+    """Return the entry and the bytes of a fetched staged batch; raises BadBatch."""
     batch = bytes(each.batch)
     count, _ = peek(batch)
     if count != each.messages:

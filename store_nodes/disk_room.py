@@ -1,4 +1,4 @@
-"""What people are told where a node's disk has too little room to take appends."""
+"""The message for people about a node whose disk has too little room to take appends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from store_nodes.settings import DISK_RESERVE
 
 
 def no_room(node: int, path: str, free_bytes: int, reserve_bytes: int) -> str:
-    """Names the disk, how much of it is free, and the setting."""
+    """Return the message: it names the disk, its free space, and the setting."""
     disk = f"the disk of {path}" if path else "its disk"
     return (
         f"store node {node} takes no appends: {disk} has {_mib(free_bytes)} MiB free, and"
@@ -18,7 +18,7 @@ def no_room(node: int, path: str, free_bytes: int, reserve_bytes: int) -> str:
 
 
 def no_room_of(status: Mapping[str, Any]) -> str | None:
-    """Of what a node says of itself; None where it takes appends, or says nothing."""
+    """Return the message for a node's status; None if the node takes appends or says nothing."""
     disk = status.get("disk")
     if not isinstance(disk, Mapping) or not disk.get("appends_refused"):
         return None

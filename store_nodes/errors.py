@@ -1,11 +1,11 @@
-"""What a call to the store can end in, other than its result.
+"""The errors of calls to the store.
 
     StoreError
     ├── NotDone               the command did not take effect and never will
     │   ├── NotLeader         this node does not lead the group
     │   ├── Unavailable       no leader, no majority, or the node is starting, damaged or stopping
     │   ├── Overloaded        a bounded queue was full; nothing was accepted
-    │   ├── DiskFull          the node is past its disk watermark
+    │   ├── DiskFull          the node has less free space than its disk reserve
     │   ├── TooLarge          the command is over a limit of the format
     │   ├── DeadlinePassed    the log refused the append: its deadline in log time was over
     │   ├── SequenceGap       an append's sequence is not the next of its session
@@ -28,7 +28,7 @@ from typing import ClassVar, NamedTuple
 
 
 class StoreError(Exception):
-    """Any failure of a store call."""
+    """The base of all errors of store calls."""
 
     code: ClassVar[int] = 0
 
@@ -62,7 +62,7 @@ class Overloaded(NotDone):
 
 
 class DiskFull(NotDone):
-    """The node is past its disk watermark and refuses appends."""
+    """The node has less free space than its disk reserve, and refuses appends."""
 
     code = 5
 
@@ -80,7 +80,7 @@ class DeadlinePassed(NotDone):
 
 
 class SequenceGap(NotDone):
-    """Not the next sequence of its session; `expected` is (1 where the session is unknown)."""
+    """The sequence is not the next of its session; `expected` is (1 if the session is unknown)."""
 
     code = 8
 
@@ -123,9 +123,11 @@ class QueueTruncated(NotDone):
 
 
 class Known(NamedTuple):
-    """Where a message with a known id is: `position` is an offset of `queue`, or (`staged`) a stage
-    number of it. `same_body` is false when the id came with another body. `log_time_us` is 0 where
-    the message is truncated."""
+    """The place of a message with a known id.
+
+    `position` is an offset of `queue`, or (`staged`) a stage number of it. `same_body` is False
+    when the id came with another body. `log_time_us` is 0 if the message is truncated.
+    """
 
     position: int
     staged: bool

@@ -3,6 +3,10 @@
 A group never writes, sends or sleeps by itself: it hands records to the node's group commit,
 messages to the node's peers, and answers to the replies it was given. All of it happens in
 `pump()`, which the node calls once per event-loop iteration for every group that was touched.
+
+The replica holds back each message that has to wait for a record; the group sends the others at
+once. A command is answered, except for durability leader and none, after its value is chosen,
+durable here and applied.
 """
 
 from __future__ import annotations
@@ -78,7 +82,7 @@ log = structlog.get_logger()
 
 
 class Shell(Protocol):
-    """What a group needs of its node."""
+    """The part of its node that a group needs."""
 
     def now_us(self) -> int: ...
 
@@ -94,37 +98,47 @@ class Shell(Protocol):
     def read(self, position: Position) -> bytes: ...
 
     def note_batch(self, entry: BatchEntry) -> None:
-        """A row for the footer of the segment now written."""
+        """Add a row to the footer of the segment that is being written."""
 
     def checkpoint_wanted(self, group: Group, reason: str) -> None: ...
 
     def counter_set(self, group: Group, name: str, value: int) -> None:
-        """Called while the instance is applied: the machine is as of it."""
+        """Learn that a counter was set; called while the instance is applied, so the machine is as
+        of it.
+        """
 
     def leader_changed(self, group: Group) -> None: ...
 
     def queues_changed(self, group: Group, queues: Sequence[bytes]) -> None: ...
 
     def membership_changed(self, group: Group) -> None:
-        """The chosen prefix reached a change; the machine applies it as soon as it is durable."""
+        """Learn that the chosen prefix reached a change; the machine applies it once it is
+        durable.
+        """
 
     def install_needed(self, group: Group, source: int, oldest: int) -> None:
-        """The group cannot learn what it lacks: it needs a checkpoint, at `source` for one."""
+        """Learn that the group needs a checkpoint, which `source` may give, because it cannot learn
+        its gap.
+        """
 
     def voting_allowed(self, group: Group) -> None:
-        """A group that started with `voting=False` may vote: `replica.set_voting()`."""
+        """Learn that a group that started with `voting=False` may vote: call
+        `replica.set_voting()`.
+        """
 
     def disk_without_room(self) -> str | None:
-        """Why appends are refused, past the watermark; else None."""
+        """Return why appends are refused, if there is too little free space; else None."""
 
     def disk_is_critical(self) -> bool:
-        """Half of the reserve is gone too: no values are taken from peers either."""
+        """Return whether half of the reserve is gone, too, so that values of peers are refused as
+        well.
+        """
 
     def halt(self, reason: str) -> None: ...
 
 
 class Group:
-    """The shell of one replica."""
+    """The part of a node that runs one replica."""
 
     def __init__(
         self,
@@ -143,7 +157,7 @@ class Group:
         self.batches = batches
         self.instances = instances
         self.positions = positions
-        """Where the latest durable record of each instance not yet applied lies."""
+        """The place of the latest durable record of each instance that is not applied yet."""
         self._shell = shell
         self._reads: dict[int, asyncio.Future[int]] = {}
         self._applied_waiters: list[tuple[int, asyncio.Future[None]]] = []
@@ -154,7 +168,7 @@ class Group:
     def command(
         self, raw: bytes, durability: Durability, timeout_ms: int, reply: CommandReply
     ) -> None:
-        """Admit a command or refuse it at once; see transport.service."""
+        """Accept a command or refuse it at once; see transport.service."""
         if not self.replica.leading:
             reply.failed(NotLeader(self.replica.leader), decided=False)
             return
@@ -165,7 +179,7 @@ class Group:
             return
         refusal = self._refusal(command) if self.line.admits(raw) else Overloaded(FULL_LINE)
         if refusal is not None:
-            # A seal is final: the log would say the same to every transmission.
+            # A seal is final: the log would give the same answer to every transmission.
             reply.failed(refusal, decided=isinstance(refusal, QueueSealed))
             return
         deadline_us = self._shell.now_us() + timeout_ms * 1000
@@ -177,7 +191,7 @@ class Group:
         self._shell.touch(self)
 
     def _refusal(self, command: Command) -> NotDone | None:
-        """Why the command is not worth proposing, from what is applied here."""
+        """Return why the command is not worth proposing, judged by the applied state."""
         if isinstance(command, Append | Stage):
             append = command if isinstance(command, Append) else command.append
             if append.dedup:
@@ -191,8 +205,11 @@ class Group:
         return None
 
     async def read_index(self) -> None:
-        """Return once this node was the leader after the call and has applied all that was chosen
-        then; raises NotLeader or Unavailable."""
+        """Wait until this node was the leader after the call and has applied all that was chosen
+        then.
+
+        Raises NotLeader or Unavailable.
+        """
         if not self.replica.leading:
             raise NotLeader(self.replica.leader)
         token = self._next_token
@@ -220,7 +237,7 @@ class Group:
         )
 
     def offsets(self, queue: bytes) -> QueueOffsets:
-        """What this replica has applied of a queue; raises QueueNotFound."""
+        """Return the applied state of a queue; raises QueueNotFound."""
         found = self.machine.offsets(queue)
         return QueueOffsets(
             queue,
@@ -241,8 +258,8 @@ class Group:
             log.error("not a message of this version", group=self.id, peer=source, error=str(error))
             return
         if isinstance(message, Accept | Learned) and self._shell.disk_is_critical():
-            # Not voting keeps what is left of the disk for promises and checkpoints; what was
-            # missed is learned once there is room.
+            # A node that does not vote keeps the rest of the disk for promises and checkpoints. It
+            # learns the missed values once there is room.
             return
         self.replica.receive(self._shell.now_us(), source, message)
         self._shell.touch(self)
@@ -253,7 +270,7 @@ class Group:
         self._shell.touch(self)
 
     def pump(self) -> None:
-        """Propose what waits and carry out what the replica asks, until it asks for no more."""
+        """Propose waiting commands and carry out the replica's effects, until there are none."""
         replica, line = self.replica, self.line
         while True:
             if line.steps and replica.leading:
@@ -271,8 +288,11 @@ class Group:
             self._carry_out(effects)
 
     def _take_step(self) -> None:
-        """Propose the first step of membership that waits, when the last one is settled and
-        nothing is open: a busy group is quieted for it."""
+        """Propose the first waiting step of membership, once the last is settled and nothing is
+        open.
+
+        A busy group takes no new commands for that.
+        """
         pending, step = self.line.steps[0]
         now_us = self._shell.now_us()
         try:
@@ -352,7 +372,7 @@ class Group:
             self._wake_readers()
 
     def _settle(self, outcome: Outcome, position: Position) -> None:
-        """What an outcome means outside of the machine: the index, first of all."""
+        """Carry an outcome over to the parts outside the machine, above all to the index."""
         match outcome:
             case AppendDone(queue, base, count, log_time_us, batch_at, batch_bytes):
                 if batch_bytes:
@@ -386,7 +406,9 @@ class Group:
                 error.known = self._dated(error.known)
 
     def _dated(self, known: Mapping[int, Known]) -> dict[int, Known]:
-        """With the log times of the first messages: the machine keeps none."""
+        """Return the known ids with the log times of the first messages, which the machine does not
+        keep.
+        """
         time_of = self.batches.log_time_of
         return {
             index: each._replace(log_time_us=time_of(each.queue, each.position, each.staged))
@@ -456,7 +478,7 @@ class Group:
             try:
                 values.append(self._shell.read(position))
             except WalDamaged:
-                break  # The node sees to it; the peer asks another, or installs.
+                break  # the node handles the damage, and the peer asks another node or installs
             total_bytes += len(values[-1])
         if not values:
             log.warning("a peer asks for instances this log does not hold", group=self.id, to=to)

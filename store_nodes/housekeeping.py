@@ -1,7 +1,8 @@
-"""What a node does beside its groups, about once a second: look at its disk, leave checkpoints,
-remember its peers and how far they were told that its log is synced.
+"""The node's work besides its groups, about once a second: disk space, checkpoints, peers.
 
-What blocks runs in a thread of its own, one thing at a time; any OSError is fatal.
+It checks the free space, writes checkpoints, and records its peers and the synced end of the log
+that they may be told. Blocking calls run in a thread, one at a time; any OSError is fatal. A new
+end of the log is durable in `boot` before peers are told of it.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ _Result = TypeVar("_Result")
 
 
 class DiskWatch:
-    """How full the disk is. Past the watermark appends are refused; with half of the reserve gone
-    too, values of peers are not taken either."""
+    """The free space of the disk.
+
+    Below the reserve, appends are refused; below half of it, values of peers are refused, too.
+    """
 
     def __init__(self, settings: StoreNodeSettings, disk: Disk) -> None:
         self._settings = settings
@@ -47,7 +50,7 @@ class DiskWatch:
         return self.free_bytes < self._settings.disk_reserve_bytes // 2
 
     def without_room(self) -> str | None:
-        """Why appends are refused; None while they are taken."""
+        """Return why appends are refused; None while they are accepted."""
         if not self.full:
             return None
         settings = self._settings
@@ -64,7 +67,7 @@ class DiskWatch:
 
 
 class Housekeeping:
-    """Owns a loop of its own from `start` to `stop`."""
+    """The regular work of a node, in a task of its own from `start` to `stop`."""
 
     def __init__(
         self,
@@ -79,7 +82,7 @@ class Housekeeping:
     ) -> None:
         self.disk = DiskWatch(started.settings, started.wal.disk)
         self.told_tail = pack_tail(started.wal.tail)
-        """What peers may be told; durable here."""
+        """The synced end of the log that peers may be told; it is durable here."""
         self._started = started
         self._commit = commit
         self._boot = boot
@@ -104,7 +107,7 @@ class Housekeeping:
         self._task.add_done_callback(self._on_done)
 
     async def stop(self) -> None:
-        """Ends what is under way; the last checkpoint is the caller's to ask for."""
+        """End the work under way; the caller asks for the last checkpoint."""
         await self._end()
         await self.blocking(self._known.flush)
 
@@ -114,16 +117,18 @@ class Housekeeping:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def want_checkpoint(self) -> None:
-        """Leave one at the next turn, whatever was written since the last."""
+        """Write a checkpoint at the next turn, however little was written since the last."""
         self._wanted = True
 
     def want_flush(self) -> None:
-        """Write down what was heard of peers at the next turn."""
+        """Write down the news of peers at the next turn."""
         self._flushed_s = 0.0
 
     async def checkpoint(self) -> bool:
-        """Leave one now: the thread that writes asks the loop for one group after the other. False
-        after `write_last`."""
+        """Write a checkpoint now; return False after `write_last`.
+
+        The thread that writes asks the loop for one group after the other.
+        """
         self._wanted = False
         self._checkpointed_bytes = self._commit.bytes
         self._checkpointed_s = time.monotonic()
@@ -141,7 +146,7 @@ class Housekeeping:
         return True
 
     async def write_last(self, draft: Callable[[], Checkpoint]) -> None:
-        """Write this one, drafted when no other is under way, and none after it."""
+        """Write this checkpoint, drafted when no other is under way, and none after it."""
         await self._end()
         async with self._writing:
             self._wrote_last = True
@@ -149,7 +154,7 @@ class Housekeeping:
             await self.blocking(lambda: self._started.checkpoints.write(checkpoint))
 
     async def blocking(self, call: Callable[[], _Result]) -> _Result:
-        """In a thread; an OSError ends the node."""
+        """Run a call in a thread; an OSError ends the node."""
         try:
             return await asyncio.get_running_loop().run_in_executor(None, call)
         except OSError as error:
@@ -189,7 +194,7 @@ class Housekeeping:
 
 
 def _on_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], _Result]) -> _Result:
-    """Called in a thread: the result of `call` on the loop."""
+    """Return the result of `call` on the loop, for a caller in a thread."""
     done: Future[_Result] = Future()
 
     def run() -> None:

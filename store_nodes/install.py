@@ -1,22 +1,24 @@
-"""Bringing a node up to date that cannot learn what it lacks instance by instance: its peers do
-not hold those instances any more, or it is new and knows no members.
+"""Brings a node up to date that cannot learn its missing values instance by instance.
 
-Per group, from one peer: the machine as it is there; then every live batch of it that the own log
-has not (copying.py); and if peers meanwhile let go of instances after it, or truncated a queue, the
-machine once more, and the few batches since. What is chosen after it is learned as ever. Then
-a checkpoint of it is written, with the promises of this node as they are, and the process starts
-again: only the start, which is tested like nothing else, loads it.
+Its peers do not have those instances any more, or it is new and knows no members.
 
-What no peer gave is asked for by a repair after that start: a peer that has it may be away now.
+For each group, one peer gives its machine. Then the node fetches every live batch of it that its
+own log lacks (copying.py). If peers meanwhile drop instances after it, or truncate a queue, they
+give the machine once more, and the few batches since. Later instances are learned as usual. Then a
+checkpoint with the machine is written, with this node's own promises, and the process starts again:
+only the start, which is tested better than anything else, loads it.
 
-Cut short at any point, nothing is lost but time: batches that were fetched are held, and the next
-attempt asks only for the rest.
+Batches that no peer gave are fetched by a repair after that start, because a peer that has them may
+be away now.
 
-No group ever goes back: it may have voted for what lies behind the machine that it would go back
-to. A source is asked for what the group needs at least, and refuses if it has not so much itself.
-While an install copies, the group may go on from the log of another peer; then the install ends,
-and an image that the group has passed is not taken (`is_ahead`; start.CheckpointDraft asks again
-in the turn in which the checkpoint is drafted).
+An install that is cut short loses nothing but time: fetched batches are kept, and the next attempt
+fetches only the rest.
+
+No group ever goes back, because it may have voted for values after the machine that it would go
+back to. A source is told the least number of instances that the group needs, and refuses if it has
+fewer itself. While an install copies, the group may continue from the log of another peer; then the
+install ends, and an image that the group has passed is not used (`is_ahead`; start.CheckpointDraft
+asks again in the turn in which the checkpoint is drafted).
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from store_nodes.errors import StoreError, Unavailable
 from store_nodes.machine.machine import Machine
 
 SETTLE_S = 0.5
-"""Other groups that need it too are waited for this long: one restart serves all."""
+"""Seconds to wait for other groups that need an install, too: one restart serves all."""
 RETRY_S = 2.0
 ROUNDS = 20
 
@@ -42,47 +44,53 @@ log = structlog.get_logger()
 
 
 class Want(NamedTuple):
-    """A group that needs an image: `source` may give it, and holds no instance below `oldest`."""
+    """A group that needs an image: `source` may give it, and has no instance below `oldest`."""
 
     source: int
     oldest: int
 
 
 def is_ahead(acceptor: Acceptor, applied: int) -> bool:
-    """Whether a machine that covers `applied` instances brings a group forward."""
+    """Return whether a machine that covers `applied` instances brings a group forward."""
     return applied > acceptor.chosen
 
 
 def least_of(acceptor: Acceptor, oldest: int) -> int | None:
-    """How many instances an image must cover for a group that cannot learn those below `oldest`;
-    None where it needs none of them any more."""
+    """Return the number of instances that an image must cover for a group that cannot learn below
+    `oldest`.
+
+    The result is None if the group does not need those instances any more.
+    """
     if acceptor.membership.members and not is_ahead(acceptor, oldest):
         return None
     return max(oldest, acceptor.chosen + 1)
 
 
 class InstallHost(Store, Protocol):
-    """What an install needs of its node."""
+    """The part of its node that an install needs."""
 
     def store_client(self) -> StoreClient:
-        """A client of the peers, not started."""
+        """Return a client of the peers, not started."""
 
     def sources(self, best: int) -> list[int]:
-        """Whom to ask: `best` first, then the other nodes."""
+        """Return the nodes to ask: `best` first, then the others."""
 
     def acceptor(self, group: int) -> Acceptor:
-        """Of a group as it is now."""
+        """Return the present acceptor of a group."""
 
     def set_installing(self, group: int, installing: bool) -> None:
-        """Tell the group's leader."""
+        """Tell the group's leader whether an install is under way."""
 
     async def finish_install(self, images: dict[int, SnapshotImage], *, whole: bool) -> None:
-        """Write the checkpoint with these machines and start again. Not `whole`: messages that
-        they name could not be had, and are to be asked for until they are."""
+        """Write the checkpoint with these machines and start again.
+
+        `whole` is False if no node gave some messages that they name; those are to be fetched
+        later.
+        """
 
 
 class Installer:
-    """Collects the groups that need an install and carries them out, in one task."""
+    """Collects the groups that need an install and carries the installs out, in one task."""
 
     def __init__(
         self,
@@ -90,18 +98,18 @@ class Installer:
         bytes_per_s: int,
         own: Callable[[asyncio.Task[None]], None],
     ) -> None:
-        """`own` keeps the task and notices when it fails."""
+        """Prepare an installer; `own` keeps the task and notices when it fails."""
         self.progress: dict[int, str] = {}
-        """What is going on, by group, in words."""
+        """The state of each group's install, in words."""
         self._host = host
         self._bytes_per_s = bytes_per_s
         self._own = own
         self._wanted: dict[int, Want] = {}
         self._failed: dict[int, Want] = {}
-        """What could not be had, until somebody says again that it is needed."""
+        """Installs that failed, until somebody reports again that they are needed."""
         self._images: dict[int, SnapshotImage] = {}
         self._incomplete: set[int] = set()
-        """Groups with an image of which nobody had all messages."""
+        """Groups with an image of which no node had all messages."""
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -110,12 +118,15 @@ class Installer:
 
     @property
     def pending(self) -> bool:
-        """It may yet give a group another machine, also once a start with that was asked for."""
+        """Whether an install may still give a group another machine, also after a start that was
+        asked for.
+        """
         return self.active or bool(self._images)
 
     def want(self, group: int, source: int, oldest: int) -> None:
-        """A group needs it; `source` says that it can give it, and has none of the instances below
-        `oldest`."""
+        """Install a group; `source` says that it can give an image, and has no instance below
+        `oldest`.
+        """
         if group in self._wanted or group in self._images:
             return
         log.warning("a checkpoint is needed", group=group, source=source)
@@ -128,7 +139,9 @@ class Installer:
             self._own(self._task)
 
     def status(self) -> dict[int, str]:
-        """What goes on, by group; nothing of a group that has gone on without an image."""
+        """Return the state of each install, except for groups that have continued without an
+        image.
+        """
         return {
             group: text
             for group, text in self.progress.items()
@@ -142,7 +155,7 @@ class Installer:
 
     async def _run(self) -> None:
         while self._wanted:
-            # Again for what was asked for while the client closed.
+            # More may be wanted while the client closes.
             await self._collect()
         for group, image in list(self._images.items()):
             if not is_ahead(self._host.acceptor(group), image.applied):
@@ -154,7 +167,7 @@ class Installer:
             await self._host.finish_install(self._images, whole=whole)
 
     async def _collect(self) -> None:
-        """An image of each group that needs one, until none does."""
+        """Get an image for each group that needs one, until none does."""
         client = self._host.store_client()
         await client.start()
         try:
@@ -167,7 +180,7 @@ class Installer:
                         log.warning("install failed", group=group, reason=str(error))
                         self.progress[group] = f"failed, will be tried again: {error}"
                         self._failed[group] = want
-                        # The next who says that this node is behind names another source.
+                        # The next peer that tells this node that it is behind names another source.
                         self._host.set_installing(group, False)
                     else:
                         if image is None:
@@ -183,13 +196,13 @@ class Installer:
             await client.close()
 
     def _end(self, group: int) -> None:
-        """The group went on without an image."""
+        """End the install of a group that continued without an image."""
         log.info("a checkpoint is not needed any more", group=group)
         del self.progress[group]
         self._host.set_installing(group, False)
 
     async def _install(self, client: StoreClient, group: int, want: Want) -> SnapshotImage | None:
-        """None if the group does not need it any more."""
+        """Return an image whose batches are here; None if the group does not need one any more."""
         sources = Sources(client, self._host.sources(want.source))
         await sources.linked()
         copier = Copier(self._host, sources, self._bytes_per_s)
@@ -204,14 +217,15 @@ class Installer:
             if is_enough and not outdated:
                 if looked_again or group not in self._incomplete:
                     return image
-                # A newer machine may not name what nobody gave, and who was away may be back.
+                # A newer machine may not name the messages that nobody gave, and a peer that was
+                # away may be back.
                 looked_again = True
             image = newest
             outdated = await self._fill(copier, group, image)
         return image
 
     async def _fill(self, copier: Copier, group: int, image: SnapshotImage) -> bool:
-        """Whether a peer has truncated more than this image says."""
+        """Fetch the batches of an image; return whether a peer has truncated more than it says."""
         machine = await asyncio.to_thread(Machine.restore, group, image.raw)
         self.progress[group] = f"instance {image.applied}, {copier.copied_bytes} bytes copied"
         lack = await copier.fill(machine)
@@ -224,7 +238,7 @@ class Installer:
         )
         self._incomplete.discard(group)
         if lack:
-            # The state is what the group agreed on; a peer that is away now may have them.
+            # The group agreed on this state; a peer that is away now may have the messages.
             self._incomplete.add(group)
         for one in lack.missing:
             log.error("nobody has these messages", **one._asdict() | {"queue": one.queue.hex()})
@@ -232,7 +246,9 @@ class Installer:
 
 
 async def _snapshot(sources: Sources, group: int, least: int) -> SnapshotImage:
-    """Of the first that has so many instances; raises the last one's error."""
+    """Return the image of the first node that has `least` instances; raises the last one's
+    error.
+    """
     trouble: StoreError = Unavailable("no peer is up")
     for node in sources.in_turn():
         try:

@@ -1,12 +1,12 @@
-"""What this node remembers of its peers, and whom it lets back in: the file `peers.json`.
+"""The memory of this node about its peers, and its refusals: the file `peers.json`.
 
 A node that lost its disk, or came back with an old copy of it, has forgotten promises that others
 rely on. It must not take part under its old id, and it cannot know that by itself; its peers can.
-Each remembers of each: the incarnation of its log, how often it had started, and how far it said
-that its log was synced. Who comes back with less is refused, for good.
+Each peer remembers of each other one: the incarnation of its log, the number of its starts, and the
+synced end of its log that it reported. A peer that comes back with less is refused, for good.
 
-What a peer is is durable here before the connection with it is used; how far its log is, within
-`FLUSH_S`, and when its connection is lost.
+A peer's identity is durable here before the connection with it is used. The end of its log is
+durable within `FLUSH_S`, and when its connection is lost.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ REMEDY = (
 
 
 class Known(msgspec.Struct):
-    """One peer as it was last seen. Uids are hex; `tail` as in wire.Hello, the highest told."""
+    """One peer as it was last seen; uids are in hexadecimal.
+
+    `tail` is the highest one it told, in the form of wire.Hello.
+    """
 
     incarnation: str
     boot: int = 0
@@ -42,7 +45,10 @@ class Known(msgspec.Struct):
 
 
 class _File(msgspec.Struct):
-    """`crc32c` is of the JSON of `peers`: a flipped bit must not shut out a healthy peer."""
+    """The content of the file; `crc32c` is that of the JSON of `peers`.
+
+    Without it, a flipped bit could shut out a healthy peer.
+    """
 
     peers: dict[int, Known]
     crc32c: int
@@ -52,10 +58,10 @@ _KNOWN = dict[int, Known]
 
 
 class KnownPeers:
-    """The memory of one node. Any OSError is fatal to it."""
+    """The memory of one node about its peers. Any OSError is fatal to the node."""
 
     def __init__(self, directory: Path, *, disk: Disk | None = None) -> None:
-        """A file that does not verify counts as none: what it knew is then learned again."""
+        """Read the file; a damaged one counts as none, and its content is learned again."""
         self._disk = disk or OsDisk()
         self._path = directory / PEERS_NAME
         self._known = self._load()
@@ -66,11 +72,13 @@ class KnownPeers:
         return node in self._known
 
     def starts(self) -> dict[int, int]:
-        """Of each peer, how often it had started when it was last seen; 0 where it did not say."""
+        """Return the number of starts of each peer as last seen; 0 for a peer that did not report
+        it.
+        """
         return {node: known.boot for node, known in sorted(self._known.items())}
 
     def meet(self, remote: Remote) -> Refusal | None:
-        """A peer has proved who it is: remember it, durably, or say why it cannot come in."""
+        """Remember a peer that has proved its identity, durably, or return why it is refused."""
         known = self._known.get(remote.node)
         if known is None:
             self._remember(remote, 0)
@@ -86,24 +94,24 @@ class KnownPeers:
         return None
 
     def told(self, node: int, tail: int) -> None:
-        """A connected peer says how far its log is synced."""
+        """Note the end of a connected peer's synced log, as it reported."""
         known = self._known.get(node)
         if known is not None and tail > known.tail:
             known.tail = tail
             self._changed = True
 
     def forget(self, node: int) -> None:
-        """It was removed from every group; its id is never used again anyway."""
+        """Forget a node that was removed from every group; its id is never used again."""
         if self._known.pop(node, None) is not None:
             self._changed = True
 
     def flush(self) -> None:
-        """Make what was told durable. Blocks."""
+        """Make everything noted durable. Blocks."""
         with self._writing:
             if not self._changed:
                 return
             self._changed = False
-            # Encoded in one call, which the loop's thread cannot interrupt.
+            # This is one call, which the loop's thread cannot interrupt.
             raw = msgspec.json.encode(self._known)
             file = msgspec.json.encode(_File(msgspec.json.decode(raw, type=_KNOWN), crc32c(raw)))
             write_atomically(self._disk, self._path, file)
@@ -131,11 +139,11 @@ class KnownPeers:
 
 
 def _less_than_known(remote: Remote, known: Known) -> str | None:
-    """What is missing of what the peer once was, in words."""
+    """Return in words what the peer lacks compared with its last known state, or None."""
     if remote.incarnation.hex() != known.incarnation:
         return "its data directory is not the one it had (wiped, or another node's)"
     if not remote.boot:
-        return None  # It speaks version 1, which says no more.
+        return None  # the peer speaks version 1, which says no more
     if remote.boot < known.boot:
         return (
             f"its data directory is an older copy (start {remote.boot}, and start {known.boot} "

@@ -1,10 +1,10 @@
 """The store-node process: open the log, join the peers, serve until told to stop.
 
-Any failed write or sync ends the process at once, with status 70 and nothing more sent: what the
-kernel did with the pages is unknown, and only a restart that reads them back can tell. A data
-directory that is not this node's, or less than it was itself or its peers have seen of it, ends it
-with status 78: starting again is of no use, and the last line says what is. A node that has
-installed what it lacked starts again in place.
+Any failed write or sync ends the process at once, with status 70, and nothing more is sent: the
+fate of the kernel's pages is unknown, and only a restart that reads them back can tell. The process
+ends with status 78 if the data directory is another node's, or has less than the node itself or its
+peers have seen of it. Another start does not help then, and the last log line says what does. A
+node that has installed missing state starts again in place.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ log = structlog.get_logger()
 
 
 class Host(Protocol):
-    """The system that a node's process runs on."""
+    """The system on which a node's process runs."""
 
     @property
     def disk(self) -> Disk: ...
 
     def run(self, work: Coroutine[Any, Any, int]) -> int:
-        """The result of `work`, on an event loop of its own."""
+        """Return the result of `work`, run on an event loop of its own."""
 
     def leave(self, status: int) -> NoReturn:
         """End the process at once: no handler, no flush, no goodbye."""
@@ -60,7 +60,7 @@ class Host(Protocol):
 
 
 class System:
-    """The real one."""
+    """The real operating system."""
 
     def __init__(self) -> None:
         self.disk: Disk = OsDisk()
@@ -77,7 +77,7 @@ class System:
 
 
 def main(settings: StoreNodeSettings, host: Host | None = None) -> int:
-    """Run the node until SIGTERM or SIGINT; the process's exit status."""
+    """Run the node until SIGTERM or SIGINT; return the process's exit status."""
     if not __debug__:
         print("refused: assertions guard the log, do not run with -O", file=sys.stderr)  # noqa: T201
         return 2
@@ -94,23 +94,25 @@ def main(settings: StoreNodeSettings, host: Host | None = None) -> int:
 
 
 class _Process:
-    """How the process ends before its time."""
+    """The ways in which the process ends early."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
 
     def fatal(self, reason: str) -> NoReturn:
-        """Leave at once; a restart may help."""
+        """End the process at once; a restart may help."""
         log.critical("store node stops", reason=reason)
         self.host.leave(EXIT_FATAL)
 
     def refused(self, reason: str) -> NoReturn:
-        """Leave at once, saying that a restart changes nothing."""
+        """End the process at once, and say that a restart changes nothing."""
         log.critical("store node refused", reason=reason)
         self.host.leave(EXIT_REFUSED)
 
     def on_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """A callback that failed half-way leaves a state that only the log can restore."""
+        """End the process after a callback failed half-way, because only the log can restore its
+        state.
+        """
         error = context.get("exception")
         if error is not None:
             log.critical("unhandled", exc_info=error)
@@ -122,7 +124,7 @@ class _Process:
 
 
 def _open(settings: StoreNodeSettings, disk: Disk) -> tuple[Started, BootRecord]:
-    """The storage, and this start counted; raises what `load` does."""
+    """Open the storage and count this start; raises the errors of `load`."""
     checkpoint_dir, wal_dir = directories(settings)
     for directory in (checkpoint_dir, wal_dir):
         disk.make_directory(directory)

@@ -1,9 +1,9 @@
-"""Which nodes there are, as the logs of the groups say; the settings are only where to begin.
+"""The nodes of the cluster, as the logs of the groups say; the settings only name the first ones.
 
-A first node also waits here. A directory in which nothing was ever written may be that of a node
-that is new, or of one that has lost everything it promised; it cannot know which. So before it
-takes part for the first time it meets every other first node once, and those remember whom they
-met (known_peers.py): one that lost its directory is found out by whichever it meets.
+A first node also waits here. A directory in which nothing was ever written may be that of a new
+node, or of one that has lost everything it promised; the node cannot know which. So before it takes
+part for the first time, it meets every other first node once, and those remember whom they met
+(known_peers.py). A node that lost its directory is recognised by every peer that it meets.
 """
 
 from __future__ import annotations
@@ -16,21 +16,23 @@ from store_nodes.wire import NodeView
 
 
 def first_of(membership: Membership) -> Membership:
-    """Version 0 of a group that is added: the members, in their roles, of the one that adds it."""
+    """Return version 0 of an added group: the members, in their roles, of the group that adds
+    it.
+    """
     return Membership(0, membership.members, membership.removed)
 
 
 class Members:
-    """The union over all groups of this node."""
+    """The members of all groups of this node."""
 
     def __init__(self, settings: StoreNodeSettings, to_meet: Iterable[int] = ()) -> None:
-        """`to_meet`: the first nodes that must be met before this one takes part."""
+        """Prepare the members; `to_meet` are the first nodes to meet before this one takes part."""
         self._settings = settings
         self._to_meet = set(to_meet) - {settings.node_id}
         self._by_group: dict[int, Membership] = {}
         self.views: tuple[NodeView, ...] = ()
         self.removed: frozenset[int] = frozenset()
-        """Out of every group, having been in one."""
+        """Nodes that were in a group and are in none any more."""
         self._refresh()
 
     @property
@@ -42,26 +44,30 @@ class Members:
         return sorted(self._to_meet)
 
     def met(self, node: int) -> bool:
-        """A peer was let in and let us in; True if it was the last that was waited for."""
+        """Note that a peer and this node have accepted each other; return whether it was the last
+        to meet.
+        """
         waited = bool(self._to_meet)
         self._to_meet.discard(node)
         return waited and not self._to_meet
 
     def put(self, group: int, membership: Membership) -> bool:
-        """A group's members are these; True if the nodes there are, are others now."""
+        """Note a group's members; return whether the nodes of the cluster have changed."""
         before = self.views, self.removed
         self._by_group[group] = membership
         self._refresh()
         return before != (self.views, self.removed)
 
     def addresses(self) -> dict[int, Address]:
-        """Where each is; what the settings say wins, for an address may be this node's own way."""
+        """Return each node's address; an address in the settings may be this node's own way, and
+        counts first.
+        """
         told = {view.node: parse_address(view.address) for view in self.views}
         seeds = self._settings.peers
         if not told:
             return dict(seeds)
-        # A first node that is still waiting for the others, or one that is in no group yet,
-        # speaks to all that it was told of.
+        # A first node that still waits for the others, or one that is in no group yet, speaks to
+        # all nodes that it was told of.
         alone = self._settings.node_id not in told
         return {
             **told,

@@ -1,12 +1,12 @@
-"""Who belongs to a group: pure, replicated, changed one node at a time through the group's log.
+"""The members of a group: pure, replicated, changed one node at a time through the group's log.
 
 A membership value in instance i governs the instances after i. Any two memberships one step apart
-have intersecting majorities; that is why a step may change one node only, and why a leader takes
-the next step only when it has an instance chosen under the last one (consensus/replica.py).
+have intersecting majorities. That is why a step may change one node only, and why a leader takes
+the next step only when it has an instance chosen under the last one (consensus/reconfiguring.py).
 
     (absent) → learner → voter → learner → … ; any → removed, and a removed id never comes back
 
-A learner receives everything and counts for nothing.
+A learner receives everything and its vote does not count.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ LEARNER = "learner"
 VOTER = "voter"
 REMOVED = "removed"
 ZONE = "zone"
-"""The label that says where a node stands."""
+"""The label with the zone of a node."""
 REPAIR = "repair"
-"""The label of a voter demoted to repair its log: the token it asked with. It becomes a voter again
-by itself (consensus/reconfiguring.py)."""
+"""The label of a voter that was demoted to repair its log: the token with which it asked.
+
+It becomes a voter again by itself (consensus/reconfiguring.py).
+"""
 
 
 class Member(msgspec.Struct, frozen=True, array_like=True):
@@ -48,7 +50,9 @@ class Membership(msgspec.Struct, frozen=True, array_like=True, dict=True):
 
     @classmethod
     def first(cls, voters: Mapping[int, tuple[str, str]]) -> Membership:
-        """Version 0, which the settings of every first node must agree on: id → (address, zone)."""
+        """Return version 0 from id → (address, zone); the settings of all first nodes must agree on
+        it.
+        """
         return cls(
             0,
             tuple(
@@ -73,8 +77,11 @@ class Membership(msgspec.Struct, frozen=True, array_like=True, dict=True):
         return next((member for member in self.members if member.node == node), None)
 
     def after(self, step: Reconfigure) -> Membership:
-        """The next membership; raises Conflict (another version) or NotAllowed (a rule). Labels of
-        the step replace those held, if there are any; one with an empty value goes."""
+        """Return the next membership; raises Conflict (another version) or NotAllowed (a rule).
+
+        Labels of the step replace the present ones, if it has any; a label with an empty value is
+        dropped.
+        """
         if step.version != self.version + 1:
             raise Conflict(self.version)
         held = self.member(step.node)
@@ -109,23 +116,29 @@ class Membership(msgspec.Struct, frozen=True, array_like=True, dict=True):
             raise NotAllowed("the last voter stays")
 
     def crowded_zone(self) -> str | None:
-        """A zone that holds a majority of the voters although the members stand in three or more.
-        A group's log refuses the step to it. Half of an even number passes here, because a
-        replacement goes through it; `needed_zone` finds that too."""
+        """Return a zone with a majority of the voters, although the members are in three or more
+        zones.
+
+        A group's log refuses the step to it. Half of an even number is allowed here, because a
+        replacement passes through it; `needed_zone` finds that, too.
+        """
         return self._zone_with(self.majority)
 
     def needed_zone(self) -> str | None:
-        """A zone whose loss stops the group, although the members stand in three or more: the
-        voters outside of it are no majority of all."""
+        """Return a zone whose loss stops the group, although the members are in three or more
+        zones.
+
+        The voters outside of it are no majority of all.
+        """
         return self._zone_with(len(self.voters) - self.majority + 1)
 
     @property
     def zones(self) -> tuple[str, ...]:
-        """Where the members stand that say it, in order."""
+        """The zones of the members that have one, in order."""
         return tuple(sorted({member.labels.get(ZONE, "") for member in self.members} - {""}))
 
     def _zone_with(self, least: int) -> str | None:
-        """The first of three or more zones that has at least so many voters."""
+        """Return the first of three or more zones that has at least `least` voters."""
         zones = self.zones
         if len(zones) < 3:
             return None

@@ -1,6 +1,6 @@
-"""What a node tells Prometheus, and whether it is well: read on its event loop when somebody asks.
+"""The metrics of a node, and its readiness, read on its event loop at each request.
 
-Every family has the label `node`: operators name nodes by these numbers.
+Every family has the label `node`, because operators name nodes by these numbers.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from store_nodes.group import Group
 
 PART = "packetboat_store_"
 Summary = Mapping[str, Any]
-"""`Node.summary()`."""
+"""The result of `Node.summary()`."""
 
 
 class Told(Protocol):
-    """The part of a node that is told of."""
+    """The part of a node that the metrics describe."""
 
     def summary(self) -> dict[str, object]: ...
 
@@ -31,15 +31,17 @@ class Told(Protocol):
 
 
 def families(node: Told) -> list[Metric]:
-    """All of it, as of now."""
+    """Return all metric families, with their present values."""
     summary = node.summary()
     name = str(summary["node"])
     return [*_node_families(name, summary), *_group_families(name, list(node.groups()))]
 
 
 def unready(node: Told) -> dict[str, str]:
-    """What this node lacks to take its full part in every group, in words; empty: nothing. It may
-    answer reads all the same. How far it is behind it does not know: others do."""
+    """Return what this node lacks to take its full part in every group, in words; empty if nothing.
+
+    It may answer reads all the same. It does not know how far it is behind; others do.
+    """
     summary: Summary = node.summary()
     groups = list(node.groups())
     lacking = {
@@ -69,7 +71,7 @@ def _node_families(name: str, summary: Summary) -> Iterator[Metric]:
         yield _gauge(family, text, [((name,), value)])
     kept = [((name, kind), storage[f"{kind}_bytes"]) for kind in ("raw", "settled")]
     yield _gauge("log_bytes", "Segments on disk.", kept, "kind")
-    yield _gauge("live_bytes", "Of them, wanted by somebody.", [((name,), storage["live_bytes"])])
+    yield _gauge("live_bytes", "Batches still wanted.", [((name,), storage["live_bytes"])])
     counters = (
         ("starts", summary["start"], "Starts of the node, over its life."),
         ("scrubbed_bytes", storage["scrubbed_bytes"], "Read again and verified."),

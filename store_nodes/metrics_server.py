@@ -1,6 +1,6 @@
-"""`/metrics`, `/healthz` and `/readyz` of a node.
+"""Serves `/metrics`, `/healthz` and `/readyz` of a node.
 
-A thread asks the event loop and waits: a loop that hangs is answered for as 503.
+A thread asks the event loop and waits; if the loop hangs, the answer is 503.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from store_nodes.metrics import Told, families, unready
 from store_nodes.settings import Address
 
 ANSWER_S = 5.0
-"""A loop that lets a question wait for so long hangs."""
+"""Seconds without an answer after which the loop counts as hung."""
 _Result = TypeVar("_Result")
 
 
 class MetricsServer:
-    """From `start` to `close`; what is registered with Prometheus in this process is told too."""
+    """The server from `start` to `close`; it also serves the other metrics registered in this
+    process.
+    """
 
     def __init__(self, node: Told, *, old_names: bool = False) -> None:
-        """`old_names`: whether metrics are also told by their names of 0.2."""
+        """Prepare a server; `old_names` adds the metrics under their names of release 0.2."""
         self._node = node
         self._old_names = old_names
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -39,7 +41,7 @@ class MetricsServer:
         self._metrics = Cached(self._exposition)
 
     def start(self, address: Address) -> Address:
-        """On the running loop. Where it listens, port 0 replaced; raises OSError."""
+        """Listen, on the running loop; return the address with its real port. Raises OSError."""
         self._loop = asyncio.get_running_loop()
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         listener = socket.create_server(address, family=family)
@@ -49,13 +51,13 @@ class MetricsServer:
         return str(host), port
 
     async def close(self) -> None:
-        """Answers nothing any more. The loop goes on meanwhile, for those who still ask it."""
+        """Stop answering; the loop continues meanwhile, so that it can answer open questions."""
         if self._server is not None:
             await asyncio.to_thread(self._server.close)
             REGISTRY.unregister(self._families)
 
     def _answer(self, path: str) -> Page:
-        """Raises TimeoutError."""
+        """Return the page for a path; raises TimeoutError."""
         if path == "/metrics":
             return self._metrics()
         if path == "/healthz":
@@ -70,7 +72,7 @@ class MetricsServer:
         return Page(200, CONTENT_TYPE_LATEST, exposition(REGISTRY, old_names=self._old_names))
 
     def _ask(self, question: Callable[[Told], _Result]) -> _Result:
-        """In a thread: what `question` says of the node on its loop."""
+        """Return the answer to `question` about the node, asked on its loop by a thread."""
         assert self._loop is not None
         answer: Future[_Result] = Future()
 
@@ -89,7 +91,7 @@ class _Families(Collector):
         self._collect = collect
 
     def describe(self) -> Iterable[Metric]:
-        """None known ahead: registering asks nothing."""
+        """Return no families ahead, so that registering asks nothing."""
         return ()
 
     def collect(self) -> Iterable[Metric]:

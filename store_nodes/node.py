@@ -1,8 +1,8 @@
 """A store node: its groups over one log, served to clients and peers.
 
 Everything runs on one event loop; the log's writes and syncs run in the one thread of its group
-commit. Groups touched in a loop iteration are pumped once at its end, so that what many
-connections asked shares values, messages and flushes.
+commit. Groups touched in a loop iteration are pumped once at its end, so that requests of many
+connections share values, messages and flushes.
 """
 
 from __future__ import annotations
@@ -72,8 +72,11 @@ class Node(ClientService):
         restart: Callable[[], None],
         tls: PeerTls | None = None,
     ) -> None:
-        """`refused` and `fatal` end the process at once; `restart` begins an orderly stop, after
-        which `restarting` says that the process starts again."""
+        """Prepare a node.
+
+        `refused` and `fatal` end the process at once. `restart` begins an orderly stop, after which
+        `restarting` says that the process starts again.
+        """
         super().__init__()
         self.settings = settings
         self._started = started
@@ -104,7 +107,7 @@ class Node(ClientService):
         self._announced: list[NodeView] = []
         self._learning: asyncio.Task[None] | None = None
         self._new_groups: set[int] = set()
-        """Added, and not in a checkpoint yet: they wait."""
+        """Groups that were added and are not in a checkpoint yet: they wait."""
         self._recovering = Recovering(self, started, boot.boot, tls)
         self._storage = Storage(
             started.wal,
@@ -124,14 +127,15 @@ class Node(ClientService):
     # -- life ----------------------------------------------------------------------------------
 
     def connect(self, peers: PeerNetwork, server: StoreServer) -> None:
-        """The transport, which needs the node first."""
+        """Set the transport, which needs the node first."""
         self._peers = peers
-        # The settings name the first nodes only: the memberships read at the start say the rest.
+        # The settings name the first nodes only; the memberships that the start read name the
+        # others.
         peers.change(self.members.addresses(), self.members.removed)
         self._server = server
 
     def start(self) -> None:
-        """Apply what the log already holds, then take part."""
+        """Apply the log's chosen values, then take part."""
         self._housekeeping.start()
         self._recovering.repair.start()
         if not self.members.may_take_part:
@@ -141,8 +145,11 @@ class Node(ClientService):
         self.own(self._ticker)
 
     async def stop(self) -> None:
-        """Leave a checkpoint, so that the next start is quick. The groups write nothing more: what
-        they hear while the connections close has no log to go to."""
+        """Write a checkpoint, so that the next start is quick.
+
+        The groups write nothing more, because there is no log for messages that arrive while
+        connections close.
+        """
         self._recovering.stop()
         await self._storage.close()
         if self._ticker is not None:
@@ -155,12 +162,14 @@ class Node(ClientService):
         self._touched.clear()
 
     def want_checkpoint(self) -> None:
-        """Soon."""
+        """Have a checkpoint written soon."""
         self._housekeeping.want_checkpoint()
 
     async def start_again(self, images: Mapping[int, SnapshotImage]) -> None:
-        """Write a checkpoint with these machines of peers, which the process then starts from, and
-        none after it."""
+        """Write a checkpoint with these machines of peers, from which the process then starts.
+
+        No checkpoint is written after it.
+        """
         if self.restarting:
             return
         self.restarting = True
@@ -175,12 +184,12 @@ class Node(ClientService):
         return checkpoint
 
     def own(self, task: asyncio.Task[None]) -> None:
-        """Hold on to it; when it fails the node ends."""
+        """Keep a task; when it fails, the node ends."""
         self._tasks.add(task)
         task.add_done_callback(self._on_task_done)
 
     def refuse(self, reason: str) -> None:
-        """End, with the status that says that starting again is of no use."""
+        """End with the status that says that another start does not help."""
         self._refused(reason)
 
     @property
@@ -248,7 +257,7 @@ class Node(ClientService):
             self._peers.send(node, group, (payload,))
 
     def read(self, position: Position) -> bytes:
-        """A whole value, verified; raises WalDamaged, and sees to the damage."""
+        """Return a whole value, verified; raises WalDamaged after the damage was reported."""
         try:
             return self._wal.read(position)
         except WalDamaged as error:
@@ -256,7 +265,7 @@ class Node(ClientService):
             raise
 
     def read_batch(self, position: Position) -> bytes:
-        """A batch inside a value; its reader verifies it."""
+        """Return a batch inside a value; its reader verifies it."""
         return self._wal.read_slice(position)
 
     def _damaged(self, damage: Damage) -> None:
@@ -282,29 +291,30 @@ class Node(ClientService):
         self.watches.changed(group.id, queues)
 
     def membership_changed(self, group: Group) -> None:
-        """Peers and addresses follow the memberships, as chosen; clients, as applied."""
+        """Tell the transport of new members: peers follow memberships as chosen, clients as
+        applied.
+        """
         if self.members.put(group.id, group.replica.membership) and self._peers is not None:
             self._peers.change(self.members.addresses(), self.members.removed)
         self._announce_nodes()
         self.touch(group)
 
     def _announce_nodes(self) -> None:
-        """Tell clients of members they may not know; as applied, which may come a little later
-        than chosen."""
+        """Tell clients of members as applied, which may be a little later than chosen."""
         views = list(self.nodes())
         if views != self._announced and self._server is not None:
             self._announced = views
             self._server.announce([], views)
 
     def counter_set(self, group: Group, name: str, value: int) -> None:
-        """Groups are added by a counter of group 0; the new ones begin with its members."""
+        """Add groups, which a counter of group 0 counts; the new ones begin with its members."""
         if group.id != 0 or name != GROUPS_COUNTER:
             return
         added = [number for number in range(value) if number not in self._groups]
         for number in added:
             found = self._started.strays.pop(number, None) or GroupStart(Machine(number))
             found.machine = Machine(number, first_of(group.machine.membership))
-            # From here on every checkpoint has it; it runs once one does.
+            # From here on every checkpoint has the group; it runs once one does.
             self._new_groups.add(number)
             self._groups[number] = self._started.group(found, self, self._budget, self.now_us())
             self.members.put(number, found.machine.membership)
@@ -314,7 +324,7 @@ class Node(ClientService):
 
     async def _begin_groups(self, added: Sequence[int]) -> None:
         if not await self._housekeeping.checkpoint():
-            return  # The process starts again, and adds them again if it must.
+            return  # the process starts again, and adds the groups again if it must
         self._new_groups.difference_update(added)
         now_us = self.now_us()
         for number in added:
@@ -325,9 +335,11 @@ class Node(ClientService):
             self.touch(group)
 
     def _learn_members(self) -> None:
-        """A group that was added while this node was away, and that this node has from a checkpoint
-        of group 0, which counts it: until enough of its voters know its members nobody leads it,
-        and nobody tells them."""
+        """Ask peers for the members of groups that were added while this node was away.
+
+        A checkpoint of group 0 counts such a group. Until enough of its voters know its members,
+        nobody leads it, and nobody tells them.
+        """
         me = self.settings.node_id
         strangers = [
             group.id
@@ -350,7 +362,7 @@ class Node(ClientService):
             old = self._groups[number]
             acceptor = old.replica.acceptor
             if old.replica.membership.members or acceptor.promised or acceptor.accepted:
-                continue  # Somebody leads it by now, and tells more.
+                continue  # a leader exists by now, and tells more
             found = GroupStart(machine, instances=old.instances)
             self._new_groups.add(number)
             self._groups[number] = self._started.group(found, self, self._budget, self.now_us())
@@ -380,7 +392,7 @@ class Node(ClientService):
 
     @property
     def told_tail(self) -> int:
-        """How far peers may be told that the log is synced."""
+        """The synced end of the log that peers may be told."""
         return self._housekeeping.told_tail
 
     def _tell(self) -> None:
@@ -388,7 +400,7 @@ class Node(ClientService):
             self._peers.tell()
 
     def meet(self, remote: Remote) -> Refusal | None:
-        """A peer proved who it is; a refusal, if it comes with less than it once had."""
+        """Accept a peer that proved its identity, or refuse it if it has less than it once had."""
         refusal = self._known.meet(remote)
         if refusal is not None:
             log.error("peer refused", peer=remote.node, reason=refusal.text)
@@ -431,7 +443,9 @@ class Node(ClientService):
         return self._groups.values()
 
     def bad_batch(self, position: Position) -> None:
-        """A reader was told that it is lost; the bytes fail their checks, or are gone."""
+        """Report a batch whose bytes fail their checks or are gone; its reader was told that it is
+        lost.
+        """
         if position.length:
             end = position.offset + position.length
             self._damaged(Damage(position.segment, position.offset, end, "batch"))
@@ -445,7 +459,7 @@ class Node(ClientService):
         }
 
     def summary(self) -> dict[str, object]:
-        """The status but for the groups, which cost what they hold."""
+        """Return the status without the groups, whose part takes longer the more they hold."""
         disk = self._housekeeping.disk
         return {
             "node": self.settings.node_id,

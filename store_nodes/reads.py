@@ -1,8 +1,9 @@
-"""Reads of one replica: what it has applied, without asking anyone.
+"""Reads of one replica: they return what it has applied, without asking any other node.
 
-The log below the applied prefix never changes, so any replica may answer; one that is behind
-answers with its own readable end, which is no error. What a replica should have and does not (its
-index or its bytes are lost) it never skips: it answers Unavailable, and another is asked.
+The log below the applied prefix never changes, so any replica may answer. One that is behind
+answers with its own readable end, which is no error. A replica never skips data that it should have
+and lacks (its index or its bytes are lost): it answers Unavailable, and the client asks another
+one.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from store_nodes.wal.position import Position
 from store_nodes.wire import QueueInfo, StagedInfo
 
 ReadBatch = Callable[[Position], bytes]
-"""The bytes of a batch, not verified; raises WalDamaged where there are none."""
+"""Returns the bytes of a batch, not verified; raises WalDamaged if there are none."""
 OnBadBatch = Callable[[Position], None]
-"""Told of a batch whose bytes fail their checks."""
+"""Called with the position of a batch whose bytes fail their checks."""
 
 
 class Lost(Exception):
-    """A batch whose bytes this node does not have any more."""
+    """This node does not have the bytes of a batch any more."""
 
 
 def fetch(
@@ -35,10 +36,10 @@ def fetch(
     offset: int,
     max_bytes: int,
 ) -> FetchResult:
-    """Whole batches from the one that holds `offset` on; raises QueueNotFound, QueueTruncated, or
-    Unavailable for what this node has lost.
+    """Return whole batches from the one with `offset` on.
 
-    Of a kept offset below the first one, its batch alone.
+    For a kept offset below the first one, only its batch is returned. Raises QueueNotFound,
+    QueueTruncated, or Unavailable for batches that this node has lost.
     """
     offsets = group.machine.offsets(queue)
     if offset < offsets.first:
@@ -74,8 +75,11 @@ def fetch_staged(
     stage_number: int,
     max_bytes: int,
 ) -> list[StagedBatch]:
-    """Staged batches, whole, from the one that holds `stage_number` on, of which a message is
-    staged or readable; raises QueueNotFound, or Unavailable as `fetch`."""
+    """Return whole staged batches from the one with `stage_number` on.
+
+    Each has a message that is staged or readable. Raises QueueNotFound, or Unavailable like
+    `fetch`.
+    """
     machine = group.machine
     machine.offsets(queue)
     found = group.batches.staged_batches(queue, stage_number, max_bytes)
@@ -98,7 +102,7 @@ def fetch_staged(
 
 
 def _read(read: ReadBatch, on_bad: OnBadBatch, position: Position) -> bytes:
-    """The batch, its own CRC checked; raises Lost."""
+    """Return a batch whose own CRC was checked; raises Lost."""
     if not position.length:
         raise Lost
     try:
@@ -115,28 +119,33 @@ def _lost(queue: bytes, what: str, first: int, upto: int) -> Unavailable:
 
 
 def offset_at(group: Group, queue: bytes, time_us: int) -> int:
-    """The first offset not older than `time_us`, else the end; raises QueueNotFound."""
+    """Return the first offset not older than `time_us`, else the end; raises QueueNotFound."""
     offsets = group.machine.offsets(queue)
     found = group.batches.offset_at(queue, time_us)
     return offsets.end if found is None else max(found, offsets.first)
 
 
 def offset_back(group: Group, queue: bytes, last_bytes: int) -> int:
-    """The lowest offset from which on at most `last_bytes` are stored; raises QueueNotFound."""
+    """Return the lowest offset from which at most `last_bytes` are stored; raises QueueNotFound."""
     offsets = group.machine.offsets(queue)
     return max(offsets.first, group.batches.offset_back(queue, offsets.end, last_bytes))
 
 
 def staged(group: Group, queue: bytes, after: int, limit: int) -> tuple[list[StagedInfo], int]:
-    """(at most `limit` staged messages above `after`, the count of changes they cover)."""
+    """Return at most `limit` staged messages above `after`, and the count of changes that they
+    cover.
+    """
     changes = group.machine.offsets(queue).stage_changes
     rows = group.machine.staged(queue, after, limit)
     return [StagedInfo(*row) for row in rows], changes
 
 
 def staged_changes(group: Group, queue: bytes, changes: int) -> tuple[list[StagedInfo] | None, int]:
-    """(those rescheduled since the count `changes` that are still staged, the count now); None
-    where some are forgotten."""
+    """Return the messages rescheduled since the count `changes` that are still staged, and the
+    count now.
+
+    Instead of the messages, None is returned if some are forgotten.
+    """
     machine = group.machine
     numbers, now = machine.stage_changes_since(queue, changes)
     if numbers is None:
@@ -150,7 +159,7 @@ def staged_changes(group: Group, queue: bytes, changes: int) -> tuple[list[Stage
 
 
 def queues(group: Group, after: bytes, limit: int) -> Sequence[QueueInfo]:
-    """At most `limit` queues with an id above `after`, in id order."""
+    """Return at most `limit` queues with an id above `after`, in id order."""
     rows = sorted(info for info in group.machine.queues() if info.queue > after)
     return [
         QueueInfo(
@@ -170,8 +179,10 @@ def queues(group: Group, after: bytes, limit: int) -> Sequence[QueueInfo]:
 
 
 def snapshot(group: Group, least: int = 0) -> GroupSnapshot:
-    """The machine as it is now; raises Unavailable where it covers fewer than `least` instances:
-    whoever installed it would go back."""
+    """Return the present machine; raises Unavailable if it covers fewer than `least` instances.
+
+    A node that installed such a machine would go back.
+    """
     if group.machine.applied < least:
         raise Unavailable(f"this node is at instance {group.machine.applied}, not at {least}")
     return GroupSnapshot(
@@ -180,7 +191,7 @@ def snapshot(group: Group, least: int = 0) -> GroupSnapshot:
 
 
 def group_status(group: Group) -> dict[str, object]:
-    """For people and dashboards."""
+    """Return the status of a group for people and dashboards."""
     replica, machine = group.replica, group.machine
     membership = machine.membership
     names = [info.queue for info in machine.queues()]

@@ -1,4 +1,4 @@
-"""What forwarders append and readers slice: a batch of messages, opaque to the store.
+"""A batch of messages, as forwarders append it and readers decode it; it is opaque to the store.
 
     magic "PB" · version u8 · flags u8 · count u32 · accepted time u64 (µs) · body length u32 ·
     CRC32C u32 of the header before it and the body · body
@@ -19,10 +19,10 @@ MAGIC = b"PB"
 VERSION = 1
 FLAG_ZSTD = 1
 MAX_BATCH_BYTES = 10 * 1024 * 1024 + 256 * 1024
-"""A 10 MiB message with its attributes fits."""
+"""Bytes of a batch: a 10 MiB message with its attributes fits."""
 MAX_BATCH_MESSAGES = 1000
 ORIGIN_STAGE_ID = "stage_id"
-"""In `origin`: the message id of a message that is a copy of one staged in a sealed queue."""
+"""The member of `origin` with the message id of a message staged in a sealed queue, in its copy."""
 
 _HEADER = struct.Struct("<2sBBIQI")
 _CRC = struct.Struct("<I")
@@ -30,7 +30,9 @@ HEADER_BYTES = _HEADER.size + _CRC.size
 
 
 class Message(msgspec.Struct, array_like=True, gc=False):
-    """One message as stored. Times are µs since 1970 UTC, durations ms; 0 and None mean not given.
+    """One message as stored.
+
+    Times are in µs since 1970 UTC, durations in ms; 0 and None mean not given.
 
     New fields go at the end with a default: an older reader ignores them.
     """
@@ -46,13 +48,13 @@ class Message(msgspec.Struct, array_like=True, gc=False):
     idempotency_key: str | None = None
     traceparent: str | None = None
     origin: dict[str, str | int] | None = None
-    """Where a dead letter, or the copy of a staged message, came from."""
+    """The source of a dead letter, or of the copy of a staged message."""
     tracestate: str | None = None
-    """Beside `traceparent`; 0.2.0 neither writes nor reads it."""
+    """The state that goes with `traceparent`; release 0.2.0 neither writes nor reads it."""
 
 
 class BadBatch(ValueError):
-    """The bytes are not a whole record batch; the text says which check failed."""
+    """The bytes are no whole record batch; the text names the check that failed."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -60,7 +62,7 @@ _decoder = msgspec.msgpack.Decoder(list[Message])
 
 
 def encode(messages: list[Message], accepted_time_us: int, *, compress: bool = False) -> bytes:
-    """One batch of 1 … `MAX_BATCH_MESSAGES` messages."""
+    """Return one batch of 1 … `MAX_BATCH_MESSAGES` messages."""
     body = _encoder.encode(messages)
     flags = 0
     if compress:
@@ -72,7 +74,7 @@ def encode(messages: list[Message], accepted_time_us: int, *, compress: bool = F
 
 
 def decode(raw: bytes | memoryview) -> list[Message]:
-    """The messages of a batch, after its checks; raises BadBatch."""
+    """Return the messages of a batch after its checks; raises BadBatch."""
     flags, count, _, body = _open(raw)
     if flags & FLAG_ZSTD:
         try:
@@ -89,7 +91,7 @@ def decode(raw: bytes | memoryview) -> list[Message]:
 
 
 def peek(raw: bytes | memoryview) -> tuple[int, int]:
-    """(count, accepted time µs) of a batch whose CRC holds; raises BadBatch."""
+    """Return the (count, accepted time µs) of a batch whose CRC holds; raises BadBatch."""
     _, count, accepted_time_us, _ = _open(raw)
     return count, accepted_time_us
 

@@ -1,5 +1,4 @@
-"""What a node that lacks something does to get it from its peers: `Repair` and `Installer`, and
-what both need of the node."""
+"""Recovery of missing data from peers: `Repair` and `Installer`, and what both need of the node."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ log = structlog.get_logger()
 
 
 class Whole(Protocol):
-    """The node, as seen from here."""
+    """The part of the node that recovery uses."""
 
     @property
     def members(self) -> Members: ...
@@ -50,19 +49,19 @@ class Whole(Protocol):
     def note_batch(self, entry: BatchEntry) -> None: ...
 
     def take_part(self) -> None:
-        """Nothing holds the groups back any more that did so here."""
+        """Let the groups run, because recovery holds them back no more."""
 
     def want_checkpoint(self) -> None:
-        """Soon."""
+        """Have a checkpoint written soon."""
 
     async def start_again(self, images: Mapping[int, SnapshotImage]) -> None:
         """Write a checkpoint with these machines and start the process again."""
 
     def own(self, task: asyncio.Task[None]) -> None:
-        """When it fails the node ends."""
+        """Keep a task; when it fails, the node ends."""
 
     def refuse(self, reason: str) -> None:
-        """End with the status that says that starting again is of no use."""
+        """End with the status that says that another start does not help."""
 
 
 class Recovering:
@@ -82,11 +81,11 @@ class Recovering:
 
     @property
     def holds_back(self) -> bool:
-        """The groups must not take part yet."""
+        """Whether the groups must not take part yet."""
         return self.repair.holds_back
 
     def status(self) -> dict[str, object]:
-        """Part of the node's."""
+        """Return the part of the node's status about recovery."""
         report = self.repair.report
         return {
             "damaged": str(report) if report is not None else None,
@@ -101,7 +100,7 @@ class Recovering:
         self.repair.stop()
         self.installer.stop()
 
-    # -- what both ask -------------------------------------------------------------------------
+    # -- calls of both -------------------------------------------------------------------------
 
     @property
     def batches(self) -> BatchIndex:
@@ -111,7 +110,7 @@ class Recovering:
         return self._node.groups()
 
     async def keep(self, group: int, found: Sequence[tuple[BatchEntry, bytes]]) -> None:
-        """Write, sync and index: returns when all of it is on disk."""
+        """Write, sync and index batches; return when all of them are on disk."""
         written: asyncio.Future[list[Position]] = asyncio.get_running_loop().create_future()
         records = [batch_record(group, entry, batch) for entry, batch in found]
         self._node.submit(records, True, written.set_result)
@@ -121,7 +120,7 @@ class Recovering:
                 self._node.note_batch(placed)
 
     def store_client(self) -> StoreClient:
-        """A client of the peers, not started."""
+        """Return a client of the peers, not started."""
         return StoreClient(
             self._node.members.addresses(),
             groups=[group.id for group in self._node.groups()],
@@ -132,7 +131,7 @@ class Recovering:
         )
 
     def sources(self, best: int | None = None) -> list[int]:
-        """Whom to ask: `best` first, then the other nodes, by chance."""
+        """Return the nodes to ask: `best` first, then the others in random order."""
         others = [
             node
             for node in self._node.members.addresses()
@@ -142,10 +141,13 @@ class Recovering:
         return others if best is None else [best, *others]
 
     def damage_found(self, report: DamageReport) -> None:
-        """By a reader, a settle or the scrubber; the list of damages has it."""
+        """Handle damage that a reader, a compaction or the scrubber found; the list of damages has
+        it.
+        """
         if report.votes:
-            # Beyond the checkpoint, but what is in memory is whole: with the next checkpoint it is
-            # so on disk too. A start before that finds the list, and votes as one that lost votes.
+            # It is above the checkpoint, but the state in memory is whole, and the next checkpoint
+            # makes it whole on disk, too. A start before that finds the list, and votes as a node
+            # that lost votes.
             log.error("damage above the checkpoint", damage=str(report))
             self._node.want_checkpoint()
         self.repair.found(report)
@@ -154,8 +156,11 @@ class Recovering:
 
     @property
     def installing(self) -> bool:
-        """Whether an install is under way: the next start may then begin with machines of peers,
-        which name more messages than those of now."""
+        """Whether an install is under way.
+
+        The next start may then begin with machines of peers, which name more messages than the
+        present ones.
+        """
         return self.installer.pending
 
     def may_begin(self) -> None:
@@ -164,8 +169,10 @@ class Recovering:
     # -- groups that a checkpoint counts and does not have ---------------------------------------
 
     async def first_machines(self, groups: Iterable[int]) -> dict[int, Machine]:
-        """Of groups that have no instance yet: the machine with their first members, as a peer has
-        it. A group that has one is installed once its leader is heard of."""
+        """Return a peer's machines for groups that have no instance yet, with their first members.
+
+        A group that has an instance is installed once its leader is heard of.
+        """
         client = self.store_client()
         await client.start()
         found: dict[int, Machine] = {}
@@ -194,8 +201,10 @@ class Recovering:
         self._node.group(group).replica.installing = installing
 
     async def finish_install(self, images: dict[int, SnapshotImage], *, whole: bool) -> None:
-        """Write the checkpoint with these machines and start again. Not `whole`: that start asks
-        for what they name and this node has not."""
+        """Write the checkpoint with these machines and start again.
+
+        If it is not `whole`, that start fetches the messages that they name and this node lacks.
+        """
         machines = {group: Machine.restore(group, image.raw) for group, image in images.items()}
         me = self._settings.node_id
         at_home = self._is_voter(self._node.group(0).replica.membership)
@@ -204,7 +213,8 @@ class Recovering:
             unknown = replica.voting and not replica.membership.members
             if unknown and not at_home and self._is_voter(machine.membership):
                 # A new node is a learner first: a voter that knows nothing has lost its directory.
-                # One that votes in group 0 has it, and was away when this group was added.
+                # A node that votes in group 0 has its directory, and was away when this group was
+                # added.
                 self._node.refuse(
                     f"node {me} is a voter of group {group}, and this directory never was its own. "
                     f"Give it an empty directory and a new id: packetboat store replace-node {me} "

@@ -1,21 +1,22 @@
-"""What a node does about damage on its own disk.
+"""Repair of damage on this node's own disk.
 
-*Batches are lost*: everything damaged lies below what the checkpoint needs. Promises and state are
-whole. The groups wait until the batches were asked for at the peers once, then take part; what
-could not be had is asked for again and again, and until then is refused by name.
+*Batches are lost*: all damage is below the place that the checkpoint needs. Promises and state are
+whole. The groups wait until the peers were asked for the batches once, then take part. Batches that
+no peer gave are asked for again and again; until then, reads of them are refused by name.
 
 *Votes are lost*: promises or accepted values may be gone. The groups take part at once without
-voting: each asks its leader to be made a learner, which it is only by an instance chosen after the
-damage, and then is allowed to vote when it is made a voter again (consensus/reconfiguring.py). That
-votes were lost is in `damage.json` before anything else is written, for with the next checkpoint
-the damaged place looks harmless.
+voting. Each asks its leader to be made a learner, which only an instance chosen after the damage
+does; it is allowed to vote when it is made a voter again (consensus/reconfiguring.py). That votes
+were lost is in `damage.json` before anything else is written, because with the next checkpoint the
+damaged place looks harmless.
 
-*An install lacked messages* that no peer gave it, as one was away: the start after it finds that in
-the list too, and asks for them like for batches that are lost.
+*An install lacked messages* that no peer gave, because one was away: the start after it finds that
+in the list, too, and asks for them like for lost batches.
 
-When both are over the list of damages is marked repaired, but not while an install is under way: it
-has copied batches that no machine of this node names yet, and the damage may have taken some of
-them. The start after the install finds the list, and asks for what its machines name.
+When both are over, the list of damages is marked as repaired, but not while an install is under
+way. The install has copied batches that no machine of this node names yet, and the damage may have
+taken some of them. The start after the install finds the list, and asks for the batches that its
+machines name.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ from store_nodes.wal.recovery import Damage
 RETRY_S = 2.0
 MOST_RETRY_S = 60.0
 NO_SEGMENT = 0xFFFF_FFFF
-"""Settled segments never come to this number: damage that is in no file, and costs no votes."""
+"""A number that no compacted segment reaches: damage that is in no file and costs no votes."""
 
 log = structlog.get_logger()
 
 
 class RepairHost(Store, Protocol):
-    """What a repair needs of its node."""
+    """The part of its node that a repair needs."""
 
     def store_client(self) -> StoreClient: ...
 
@@ -52,27 +53,35 @@ class RepairHost(Store, Protocol):
 
     @property
     def installing(self) -> bool:
-        """Whether an install is under way: the next start may then begin with machines of peers,
-        which name more messages than those of now."""
+        """Whether an install is under way.
+
+        The next start may then begin with machines of peers, which name more messages than the
+        present ones.
+        """
 
     def may_begin(self) -> None:
-        """What could be had at once is had: the groups take part."""
+        """Let the groups take part, because the peers were asked once."""
 
 
 def note_lost_votes(wal: WriteAheadLog, report: DamageReport, boot: int) -> None:
-    """Make it outlive the damaged place; durable when this returns."""
+    """Record that votes may be lost, durably when this returns, so that it outlives the damaged
+    place.
+    """
     if not any(damage.segment == 0 for damage in wal.damages()):
         wal.report_damage(Damage(0, boot, boot, f"votes may be lost since start {boot}"))
 
 
 def note_missing(wal: WriteAheadLog, boot: int) -> None:
-    """An install goes on without messages that no peer gave it: until they are had, every start
-    asks for them. Durable when this returns."""
+    """Record that an install continues without messages that no peer gave; durable when this
+    returns.
+
+    Until they are fetched, every start asks for them.
+    """
     wal.report_damage(Damage(NO_SEGMENT, boot, boot, f"an install in start {boot} lacked messages"))
 
 
 class Repair:
-    """The damage of one node, from its start until there is none."""
+    """The repair of one node's damage, from its start until there is none."""
 
     def __init__(
         self,
@@ -82,10 +91,10 @@ class Repair:
         bytes_per_s: int,
         own: Callable[[asyncio.Task[None]], None],
     ) -> None:
-        """`own` keeps the task and notices when it fails."""
+        """Prepare a repair; `own` keeps the task and notices when it fails."""
         self.report = report
         self.missing: tuple[Missing, ...] = ()
-        """What was asked for and nobody had."""
+        """Messages that were asked for and that no node had."""
         self._host = host
         self._wal = wal
         self._bytes_per_s = bytes_per_s
@@ -93,13 +102,13 @@ class Repair:
         self._asked_once = report is None
         self._batches_whole = report is None
         self._covered: list[Damage] = []
-        """What the last attempt was to make good."""
+        """The damages that the last attempt was to repair."""
         self._again = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     @property
     def holds_back(self) -> bool:
-        """The groups wait for the first attempt."""
+        """Whether the groups wait for the first attempt."""
         return self.report is not None and not self.report.votes and not self._asked_once
 
     def start(self) -> None:
@@ -112,8 +121,11 @@ class Repair:
             self._task.cancel()
 
     def found(self, report: DamageReport) -> None:
-        """The running node came upon damage; the index holds those batches no more. It keeps
-        voting: what it needs for that is in memory, and below the next checkpoint."""
+        """Repair damage that the running node found; the index has dropped the lost batches.
+
+        The node keeps voting: the state that it needs for that is in memory, and below the next
+        checkpoint.
+        """
         before = self.report
         texts = before.texts if before is not None else ()
         self.report = DamageReport(
@@ -125,7 +137,9 @@ class Repair:
             self._begin()
 
     def voting_allowed(self, group: Group) -> None:
-        """A membership that answers this start's request is on the disk here."""
+        """Let a group vote, because a membership that answers this start's request is on the disk
+        here.
+        """
         log.info("may vote again", group=group.id)
         group.replica.set_voting()
         self._again.set()
@@ -142,7 +156,8 @@ class Repair:
             while self.report is not None:
                 self._again.clear()
                 if not self._batches_whole:
-                    # False again where more is found meanwhile, which this attempt may not cover.
+                    # It is set again if more damage is found meanwhile, which this attempt may not
+                    # cover.
                     self._batches_whole = True
                     self._covered = self._wal.damages()
                     filled = await self._fill(client)
@@ -171,7 +186,7 @@ class Repair:
             return
 
     async def _fill(self, client: StoreClient) -> bool:
-        """One attempt at everything; whether nothing is missing any more."""
+        """Try once to fetch everything; return whether nothing is missing any more."""
         sources = Sources(client, self._host.sources())
         await sources.linked()
         copier = Copier(self._host, sources, self._bytes_per_s)
@@ -185,12 +200,16 @@ class Repair:
         log.info("asked peers for what is lost", copied_bytes=copier.copied_bytes)
         for one in missing:
             log.error("nobody has these messages", **one._asdict() | {"queue": one.queue.hex()})
-        # This node's own machine will name what a truncation keeps, once it has applied that.
+        # This node's own machine will name the offsets that a truncation keeps, once it has applied
+        # it.
         return not missing and not outdated
 
     def _may_vote_everywhere(self) -> bool:
-        """Of a group in which this node is no member nothing is needed. One whose membership it
-        does not know may have it as a voter: that it was may be among what is lost."""
+        """Return whether this node may vote in each of its groups.
+
+        A group in which it is no member does not count. A group with an unknown membership does:
+        that the node was its voter may be among the lost data.
+        """
         assert self.report is not None
         return all(
             group.replica.voting

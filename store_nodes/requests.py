@@ -1,4 +1,8 @@
-"""Commands of clients on their way through a group: waiting, proposed, applied, answered."""
+"""Commands of clients on their way through a group: waiting, proposed, applied, answered.
+
+With durability leader a command is answered once its record is durable on this node, with quorum
+once it is chosen and applied, with all once every connected voter has it durably.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ from store_nodes.transport.service import CommandReply
 from store_nodes.wire import Durability
 
 MAX_VALUE_BYTES = 4 * 1024 * 1024
-"""A value takes waiting commands up to this size (a larger single command goes alone)."""
+"""Bytes up to which a value takes waiting commands; a larger single command goes alone."""
 MAX_VALUE_COMMANDS = 1024
 
 
@@ -39,7 +43,7 @@ class PendingCommand(NamedTuple):
 
 
 class Budget:
-    """Bytes of commands waiting at a node, over all its groups."""
+    """Bytes of commands that wait at a node, over all its groups."""
 
     __slots__ = ("held_bytes", "max_bytes")
 
@@ -49,7 +53,7 @@ class Budget:
 
 
 class RequestLine:
-    """The commands of one group: a bounded line of waiting ones, and those in open instances."""
+    """The commands of one group: a bounded wait list, and those in open instances."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
@@ -75,12 +79,12 @@ class RequestLine:
         self.steps.append((pending, step))
 
     def drop_step(self) -> None:
-        """The first step that waits is proposed or refused."""
+        """Drop the first waiting step, which was proposed or refused."""
         pending, _ = self.steps.popleft()
         self._budget.held_bytes -= len(pending.raw)
 
     def next_value(self) -> list[PendingCommand]:
-        """The commands of the next value, taken off the line."""
+        """Take the commands of the next value off the wait list."""
         taken: list[PendingCommand] = []
         total_bytes = 0
         while self._waiting and len(taken) < MAX_VALUE_COMMANDS:
@@ -99,7 +103,7 @@ class RequestLine:
                 pending.reply.accepted()
 
     def synced_here(self, instances: Iterable[int]) -> None:
-        """The records of these instances are durable on this node."""
+        """Learn that the records of these instances are durable on this node."""
         for instance in instances:
             for pending in self._proposed.get(instance, ()):
                 if pending.durability is Durability.LEADER:
@@ -118,12 +122,14 @@ class RequestLine:
                 answer(pending.reply, outcome, log_time_us)
 
     def replicated(self, instance: int, log_time_us: int) -> None:
-        """Every connected voter has the instance: answer those who waited for that."""
+        """Answer the commands that waited until every connected voter has the instance."""
         for pending, outcome in self._watched.pop(instance, ()):
             answer(pending.reply, outcome, log_time_us)
 
     def lose_leadership(self, error: StoreError) -> None:
-        """What is open is unknown, what waits was not done (`error`); both may be retried."""
+        """Fail open commands as unknown, and waiting ones as not done (`error`); both may be
+        retried.
+        """
         proposed, self._proposed = self._proposed, {}
         watched, self._watched = self._watched, {}
         for commands in proposed.values():
@@ -180,7 +186,7 @@ def answer(reply: CommandReply, outcome: Outcome, log_time_us: int) -> None:
 
 
 def _value(outcome: Outcome) -> int:
-    """See wire.Finished."""
+    """Return the value of an outcome, as wire.Finished describes it."""
     match outcome:
         case SealDone(_, offset):
             return offset

@@ -1,12 +1,15 @@
-"""What a node finds when it starts, and the checkpoint it leaves for the next start.
+"""The start of a node from its data directory, and the checkpoint that it leaves for the next
+start.
 
-    1. the newest whole checkpoint: machines, promises, and where in the log to go on from;
-    2. the sidecars of sealed and settled segments: where batches and instances lie (neither
+A start reads
+
+    1. the newest whole checkpoint: machines, promises, and the place in the log to continue from;
+    2. the sidecars of sealed and compacted segments: the places of batches and instances (neither
        frames nor footers are read, and only tables of the sidecars);
-    3. the frames from the checkpoint's place on: promises, accepts, what was marked chosen.
+    3. the frames from the checkpoint's place on: promises, accepts, marks of the chosen prefix.
 
-What is chosen but not applied is applied by the replicas themselves, once they run. Of a node whose
-log or checkpoints are damaged all that is whole is opened; `Started.damage` says what that means.
+The replicas apply chosen values that are not applied yet, once they run. If the log or the
+checkpoints are damaged, everything that is whole is opened; `Started.damage` describes the rest.
 """
 
 from __future__ import annotations
@@ -56,7 +59,7 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class GroupStart:
-    """What was found of one group."""
+    """The state found for one group."""
 
     machine: Machine
     promised: int = 0
@@ -66,7 +69,9 @@ class GroupStart:
     instances: InstanceIndex = field(default_factory=InstanceIndex)
 
     def replay(self, record: Record, position: Position) -> None:
-        """A frame of the log, in the order written: a later record of an instance holds."""
+        """Replay a frame of the log; frames come in the order written, and the last of an instance
+        counts.
+        """
         match record.kind:
             case FrameKind.PROMISE:
                 self.promised = max(self.promised, record.ballot)
@@ -85,7 +90,7 @@ class GroupStart:
 
 @dataclass(slots=True)
 class Started:
-    """A node's storage, open."""
+    """The open storage of a node."""
 
     settings: StoreNodeSettings
     wal: WriteAheadLog
@@ -95,17 +100,19 @@ class Started:
     pages: Pages
     damage: DamageReport | None = None
     segment_groups: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    """Per raw sealed segment, (group, last instance) of each group with records in it."""
+    """The (group, last instance) of each group with records, by raw sealed segment."""
     strays: dict[int, GroupStart] = field(default_factory=dict)
     """Groups with records in the log that neither the settings nor the checkpoint name."""
     last_position: Position | None = None
-    """Of the last record found."""
+    """The position of the last record found."""
     replayed_bytes: int = 0
-    """About how much of the log lies above the checkpoint: every start reads it again."""
+    """Bytes of the log above the checkpoint, roughly: every start reads them again."""
 
     @property
     def ever_ran(self) -> bool:
-        """Something was written in this directory before: it may have promised."""
+        """Whether something was written in this directory before, so that the node may have
+        promised.
+        """
         return bool(self.damage or self.last_position) or any(
             found.promised or found.machine.applied for found in self.found.values()
         )
@@ -115,19 +122,21 @@ class Started:
         return found.instances if found is not None else None
 
     def is_live(self, batch: LostBatch) -> bool:
-        """Whether a reader may still ask for some of it, as far as the machines know now."""
+        """Return whether a reader may still ask for part of a batch, as far as the machines know
+        now.
+        """
         return any(
             found.machine.batch_live(batch.queue, batch.base, batch.messages, staged=batch.staged)
             for found in self.found.values()
         )
 
     def groups(self, shell: Shell, budget: Budget, now_us: int) -> Iterator[Group]:
-        """Every group; those of a node that may have lost votes do not vote."""
+        """Yield every group; those of a node that may have lost votes do not vote."""
         for found in self.found.values():
             yield self.group(found, shell, budget, now_us)
 
     def group(self, found: GroupStart, shell: Shell, budget: Budget, now_us: int) -> Group:
-        """One group, ready to run."""
+        """Return one group, ready to run."""
         group = found.machine.group
         recovered = Recovered(found.promised, found.chosen, found.machine.applied, found.accepted)
         replica = Replica(
@@ -152,7 +161,7 @@ class Started:
 
 
 def directories(settings: StoreNodeSettings) -> tuple[Path, Path]:
-    """Of the checkpoints and of the log."""
+    """Return the directories of the checkpoints and of the log."""
     return settings.data_dir / "checkpoints", settings.data_dir / "wal"
 
 
@@ -160,8 +169,10 @@ def load(
     settings: StoreNodeSettings, synced: Position | None = None, *, disk: Disk | None = None
 ) -> Started:
     """Open the data directory; raises DirectoryLocked, IdentityMismatch, CheckpointBehind and
-    OSError. `synced`: how far the log is known to have been synced, whatever it and the checkpoints
-    say."""
+    OSError.
+
+    The log was synced at least up to `synced`, even if it and the checkpoints say less.
+    """
     disk = disk or OsDisk()
     checkpoint_dir, wal_dir = directories(settings)
     for directory in (checkpoint_dir, wal_dir):
@@ -185,7 +196,8 @@ def load(
     pages = Pages(wal)
     known = -1
     while len(wal.all_damages()) != known:
-        # What frames show to be damaged may have been indexed before they were read: once more.
+        # Frames may show damage to records that were indexed before; then everything is read once
+        # more.
         known = len(wal.all_damages())
         started = Started(
             settings, wal, checkpoints, BatchIndex(pages), _machines(settings, loaded), pages
@@ -219,13 +231,14 @@ class CheckpointDraft:
     """The next checkpoint, taken group by group, because a group's state can be tens of megabytes.
 
     The next start reads the log from the earliest record that was not applied when the draft was
-    begun; from the last one whose durability the event loop had heard of, if all were applied (the
-    log itself may be ahead of that). What is applied between then and `rest` does no harm: a start
-    recognises instances that a group has applied, and batches that are listed already.
+    begun. If all were applied, it reads from the last record that the event loop knew to be durable
+    (the log itself may be ahead of that). Values that are applied between then and `rest` do no
+    harm: a start recognises instances that a group has applied, and batches that are listed
+    already.
 
-    A group takes the place of its machine from an image where one is given that is ahead of it.
-    Its promise, its accepted values (the start is that of the log as it is here) and the mark of
-    how far it was stay its own in either case.
+    If an image of a group is given that is ahead of its machine, the image takes the machine's
+    place. The group's promise, its accepted values (the start is that of this node's log) and the
+    mark of its progress stay its own in either case.
     """
 
     def __init__(
@@ -242,12 +255,12 @@ class CheckpointDraft:
         if last_position is not None:
             needed.append(last_position)
         self._start = min(needed, default=Position(0, HEADER_BYTES, 0))
-        # Group 0 says how many groups there are. It is copied in the turn in which they are listed:
-        # a group that is added later is in neither, and the log adds it again.
+        # Group 0 has the number of groups. It is copied in the turn in which they are listed: a
+        # group that is added later is in neither, and the log adds it again.
         self._counting = {group.id: self._copy(group) for group in self.groups if group.id == 0}
 
     def of(self, group: Group) -> GroupCheckpoint:
-        """One group as it is now, or was since the draft was begun."""
+        """Return one group as it is now, or was at some time since the draft was begun."""
         return self._counting.pop(group.id, None) or self._copy(group)
 
     def _copy(self, group: Group) -> GroupCheckpoint:
@@ -261,15 +274,19 @@ class CheckpointDraft:
         return GroupCheckpoint(group.id, acceptor.promised, upto, raw, machine.applied)
 
     def _assert_listed(self, machine: Machine) -> None:
-        """A start from a checkpoint that counts a group and does not have it has no members for
-        it."""
+        """Check that the checkpoint has every group that it counts.
+
+        A start would have no members for a group that is counted and missing.
+        """
         counted = machine.counters.get(GROUPS_COUNTER, 0) if machine.group == 0 else 0
         assert counted <= 1 + max(group.id for group in self.groups), (
             f"{counted} groups are counted, and not all of them are in the checkpoint"
         )
 
     def rest(self) -> Rest:
-        """After the last group: batches that one has applied are listed here or in a footer."""
+        """Return the other fields, after the last group: batches that a group has applied are in
+        here or in a footer.
+        """
         tail, others = pack_tail(self._wal.unfootered_batches())
         return Rest(self._start.segment, self._start.offset - HEADER_BYTES, tail, others)
 
@@ -280,13 +297,15 @@ def checkpoint_of(
     last_position: Position | None,
     images: Mapping[int, SnapshotImage] | None = None,
 ) -> Checkpoint:
-    """All of it in one turn."""
+    """Return a whole checkpoint, taken in one turn."""
     draft = CheckpointDraft(groups, wal, last_position, images)
     return Checkpoint(tuple(draft.of(group) for group in draft.groups), *draft.rest())
 
 
 def is_behind(checkpoint: Checkpoint, groups: Iterable[Group]) -> bool:
-    """Whether a start from this checkpoint would forget something of a group as it is now."""
+    """Return whether a start from this checkpoint would forget something of a group's present
+    state.
+    """
     held = {one.group: one for one in checkpoint.groups}
     return any(
         (one := held.get(group.id)) is None
@@ -320,14 +339,16 @@ def _machines(settings: StoreNodeSettings, loaded: Loaded | None) -> dict[int, G
                 f"node was at {group.reached}: it would forget values that it voted for"
             )
         found[group.group] = GroupStart(machine, group.promised, group.chosen_upto)
-    # Of a group that was added before this node came, the members are learned with an install.
+    # The members of a group that was added before this node came are learned with an install.
     for group_id in range(settings.groups, found[0].machine.counters.get(GROUPS_COUNTER, 0)):
         found.setdefault(group_id, GroupStart(Machine(group_id)))
     return found
 
 
 def _restore_tail(started: Started, loaded: Loaded | None, loader: IndexLoader) -> None:
-    """Batches that a checkpoint lists and no footer does: the next footer will."""
+    """Note batches that a checkpoint lists and no footer does, so that the next footer lists
+    them.
+    """
     if loaded is not None:
         checkpoint = loaded.checkpoint
         listed = unpack_tail(checkpoint.tail, checkpoint.tail_of_others)
@@ -337,9 +358,12 @@ def _restore_tail(started: Started, loaded: Loaded | None, loader: IndexLoader) 
 def _replay(
     started: Started, recovery: Recovery, start: Position | None, loader: IndexLoader
 ) -> None:
-    """Frames of the last segment are read whole, for the instance index; what the checkpoint
-    covers is recognised by the machine's applied instance. Where a checkpoint was lost it is the
-    last segment alone: nothing can be applied, and all of the log would not fit into memory."""
+    """Replay the frames from the checkpoint's segment on.
+
+    The last segment is read whole, for the instance index; a machine's applied instance shows which
+    values the checkpoint covers. If a checkpoint was lost, only the last segment is read: nothing
+    can be applied, and the whole log would not fit into memory.
+    """
     first = recovery.segments[-1]
     if start is not None:
         first = min(start.segment, first)

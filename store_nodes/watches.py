@@ -1,6 +1,6 @@
 """Watches: a client's stream of queue changes in one group.
 
-What changes within one event-loop iteration is told once, with its latest state.
+Changes within one event-loop iteration are told once, with the latest state.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from store_nodes.transport.service import WatchSink
 from store_nodes.wire import QueueOffsets
 
 OffsetsOf = Callable[[int, bytes], QueueOffsets | None]
-"""(group, queue) → its state, None where it does not exist (yet)."""
+"""Returns the state of a queue by (group, queue), None if it does not exist (yet)."""
 
 
 class Watch:

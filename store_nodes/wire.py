@@ -1,16 +1,16 @@
-"""What travels between store nodes and their clients: the list of frame types.
+"""The frames between store nodes and their clients: the list of their types.
 
 Frames are those of `peering/rpc/frames.py`. Large bytes (a command, a batch, a peer's message) are
-the body. A frame that fails a check ends its connection: what the other side meant is then unknown,
-and its requests are retried on a new connection.
+the body. A frame that fails a check ends its connection: its meaning is then unknown, and its
+requests are retried on a new connection.
 
 The handshake is that of `peering/rpc/handshake.py`, with the secret of the cluster. Each side
-claims to be a `Remote`, and the listener tells a `Welcome`. After that, frames of a connection are
-independent; a reply carries the id of its request, ids are the dialer's own.
+claims to be a `Remote`, and the listener sends a `Welcome`. After that, frames of a connection are
+independent. A reply carries the id of its request, which the dialer chose.
 
 Type numbers and field orders are frozen with `PROTOCOL_VERSION`; new fields go at the end with a
 default (an older reader ignores them), new types get new numbers: an older node refuses a request
-of such a type, as NotSupported, and passes over what is none. Times are µs, durations ms.
+of such a type, as NotSupported, and ignores other frames of it. Times are in µs, durations in ms.
 """
 
 from __future__ import annotations
@@ -25,34 +25,36 @@ from peering.rpc.connection import FrameConnection
 from peering.rpc.frames import Goodbye, Wire
 
 PROTOCOL_VERSION = 3
-"""Of what is said here and in the handshake; version 2 is transport/legacy.py."""
+"""The version of these frames and of the handshake; version 2 is transport/legacy.py."""
 
 MAX_FRAME_BYTES = 32 * 1024 * 1024
 REQUESTS = range(16, 64)
-"""Type numbers of what a client asks; the first field of each is its id."""
+"""Type numbers of clients' requests; the first field of each is its id."""
 REFUSED = 1
-"""`Goodbye.code`: the node must not come back under this id with this data directory. Trying again
-is of no use; the text says what is."""
+"""The `Goodbye.code` for a node that must not come back under this id with this data directory.
+
+Trying again does not help; the text says what does.
+"""
 
 
 class Role(enum.IntEnum):
-    """What the dialer is."""
+    """The role of the dialer."""
 
     CLIENT = 1
     PEER = 2
 
 
 class Durability(enum.IntEnum):
-    """When an append is answered; the proposal path is the same for all."""
+    """The time at which an append is answered; the proposal path is the same for all."""
 
     NONE = 0
-    """Accepted by the leader; may be lost."""
+    """The leader has accepted it; it may be lost."""
     LEADER = 1
-    """Synced in the leader's log; may be lost."""
+    """The leader's log has it, synced; it may be lost."""
     QUORUM = 2
-    """Synced at a majority of the voters."""
+    """A majority of the voters has it, synced."""
     ALL = 3
-    """Synced at every connected voter, and at a majority."""
+    """Every connected voter has it, synced, and so has a majority."""
 
 
 class _Head(msgspec.Struct, array_like=True, gc=False):
@@ -60,25 +62,29 @@ class _Head(msgspec.Struct, array_like=True, gc=False):
 
 
 class Remote(msgspec.Struct, array_like=True, frozen=True):
-    """What a side of a connection claims to be, and once it has proved it, is."""
+    """The claim of a side of a connection; it counts once the side has proved itself."""
 
     role: Role
     cluster_uid: bytes
-    """Empty from a client that accepts any cluster that knows the secret."""
+    """The cluster; empty from a client that accepts any cluster that knows the secret."""
     node: int
-    """0 for a client, as are `boot` and `tail`."""
+    """The node's id; 0 for a client, as are `boot` and `tail`."""
     incarnation: bytes
     boot: int = 0
-    """How often the node has started with this data directory."""
+    """The number of the node's starts with this data directory."""
     tail: int = 0
-    """How far its log was synced at that start: segment << 32 | offset."""
+    """The synced end of its log at that start: segment << 32 | offset."""
     run: bytes = b""
-    """Drawn at each start: two starts with one `boot` are of two copies of a directory."""
+    """Random bytes of each start: two starts with one `boot` come from two copies of a
+    directory.
+    """
 
 
 class Unknown(NamedTuple):
-    """Read where a later version sent a frame whose type has no class here. `id` is its first
-    field, by which a request is refused; 0 where that is no number."""
+    """A frame of a later version, whose type has no class here.
+
+    `id` is its first field, by which a request is refused; 0 if that is no number.
+    """
 
     number: int
     id: int
@@ -88,17 +94,17 @@ class Unknown(NamedTuple):
 
 
 class LeaderView(_Head):
-    """What one node knows of a group. A claim with a higher ballot is newer."""
+    """One node's knowledge of a group's leader. A claim with a higher ballot is newer."""
 
     group: int
     leader: int | None
     ballot: int
     log_time_us: int
-    """What an entry proposed now would be stamped; exact at the leader, a guess elsewhere."""
+    """The stamp for an entry proposed now; exact at the leader, a guess elsewhere."""
 
 
 class QueueOffsets(_Head):
-    """Where a queue starts and ends: readable are the offsets in [first, end)."""
+    """The start and the end of a queue: the offsets in [first, end) are readable."""
 
     queue: bytes
     first: int
@@ -106,13 +112,13 @@ class QueueOffsets(_Head):
     stage_end: int = 0
     sealed: bool = False
     stored_bytes: int = 0
-    """Of its live batches on the node that answers."""
+    """Bytes of the queue's live batches on the node that answers."""
     stage_changes: int = 0
-    """Grows with each reschedule: see `Staged.changes_after`."""
+    """A count that grows with each reschedule: see `Staged.changes_after`."""
 
 
 class QueueInfo(_Head):
-    """One row of `queues()`. `successors` are (group, queue id), of a sealed queue."""
+    """One row of `queues()`; `successors` of a sealed queue are (group, queue id)."""
 
     queue: bytes
     base: int
@@ -124,7 +130,7 @@ class QueueInfo(_Head):
     stage_end: int = 0
     stored_bytes: int = 0
     staged: int = 0
-    """Messages staged and neither released nor discarded."""
+    """Number of messages staged and neither released nor discarded."""
 
 
 class NodeView(_Head):
@@ -136,8 +142,10 @@ class NodeView(_Head):
 
 
 class EntryHead(_Head):
-    """One stored batch of a fetch. `stage` is None for appended messages; `indices` None for all
-    of the batch. The batch is the next `batch_bytes` of the frame's body."""
+    """One stored batch of a fetch; its bytes are the next `batch_bytes` of the frame's body.
+
+    `stage` is None for appended messages; `indices` is None for all of the batch.
+    """
 
     base_offset: int
     log_time_us: int
@@ -147,7 +155,7 @@ class EntryHead(_Head):
 
 
 class StagedHead(_Head):
-    """One staged batch of `StagedBatches`, its bytes the next `batch_bytes` of the body."""
+    """One staged batch of `StagedBatches`; its bytes are the next `batch_bytes` of the body."""
 
     base_stage: int
     count: int
@@ -164,12 +172,14 @@ class StagedInfo(_Head):
     tag: bytes = b""
 
 
-# Handshake and housekeeping: 1 … 15. Of these 1 to 3 are of release 0.2.0 (transport/legacy.py) and
-# go with release 0.4.0; what is said instead is in `peering/rpc/handshake.py`.
+# Handshake and housekeeping: 1 … 15. Types 1 to 3 are those of release 0.2.0 (transport/legacy.py)
+# and go with release 0.4.0; `peering/rpc/handshake.py` has the present handshake.
 
 
 class Hello(_Head, tag=1):
-    """The dialer speaks any protocol in [oldest, version]; the rest is as in `Remote`."""
+    """The dialer speaks any protocol in [oldest, version]; the other fields are those of
+    `Remote`.
+    """
 
     version: int
     oldest: int
@@ -204,36 +214,42 @@ class Proof(_Head, tag=3):
 
 
 class Welcome(_Head, tag=4):
-    """What a node tells first: to a client, what it knows of the leaders and members."""
+    """The first message of a node: to a client, its knowledge of leaders and members."""
 
     leaders: tuple[LeaderView, ...] = ()
     nodes: tuple[NodeView, ...] = ()
 
 
 class Ping(_Head, tag=6):
-    """Answered at once with `Pong`: a node whose event loop hangs is found by its silence. Between
-    peers `tail` says how far the sender's log is synced, in the form of `Remote.tail`."""
+    """A ping, answered at once with `Pong`: a node whose event loop hangs is found by its silence.
+
+    Between peers `tail` is the end of the sender's synced log, in the form of `Remote.tail`.
+    """
 
     id: int
     tail: int = 0
 
 
 class Pong(_Head, tag=7):
-    """Also repeats what the node knows of the leaders, which refreshes log times."""
+    """The answer to a ping; it repeats the node's knowledge of leaders, which refreshes log
+    times.
+    """
 
     id: int
     leaders: tuple[LeaderView, ...] = ()
 
 
 class Leaders(_Head, tag=8):
-    """Pushed to every client when it changes; `nodes` when those changed, else empty."""
+    """A change of leaders, sent to every client; `nodes` has those that changed, else it is
+    empty.
+    """
 
     leaders: tuple[LeaderView, ...]
     nodes: tuple[NodeView, ...] = ()
 
 
 class Peer(_Head, tag=9):
-    """Body: one message of the consensus of `group`, opaque here."""
+    """One message of the consensus of `group`, as the body, opaque here."""
 
     group: int
 
@@ -242,7 +258,7 @@ class Peer(_Head, tag=9):
 
 
 class Command(_Head, tag=16):
-    """Body: one whole command of commands.py."""
+    """A command: the body is one whole command of commands.py."""
 
     id: int
     group: int
@@ -251,7 +267,9 @@ class Command(_Head, tag=16):
 
 
 class Fetch(_Head, tag=17):
-    """Answered `Fetched`: whole batches from the one holding `offset` on, at least one if any."""
+    """Answered by `Fetched`: whole batches from the one with `offset` on, at least one if there is
+    any.
+    """
 
     id: int
     group: int
@@ -261,8 +279,11 @@ class Fetch(_Head, tag=17):
 
 
 class Offsets(_Head, tag=18):
-    """Answered `OffsetsAre`. With `confirm`, only by a leader that a majority confirmed after the
-    request came in; without, by any replica from what it has applied."""
+    """Answered by `OffsetsAre`.
+
+    With `confirm`, only a leader answers that a majority confirmed after the request came in;
+    without, any replica does, from its applied state.
+    """
 
     id: int
     group: int
@@ -272,9 +293,11 @@ class Offsets(_Head, tag=18):
 
 
 class OffsetAt(_Head, tag=19):
-    """Answered `OffsetIs` by a confirmed leader (see `Offsets`): the first offset whose log time is
-    at or after `time_us`, else end. With `last_bytes`, instead the lowest offset from which at most
-    that many bytes are stored."""
+    """Answered by `OffsetIs` from a confirmed leader (see `Offsets`).
+
+    The answer is the first offset whose log time is at or after `time_us`, else the end. With
+    `last_bytes`, it is instead the lowest offset from which at most that many bytes are stored.
+    """
 
     id: int
     group: int
@@ -284,8 +307,11 @@ class OffsetAt(_Head, tag=19):
 
 
 class Queues(_Head, tag=20):
-    """Answered `QueuesAre` by a confirmed leader: at most `limit` queues with an id above `after`,
-    in id order."""
+    """Answered by `QueuesAre` from a confirmed leader: at most `limit` queues with an id above
+    `after`.
+
+    They are in id order.
+    """
 
     id: int
     group: int
@@ -294,8 +320,10 @@ class Queues(_Head, tag=20):
 
 
 class Status(_Head, tag=21):
-    """Answered `StatusIs`. Without `groups`, which cost what they hold; a node of release 0.2.0
-    answers with them all the same."""
+    """Answered by `StatusIs`; without `groups`, whose part takes longer the more they hold.
+
+    A node of release 0.2.0 always answers with them.
+    """
 
     id: int
     groups: bool = True
@@ -317,15 +345,18 @@ class WatchEdit(_Head, tag=23):
 
 
 class Cancel(_Head, tag=24):
-    """Ends a watch; of other requests, only says that nobody waits for the reply any more."""
+    """Ends a watch; for other requests, it only says that nobody waits for the reply any more."""
 
     id: int
 
 
 class Staged(_Head, tag=25):
-    """Answered `StagedAre` by a confirmed leader: at most `limit` staged messages with a number
-    above `after` (−1: from the first). With `changes_after`, instead those rescheduled since that
-    count of changes."""
+    """Answered by `StagedAre` from a confirmed leader: at most `limit` staged messages above
+    `after`.
+
+    An `after` of −1 means from the first. With `changes_after`, the messages rescheduled since that
+    count of changes are returned instead.
+    """
 
     id: int
     group: int
@@ -336,7 +367,7 @@ class Staged(_Head, tag=25):
 
 
 class Locate(_Head, tag=26):
-    """Answered `LocationIs` by a confirmed leader."""
+    """Answered by `LocationIs` from a confirmed leader."""
 
     id: int
     group: int
@@ -345,10 +376,12 @@ class Locate(_Head, tag=26):
 
 
 class Snapshot(_Head, tag=27):
-    """Answered `SnapshotPart`: the machine of a group, from byte `offset` of snapshot `number` on
-    (0: a new one). A number is good until the node takes another for the same connection. A node
-    whose machine covers fewer instances than `least` answers Unavailable. With `confirm`, a new one
-    is taken by a confirmed leader only; else by any replica."""
+    """Answered by `SnapshotPart`: a group's machine, from byte `offset` of snapshot `number` on.
+
+    Number 0 asks for a new one. A number is valid until the node takes another snapshot for the
+    same connection. A node whose machine covers fewer instances than `least` answers Unavailable.
+    With `confirm`, only a confirmed leader takes a new one; else any replica does.
+    """
 
     id: int
     group: int
@@ -359,8 +392,10 @@ class Snapshot(_Head, tag=27):
 
 
 class FetchStaged(_Head, tag=28):
-    """Answered `StagedBatches`: whole staged batches from the one holding `stage_number` on, also
-    released ones that are not truncated."""
+    """Answered by `StagedBatches`: whole staged batches from the one with `stage_number` on.
+
+    Released ones that are not truncated are included.
+    """
 
     id: int
     group: int
@@ -373,13 +408,13 @@ class FetchStaged(_Head, tag=28):
 
 
 class Accepted(_Head, tag=64):
-    """Early answer to a command of durability leader or none; the final one still follows."""
+    """The early answer to a command of durability leader or none; the final one still follows."""
 
     id: int
 
 
 class Appended(_Head, tag=65):
-    """An append or stage took effect. `duplicate`: the receipt of an earlier transmission."""
+    """An append or stage took effect; `duplicate` marks the receipt of an earlier transmission."""
 
     id: int
     base_offset: int
@@ -389,9 +424,12 @@ class Appended(_Head, tag=65):
 
 
 class Finished(_Head, tag=66):
-    """Another command took effect. `value`: seal → the end offset, truncate → the first offset,
-    reschedule and discard → how many were staged and changed, compare_and_set → the counter,
-    reconfigure → the membership's version, else 0."""
+    """Another command took effect.
+
+    `value` is the end offset for a seal, the first offset for a truncate, the number of changed
+    messages for a reschedule or discard, the counter for a compare_and_set, the membership's
+    version for a reconfigure, else 0.
+    """
 
     id: int
     value: int
@@ -399,8 +437,11 @@ class Finished(_Head, tag=66):
 
 
 class Released(_Head, tag=67):
-    """A release took effect: one offset per stage number (of one released before, its offset), None
-    where it was discarded or truncated, −1 where it is not due yet and stays staged."""
+    """A release took effect: `offsets` has one offset per stage number.
+
+    It has the old offset for a message released before, None for one that is discarded or
+    truncated, and −1 for one that is not due yet and stays staged.
+    """
 
     id: int
     offsets: tuple[int | None, ...]
@@ -408,7 +449,7 @@ class Released(_Head, tag=67):
 
 
 class Fetched(_Head, tag=68):
-    """Body: the batches of `entries`, one after the other."""
+    """The batches of `entries`, one after the other, as the body."""
 
     id: int
     first_offset: int
@@ -417,7 +458,7 @@ class Fetched(_Head, tag=68):
 
 
 class OffsetsAre(_Head, tag=69):
-    """`log_time_us` is that of the last entry the answer rests on."""
+    """The answer to `Offsets`; `log_time_us` is that of the last entry that it includes."""
 
     id: int
     offsets: QueueOffsets
@@ -425,21 +466,23 @@ class OffsetsAre(_Head, tag=69):
 
 
 class OffsetIs(_Head, tag=70):
-    """Reply to `OffsetAt`."""
+    """The answer to `OffsetAt`."""
 
     id: int
     offset: int
 
 
 class QueuesAre(_Head, tag=71):
-    """Reply to `Queues`; fewer rows than the limit means that these were the last."""
+    """The answer to `Queues`; fewer rows than the limit mean that these were the last."""
 
     id: int
     queues: tuple[QueueInfo, ...]
 
 
 class StatusIs(_Head, tag=72):
-    """Body: a msgpack map for people and dashboards; keys may come and go."""
+    """The status, as the body: a map in MessagePack for people and dashboards, whose keys may
+    change.
+    """
 
     id: int
 
@@ -452,9 +495,12 @@ class Watched(_Head, tag=73):
 
 
 class Failed(_Head, tag=74):
-    """An error of errors.py by its code. `decided`: the log decided it, so it holds for every
-    transmission of the command and (but for QueueSealed and SequenceGap) used up its sequence;
-    otherwise this node refused and proposed nothing."""
+    """An error of errors.py by its code.
+
+    If it is `decided`, the log decided it: it holds for every transmission of the command and
+    (except for QueueSealed and SequenceGap) used up its sequence. Otherwise this node refused the
+    command and proposed nothing.
+    """
 
     id: int
     code: int
@@ -464,8 +510,11 @@ class Failed(_Head, tag=74):
 
 
 class StagedAre(_Head, tag=75):
-    """Reply to `Staged`. `changes` is the count it covers; `overrun`: some of what was asked for by
-    `changes_after` is forgotten, list all."""
+    """The answer to `Staged`; `changes` is the count that it covers.
+
+    `overrun` says that some changes since `changes_after` are forgotten, so that the client has to
+    list all.
+    """
 
     id: int
     staged: tuple[StagedInfo, ...]
@@ -474,7 +523,7 @@ class StagedAre(_Head, tag=75):
 
 
 class LocationIs(_Head, tag=76):
-    """`state`: "staged", "offset", "discarded" or "truncated"."""
+    """The answer to `Locate`; `state` is "staged", "offset", "discarded" or "truncated"."""
 
     id: int
     state: str
@@ -482,8 +531,11 @@ class LocationIs(_Head, tag=76):
 
 
 class SnapshotPart(_Head, tag=77):
-    """Body: bytes of the snapshot from the offset asked for. `applied`: the instances it covers;
-    `oldest`: the first instance the node can still send by itself."""
+    """Bytes of the snapshot from the offset asked for, as the body.
+
+    `applied` is the number of instances it covers, `oldest` the first instance that the node can
+    still send by itself.
+    """
 
     id: int
     number: int
@@ -493,7 +545,7 @@ class SnapshotPart(_Head, tag=77):
 
 
 class StagedBatches(_Head, tag=78):
-    """Body: the batches of `entries`, one after the other."""
+    """The staged batches of `entries`, one after the other, as the body."""
 
     id: int
     entries: tuple[StagedHead, ...]
@@ -544,7 +596,7 @@ _NUMBERS = frozenset(kind.__struct_config__.tag for kind in typing.get_args(Head
 
 
 def unknown(raw: memoryview) -> Unknown | None:
-    """What is whole, and of a type that is none of ours; None for nonsense."""
+    """Return the frame of a type that is none of ours; None for bytes that are no frame."""
     try:
         fields = _any_decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""The seam between checkpoints and the file system, so that tests can cut the power at any step."""
+"""The file calls of checkpoints; tests put others in their place that cut the power at any step."""
 
 from __future__ import annotations
 
@@ -15,28 +15,37 @@ _CHUNK_BYTES = 4 * 1024 * 1024
 
 
 class Files(Protocol):
-    """One directory of small files. Any OSError is fatal to the node: see `CheckpointStore`."""
+    """The files of one directory, all small.
+
+    Any OSError is fatal to the node: see `CheckpointStore`.
+    """
 
     def names(self) -> list[str]: ...
 
     def read(self, name: str) -> bytes | None:
-        """The whole file, or None if there is none of that name."""
+        """Return the whole file, or None if there is none of that name."""
 
     def view(self, name: str) -> memoryview | None:
-        """As `read`, without holding a large file in memory."""
+        """Return the whole file as a view, without holding a large one in memory; None if there is
+        none.
+        """
 
     def write_synced(self, name: str, data: bytes) -> None:
-        """Make or replace the file and fsync it; its name is durable only after
-        `sync_directory`."""
+        """Create or replace the file and sync it; its name is durable only after
+        `sync_directory`.
+        """
 
     def write_parts_synced(
         self, name: str, head_bytes: int, parts: Iterable[bytes], head: Callable[[], bytes]
     ) -> tuple[int, bytes]:
-        """As `write_synced` for a large file: the parts as they come, and before them `head_bytes`
-        that are only known after the last part. The file's length and blake2b-256."""
+        """Write a large file like `write_synced`, in parts; return its length and its blake2b-256.
+
+        The parts are written as they come. The `head_bytes` before them are written last, because
+        they are known only after the last part.
+        """
 
     def rename(self, old: str, new: str) -> None:
-        """Atomic, and durable only after `sync_directory`."""
+        """Rename a file atomically; the new name is durable only after `sync_directory`."""
 
     def remove(self, name: str) -> None: ...
 
@@ -44,7 +53,7 @@ class Files(Protocol):
 
 
 class DiskFiles:
-    """`Files` in a directory of a disk, which must exist."""
+    """The files of a directory of a disk, which must exist."""
 
     def __init__(self, directory: Path, disk: Disk | None = None) -> None:
         self._directory = directory
@@ -89,7 +98,7 @@ class DiskFiles:
 
     @contextmanager
     def _replaced(self, name: str) -> Iterator[int]:
-        """The file of that name, empty."""
+        """Open the file of that name, emptied."""
         path = self._directory / name
         try:
             fd = self._disk.open(path)

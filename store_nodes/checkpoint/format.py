@@ -1,4 +1,5 @@
-"""The bytes of a checkpoint file and of its manifest; docs/file-format.md is this page for people.
+"""The bytes of a checkpoint file and of its manifest; docs/file-format.md describes them for
+people.
 
 Checkpoint file, little-endian:
 
@@ -33,18 +34,23 @@ _MANIFEST_MAGIC = b"PBMF"
 
 
 class CheckpointDamaged(Exception):
-    """A checkpoint or manifest is there but cannot be trusted; the text says which check failed."""
+    """A checkpoint or manifest exists but cannot be trusted; the text names the check that
+    failed.
+    """
 
 
 class CheckpointBehind(Exception):
-    """A checkpoint is whole, and of a group it holds less than this node once had."""
+    """A checkpoint is whole, but has less of a group than this node once had."""
 
 
 class GroupCheckpoint(msgspec.Struct, frozen=True, array_like=True):
-    """One group: the acceptor's promise (a packed ballot), below which instance all is chosen, and
-    the machine's snapshot, whose `applied` is at most that. `reached` is what this node had applied
-    when the checkpoint was drafted: a machine below it would have forgotten values that the node
-    voted for, and no start goes on from one. It is left out when 0, as release 0.2.0 always did."""
+    """One group of a checkpoint: its promise, its chosen prefix and the machine's snapshot.
+
+    `promised` is a packed ballot. All instances below `chosen_upto` are chosen; the snapshot's
+    `applied` is at most that. `reached` is the number of instances that this node had applied when
+    the checkpoint was drafted. A machine below it would have forgotten values that the node voted
+    for, so no start continues from one. It is left out when 0, as release 0.2.0 always did.
+    """
 
     group: int
     promised: int
@@ -54,12 +60,12 @@ class GroupCheckpoint(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
-    """What a node needs besides the log from (`wal_segment`, `wal_offset`) on.
+    """The state that a node needs besides the log from (`wal_segment`, `wal_offset`) on.
 
-    The start is low enough that every accepted value the node could still be asked for by a new
-    leader, that is of instances not below a group's `chosen_upto`, lies at or after it.
-    `tail` and `tail_of_others` pack the index entries of applied batches that no segment footer
-    lists yet (storage/checkpoint_tail.py).
+    A new leader may ask the node for accepted values of instances not below a group's
+    `chosen_upto`. The start is low enough that all of them are at or after it. `tail` and
+    `tail_of_others` pack the index entries of applied batches that no segment footer lists yet
+    (storage/checkpoint_tail.py).
     """
 
     groups: tuple[GroupCheckpoint, ...]
@@ -70,7 +76,7 @@ class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Rest(NamedTuple):
-    """The fields of a checkpoint that follow its groups, in their order."""
+    """The fields of a checkpoint after its groups, in their order."""
 
     wal_segment: int
     wal_offset: int
@@ -80,7 +86,7 @@ class Rest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Which checkpoint file holds: its number, length and digest."""
+    """The number, length and digest of the checkpoint file that is valid."""
 
     number: int
     file_bytes: int
@@ -91,7 +97,9 @@ class Manifest:
 
 
 class _GroupRead(msgspec.Struct, array_like=True):
-    """`machine` is a view into the file: a group's state can be tens of megabytes."""
+    """A group as it is read: `machine` is a view into the file, because it can be tens of
+    megabytes.
+    """
 
     group: int
     promised: int
@@ -115,9 +123,11 @@ HEAD_BYTES = _FILE_HEAD.size
 
 
 class BodyWriter:
-    """The body of a checkpoint file part by part, and the head that belongs before it. Without
-    `others` the last field, which must then be empty, is left out: an older program sees nothing
-    new."""
+    """Makes the body of a checkpoint file in parts, and the head that goes before it.
+
+    Without `others` the last field, which must then be empty, is left out, so that an older program
+    sees nothing new.
+    """
 
     def __init__(self, *, others: bool = True) -> None:
         self._fields = _FIELDS if others else _FIELDS - 1
@@ -127,7 +137,7 @@ class BodyWriter:
     def parts(
         self, count: int, groups: Iterable[GroupCheckpoint], rest: Callable[[], Rest]
     ) -> Iterator[bytes]:
-        """`rest` is asked for after the last of the `count` groups."""
+        """Yield the parts; `rest` is called after the last of the `count` groups."""
         yield self._part(_array_head(self._fields) + _array_head(count))
         for group in groups:
             fields = msgspec.structs.astuple(group)
@@ -143,12 +153,12 @@ class BodyWriter:
         return raw
 
     def head(self) -> bytes:
-        """After the last part."""
+        """Return the head of the file, after the last part was made."""
         return _FILE_HEAD.pack(_FILE_MAGIC, FORMAT_VERSION, self._length, self._digest.digest())
 
 
 def _array_head(count: int) -> bytes:
-    """Of a msgpack array, in its shortest form."""
+    """Return the head of an array in MessagePack, in its shortest form."""
     if count < 16:
         return bytes((0x90 | count,))
     return (
@@ -159,7 +169,7 @@ def _array_head(count: int) -> bytes:
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
-    """A whole file, with one way to write a given checkpoint."""
+    """Return a whole file; equal checkpoints give equal bytes."""
     writer = BodyWriter(others=bool(checkpoint.tail_of_others))
     parts = list(
         writer.parts(len(checkpoint.groups), checkpoint.groups, lambda: rest_of(checkpoint))
@@ -168,14 +178,17 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 
 def rest_of(checkpoint: Checkpoint) -> Rest:
-    """What follows the groups."""
+    """Return the fields that follow the groups."""
     return Rest(
         checkpoint.wal_segment, checkpoint.wal_offset, checkpoint.tail, checkpoint.tail_of_others
     )
 
 
 def decode_checkpoint(raw: bytes | memoryview) -> Checkpoint:
-    """Raises CheckpointDamaged. The machines are views into `raw`."""
+    """Return the checkpoint of a file; raises CheckpointDamaged.
+
+    The machines are views into `raw`.
+    """
     if len(raw) < _FILE_HEAD.size:
         raise CheckpointDamaged("checkpoint shorter than its header")
     magic, version, length, digest = _FILE_HEAD.unpack_from(raw)
@@ -203,7 +216,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(raw: bytes) -> Manifest:
-    """Raises CheckpointDamaged."""
+    """Return the manifest in `raw`; raises CheckpointDamaged."""
     if len(raw) != _MANIFEST.size + _CRC.size:
         raise CheckpointDamaged(f"manifest of {len(raw)} bytes")
     (crc,) = _CRC.unpack_from(raw, _MANIFEST.size)

@@ -1,18 +1,19 @@
-"""Writing and loading checkpoints so that a power cut at any instant leaves a whole one.
+"""Writes and loads checkpoints so that a power cut at any instant leaves a whole one.
 
 A checkpoint becomes *the* checkpoint in this order, each step durable before the next:
 
 1. its file is written under a new name and fsynced;
 2. the directory is fsynced, so the name is there;
-3. a manifest with the file's digest is written aside, fsynced, and renamed over the older of the
-   two manifests;
+3. a manifest with the file's digest is written to a temporary file, fsynced, and renamed over the
+   older of the two manifests;
 4. the directory is fsynced, so the rename is there;
-5. checkpoint files that neither manifest names are removed. They may come back after a power cut;
-   nobody asks for them by then.
+5. checkpoint files that neither manifest names are removed. They may come back after a power cut,
+   when nothing refers to them.
 
-The other manifest and its checkpoint stay, so one damaged file costs a longer start, not the node.
-The log must therefore be kept from `oldest_start` on. A failed write, fsync or rename raises
-OSError: the node then exits and sends nothing more (it is not known what is on the disk).
+The other manifest and its checkpoint stay, so that one damaged file makes a start longer but does
+not cost the node. The log must therefore be kept from `oldest_start` on. A failed write, fsync or
+rename raises OSError: the node then exits and sends nothing more (it is not known what is on the
+disk).
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ from store_nodes.checkpoint.format import (
 )
 
 MANIFESTS = ("manifest-a", "manifest-b")
-"""Checkpoint `number` is named by manifest `number % 2`."""
+"""The names of the manifests; checkpoint `number` is in manifest `number % 2`."""
 _ASIDE = "manifest.tmp"
 _PREFIX = "checkpoint-"
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The checkpoint to start from; `skipped` says in words what else was found damaged."""
+    """The checkpoint to start from; `skipped` describes the other files that were found damaged."""
 
     number: int
     checkpoint: Checkpoint
@@ -51,7 +52,7 @@ class Loaded:
 
 
 class CheckpointStore:
-    """The checkpoints of one node, in a directory of their own; one write at a time."""
+    """The checkpoints of one node, in a directory of their own; one is written at a time."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -59,7 +60,7 @@ class CheckpointStore:
         self._starts: dict[int, tuple[int, int]] = {}
 
     def load(self) -> Loaded | None:
-        """The newest whole checkpoint, None if none was ever completed.
+        """Return the newest whole checkpoint, None if none was ever completed.
 
         Raises CheckpointDamaged if one was completed but none can be trusted.
         """
@@ -95,7 +96,10 @@ class CheckpointStore:
         return Loaded(*found, tuple(skipped)) if found is not None else None
 
     def write(self, checkpoint: Checkpoint) -> int:
-        """Make this the checkpoint; its number. Blocks; any OSError is fatal to the node."""
+        """Write a checkpoint that counts from then on; return its number.
+
+        Blocks; any OSError is fatal.
+        """
         groups = checkpoint.groups
         body = BodyWriter(others=bool(checkpoint.tail_of_others))
         return self._write(body, body.parts(len(groups), groups, lambda: rest_of(checkpoint)))
@@ -103,7 +107,9 @@ class CheckpointStore:
     def write_groups(
         self, count: int, groups: Iterable[GroupCheckpoint], rest: Callable[[], Rest]
     ) -> int:
-        """As `write`, with one group in memory at a time; `rest` is asked for after the last."""
+        """Write a checkpoint with one group in memory at a time; `rest` is called after the
+        last.
+        """
         body = BodyWriter()
         return self._write(body, body.parts(count, groups, rest))
 
@@ -114,14 +120,15 @@ class CheckpointStore:
         )
         written = body.rest
         start = (written.wal_segment, written.wal_offset)
-        # What begins nowhere reads whatever there is; the log of who needs a record keeps it.
+        # A start at (0, 0) reads the whole log that exists; the log keeps the records that are
+        # needed.
         assert not any(start) or self.oldest_start is None or start >= self.oldest_start, (
             f"a start at {start} needs a log that is kept from {self.oldest_start} on"
         )
         manifest = Manifest(number, length, digest)
         self._files.sync_directory()
         if _ASIDE in self._files.names():
-            # Left by a power cut, perhaps as a second name of a manifest that is in use.
+            # A power cut left it, perhaps as a second name of a manifest that is in use.
             self._files.remove(_ASIDE)
         self._files.write_synced(_ASIDE, encode_manifest(manifest))
         self._files.rename(_ASIDE, MANIFESTS[number % len(MANIFESTS)])
@@ -133,8 +140,10 @@ class CheckpointStore:
 
     @property
     def oldest_start(self) -> tuple[int, int] | None:
-        """(segment, offset) from which the log is still needed; None while there is no
-        checkpoint, and all of it is."""
+        """The (segment, offset) from which the log is still needed.
+
+        It is None while there is no checkpoint, because the whole log is needed then.
+        """
         return min(self._starts.values()) if self._starts else None
 
     def _read(self, manifest: Manifest) -> Checkpoint:
@@ -146,7 +155,7 @@ class CheckpointStore:
         return decode_checkpoint(file)
 
     def _remove_unnamed(self) -> None:
-        """Keep the newest two: those are what the manifests name."""
+        """Keep the newest two checkpoints, which the manifests name."""
         named = {self._number, self._number - 1}
         keep = {file_name(number) for number in named}
         for name in self._files.names():

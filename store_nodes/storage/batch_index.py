@@ -1,12 +1,13 @@
-"""Where each applied batch lies in this node's log: local, rebuilt at start, never replicated.
+"""The place of each applied batch in this node's log: local, rebuilt at start, never replicated.
 
-It is filled from the segments' footers, from the tail a checkpoint kept, and from everything
+It is filled from the segments' footers, from the tail that a checkpoint kept, and from all batches
 applied since. The same batch may come more than once (a restart applies again what the checkpoint
-had not seen) and only the first counts: both copies are valid. But what a settled segment lists
-counts before all else, because the segments it was copied from go away.
+had not seen), and only the first counts: both copies are valid. But the rows of a compacted segment
+count before all others, because the segments that it was copied from are removed.
 
-Memory holds extents for what sealed segments list and rows for the rest (space.py); rows of sealed
-segments are read from sidecars through a cache (pages.py). Belongs to the event loop.
+Memory holds extents for the rows of sealed segments, and the other rows themselves (space.py). Rows
+of sealed segments are read from sidecars through a cache (pages.py). The index belongs to the event
+loop.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ from store_nodes.wal.position import Position
 
 
 class Located(NamedTuple):
-    """A stored batch as a reader gets it. `stage` and `indices` are None for a plain append; of a
-    released run they say which messages of the staged batch at `position` have the offsets
-    `base_offset` … `base_offset + messages - 1`: those at `indices` of the batch that begins at
-    stage number `stage`."""
+    """A stored batch as a reader gets it.
+
+    `stage` and `indices` are None for a plain append. For a released run they say which messages of
+    the staged batch at `position` have the offsets `base_offset` … `base_offset + messages - 1`:
+    those at `indices` of the batch that begins at stage number `stage`.
+    """
 
     base_offset: int
     messages: int
@@ -44,15 +47,17 @@ class Located(NamedTuple):
 
 
 class BatchIndex(Holdings):
-    """Batches of all queues on this node. Reads raise WalDamaged when an index file is beyond
-    making anew."""
+    """The batches of all queues on this node.
 
-    # -- what is applied -----------------------------------------------------------------------
+    Reads raise WalDamaged when an index file cannot be rebuilt.
+    """
+
+    # -- applied batches -----------------------------------------------------------------------
 
     def add(
         self, queue: bytes, base_offset: int, messages: int, log_time_us: int, position: Position
     ) -> bool:
-        """An appended batch. False if those offsets are held already: nothing was added."""
+        """Add an appended batch; return False if those offsets are held already."""
         assert messages > 0
         found = self._queues.get(queue)
         if found is None:
@@ -63,7 +68,7 @@ class BatchIndex(Holdings):
     def add_staged(
         self, queue: bytes, base_stage: int, messages: int, log_time_us: int, position: Position
     ) -> bool:
-        """A staged batch; False as in `add`."""
+        """Add a staged batch; return False if those numbers are held already."""
         assert messages > 0
         found = self._queues.get(queue)
         if found is None:
@@ -78,7 +83,9 @@ class BatchIndex(Holdings):
         stage_base: int,
         indices: Sequence[int],
     ) -> bool:
-        """Messages of a staged batch that got offsets from `base_offset` on; False as in `add`."""
+        """Add messages of a staged batch that got offsets from `base_offset` on; False as in
+        `add`.
+        """
         return self.add_entry(
             self.released_entry(queue, base_offset, log_time_us, stage_base, indices)
         )
@@ -91,7 +98,7 @@ class BatchIndex(Holdings):
         stage_base: int,
         indices: Sequence[int],
     ) -> BatchEntry:
-        """The footer's row of a released run, with the place of its staged batch."""
+        """Return the footer's row of a released run, with the place of its staged batch."""
         staged = self.row(queue, STAGES, stage_base)
         position, share = Position(0, 0, 0), 0
         if staged is not None:
@@ -101,7 +108,7 @@ class BatchIndex(Holdings):
         return BatchEntry(queue, base_offset, len(indices), log_time_us, position, RELEASED, extra)
 
     def add_entry(self, entry: BatchEntry) -> bool:
-        """A footer's row of any kind; False as in `add`."""
+        """Add a footer's row of any kind; False as in `add`."""
         if entry.flags != RELEASED:
             add = self.add_staged if entry.flags == STAGED else self.add
             return add(*entry[:5])
@@ -121,12 +128,14 @@ class BatchIndex(Holdings):
     # -- reads ---------------------------------------------------------------------------------
 
     def locate(self, queue: bytes, offset: int, max_bytes: int) -> list[Located]:
-        """Batches from the one that holds `offset` (else the next one) on, in order and without a
-        gap between them: as many as fit in `max_bytes`, but at least one if there is one.
+        """Return batches from the one with `offset` (else the next one) on, in order and without a
+        gap.
 
-        Which offsets are readable is the machine's to say, and a kept one below a truncation is
-        best asked for alone (`max_bytes` 0). When the first batch begins above an `offset` that is
-        readable, this node has lost what is between: it must not answer with what comes after."""
+        As many are returned as fit in `max_bytes`, but at least one if there is one. The machine
+        knows which offsets are readable; ask for a kept one below a truncation alone (`max_bytes`
+        0). When the first batch begins above an `offset` that is readable, this node has lost the
+        offsets between: it must not answer with the later ones.
+        """
         found: list[Located] = []
         total_bytes = 0
         end = -1
@@ -146,7 +155,7 @@ class BatchIndex(Holdings):
         return found
 
     def staged_batches(self, queue: bytes, stage_number: int, max_bytes: int) -> list[BatchEntry]:
-        """As `locate`, of staged batches; these may have gaps between them."""
+        """Return staged batches as `locate` does; these may have gaps between them."""
         found: list[BatchEntry] = []
         total_bytes = 0
         for row in self._rows(queue, STAGES, stage_number):
@@ -159,8 +168,11 @@ class BatchIndex(Holdings):
         return found
 
     def offset_at(self, queue: bytes, time_us: int) -> int | None:
-        """The first offset whose batch has a log time of at least `time_us`; None if there is none
-        (yet): the answer is then the queue's end, which the machine knows."""
+        """Return the first offset whose batch has a log time of at least `time_us`; None if there
+        is none.
+
+        The answer is then the queue's end, which the machine knows.
+        """
         found = self._queues.get(queue)
         if found is None:
             return None
@@ -182,20 +194,26 @@ class BatchIndex(Holdings):
         return min(candidates, default=None)
 
     def offset_back(self, queue: bytes, end: int, max_bytes: int) -> int:
-        """The lowest first offset of a batch such that all from it up to `end` fit in `max_bytes`;
-        `end` if not even the last one does. A released run counts as its share of the batch."""
+        """Return the lowest first offset of a batch such that all bytes from it up to `end` fit in
+        `max_bytes`.
+
+        It is `end` if not even the last batch fits. A released run counts as its share of the
+        batch.
+        """
         found = self._queues.get(queue)
         if found is None:
             return end
         return stretches.offset_back(self._pages, found.offsets, found.first, end, max_bytes)
 
     def log_time_of(self, queue: bytes, number: int, staged: bool) -> int:
-        """Log time of the batch that holds an offset, or a stage number; 0 if unknown."""
+        """Return the log time of the batch that has an offset, or a stage number; 0 if unknown."""
         row = self.row(queue, STAGES if staged else OFFSETS, number)
         return row.log_time_us if row is not None else 0
 
     def stored_bytes(self, queue: bytes) -> int:
-        """Of the batches of a queue that are not truncated, staged ones with them, each once."""
+        """Return the bytes of a queue's batches that are not truncated, with staged ones, each
+        once.
+        """
         found = self._queues.get(queue)
         if found is None:
             return 0
@@ -205,7 +223,9 @@ class BatchIndex(Holdings):
     def missing(
         self, queue: bytes, first: int, end: int, *, staged: bool = False
     ) -> list[tuple[int, int]]:
-        """The parts of the offsets, or stage numbers, [first, end) that no batch here holds."""
+        """Return the parts of the offsets, or stage numbers, [first, end) that no batch here
+        has.
+        """
         found = self._queues.get(queue)
         if found is None:
             return [(first, end)] if first < end else []
@@ -214,7 +234,7 @@ class BatchIndex(Holdings):
     # -- inside --------------------------------------------------------------------------------
 
     def _rows(self, queue: bytes, which: int, number: int) -> Iterator[Row]:
-        """Rows of a space from the first one that ends above `number` on."""
+        """Yield the rows of a space from the first one that ends above `number` on."""
         found = self._queues.get(queue)
         if found is None or (which == STAGES and found.stages is None):
             return
@@ -237,12 +257,12 @@ class BatchIndex(Holdings):
             yield from tail.rows(at)
 
     def row(self, queue: bytes, which: int, number: int) -> Row | None:
-        """The row of a space that holds a number."""
+        """Return the row of a space that has a number, or None."""
         row = next(self._rows(queue, which, number), None)
         return row if row is not None and row.base <= number else None
 
     def _located(self, queue: bytes, row: Row) -> Located | None:
-        """None for a released run whose staged batch is not held."""
+        """Return a row's batch; None for a released run whose staged batch is not held."""
         base, messages, time_us, position, extra = row
         if not extra:
             return Located(base, messages, time_us, position)

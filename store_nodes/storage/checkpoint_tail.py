@@ -1,7 +1,7 @@
 """The tail of a checkpoint: index entries of applied batches that no segment footer lists yet.
 
-In two parts: plain appends in the layout of the first version, and after them, in a field of its
-own, staged batches and released runs as a footer has them. An older program reads the first.
+It has two parts: plain appends in the layout of the first version, and after them, in a field of
+their own, staged batches and released runs as in a footer. An older program reads the first part.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ PACKED_BYTES = _PACKED.size
 
 
 def pack_tail(entries: Iterable[BatchEntry]) -> tuple[bytes, bytes]:
-    """(appends, the rest). `PACKED_BYTES` an append, little-endian: queue id 25 B · base offset u64
-    · messages u32 · log time u64 · segment u32 · offset u64 · length u32. The rest is empty or the
-    payload of a footer without frames."""
+    """Return the two parts: appends, and the rest.
+
+    An append takes `PACKED_BYTES`, little-endian: queue id 25 B · base offset u64 · messages u32 ·
+    log time u64 · segment u32 · offset u64 · length u32. The rest is empty or the payload of a
+    footer without frames.
+    """
     pack = _PACKED.pack
     appends: list[bytes] = []
     rest = BatchRows()
@@ -33,7 +36,7 @@ def pack_tail(entries: Iterable[BatchEntry]) -> tuple[bytes, bytes]:
 
 
 def unpack_tail(appends: bytes, rest: bytes) -> Iterator[BatchEntry]:
-    """Raises ValueError if a length does not fit."""
+    """Yield the entries of both parts; raises ValueError if a length does not fit."""
     if len(appends) % PACKED_BYTES:
         raise ValueError("not a whole number of entries")
     for queue, base, count, time_us, segment, offset, length in _PACKED.iter_unpack(appends):

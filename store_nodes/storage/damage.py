@@ -1,9 +1,9 @@
-"""Which stored bytes cannot be had any more, and what of it matters for taking part.
+"""The stored bytes that are lost, and whether the node may take part without them.
 
-*Votes*: bytes from the checkpoint's start on, or the checkpoints themselves: promises and accepts
-may be lost, and the node must not vote as if it had them. *Data only*: everything damaged lies
-below the start of the checkpoint or in settled segments; promises and state are whole, and what
-is missing is stored batches, which any peer has.
+*Votes*: bytes from the checkpoint's start on, or the checkpoints themselves, are damaged. Promises
+and accepts may be lost, and the node must not vote as if it had them. *Data only*: all damage is
+below the start of the checkpoint or in compacted segments. Promises and state are whole, and only
+stored batches are missing, which any peer has.
 """
 
 from __future__ import annotations
@@ -36,18 +36,23 @@ class LostBatch(NamedTuple):
 
 @dataclass(slots=True)
 class DamageReport:
-    """What a start found damaged and not repaired yet."""
+    """The damage that a start found and that is not repaired yet."""
 
     votes: bool
-    """Promises or accepted values may be lost; see the module."""
+    """Whether promises or accepted values may be lost; see the module."""
     texts: tuple[str, ...]
     unindexed: tuple[int, ...] = ()
-    """Segments whose index is gone: what only they listed shows as gaps (`BatchIndex.missing`)."""
+    """Segments whose index is gone: batches in no other index show as gaps
+    (`BatchIndex.missing`).
+    """
     lost: list[LostBatch] = field(default_factory=list)
 
     def lost_batches(self) -> list[LostBatch]:
-        """Batches whose bytes do not verify, are not truncated, and that nothing else here holds.
-        The index does not hold them, so that copies from peers can be added."""
+        """Return batches whose bytes do not verify, that are not truncated, and that nothing else
+        here holds.
+
+        The index does not hold them, so that copies from peers can be added.
+        """
         return self.lost
 
     def __str__(self) -> str:
@@ -55,7 +60,9 @@ class DamageReport:
 
 
 def costs_votes(damage: Damage, start: Position | None) -> bool:
-    """`start`: where the checkpoint goes on from; None without one."""
+    """Return whether damage may have cost votes; `start` is that of the checkpoint, None without
+    one.
+    """
     if damage.segment >= FIRST_SETTLED:
         return False
     if start is None or damage.segment > start.segment or damage.segment == 0:
@@ -66,7 +73,7 @@ def costs_votes(damage: Damage, start: Position | None) -> bool:
 
 
 class Whereabouts:
-    """Which positions can be read back."""
+    """The positions that can be read back."""
 
     def __init__(
         self, first_segment: int, settled: Collection[int], damages: Iterable[Damage]
@@ -80,13 +87,15 @@ class Whereabouts:
                 self._ranges.setdefault(damage.segment, []).append(span)
 
     def is_stale(self, position: Position) -> bool:
-        """It points into a segment that was settled since: what is live of it was copied."""
+        """Return whether a position is in a segment compacted since, whose live batches were
+        copied.
+        """
         if position.segment >= FIRST_SETTLED:
             return position.segment not in self._settled
         return position.segment < self._first
 
     def is_lost(self, position: Position) -> bool:
-        """Its bytes are damaged or gone."""
+        """Return whether the bytes at a position are damaged or gone."""
         end = position.offset + position.length
         return any(
             start < end and position.offset < stop
@@ -94,7 +103,7 @@ class Whereabouts:
         )
 
     def doubts(self, run: Run) -> bool:
-        """Some row of this run may be stale or lost."""
+        """Return whether a row of this run may be stale or lost."""
         if run.lowest_segment < self._first:
             return True
         return any(run.lowest_segment <= segment <= run.segment for segment in self._ranges)
@@ -102,8 +111,10 @@ class Whereabouts:
     def sound(
         self, pages: Pages, tables: Tables
     ) -> tuple[list[Stretch], list[tuple[bytes, int, Row]]]:
-        """(stretches without the rows that are stale or lost, the lost rows). Reads the rows of a
-        run that is in doubt."""
+        """Return the stretches without the rows that are stale or lost, and the lost rows.
+
+        Rows are read only for a run that is in doubt.
+        """
         if not self.doubts(tables.run):
             return tables.stretches, []
         whole: list[Stretch] = []
@@ -118,7 +129,7 @@ class Whereabouts:
         return whole, lost
 
     def _split(self, pages: Pages, extent: Extent) -> Iterator[tuple[Extent | None, Row | None]]:
-        """Pieces of an extent between the rows that are stale or lost, and these rows."""
+        """Yield the pieces of an extent between the rows that are stale or lost, and these rows."""
         sound: list[Row] = []
         at = extent.row_start
         rows = pages.rows(extent.segment, at, at + extent.rows, keep=False)

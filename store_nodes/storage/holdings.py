@@ -1,5 +1,8 @@
-"""Which rows the index holds of each queue, and how that changes as segments are sealed, settled
-and truncated. `BatchIndex` is what asks of it."""
+"""The rows that the index holds of each queue; they change as segments are sealed, compacted and
+truncated.
+
+`BatchIndex` answers reads from them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from store_nodes.storage.space import Extent, Space
 
 
 class Holding:
-    """One queue: offsets from `first` on and those of `kept` are wanted."""
+    """The rows of one queue: offsets from `first` on and those of `kept` are wanted."""
 
     __slots__ = ("first", "kept", "offsets", "stages")
 
@@ -32,26 +35,28 @@ class Holding:
         return self.stages
 
     def live_numbers(self, extent: Extent) -> int:
-        """How many offsets of an extent are not truncated."""
+        """Return the number of offsets of an extent that are not truncated."""
         below = min(extent.end, self.first)
         kept = bisect_left(self.kept, below) - bisect_left(self.kept, extent.first)
         return max(0, kept) + max(0, extent.end - max(extent.first, self.first))
 
 
 class Holdings:
-    """All queues of a node."""
+    """The rows of all queues of a node."""
 
     def __init__(self, pages: Pages | None = None) -> None:
         self._pages = pages
         self._queues: dict[bytes, Holding] = {}
         self.held: dict[int, int] = {}
-        """Per attached segment, bytes of the batches it lists that are not truncated: for raw
-        segments and after truncations an estimate."""
+        """Bytes of the batches that are not truncated, by attached segment.
 
-    # -- what goes -----------------------------------------------------------------------------
+        They are an estimate for raw segments, and after truncations.
+        """
+
+    # -- removals ------------------------------------------------------------------------------
 
     def truncate(self, queue: bytes, first_offset: int, kept: Sequence[int] = ()) -> None:
-        """Drop batches that lie wholly below `first_offset` and hold no offset of `kept`."""
+        """Drop batches that are wholly below `first_offset` and have no offset of `kept`."""
         found = self._queues.get(queue)
         if found is None:
             return
@@ -94,15 +99,17 @@ class Holdings:
                     self._splice(space, 0, len(space), [])
 
     def queues(self) -> list[bytes]:
-        """Queue ids that have batches here, also ones the machine has deleted since."""
+        """Return the queue ids that have batches here, also those that the machine has deleted
+        since.
+        """
         return list(self._queues)
 
     def has(self, queue: bytes) -> bool:
-        """Whether it has batches here."""
+        """Return whether a queue has batches here."""
         return queue in self._queues
 
     def __len__(self) -> int:
-        """Rows in memory."""
+        """Return the number of rows in memory."""
         return sum(
             len(space.tail)
             for queue in self._queues.values()
@@ -113,7 +120,7 @@ class Holdings:
     # -- attached segments ---------------------------------------------------------------------
 
     def attach_all(self, segment: int, stretches: Iterable[Stretch]) -> None:
-        """Every stretch of a segment, as `attach` does. A start spends its time here."""
+        """Attach every stretch of a segment, as `attach` does. A start spends its time here."""
         queues = self._queues
         held = 0
         for stretch in stretches:
@@ -130,8 +137,11 @@ class Holdings:
         self.held[segment] = self.held.get(segment, 0) + held
 
     def attach(self, queue: bytes, which: int, extent: Extent, *, settled: bool = False) -> None:
-        """A stretch that an attached segment lists. What is held already stays as it is, but in
-        the tail; a settled segment's stretch takes the place of all others."""
+        """Add a stretch that an attached segment lists.
+
+        Numbers held already stay as they are, except in the tail; the stretch of a compacted
+        segment replaces all others.
+        """
         found = self._queues.get(queue)
         if found is None:
             found = self._queues[queue] = Holding()
@@ -147,7 +157,7 @@ class Holdings:
             space.remove_tail(tail.find(extent.first), tail.find(extent.end))
 
     def exclude(self, queue: bytes, which: int, first: int, end: int) -> None:
-        """Hold the numbers [first, end) no more: their bytes are gone or damaged."""
+        """Hold the numbers [first, end) no more, because their bytes are gone or damaged."""
         found = self._queues.get(queue)
         if found is None:
             return
@@ -160,7 +170,7 @@ class Holdings:
             space.remove_tail(tail.find(first), tail.find(end))
 
     def forget_segments(self, queue: bytes, segments: Collection[int]) -> None:
-        """Let go of every stretch of a queue that these segments list."""
+        """Drop every stretch of a queue that these segments list."""
         found = self._queues.get(queue)
         for space in (found.offsets, found.stages) if found is not None else ():
             if space is None:
@@ -171,7 +181,9 @@ class Holdings:
                 self._splice(space, 0, len(extents), left)
 
     def listed_by(self, queue: bytes, segments: Collection[int]) -> list[tuple[int, Extent]]:
-        """(space, extent) of every stretch of a queue that one of these segments lists."""
+        """Return the (space, extent) of every stretch of a queue that one of these segments
+        lists.
+        """
         found = self._queues.get(queue)
         if found is None:
             return []
@@ -186,8 +198,10 @@ class Holdings:
         ]
 
     def tail_rows(self, queue: bytes, segments: frozenset[int] | None) -> list[tuple[int, Row]]:
-        """(space, row) of the rows in memory whose position is in one of these segments; of all
-        for None."""
+        """Return the (space, row) of the rows in memory whose position is in one of these segments.
+
+        None stands for all segments.
+        """
         found = self._queues.get(queue)
         rows: list[tuple[int, Row]] = []
         for which in (OFFSETS, STAGES) if found is not None else ():

@@ -1,7 +1,8 @@
-"""Where each chosen instance of a group lies in this node's log: local, rebuilt at start.
+"""The place of each chosen instance of a group in this node's log: local, rebuilt at start.
 
-A peer that lags too far for memory is fed through it. Instances of segments that are sealed and
-attached are looked up in their sidecars; 16 packed bytes are in memory for each of the others.
+It serves peers that are too far behind for the values in memory. Instances of segments that are
+sealed and attached are looked up in their sidecars; each of the others takes 16 packed bytes of
+memory.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ class _Range(NamedTuple):
 
 
 class InstanceIndex:
-    """Positions of the values of instances. A later record of an instance replaces an earlier one;
-    both have the same value once it is chosen."""
+    """The positions of the values of instances.
+
+    A later record of an instance replaces an earlier one; both have the same value once it is
+    chosen.
+    """
 
     __slots__ = ("_at", "_end", "_first", "_lengths", "_oldest", "_pages", "_ranges", "_segments")
 
@@ -39,21 +43,23 @@ class InstanceIndex:
 
     @property
     def oldest(self) -> int:
-        """No instance below it is held; all from it on that were chosen here are."""
+        """The lowest instance held; all from it on that were chosen here are held."""
         return self._oldest
 
     @property
     def end(self) -> int:
-        """Above the last instance that is known; below it some may not be."""
+        """The number above the last instance that is known; below it some may be unknown."""
         return self._end
 
     def __len__(self) -> int:
-        """Instances in memory."""
+        """Return the number of instances in memory."""
         return len(self._at)
 
     def put(self, instance: int, position: Position) -> None:
-        """The value of `instance` lies there. A gap is filled when its instances come: a log holds
-        what was accepted, out of order."""
+        """Note the position of an instance's value.
+
+        A gap is filled when its instances come, because a log has accepted values out of order.
+        """
         assert position.length > 0, "no value is empty"
         if instance < self._oldest:
             return
@@ -79,7 +85,10 @@ class InstanceIndex:
         self._lengths.append(position.length)
 
     def get(self, instance: int) -> Position | None:
-        """None also for one whose segment was settled. Raises WalDamaged."""
+        """Return the position of an instance's value; None if unknown or compacted away.
+
+        Raises WalDamaged.
+        """
         if instance < self._oldest:
             return None
         index = instance - self._first
@@ -98,13 +107,15 @@ class InstanceIndex:
     def attach(
         self, pages: Pages, segment: int, first: int, last: int, row_start: int, rows: int
     ) -> None:
-        """A sealed segment, later than those before, lists instances `first` … `last`."""
+        """Attach a sealed segment, later than those before, which lists instances `first` …
+        `last`.
+        """
         self._pages = pages
         self._ranges.append(_Range(segment, first, last, row_start, rows))
         self._end = max(self._end, last + 1)
 
     def forget_attached(self, upto_segment: int) -> None:
-        """Let go of what is in memory of segments up to this one: they are attached."""
+        """Drop the positions in memory of segments up to this one, because they are attached."""
         stop = 0
         while stop < len(self._at) and self._segments[stop] <= upto_segment:
             stop += 1
@@ -113,7 +124,7 @@ class InstanceIndex:
             self._first += stop
 
     def remove_below(self, segment: int, oldest: int) -> None:
-        """Segments below `segment` are going, with the last records of instances below `oldest`."""
+        """Drop the segments below `segment`, with the last records of instances below `oldest`."""
         self._ranges = [one for one in self._ranges if one.segment >= segment]
         self._oldest = max(self._oldest, oldest)
         self._end = max(self._end, self._oldest)

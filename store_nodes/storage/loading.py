@@ -1,7 +1,7 @@
 """The indexes at a start: from the sidecars' tables, the checkpoint's tail and the replayed frames.
 
-No footer is read where a sidecar verifies, and no row of a sidecar but of one that lists something
-stale or damaged. Settled segments come first: what they list counts before what others do.
+No footer is read if a sidecar verifies, and rows of a sidecar are read only if it lists something
+stale or damaged. Compacted segments come first, because their rows count before others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from store_nodes.wal.log import WriteAheadLog
 
 
 class IndexLoader:
-    """Fills the indexes, in the order of its methods."""
+    """Fills the indexes; call its methods in their order here."""
 
     def __init__(self, wal: WriteAheadLog, pages: Pages, batches: BatchIndex) -> None:
         self._wal = wal
@@ -28,7 +28,7 @@ class IndexLoader:
         self._batches = batches
         self.unindexed: list[int] = []
         self.groups: dict[int, list[tuple[int, int]]] = {}
-        """Per raw segment, (group, last instance) of each group with records in it."""
+        """The (group, last instance) of each group with records, by raw segment."""
         self._lost: list[LostBatch] = []
 
     def where(self) -> Whereabouts:
@@ -38,8 +38,10 @@ class IndexLoader:
     def segments(
         self, segments: Iterable[int], instances: Callable[[int], InstanceIndex | None]
     ) -> None:
-        """Attach settled and raw sealed segments, the settled ones first. What has no index any
-        more is reported."""
+        """Attach compacted and raw sealed segments, the compacted ones first.
+
+        Segments that have no index any more are reported.
+        """
         where = self.where()
         for segment in segments:
             try:
@@ -63,7 +65,9 @@ class IndexLoader:
         ]
 
     def entries(self, entries: Iterable[BatchEntry]) -> list[BatchEntry]:
-        """Add what a checkpoint's tail or a BATCH frame lists; those that were not held."""
+        """Add the entries of a checkpoint's tail or of BATCH frames; return those that were not
+        held.
+        """
         where = self.where()
         added: list[BatchEntry] = []
         for entry in entries:
@@ -81,8 +85,9 @@ class IndexLoader:
         return added
 
     def lost(self, live: Callable[[LostBatch], bool]) -> list[LostBatch]:
-        """Of the rows left out because their bytes are lost: those that are live, and that nothing
-        found since holds."""
+        """Return the live batches of rows left out because their bytes are lost, if nothing since
+        holds them.
+        """
         missing = self._batches.missing
         return [
             one

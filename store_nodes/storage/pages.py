@@ -1,8 +1,8 @@
 """Rows of attached segments, read from their sidecars through a bounded cache.
 
-Memory holds, per attached segment, one `Run`; its rows are read a page at a time when somebody
-asks. A sidecar that is missing, or a page that does not verify, is made anew from the segment's
-footer; when that does not verify either, WalDamaged says so. May be used from any thread.
+Memory holds one `Run` for each attached segment; its rows are read a page at a time. A sidecar that
+is missing, or has a page that does not verify, is rebuilt from the segment's footer; if that does
+not verify either, WalDamaged is raised. Any thread may call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from store_nodes.wal.segment import INDEX_SUFFIX, SEGMENT_HEADER_BYTES, path_of
 
 DEFAULT_CACHE_BYTES = 32 * 1024 * 1024
 _ENTRY_BYTES = 200
-"""What a cached page costs besides its bytes."""
+"""Bytes of memory that a cached page costs besides its own."""
 _ROWS, _INSTANCES, _EXTRAS = range(3)
 
 log = structlog.get_logger()
@@ -41,21 +41,21 @@ class Pages:
         self._lock = threading.Lock()
         self.cached_bytes = 0
         self.rebuilt = 0
-        """Sidecars made anew since the start."""
+        """Number of sidecars rebuilt since the start."""
 
     def attach(self, segment: int) -> Tables:
-        """What the segment lists; from now on its rows can be read. Raises WalDamaged."""
+        """Return the tables of a segment, whose rows can be read from now on. Raises WalDamaged."""
         seed = self._seed(segment)
         tables = self._load(segment, seed)
         if tables is None:
             self._build(segment, seed)
             tables = self._load(segment, seed)
-            assert tables is not None, "what was just written reads back"
+            assert tables is not None, "a sidecar that was just written reads back"
         self._runs[segment] = tables.run
         return tables
 
     def detach(self, segment: int) -> None:
-        """Its rows are not asked for again."""
+        """Forget a segment whose rows are not read again."""
         self._runs.pop(segment, None)
         with self._lock:
             for key in [key for key in self._cache if key[0] == segment]:
@@ -68,8 +68,10 @@ class Pages:
         return list(self._runs.values())
 
     def rows(self, segment: int, start: int, stop: int, *, keep: bool = True) -> Iterator[Row]:
-        """Rows [start, stop) of a segment's index; raises WalDamaged. Without `keep`, for one who
-        reads them all once, they displace nothing in the cache."""
+        """Yield the rows [start, stop) of a segment's index; raises WalDamaged.
+
+        Without `keep`, for a caller that reads them all once, they displace nothing in the cache.
+        """
         run = self._runs[segment]
         while start < stop:
             page, first = divmod(start, PAGE_ROWS)
@@ -83,7 +85,7 @@ class Pages:
             start = page * PAGE_ROWS + upto
 
     def find(self, segment: int, start: int, stop: int, number: int) -> int:
-        """The first of rows [start, stop), ascending, that ends above `number`."""
+        """Return the first of rows [start, stop), ascending, that ends above `number`."""
         run = self._runs[segment]
         while start < stop:
             middle = (start + stop) // 2
@@ -96,7 +98,7 @@ class Pages:
         return start
 
     def find_time(self, segment: int, start: int, stop: int, time_us: int) -> int:
-        """The first of rows [start, stop) that is not older."""
+        """Return the first of rows [start, stop) that is not older."""
         run = self._runs[segment]
         while start < stop:
             middle = (start + stop) // 2
@@ -108,7 +110,7 @@ class Pages:
         return start
 
     def instance(self, segment: int, start: int, stop: int, instance: int) -> Position | None:
-        """Where the record of an instance is, among rows [start, stop) of the instances."""
+        """Return the place of an instance's record, from rows [start, stop) of the instances."""
         run = self._runs[segment]
         while start < stop:
             middle = (start + stop) // 2
@@ -195,7 +197,7 @@ class Pages:
         return sidecar.tables_of(raw) if len(raw) == size else None
 
     def _build(self, segment: int, seed: int) -> None:
-        """Raises WalDamaged when there is no footer to make it from."""
+        """Rebuild a sidecar; raises WalDamaged when there is no footer to rebuild it from."""
         raw = sidecar.build(self._wal.footer(segment), seed)
         path = path_of(self._wal.directory, segment, INDEX_SUFFIX)
         disk = self._wal.disk
@@ -209,7 +211,7 @@ class Pages:
         self.rebuilt += 1
 
     def _read(self, segment: int, at: int, size: int) -> bytes:
-        """Up to `size` bytes of the sidecar; none when it is not there."""
+        """Return up to `size` bytes of the sidecar; none if it does not exist."""
         disk = self._wal.disk
         try:
             fd = disk.open(path_of(self._wal.directory, segment, INDEX_SUFFIX))

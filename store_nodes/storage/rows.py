@@ -1,7 +1,7 @@
 """One row of the index, and what the extra bytes of a released run's row say.
 
-A queue has two spaces of numbers: *offsets*, in which appended batches and released runs lie, and
-*stage numbers*, in which staged batches lie. Rows of one space never overlap.
+A queue has two spaces of numbers: *offsets*, for appended batches and released runs, and *stage
+numbers*, for staged batches. Rows of one space never overlap.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ STAGES = 1
 class Row(NamedTuple):
     """Numbers `base` … `base + messages - 1` of one space.
 
-    A released run has `extra`; its position is only where its staged batch lay once (the batch may
-    have moved since), and its length the share of that batch that the run stands for.
+    A released run has `extra`. Its position is only a former place of its staged batch, which may
+    have moved since; its length is the run's share of that batch.
     """
 
     base: int
@@ -37,8 +37,10 @@ class Row(NamedTuple):
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
-    """Extra of a released row: which messages of the staged batch that begins at `stage_base`, and
-    how many bytes of it they stand for."""
+    """The extra of a released row: the messages of a staged batch, and their share of its bytes.
+
+    The messages are at `indices` of the batch that begins at `stage_base`.
+    """
 
     stage_base: int
     indices: tuple[int, ...]
@@ -50,7 +52,7 @@ def space_of(flags: int) -> int:
 
 
 def row_of(entry: BatchEntry) -> Row:
-    """A footer's entry as a row."""
+    """Return a footer's entry as a row."""
     _, base, messages, log_time_us, position, flags, extra = entry
     if flags != RELEASED:
         return Row(base, messages, log_time_us, position)
@@ -59,7 +61,9 @@ def row_of(entry: BatchEntry) -> Row:
 
 
 def entry_of(queue: bytes, space: int, row: Row) -> BatchEntry:
-    """The reverse. Of a released run the position has the length of its share."""
+    """Return a row as a footer's entry; the position of a released run has the length of its
+    share.
+    """
     flags = STAGED if space == STAGES else RELEASED if row.extra else APPENDED
     return BatchEntry(
         queue, row.base, row.messages, row.log_time_us, row.position, flags, row.extra

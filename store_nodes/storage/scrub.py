@@ -1,4 +1,4 @@
-"""Reading back what is sealed, a piece at a time: does every frame still verify?"""
+"""Reads sealed segments back, a piece at a time, to check that every frame still verifies."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from store_nodes.wal.segment import SEGMENT_HEADER_BYTES, SegmentReader
 
 
 class Place(NamedTuple):
-    """A frame's start, and the header CRC of the frame before it: None where that is not known."""
+    """A frame's start, and the header CRC of the frame before it, None if that is unknown."""
 
     at: int
     previous: int | None
 
 
 class Piece(NamedTuple):
-    """What was read; `after` is where to go on, None at the segment's end."""
+    """The result of reading a piece; reading continues at `after`, None at the segment's end."""
 
     after: Place | None
     read_bytes: int
@@ -27,8 +27,9 @@ class Piece(NamedTuple):
 
 
 def verify(reader: SegmentReader, place: Place | None, budget_bytes: int) -> Piece:
-    """Verify the frames of a sealed segment from `place` (None: its start) on, about
-    `budget_bytes` of them."""
+    """Verify about `budget_bytes` of a sealed segment's frames, from `place` (None: its start)
+    on.
+    """
     segment, seed = reader.segment, reader.seed
     if seed is None:
         return Piece(None, 0, [Damage(segment, 0, SEGMENT_HEADER_BYTES, "segment header")])
@@ -58,7 +59,7 @@ def _end_damages(reader: SegmentReader, seed: int) -> list[Damage]:
 
 
 def _look_closer(reader: SegmentReader, seed: int, place: Place) -> Piece:
-    """The frame there is damaged, or only larger than a piece: read all that is left."""
+    """Read the rest of the segment, because the frame here is damaged or larger than a piece."""
     segment = reader.segment
     rest = reader.raw(place.at, reader.size() - place.at)
     found = _sound(rest, 0, segment, seed, place.previous)

@@ -1,22 +1,23 @@
-"""The settle pass: copies what is live out of segments that nobody replays, ordered by queue.
+"""Compaction: copies live batches out of segments that nothing replays, ordered by queue.
 
-Compaction, read locality and retention of each queue by itself in one. What must hold:
+It frees the space of dead batches, gives each queue its own retention, and puts the batches of a
+queue side by side. These rules must hold:
 
 * A raw segment goes only when no start needs its frames: it lies below the start of both
-  checkpoints, and no member of a group, nor a new leader, can ask for its instances (or the
-  member is so far behind that it is fed batches instead). Raw segments go oldest first, without
-  a gap, so what is left of them is always the end of the log.
-* Nothing goes before its copy counts: new segments synced under their names · directory synced ·
-  the list that names them synced (wal/settled.py) · the index swapped · then, a while later, the
-  old files removed. A power cut before the list leaves copies that nobody looks at; one after it
-  may bring the old files back, and the next start removes them.
-* Every batch is verified before it is copied: the frames it lies in are read back whole. Damage
-  ends the pass, and only when it is known as repaired does a later pass leave it behind.
-* What is live is asked as late as possible, but may be out of date by the time it is copied: dead
-  stays dead, so at worst too much is kept.
+  checkpoints, and no member of a group, nor a new leader, can ask for its instances (or the member
+  is so far behind that it gets batches instead). Raw segments go oldest first, without a gap, so
+  that the rest is always the end of the log.
+* Nothing is removed before its copy counts. The order is: new segments synced under their names ·
+  directory synced · the list that names them synced (wal/settled.py) · the index swapped · then, a
+  while later, the old files removed. A power cut before the list leaves copies that nothing refers
+  to; one after it may bring the old files back, and the next start removes them.
+* Every batch is verified before it is copied: its frames are read back whole. Damage ends the pass,
+  and only when it is known as repaired does a later pass leave the damaged bytes behind.
+* Whether a batch is live is asked as late as possible, but may have changed by the time it is
+  copied. A dead batch stays dead, so at worst too much is kept.
 
-Rows of *later* segments, and of the tail in memory, may point into the segments that go (a batch
-is listed where it was applied, not where it was written): their batches are copied too.
+Rows of *later* segments, and of the tail in memory, may point into the segments that go (a batch is
+listed where it was applied, not where it was written): their batches are copied too.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ from store_nodes.wal.settled import SettledList
 UNIT_ROWS = 2048
 UNIT_BYTES = 4 * 1024 * 1024
 SLICE_S = 0.002
-"""How long the loop is held at a time."""
+"""Seconds for which the loop is held at a time."""
 
 _Result = TypeVar("_Result")
 _Args = ParamSpec("_Args")
 
 
 class InThread(Protocol):
-    """Runs a blocking call off the loop."""
+    """Runs a blocking call in a thread."""
 
     async def __call__(
         self, call: Callable[_Args, _Result], *args: _Args.args, **kwargs: _Args.kwargs
@@ -59,16 +60,18 @@ class InThread(Protocol):
 
 
 class Victims(NamedTuple):
-    """Segments that go: raw ones up to `raw_upto`, and settled ones."""
+    """The segments to remove: raw ones up to `raw_upto`, and compacted ones."""
 
     raw_upto: int
     segments: frozenset[int]
     oldest: dict[int, int]
-    """Per group, the first instance that is still in a raw segment after that."""
+    """The first instance that is still in a raw segment after that, by group."""
 
 
 class _Piece(NamedTuple):
-    """Some rows of one queue to look at; `listed`: by a segment that goes, so all of them go."""
+    """Rows of one queue to examine; `listed` says that a victim lists them, so that all of them
+    go.
+    """
 
     queue: bytes
     life: QueueLife | None
@@ -85,7 +88,7 @@ class _Copy(NamedTuple):
 
 
 class DamageFound(Exception):
-    """Bytes of a segment that goes do not verify."""
+    """Bytes of a victim do not verify."""
 
     def __init__(self, damages: list[Damage]) -> None:
         super().__init__(f"{len(damages)} damaged places")
@@ -93,8 +96,10 @@ class DamageFound(Exception):
 
 
 class Shop(NamedTuple):
-    """What the pass works with. `rest` waits until that many bytes of reading or writing are
-    allowed."""
+    """The parts that compaction works with.
+
+    `rest` waits until that many bytes of reading or writing are allowed.
+    """
 
     wal: WriteAheadLog
     pages: Pages
@@ -105,8 +110,10 @@ class Shop(NamedTuple):
 
 
 async def settle(shop: Shop, life: Life, victims: Victims, segment_bytes: int) -> dict[int, int]:
-    """Copy what is live in `victims` and swap it in; file bytes of the new segments. The victims'
-    files are no longer needed then, but for readers that already have a place in them."""
+    """Copy the live batches in `victims` and swap the copies in; return the sizes of the new files.
+
+    Nothing needs the victims' files then, except readers that already have a position in them.
+    """
     wal = shop.wal
     await _verify(shop, victims)
     writer = SettledWriter(wal, wal.settled.next_segment, segment_bytes)
@@ -149,7 +156,7 @@ def _list_after(old: SettledList, victims: Victims, sizes: Collection[int]) -> S
 
 
 async def _verify(shop: Shop, victims: Victims) -> None:
-    """Raises DamageFound; what is known as repaired may stay as it is."""
+    """Verify the victims; raises DamageFound. Damage known as repaired is passed over."""
     known = {(one.segment, one.offset) for one in shop.wal.all_damages() if one.repaired}
     for segment in sorted(victims.segments):
         place: Place | None = None
@@ -168,8 +175,9 @@ async def _verify(shop: Shop, victims: Victims) -> None:
 async def _units(
     shop: Shop, life: Life, victims: Victims, queues: list[bytes]
 ) -> AsyncIterator[list[_Piece]]:
-    """Pieces of all queues with something in the victims, in queue order; `queues` gets their
-    names."""
+    """Yield the pieces of all queues with rows in the victims, in queue order; fill `queues` with
+    their ids.
+    """
     later = {
         run.segment
         for run in shop.pages.runs()
@@ -221,7 +229,7 @@ def _pieces(
 
 
 async def live_bytes(shop: Shop, life: Life, segment: int) -> int:
-    """How many bytes of the batches that a settled segment lists are still wanted."""
+    """Return the bytes of a compacted segment's batches that are still wanted."""
     victims = Victims(-1, frozenset((segment,)), {})
     total_bytes = 0
     async for unit in _units(shop, life, victims, []):
@@ -231,8 +239,9 @@ async def live_bytes(shop: Shop, life: Life, segment: int) -> int:
 
 
 async def _choose(shop: Shop, life: Life, victims: Victims, unit: list[_Piece]) -> list[_Copy]:
-    """The rows of a unit that must be copied, and those of later segments that are dead and whose
-    place goes."""
+    """Return the rows of a unit to copy, and dead rows of later segments that point into
+    victims.
+    """
     chosen = await shop.in_thread(_rows_of, shop.pages, victims, unit)
     copies: list[_Copy] = []
     pause = Pause()
@@ -253,7 +262,7 @@ async def _choose(shop: Shop, life: Life, victims: Victims, unit: list[_Piece]) 
 
 
 def _rows_of(pages: Pages, victims: Victims, unit: list[_Piece]) -> list[tuple[_Piece, list[Row]]]:
-    """In a thread: the rows of each piece that a victim lists or holds."""
+    """Return the rows of each piece that a victim lists or holds; runs in a thread."""
     found: list[tuple[_Piece, list[Row]]] = []
     for piece in unit:
         rows: Iterator[Row] | Sequence[Row] = piece.rows
@@ -270,7 +279,7 @@ def _rows_of(pages: Pages, victims: Victims, unit: list[_Piece]) -> list[tuple[_
 
 
 def _copy(wal: WriteAheadLog, writer: SettledWriter, copies: list[_Copy]) -> int:
-    """In a thread: the bytes read and written."""
+    """Copy batches; return the bytes read and written. Runs in a thread."""
     total_bytes = 0
     for group, entry, _ in copies:
         batch = b"" if entry.extra else wal.read_slice(entry.position)
@@ -286,8 +295,9 @@ async def _swap(
     tables: list[Tables],
     dead: dict[bytes, list[tuple[int, int, int]]],
 ) -> None:
-    """Make the index point to the copies, queue by queue: until the last one is done both places
-    can be read."""
+    """Make the index point to the copies, queue by queue; until the last is done, both can be
+    read.
+    """
     batches = shop.batches
     new: dict[bytes, list[tuple[int, Extent]]] = {}
     pause = Pause()

@@ -1,4 +1,4 @@
-"""Writes settled segments: see wal/settled.py for the order in which they come to count."""
+"""Writes compacted segments: wal/settled.py has the order in which they come to count."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from store_nodes.wal.writer import seal
 
 _WRITE_BYTES = 1024 * 1024
 _SYNC_BYTES = 8 * 1024 * 1024
-"""Written in pieces, so that no other sync waits behind a whole segment of dirty pages."""
+"""Bytes after which a sync is made, so that no other sync waits behind a whole segment."""
 
 
 class SettledWriter:
-    """Batches in, settled segments out; belongs to one thread at a time. An OSError is fatal to
-    the node like any other of the log."""
+    """Takes batches and writes compacted segments; belongs to one thread at a time.
+
+    An OSError is fatal to the node, like any other of the log.
+    """
 
     def __init__(self, wal: WriteAheadLog, first_segment: int, segment_bytes: int) -> None:
         self._wal = wal
@@ -41,7 +43,7 @@ class SettledWriter:
         """File bytes of the segments that are whole, under their names."""
 
     def add(self, group: int, entry: BatchEntry, batch: bytes) -> None:
-        """One live batch, or a released run with no bytes. Its place is in the footer then."""
+        """Add one live batch, or a released run without bytes; the footer then has its place."""
         record = batch_record(group, entry, batch)
         size = frames.frame_bytes(len(record.payload))
         if self._fd >= 0 and self._end + size + self._rows.size_bytes > self._segment_bytes:
@@ -61,7 +63,7 @@ class SettledWriter:
             self._flush()
 
     def finish(self) -> dict[int, int]:
-        """End the last segment; all of them are durable under their names when it returns."""
+        """End the last segment; all of them are durable under their names when this returns."""
         if self._fd >= 0:
             self._seal()
         if self.sizes:
@@ -69,7 +71,7 @@ class SettledWriter:
         return self.sizes
 
     def abandon(self) -> None:
-        """Leave it: what was written is removed by the next start, or overwritten."""
+        """Give up; the next start removes the files, or a later pass overwrites them."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             self._disk.close(fd)

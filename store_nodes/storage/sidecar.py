@@ -1,6 +1,7 @@
-"""`<segment>.index`: what a segment's footer lists, sorted, so that little of it need be in memory.
+"""The file `<segment>.index`: the rows of a segment's footer, sorted, so that memory holds little
+of it.
 
-A cache: derived from the footer alone, never synced, made anew when it is missing or does not
+It is a cache: derived from the footer alone, never synced, rebuilt when it is missing or does not
 verify. Little-endian:
 
     magic "PBIX" · version u16 · reserved u16 · segment u32 · seed u32 · stretches u32 ·
@@ -14,10 +15,10 @@ verify. Little-endian:
     instances, likewise: instance u64 · offset u32 · length u32
     extras: length u32 · CRC32C u32 · bytes each
 
-Rows are sorted by (queue, space, base), a stretch is a run of them without a gap; of a batch listed
-twice the first counts. Instances are sorted by (group, instance) and the last record of each
-counts. `lowest segment` is the lowest one that a row points to. `extra` is the place of a released
-run's extra from the start of the extras, 0xFFFFFFFF for none.
+Rows are sorted by (queue, space, base), and a stretch is a run of them without a gap. If a batch is
+listed twice, the first counts. Instances are sorted by (group, instance) and the last record of
+each counts. `lowest segment` is the lowest one that a row points to. `extra` is the place of a
+released run's extra from the start of the extras, 0xFFFFFFFF for none.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ Holds = Callable[[bytes], bool]
 
 
 class Run(NamedTuple):
-    """The index of one attached segment: where its parts lie in the sidecar's file."""
+    """The index of one attached segment: the places of its parts in the sidecar's file."""
 
     segment: int
     seed: int
@@ -72,8 +73,10 @@ Stretch = tuple[bytes, int, int, int, int, int, int, int, int, int]
 
 
 class Tables(NamedTuple):
-    """What a start reads of a sidecar: its run, its stretches, and (group, first instance, last
-    instance, row start, rows) of each group."""
+    """The part of a sidecar that a start reads: its run, its stretches, and its groups.
+
+    A group is (group, first instance, last instance, row start, rows).
+    """
 
     run: Run
     stretches: list[Stretch]
@@ -81,19 +84,19 @@ class Tables(NamedTuple):
 
 
 def extent_of(segment: int, stretch: Stretch) -> tuple[bytes, int, Extent]:
-    """(queue, space, extent)."""
+    """Return the (queue, space, extent) of a stretch."""
     queue, space, _, start, count, first, end, size, shares, last_us = stretch
     return queue, space, Extent(first, end, segment, start, count, size, shares, last_us)
 
 
 def stretch_of(queue: bytes, space: int, extent: Extent) -> Stretch:
-    """The reverse of `extent_of`."""
+    """Return the stretch of an extent."""
     first, end, _, start, count, size, shares, last_us = extent
     return queue, space, 0, start, count, first, end, size, shares, last_us
 
 
 def build(footer: Footer, seed: int) -> bytes:
-    """The whole file. It lets other threads run between pieces: footers can be long."""
+    """Return the whole file; other threads run between pieces, because footers can be long."""
     stretches, rows, extras, lowest = _batches(footer)
     groups, instances = _instances(footer)
     tables = b"".join((*stretches, *groups))
@@ -117,8 +120,8 @@ def build(footer: Footer, seed: int) -> bytes:
 
 
 def _batches(footer: Footer) -> tuple[list[bytes], bytearray, bytearray, int]:
-    """(packed stretches, rows, extras, lowest segment)."""
-    # By queue first: one sort over everything would hold all other threads for as long as it takes.
+    """Return the packed stretches, the rows, the extras and the lowest segment."""
+    # Rows are grouped by queue first: one sort over everything would hold up all other threads.
     found: dict[tuple[bytes, int], list[tuple[int, int, int, int, int, int, int, bytes]]] = {}
     for count, entry in enumerate(footer.each_batch()):
         queue, base, messages, time_us, (segment, offset, length), flags, extra = entry
@@ -201,7 +204,7 @@ def _breathe(count: int) -> None:
 
 
 def page_span(row_bytes: int) -> int:
-    """Bytes from the start of one page to that of the next."""
+    """Return the bytes from the start of one page to that of the next."""
     return PAGE_ROWS * row_bytes + _CRC.size
 
 
@@ -210,12 +213,14 @@ def page_holds(raw: bytes) -> bool:
 
 
 def extra_holds(raw: bytes) -> bool:
-    """`raw` is an extra with its length and CRC."""
+    """Return whether `raw` is an extra with its length and CRC."""
     return len(raw) > EXTRA.size and crc32c(raw[EXTRA.size :]) == EXTRA.unpack_from(raw)[1]
 
 
 def head_of(raw: bytes, segment: int, seed: int) -> int | None:
-    """Bytes of header and tables of a sidecar of this segment; None if it is none."""
+    """Return the bytes of header and tables of this segment's sidecar; None if `raw` is no such
+    head.
+    """
     if len(raw) < HEAD_BYTES or crc32c(raw[: _HEAD.size]) != _CRC.unpack_from(raw, _HEAD.size)[0]:
         return None
     magic, version, _, found, found_seed, stretches, groups, *_ = _HEAD.unpack_from(raw)
@@ -225,7 +230,7 @@ def head_of(raw: bytes, segment: int, seed: int) -> int | None:
 
 
 def tables_of(raw: bytes) -> Tables | None:
-    """Of header and tables, as many bytes as `head_of` says; None when they do not verify."""
+    """Return the tables, from as many bytes as `head_of` says; None if they do not verify."""
     _, _, _, segment, seed, stretches, groups, rows, instances, lowest, crc = _HEAD.unpack_from(raw)
     groups_at = HEAD_BYTES + stretches * _STRETCH.size
     rows_at = groups_at + groups * _GROUP.size

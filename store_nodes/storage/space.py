@@ -1,11 +1,11 @@
-"""Which rows cover which numbers of one space of one queue: packed extents, and a tail.
+"""The numbers of one space of one queue, and the rows that cover them: packed extents, and a tail.
 
 An *extent* is a stretch of rows without a gap in one attached segment; extents and tail rows never
-overlap. 48 packed bytes an extent, so memory grows with segments × queues in them, and after a
-settle hardly at all, not with what is stored.
+overlap. An extent takes 48 packed bytes. So memory grows with segments × queues in them, and after
+a compaction hardly at all, but not with the stored bytes.
 
-`held_bytes` and an extent's bytes count what is not truncated. Of an extent that a truncation
-cuts in two they are an estimate, in proportion to the numbers left.
+`held_bytes` and an extent's bytes count bytes that are not truncated. For an extent that a
+truncation cuts in two they are an estimate, in proportion to the numbers left.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ _LOW = 0xFFFFFFFF
 
 
 class Extent(NamedTuple):
-    """Numbers [first, end): `rows` rows from `row_start` on of the index of `segment`. `shares` is
-    the part of `bytes` that released runs stand for: bodies that lie in staged batches."""
+    """Numbers [first, end): `rows` rows from `row_start` on of the index of `segment`.
+
+    `shares` is the part of `bytes` for released runs, whose bodies are in staged batches.
+    """
 
     first: int
     end: int
@@ -35,7 +37,7 @@ class Extent(NamedTuple):
 
 
 class Space:
-    """See the module."""
+    """The extents and the tail of one space; see the module."""
 
     __slots__ = ("_data", "end", "held_bytes", "held_shares", "tail")
 
@@ -43,12 +45,12 @@ class Space:
         self._data: array[int] | None = None
         self.tail: Tail | None = None
         self.end = 0
-        """Above every number held."""
+        """The number above every number held."""
         self.held_bytes = 0
         self.held_shares = 0
 
     def __len__(self) -> int:
-        """Extents."""
+        """Return the number of extents."""
         return len(self._data) // _FIELDS if self._data is not None else 0
 
     def extent(self, index: int) -> Extent:
@@ -63,7 +65,9 @@ class Space:
         return [self.extent(index) for index in range(len(self))]
 
     def overlapping(self, first: int, end: int) -> tuple[int, list[Extent]]:
-        """(index of the first, all) extents with a number of [first, end)."""
+        """Return the index of the first extent with a number of [first, end), and all such
+        extents.
+        """
         start = stop = self.find(first)
         found: list[Extent] = []
         while stop < len(self) and (extent := self.extent(stop)).first < end:
@@ -72,7 +76,7 @@ class Space:
         return start, found
 
     def find(self, number: int) -> int:
-        """Index of the first extent that ends above `number`."""
+        """Return the index of the first extent that ends above `number`."""
         data = self._data
         if data is None:
             return 0
@@ -81,7 +85,7 @@ class Space:
         )
 
     def find_time(self, time_us: int, start: int) -> int:
-        """Index of the first extent from `start` on that has a row not older."""
+        """Return the index of the first extent from `start` on that has a row not older."""
         data = self._data
         if data is None:
             return 0
@@ -100,7 +104,7 @@ class Space:
         shares: int,
         last_us: int,
     ) -> None:
-        """Behind everything that is held; the caller has checked that."""
+        """Add an extent behind everything held, which the caller has checked."""
         if self._data is None:
             self._data = array("Q")
         self._data.extend(
@@ -111,7 +115,7 @@ class Space:
         self.held_shares += shares
 
     def splice(self, start: int, stop: int, extents: list[Extent]) -> None:
-        """Put `extents` in the place of those at [start, stop)."""
+        """Replace the extents at [start, stop) by `extents`."""
         if self._data is None:
             self._data = array("Q")
         for old in range(start, stop):
@@ -133,7 +137,7 @@ class Space:
     def add_row(
         self, base: int, messages: int, time_us: int, segment: int, offset: int, length: int
     ) -> bool:
-        """Put a row into the tail; False if some of it is held."""
+        """Put a row into the tail; return False if some of it is held."""
         tail = self.tail
         if base >= self.end:
             if tail is None:
@@ -152,7 +156,7 @@ class Space:
         return True
 
     def remove_tail(self, start: int, stop: int) -> None:
-        """Rows of the tail at indexes [start, stop)."""
+        """Remove the rows of the tail at indexes [start, stop)."""
         tail = self.tail
         if tail is None or start >= stop:
             return
@@ -176,7 +180,7 @@ class Space:
         return index < len(tail) and tail.bases[index] <= number
 
     def gaps(self, first: int, end: int) -> list[tuple[int, int]]:
-        """The parts of [first, end) that nothing covers."""
+        """Return the parts of [first, end) that nothing covers."""
         found: list[tuple[int, int]] = []
         held: list[tuple[int, int]] = []
         for index in range(self.find(first), len(self)):

@@ -1,10 +1,10 @@
-"""A node's storage as it grows old: attaches what was sealed, settles, scrubs, removes.
+"""A node's storage as it ages: attaches sealed segments, compacts, scrubs, removes.
 
 `housekeep` is called about once a second and starts a round when none is under way. A round does
-one thing after another, so nothing here meets itself half-way: the index of newly sealed
-segments · files that a settle left behind · a settle, if there is enough to do · a look at how
-much of one settled segment is still wanted · a piece of the scrub. What blocks runs in one thread;
-the loop is held for a few ms at a time. An OSError, as everywhere in the log, is fatal.
+one thing after another, so that no two of them overlap: the index of newly sealed segments · files
+that a compaction left behind · a compaction, if there is enough to do · the live bytes of one
+compacted segment · a piece of the scrub. Blocking calls run in one thread; the loop is held for a
+few ms at a time. An OSError, as everywhere in the log, is fatal.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from store_nodes.wal.segment import FIRST_SETTLED
 
 MIB = 1024 * 1024
 MAX_SCRUB_BYTES = 4 * MIB
-"""In one round."""
+"""Bytes that one round scrubs at most."""
 MAX_FIRST_SCRUB_S = 3600.0
-"""The first pass begins so long after the start at most, and where passes are closer, as soon."""
+"""Longest time from the start to the first pass; a shorter time between passes counts instead."""
 
 _Result = TypeVar("_Result")
 _Args = ParamSpec("_Args")
@@ -49,19 +49,21 @@ log = structlog.get_logger()
 
 
 class StorageSettings(NamedTuple):
-    """How storage ages. Rates are bytes a second."""
+    """The rules by which storage ages; rates are in bytes a second."""
 
     rules: Rules = Rules()
     settle_rate: int = 64 * MIB
     scrub_rate: int = 4 * MIB
     scrub_pass_s: float = 3 * 86_400.0
-    """A pass over everything begins this long after the last one ended."""
+    """Seconds from the end of one pass over everything to the begin of the next."""
     remove_after_s: float = 10.0
-    """Files stay this long after a settle: a reader may have found its place in one before."""
+    """Seconds that files stay after a compaction, because a reader may have found a place in one
+    before.
+    """
 
 
 class Usage(NamedTuple):
-    """For status; bytes."""
+    """Bytes in use, for the status."""
 
     raw_bytes: int
     settled_bytes: int
@@ -70,7 +72,7 @@ class Usage(NamedTuple):
 
 
 class Storage:
-    """Belongs to the event loop."""
+    """The storage of a node; it belongs to the event loop."""
 
     def __init__(
         self,
@@ -100,7 +102,7 @@ class Storage:
         self._attached = wal.tail.segment - 1
         self._removals: list[tuple[float, list[int]]] = []
         self._measured: dict[int, tuple[int, int, float]] = {}
-        """Settled segment → (live bytes, what the index estimated then, when)."""
+        """Compacted segment → (live bytes, the index's estimate at that time, the time)."""
         self._scrub: tuple[int, Place | None] | None = None
         self._scrub_left: list[int] = []
         self._scrub_due_s = time.monotonic() + random.uniform(
@@ -110,7 +112,7 @@ class Storage:
         self._verified_bytes = 0
         self._shop = Shop(wal, pages, batches, instances, self._in_thread, self._rest)
         self.settles = 0
-        """Passes completed since the start."""
+        """Number of compactions since the start."""
 
     # -- the node's calls ----------------------------------------------------------------------
 
@@ -123,7 +125,7 @@ class Storage:
             self._round.add_done_callback(self._ended)
 
     async def close(self) -> None:
-        """Stop in the middle of whatever it is: the next start copes. No other round begins."""
+        """Stop in the middle of any work, which the next start completes. No other round begins."""
         self._closed = True
         if self._round is not None:
             self._round.cancel()
@@ -148,7 +150,7 @@ class Storage:
         }
 
     async def run_round(self, life: Life) -> None:
-        """One round, for a caller without a second to wait."""
+        """Run one round, for a caller that does not wait for the next second."""
         try:
             await self._attach_sealed()
             await self._remove_due()
@@ -161,9 +163,12 @@ class Storage:
             await self.found_damaged([error.damage])
 
     async def found_damaged(self, damages: Iterable[Damage]) -> None:
-        """Bytes that were synced do not verify: hold what lay there no more, put it down, and say
-        what is lost. What is known already is not said again. In this order: whoever sees it put
-        down, and repairs, sees what is missing too."""
+        """Handle synced bytes that do not verify: drop them from the index, record them, report the
+        loss.
+
+        Damage known already is not reported again. The order matters: a reader that sees the
+        record, and repairs, also sees which batches are missing.
+        """
         known = {(one.segment, one.offset) for one in self._wal.all_damages()}
         damages = [one for one in damages if (one.segment, one.offset) not in known]
         if not damages:
@@ -180,7 +185,7 @@ class Storage:
     # -- one round -----------------------------------------------------------------------------
 
     async def _attach_sealed(self) -> None:
-        """The index of segments sealed since the last round."""
+        """Attach the index of segments sealed since the last round."""
         while self._attached + 1 < self._wal.tail.segment:
             segment = self._attached + 1
             self._attached = segment
@@ -238,9 +243,12 @@ class Storage:
         )
 
     async def _measure(self, life: Life) -> None:
-        """Find out how much of one settled segment is wanted, where the index's estimate says that
-        it may have become little. The estimate knows nothing of staged batches, and takes a batch
-        of which one message is kept for a small one."""
+        """Measure how much of one compacted segment is wanted, if the estimate says it may be
+        little.
+
+        The index's estimate knows nothing of staged batches, and takes a batch of which one message
+        is kept for a small one.
+        """
         now_s = time.monotonic()
         sizes = self._wal.sizes()
         rules = self._settings.rules
@@ -292,7 +300,7 @@ class Storage:
     # -- inside --------------------------------------------------------------------------------
 
     async def _exclude(self, damages: list[Damage]) -> list[LostBatch]:
-        """Take out of the index what lies in damaged bytes."""
+        """Take the batches in damaged bytes out of the index; return them."""
         settled = self._wal.settled
         where = Whereabouts(settled.first_segment, settled.segments, damages)
         lost: list[LostBatch] = []
@@ -322,7 +330,7 @@ class Storage:
         self, call: Callable[_Args, _Result], *args: _Args.args, **kwargs: _Args.kwargs
     ) -> _Result:
         if self._closed:
-            # Of a task that is not the round's, such as one that puts down damage.
+            # The caller is a task besides the round, such as one that records damage.
             raise asyncio.CancelledError("the storage is closed")
         return await asyncio.get_running_loop().run_in_executor(
             self._thread, partial(call, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""Parts of extents: what is left of one without some numbers, and counting bytes backwards."""
+"""Parts of extents: the rest of one without some numbers, and counting bytes backwards."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from store_nodes.storage.space import Extent, Space
 
 
 def outside(pages: Pages | None, extent: Extent, others: list[Extent]) -> list[Extent]:
-    """What is left of an extent without the numbers of `others` (ascending)."""
+    """Return the rest of an extent without the numbers of `others` (ascending)."""
     pieces: list[Extent] = []
     at = extent.first
     for other in others:
@@ -21,7 +21,7 @@ def outside(pages: Pages | None, extent: Extent, others: list[Extent]) -> list[E
 
 
 def cut(pages: Pages | None, extent: Extent, first: int, end: int) -> list[Extent]:
-    """The rows of an extent that lie in [first, end)."""
+    """Return the rows of an extent that are in [first, end)."""
     if first == extent.first and end == extent.end:
         return [extent]
     assert pages is not None
@@ -39,7 +39,7 @@ def cut(pages: Pages | None, extent: Extent, first: int, end: int) -> list[Exten
 
 
 def offset_back(pages: Pages | None, space: Space, first: int, end: int, max_bytes: int) -> int:
-    """See `BatchIndex.offset_back`; nothing below `first` counts."""
+    """Return the offset of `BatchIndex.offset_back`; nothing below `first` counts."""
     tail = space.tail
     index = min(space.find(end - 1), len(space) - 1)
     at = min(tail.find(end - 1), len(tail) - 1) if tail is not None else -1
@@ -63,7 +63,7 @@ def offset_back(pages: Pages | None, space: Space, first: int, end: int, max_byt
 
 
 def _back_in(pages: Pages | None, extent: Extent, end: int, max_bytes: int, offset: int) -> int:
-    """`offset_back` from `offset` on, where it ends in this extent: not all of it fits."""
+    """Continue `offset_back` from `offset` on in this extent, which does not fit as a whole."""
     assert pages is not None
     stop = extent.row_start + extent.rows
     while stop > extent.row_start:

@@ -20,8 +20,10 @@ _COLUMNS = (
 
 
 class Tail:
-    """Rows ascending by base, disjoint; 32 packed bytes each. `odd` holds the extra of released
-    runs, by base."""
+    """Rows in ascending order of base, disjoint, in 32 packed bytes each.
+
+    `odd` has the extra of released runs, by base.
+    """
 
     __slots__ = ("at", "bases", "counts", "lengths", "odd", "segments", "times")
 
@@ -39,13 +41,13 @@ class Tail:
 
     @property
     def end(self) -> int:
-        """The number after the last row's."""
+        """The number after those of the last row."""
         return self.bases[-1] + self.counts[-1] if self.bases else 0
 
     def append(
         self, base: int, count: int, time_us: int, segment: int, at: int, length: int
     ) -> None:
-        """Behind all others; the caller has checked that."""
+        """Add a row behind all others, which the caller has checked."""
         self.bases.append(base)
         self.counts.append(count)
         self.times.append(time_us)
@@ -56,7 +58,7 @@ class Tail:
     def insert(
         self, base: int, count: int, time_us: int, segment: int, at: int, length: int
     ) -> bool:
-        """Anywhere; False if a row there holds some of it."""
+        """Insert a row at its place; return False if a row there has some of its numbers."""
         index = bisect_right(self.bases, base)
         if index and self.bases[index - 1] + self.counts[index - 1] > base:
             return False
@@ -76,14 +78,14 @@ class Tail:
         return Row(base, self.counts[index], self.times[index], at, self.odd.get(base, b""))
 
     def find(self, number: int) -> int:
-        """Index of the first row that ends above `number`."""
+        """Return the index of the first row that ends above `number`."""
         index = bisect_right(self.bases, number)
         if index and self.bases[index - 1] + self.counts[index - 1] > number:
             return index - 1
         return index
 
     def find_time(self, time_us: int, start: int = 0) -> int:
-        """Index of the first row from `start` on that is not older."""
+        """Return the index of the first row from `start` on that is not older."""
         return bisect_left(self.times, time_us, start)
 
     def rows(self, start: int = 0) -> Iterator[Row]:
@@ -91,7 +93,7 @@ class Tail:
             yield self.row(index)
 
     def remove(self, start: int, stop: int) -> None:
-        """Rows at indexes [start, stop)."""
+        """Remove the rows at indexes [start, stop)."""
         if self.odd:
             for base in self.bases[start:stop]:
                 self.odd.pop(base, None)

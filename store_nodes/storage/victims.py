@@ -1,4 +1,4 @@
-"""Which segments a settle should rewrite: rules, and nothing that touches a file."""
+"""The choice of segments that a compaction should rewrite: rules only, without any file."""
 
 from __future__ import annotations
 
@@ -18,17 +18,21 @@ _SPARE_BYTES = 64 * MIB
 
 
 class Rules(NamedTuple):
-    """When to settle, and how much at once."""
+    """The rules that say when to compact, and how much at once."""
 
     segment_bytes: int = 64 * MIB
-    """Of the segments written."""
+    """Bytes of the segments written."""
     min_raw: int = 4
-    """Raw segments taken at least, unless most of them is dead: the more are merged at once, the
-    longer the stretches of one queue that a reader finds."""
+    """Raw segments taken at least, unless most of their bytes are dead.
+
+    The more are merged at once, the longer the stretches of one queue that a reader finds.
+    """
     max_raw: int = 16
     lag_cap_bytes: int = 4096 * MIB
-    """Of raw segments. Beyond it they go as soon as this node does not need them; a member that
-    still does is fed batches."""
+    """Bytes of raw segments; beyond them, they go as soon as this node does not need them.
+
+    A member that still needs them gets batches instead.
+    """
     measure_every_s: float = 600.0
 
 
@@ -43,9 +47,12 @@ def choose(
     free_bytes: int,
     attached: int,
 ) -> Victims | None:
-    """None while there is too little to do. `groups`: of each raw segment (group, last instance);
-    `held`: estimated live bytes of each segment; `measured`: exact ones of settled segments;
-    `attached`: the last raw segment whose index is attached."""
+    """Return the segments to rewrite; None while there is too little to do.
+
+    `groups` has the (group, last instance) of each raw segment, `held` the estimated live bytes of
+    each segment, `measured` the exact ones of compacted segments. `attached` is the last raw
+    segment whose index is attached.
+    """
     sizes = wal.sizes()
     raw = _raw(rules, wal, checkpoints, groups, life, attached, sizes)
     room = free_bytes - _SPARE_BYTES
@@ -92,7 +99,7 @@ def _raw(
     attached: int,
     sizes: Mapping[int, int],
 ) -> list[int]:
-    """Raw segments from the oldest on that may go."""
+    """Return the raw segments, from the oldest on, that may go."""
     start = checkpoints.oldest_start
     if start is None:
         return []

@@ -360,7 +360,7 @@ MUTANTS: tuple[Mutant, ...] = (
             Edit(
                 "store_nodes/install.py",
                 "        while self._wanted:\n"
-                "            # Again for what was asked for while the client closed.\n",
+                "            # More may be wanted while the client closes.\n",
                 "        if self._wanted:\n",
             ),
         ),
