@@ -1,8 +1,8 @@
-"""Work on a running store: who is in it, who leads, and what it looks like. What
-`packetboat store …` calls, and whoever writes their own tools.
+"""Administration of a running store: members, leaders, and an overview of the cluster.
 
-Every operation may be interrupted at any point and called again with the same arguments: it looks
-at what the logs say and goes on from there.
+`packetboat store …` calls these operations; you can call them from your own tools. Each may be
+interrupted at any point and called again with the same arguments: it reads the state from the logs
+and continues from there.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""All that a group has and had: its queues, what they keep below where they begin, and the names
-of those that were deleted."""
+"""The queues of a group: those that exist, with the offsets that truncations kept, and deleted
+ones.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +12,29 @@ from store_nodes.machine import snapshot
 from store_nodes.machine.queues import Queue
 
 BARRIER = "era"
-"""A counter that is read first: nodes of 0.2.0 do not confirm that they lead when asked for a
-snapshot, and who answers this has applied all that was decided before."""
+"""A counter that is read first.
+
+Nodes of 0.2.0 do not confirm that they lead when asked for a snapshot. A node that answers this
+read has applied everything that was decided before.
+"""
 
 
 class CountedQueue(NamedTuple):
-    """`kept`: offsets below the first one that a truncation left."""
+    """A queue of a group; `kept` are the offsets below the first one that a truncation left."""
 
     info: QueueInfo
     kept: tuple[int, ...]
 
 
 class Census(NamedTuple):
-    """`deleted`: packed ids; they are never used again."""
+    """The queues of a group; `deleted` are packed ids, which are never used again."""
 
     queues: list[CountedQueue]
     deleted: frozenset[bytes]
 
 
 class Store(Protocol):
-    """The part of `store_nodes.client.StoreClient` that it uses."""
+    """The part of `store_nodes.client.StoreClient` that a census uses."""
 
     async def counter(self, group: int, name: str, *, timeout_s: float = 5) -> int: ...
 
@@ -40,7 +44,7 @@ class Store(Protocol):
 
 
 async def census(store: Store, group: int) -> Census:
-    """Of the group's whole machine, so it costs a copy of that; raises StoreError."""
+    """Return the queues of a group, from its whole machine, which is copied; raises StoreError."""
     await store.counter(group, BARRIER)
     image = await store.snapshot(group)
     state = await asyncio.to_thread(snapshot.decode, image.raw)

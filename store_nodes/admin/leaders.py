@@ -1,4 +1,6 @@
-"""Who leads: by wish, by balance, and not at all on a node that is about to be stopped."""
+"""Leaders of groups: one by name, one for balance, and none on a node that is about to be
+stopped.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ TRANSFER_S = 30.0
 
 
 async def transfer(operator: Operator, group: int, node: int) -> None:
-    """Make `node` the leader of `group`, for as long as it can be; `balance` ends the wish."""
+    """Make `node` the leader of `group`, for as long as it can lead; `balance` ends this."""
     seen = await operator.settled_overview()
     row = _group(seen, group)
     if node not in row.voters:
@@ -25,8 +27,10 @@ async def transfer(operator: Operator, group: int, node: int) -> None:
 
 
 async def balance(operator: Operator) -> None:
-    """Forget every wish, and wait until each group is led by the node that balance prefers. A
-    group whose preferred node is down or behind stays where it is."""
+    """Forget every named leader, and wait until balance's preferred node leads each group.
+
+    A group whose preferred node is down or behind stays where it is.
+    """
     seen = await operator.settled_overview()
     for row in seen.groups:
         if row.wished:
@@ -45,8 +49,10 @@ async def balance(operator: Operator) -> None:
 
 
 async def drain(operator: Operator, node: int) -> None:
-    """Move every leadership off `node`, so that stopping it interrupts nothing; raises Refused
-    where a group would be left without a quorum. `balance` brings the leaders back."""
+    """Move every leadership off `node`, so that stopping it interrupts nothing.
+
+    Raises Refused if a group would be left without a quorum. `balance` brings the leaders back.
+    """
     seen = await operator.settled_overview()
     if seen.node(node) is None:
         raise Refused(f"node {node} is not known")
@@ -99,7 +105,7 @@ def _check_fit(seen: Overview, row: GroupRow, node: int) -> None:
 
 
 def _unfit(seen: Overview, row: GroupRow, node: int) -> str:
-    """Why the node cannot lead the group now; empty if it can."""
+    """Return why the node cannot lead the group now; empty if it can."""
     found = seen.node(node)
     if found is None or not found.up:
         return "is " + (found.state if found is not None else "unknown")
@@ -109,7 +115,7 @@ def _unfit(seen: Overview, row: GroupRow, node: int) -> str:
 
 
 def _needed(seen: Overview, node: int) -> str:
-    """Why some group needs the node; empty if none does."""
+    """Return why some group needs the node; empty if none does."""
     for row in seen.groups:
         if node not in row.voters:
             continue

@@ -1,10 +1,10 @@
-"""Who is in the cluster: nodes added, removed and replaced, one step of one group at a time.
+"""Members of the cluster: adds, removes and replaces nodes, one step of one group at a time.
 
 An added group begins with the members of group 0. So groups are listed again until none is new:
-those that are added once group 0 has changed begin as they should be.
+groups that are added after group 0 has changed begin with the right members.
 
 Each step is a value in the group's log and compares the version of the membership it changes, so
-two operators cannot undo each other, and a step whose answer was lost is found done.
+two operators cannot undo each other, and a step whose answer was lost is recognised as done.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from store_nodes.transport.handshake import Identity, dial
 from store_nodes.wire import Role
 
 REFUSED_FOR_GOOD_S = 10.0
-"""A rule that still forbids a step after this long (another node may only just be connecting) is
-an answer; catching up may take as long as it takes."""
+"""Seconds after which a rule that still forbids a step is an answer.
+
+Before, another node may only just be connecting. Catching up may take as long as it takes.
+"""
 REACH_S = 10.0
 
 
@@ -40,10 +42,12 @@ async def add_node(
     secret: SharedSecret | None = None,
     tls: PeerTls | None = None,
 ) -> None:
-    """Make `node` a voter of every group. It must run, with PACKETBOAT_STORE_JOIN=1.
+    """Make `node` a voter of every group.
 
-    `force` accepts that half of the voters stand in one zone, whose loss would stop the groups.
-    `secret`: with it (and `tls`), the node is first asked at its address who it is.
+    It must run, with PACKETBOAT_STORE_JOIN=1.
+
+    `force` accepts that half of the voters are in one zone, whose loss would stop the groups. With
+    `secret` (and `tls`), the node is first asked at its address for its identity.
     """
     seen = await operator.settled_overview()
     _check_new(seen, node)
@@ -60,8 +64,10 @@ async def add_node(
 
 
 async def remove_node(operator: Operator, node: int, *, force: bool = False) -> None:
-    """Remove `node`, up or down, from every group. Its id is never used again. `force` as in
-    `add_node`."""
+    """Remove `node`, up or down, from every group; its id is never used again.
+
+    `force` is that of `add_node`.
+    """
     seen = await operator.settled_overview()
     _check_known(seen, node)
     _check_zones(operator, seen, force, remove=node)
@@ -84,9 +90,11 @@ async def replace_node(
     secret: SharedSecret | None = None,
     tls: PeerTls | None = None,
 ) -> None:
-    """Put node `new`, in the same zone unless told otherwise, where `old` is: first it becomes a
-    voter, then `old` goes, group by group. `old` may be dead; it must not come back. `force` as in
-    `add_node`."""
+    """Put node `new` in the place of `old`, in the same zone unless told otherwise.
+
+    In each group `new` becomes a voter first, then `old` is removed. `old` may be dead; it must not
+    come back. `force` is that of `add_node`.
+    """
     if old == new:
         raise Refused(f"node {old} cannot replace itself: a lost directory needs a new id")
     seen = await operator.settled_overview()
@@ -104,7 +112,7 @@ async def replace_node(
         held = await operator.membership(group)
         both = _with(held, new, zone_of_new)
         if both.crowded_zone() is not None and held.crowded_zone() is None:
-            # Of an even number of voters: both at once would hold a majority in their zone.
+            # With an even number of voters, both at once would hold a majority in their zone.
             await _leave(operator, group, old)
         elif both.needed_zone() is not None and held.needed_zone() is None:
             # With fewer voters meanwhile, the loss of any one of them could stop the group.
@@ -130,8 +138,9 @@ async def _in_every_group(
     concerns: Callable[[Membership], bool],
     *works: Callable[[int], Awaitable[None]],
 ) -> None:
-    """Each work in turn, in every group whose members it concerns, and in those that are added
-    meanwhile."""
+    """Do each work in turn in every group whose members it concerns, and in groups added
+    meanwhile.
+    """
     done: set[int] = set()
     with operator.bounded():
         while True:
@@ -143,7 +152,7 @@ async def _in_every_group(
             for group in added:
                 held = seen.memberships.get(group)
                 if held is None or not held.members:
-                    # So new that no node knows its members yet.
+                    # The group is so new that no node knows its members yet.
                     held = await operator.membership(group)
                 if concerns(held):
                     concerned.append(group)
@@ -156,7 +165,11 @@ async def _in_every_group(
 
 
 async def _enlist(operator: Operator, group: int, node: int, address: str, zone: str) -> None:
-    """In all groups before any waits for it to catch up: it fetches for all of them together."""
+    """Make the node a learner of a group.
+
+    All groups do this before any waits for it to catch up, because it fetches for all of them
+    together.
+    """
     await _step(operator, group, node, LEARNER, address, {ZONE: zone} if zone else {})
 
 
@@ -173,7 +186,7 @@ async def _leave(operator: Operator, group: int, node: int) -> None:
 async def _step(
     operator: Operator, group: int, node: int, role: str, address: str, labels: dict[str, str]
 ) -> None:
-    """Until the group's log says so; raises Refused or NotFinished."""
+    """Repeat a step until the group's log has it; raises Refused or NotFinished."""
     loop = asyncio.get_running_loop()
     refused_at_s: float | None = None
     while True:
@@ -195,7 +208,7 @@ async def _step(
             if role == VOTER and row is not None and row.state == "down":
                 trouble = f"node {node} does not answer: {row.why}"
         except (Conflict, OutcomeUnknown) as error:
-            trouble = error  # look at what the log says, and go on from there
+            trouble = error  # the log shows the present state, from which the loop continues
         except NotDone as error:
             trouble = error
         operator.say(f"node {node}: {_WORDS[role]}; {trouble}", group)
@@ -220,7 +233,7 @@ def _is_done(held: Membership, node: int, role: str) -> bool:
     return member is not None and (member.role == role or member.role == VOTER)
 
 
-# What can be refused before anything is changed.
+# Checks that refuse an operation before anything is changed.
 
 
 def _check_new(seen: Overview, node: int) -> None:
@@ -251,10 +264,13 @@ def _check_zones(
     add: dict[int, str] | None = None,
     remove: int = 0,
 ) -> None:
-    """After the operation the loss of any one zone must leave a majority of the voters, where it
-    did so before. Half of the voters in one zone are accepted by `force`; a majority there is not,
-    since the groups' logs refuse it too. Where nodes stand in two zones only, one is always needed:
-    that is said, not refused."""
+    """Check that after the operation the loss of any one zone leaves a majority, if it did so
+    before.
+
+    `force` accepts half of the voters in one zone, but not a majority, since the groups' logs
+    refuse that, too. If the nodes are in two zones only, one of them is always needed: the operator
+    is told, and nothing is refused.
+    """
     for group, held in seen.memberships.items():
         after = held
         for node, zone in (add or {}).items():
@@ -296,7 +312,7 @@ def _with(held: Membership, node: int, zone: str) -> Membership:
 async def _check_reached(
     operator: Operator, node: int, address: str, secret: SharedSecret, tls: PeerTls | None
 ) -> None:
-    """The node runs at its address, and is who it should be."""
+    """Check that the node runs at its address and is the expected one."""
     try:
         place = parse_address(address)
     except ValueError as error:
@@ -320,7 +336,7 @@ async def _check_reached(
 
 
 class Nobody:
-    """Handles a connection that is only looked at."""
+    """The handler of a connection that is only looked at."""
 
     def opened(self, connection: object, remote: object, welcome: object) -> None:
         pass

@@ -1,4 +1,4 @@
-"""One operator at work: a client of the store, a view of the cluster, and whom to tell."""
+"""The tools of an operation: a client of the store, a view of the cluster, and its progress."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GROUPS_AT_ONCE = 4
 
 
 class Note(NamedTuple):
-    """One line of progress; `group` None: of the operation as a whole."""
+    """One line of progress; `group` is None for one about the whole operation."""
 
     group: int | None
     text: str
@@ -30,11 +30,13 @@ Progress = Callable[[Note], None]
 
 
 def quiet(note: Note) -> None:
-    """Tells nobody."""
+    """Ignore the progress."""
 
 
 class Operator:
-    """What all operations share. `client` is started; `timeout_s` bounds each operation."""
+    """The common state of all operations; `client` is started, and `timeout_s` bounds each
+    operation.
+    """
 
     def __init__(
         self, client: StoreClient, *, progress: Progress = quiet, timeout_s: float = 600.0
@@ -47,7 +49,7 @@ class Operator:
 
     @contextmanager
     def bounded(self) -> Iterator[None]:
-        """All that is waited for within takes no longer than `timeout_s` together."""
+        """Let all waits within take no longer than `timeout_s` together."""
         self._deadline_s = asyncio.get_running_loop().time() + self.timeout_s
         try:
             yield
@@ -56,23 +58,25 @@ class Operator:
 
     @property
     def late(self) -> bool:
-        """The time of what is `bounded` is over."""
+        """Whether the time of the `bounded` block is over."""
         return asyncio.get_running_loop().time() >= self._deadline_s
 
     def say(self, text: str, group: int | None = None) -> None:
-        """Tell it, if it is news."""
+        """Report a line of progress, unless it repeats the last one."""
         if self._last.get(group) != text:
             self._last[group] = text
             self.progress(Note(group, text))
 
     async def overview(self) -> Overview:
-        """The cluster as it is now. Nodes that were only just learned may still be dialed."""
+        """Return the cluster as it is now; nodes learned a moment ago may still be dialed."""
         statuses = await self.client.status()
         return overview(statuses, self.client.nodes, self.client.groups)
 
     async def settled_overview(self, wait_s: float = 1.5) -> Overview:
-        """The same, after the connections had time to come up: until every node that is known
-        answers, or that time is over."""
+        """Return the cluster once every known node answers, or after `wait_s`.
+
+        Connections need some time to come up.
+        """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_s
         while True:
@@ -83,8 +87,7 @@ class Operator:
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def groups(self) -> tuple[list[int], Overview]:
-        """Every group there is, also one that was added just now and that no node tells of yet;
-        and the overview that they were looked up in."""
+        """Return every group, also one that was added a moment ago, and the overview used."""
         counted: list[int] = []
 
         async def count() -> bool:
@@ -97,7 +100,7 @@ class Operator:
         return sorted({*known, *range(counted[0])}), seen
 
     async def membership(self, group: int) -> Membership:
-        """As the group's leader has applied it; waits for one."""
+        """Return the membership that the group's leader has applied; wait for a leader."""
         found: list[Membership] = []
 
         async def look() -> bool:
@@ -117,7 +120,7 @@ class Operator:
         missing: Callable[[], str],
         timeout_s: float | None = None,
     ) -> None:
-        """Look again and again; raises NotFinished with what is missing."""
+        """Check repeatedly until it is reached; raises NotFinished with the text of `missing`."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + (self.timeout_s if timeout_s is None else timeout_s)
         deadline_s = min(deadline_s, self._deadline_s)
@@ -132,7 +135,9 @@ class Operator:
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def each(self, groups: Iterable[int], work: Callable[[int], Awaitable[None]]) -> None:
-        """Some groups at a time; the first that fails ends it, with the others as they are."""
+        """Do the work for several groups at a time; the first failure ends it, with the others as
+        they are.
+        """
         turns = asyncio.Semaphore(GROUPS_AT_ONCE)
 
         async def one(group: int) -> None:
@@ -148,6 +153,6 @@ class Operator:
 
 
 def _first_of(failed: ExceptionGroup[Exception]) -> Exception:
-    """A refusal says more than that something took too long."""
+    """Return a refusal if there is one, because it says more than a time-out."""
     errors = failed.exceptions
     return next((error for error in errors if isinstance(error, Refused)), errors[0])

@@ -1,4 +1,4 @@
-"""The cluster in two tables, nodes and groups, from what each node says of itself. Pure."""
+"""The cluster in two tables, nodes and groups, from the status of each node. Pure."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from store_nodes.membership import ZONE, Member, Membership
 from store_nodes.wire import NodeView
 
 MAX_LAG_INSTANCES = 1000
-"""A voter further behind than this is not counted on."""
+"""Instances by which a voter may be behind and still count."""
 
 
 class NodeRow(msgspec.Struct, frozen=True):
-    """One node. `state` is "up" or, explained by `why`:
+    """One node.
+
+    `state` is "up" or, explained by `why`:
 
     down         no answer
-    removed      no answer either, and no group counts on one
-    damaged      its log is, or its votes are lost: it repairs itself before it votes
-    incomplete   it serves, but some messages are nowhere to be had
+    removed      no answer either, and no group needs one
+    damaged      its log is damaged or its votes are lost: it repairs itself before it votes
+        incomplete   it serves, but no node has some of its messages
     installing   it fetches what its peers do not hold any more one by one
     waiting      a first start, which waits for the other first nodes
 
@@ -39,9 +41,9 @@ class NodeRow(msgspec.Struct, frozen=True):
     slow: bool
     free_bytes: int | None
     log_bytes: int | None
-    """Of segments, raw and settled."""
+    """Bytes of its segments, raw and compacted."""
     said: dict[str, Any]
-    """All the node says of itself, but its groups."""
+    """The node's status, without its groups."""
 
     @property
     def up(self) -> bool:
@@ -49,29 +51,29 @@ class NodeRow(msgspec.Struct, frozen=True):
 
 
 class GroupRow(msgspec.Struct, frozen=True):
-    """One group, as its leader says, else the node that knows the latest membership."""
+    """One group, as its leader reports, else the node that knows the latest membership."""
 
     group: int
     leader: int | None
     preferred: int | None
     wished: int
-    """The leader that a transfer asked for; 0: none."""
+    """The leader that a transfer asked for; 0 if none."""
     version: int
     voters: tuple[int, ...]
     learners: tuple[int, ...]
     removed: tuple[int, ...]
     chosen: int
     lags: dict[int, int]
-    """Instances behind the group's latest, of each member that speaks."""
+    """Instances behind the group's latest, of each member that answers."""
     queues: int
     stored_bytes: int
     spare: int
-    """How many more voters may be lost before the group stops; below 0 it has stopped."""
+    """Number of voters that may still be lost before the group stops; below 0 it has stopped."""
     warning: str
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """Everything that is known of the cluster at one moment."""
+    """The state of the cluster at one moment, as far as known."""
 
     nodes: tuple[NodeRow, ...]
     groups: tuple[GroupRow, ...]
@@ -89,7 +91,10 @@ def overview(
     known: Mapping[int, NodeView],
     groups: Iterable[int],
 ) -> Overview:
-    """`statuses`: of each node its status, or {"error": why}; `known`: the nodes' addresses."""
+    """Return the cluster, from statuses and known addresses.
+
+    `statuses` has each node's status, or {"error": why}; `known` has the nodes' addresses.
+    """
     of_group: dict[int, dict[int, Mapping[str, Any]]] = {group: {} for group in groups}
     for node, status in statuses.items():
         for row in status.get("groups", ()):
@@ -114,7 +119,7 @@ def overview(
 
 
 def membership_of(row: Mapping[str, Any]) -> Membership:
-    """The membership that a node's status of a group tells."""
+    """Return the membership in a node's status of a group."""
     members = tuple(
         Member(each["node"], each["role"], each["address"], dict(each["labels"]))
         for each in row.get("members", ())

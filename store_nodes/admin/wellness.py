@@ -1,5 +1,7 @@
-"""Whether the store is whole: every node up and level, every group led. For scripts that go from
-one node to the next."""
+"""The check that the store is whole: every node up and level, every group led.
+
+Scripts that go from one node to the next use it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from store_nodes.admin.overview import MAX_LAG_INSTANCES, Overview
 
 
 async def until_well(operator: Operator) -> None:
-    """Until nothing is missing; raises NotFinished with what is."""
+    """Wait until nothing is missing; raises NotFinished with the text about it."""
     why = "nothing is known yet"
 
     async def well() -> bool:
@@ -23,7 +25,7 @@ async def until_well(operator: Operator) -> None:
 
 
 def missing(seen: Overview) -> str:
-    """The first thing that is not as it should be; empty if all is. Removed nodes do not count."""
+    """Return the first fault of the cluster; empty if there is none. Removed nodes do not count."""
     if not seen.groups:
         return "no group is known: no node answers"
     for node in seen.nodes:
@@ -43,7 +45,7 @@ def missing(seen: Overview) -> str:
 
 
 def setting(seen: Overview) -> str:
-    """The nodes as PACKETBOAT_STORE_NODES writes them: `1=host:port@zone,…`."""
+    """Return the nodes in the form of PACKETBOAT_STORE_NODES: `1=host:port@zone,…`."""
     return ",".join(
         f"{row.node}={row.address}" + (f"@{row.zone}" if row.zone else "")
         for row in seen.nodes

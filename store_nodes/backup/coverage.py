@@ -1,4 +1,4 @@
-"""Whether all that a machine says is live is had."""
+"""The check that a copy has all live messages of a machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from store_nodes.queue_id import QueueId
 
 
 async def first_gap(machine: Machine, held: Had) -> str | None:
-    """The first live messages that are missing, in words; None: there are none."""
+    """Return the first live messages that are missing, in words; None if there are none."""
     for info in machine.queues():
         first, end, stage_end = info.offsets[:3]
         kept = [(offset, offset + 1) for offset in machine.kept(info.queue)]

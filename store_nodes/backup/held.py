@@ -1,5 +1,7 @@
-"""Which offsets and stage numbers of which queue are had, as ranges: batches that lie beside each
-other are one, so what it takes to know them does not grow with what is stored."""
+"""The offsets and stage numbers of queues that a copy has, as ranges.
+
+Adjacent batches are one range, so that the memory needed does not grow with the stored messages.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ Range = tuple[int, int]
 
 
 class Held:
-    """Grows only. A range is [first, end)."""
+    """Ranges [first, end) of numbers that a copy has; it only grows."""
 
     def __init__(self) -> None:
         self._ranges: dict[tuple[bytes, int], list[Range]] = {}
@@ -20,7 +22,7 @@ class Held:
     def add(self, entry: BatchEntry) -> None:
         ranges = self._ranges.setdefault((entry.queue, space_of(entry.flags)), [])
         first, end = entry.base_offset, entry.base_offset + entry.messages
-        # Those that touch it become one with it.
+        # Ranges that touch it are merged with it.
         low = bisect_left(ranges, first, key=lambda one: one[1])
         high = bisect_right(ranges, end, key=lambda one: one[0])
         if low < high:
@@ -28,7 +30,7 @@ class Held:
         ranges[low:high] = [(first, end)]
 
     def missing(self, queue: bytes, first: int, end: int, *, staged: bool = False) -> list[Range]:
-        """The parts of [first, end) that are not had."""
+        """Return the parts of [first, end) that the copy lacks."""
         gaps: list[Range] = []
         at = first
         ranges = self._ranges.get((queue, STAGES if staged else OFFSETS), [])

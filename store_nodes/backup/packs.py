@@ -1,6 +1,10 @@
-"""Batches in files. A pack is batches one after the other, each with its own CRC, and nothing else;
-its index says what they are: the payload of a segment's footer without frames (wal/footer.py), in
-which the segment is 0 and the offset is the place in the pack."""
+"""Batches in files.
+
+A pack is batches one after the other, each with its own CRC, and nothing else.
+
+Its index lists them: the payload of a segment's footer without frames (wal/footer.py), in which the
+segment is 0 and the offset is the place in the pack.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +19,15 @@ from store_nodes.wal.footer import RELEASED, BatchEntry, BatchRows, decode_foote
 from store_nodes.wal.position import Position
 
 MAX_PACK_BYTES = 256 * 1024 * 1024
-"""One begins when the last is this large; places in a pack have 32 bits."""
+"""Bytes after which a new pack begins; places in a pack have 32 bits."""
 
 
 class PackDamaged(Exception):
-    """A batch that its index names is not there, or is another."""
+    """A batch that a pack's index names is missing, or is another one."""
 
 
 class File(Protocol):
-    """A new file; its name is the caller's affair, and so is that it becomes durable."""
+    """A new file; its name is the caller's affair, and so is making it durable."""
 
     def write(self, data: bytes) -> object: ...
 
@@ -32,24 +36,27 @@ class File(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """Where a pack that is whole lies."""
+    """The paths of a whole pack."""
 
     batches: Path
     index: Path
 
     def entries(self) -> Iterator[BatchEntry]:
-        """In the order written; raises OSError."""
+        """Return the entries in the order written; raises OSError."""
         return decode_footer(0, self.index.read_bytes()).each_batch()
 
 
 class PackWriter:
-    """Where fetched batches go (`copying.Store`): `open_file` gives a new file for the number of a
-    pack and what it is of it, `"pack"` or `"index"`."""
+    """Writes fetched batches to packs, as a `copying.Store`.
+
+    `open_file` returns a new file for the number of a pack and the part of it, `"pack"` or
+    `"index"`.
+    """
 
     def __init__(self, open_file: Callable[[int, str], File]) -> None:
         self.batches = Held()
         self.packs = 0
-        """How many there are; the last is not whole before `close`."""
+        """Number of packs; the last is not whole before `close`."""
         self.messages = 0
         self.bytes = 0
         self._open_file = open_file
@@ -58,12 +65,12 @@ class PackWriter:
         self._at = 0
 
     def had(self, entries: Iterable[BatchEntry]) -> None:
-        """In packs that were written before: these are not asked for."""
+        """Note batches in packs written before, which are not fetched."""
         for entry in entries:
             self.batches.add(entry)
 
     async def keep(self, group: int, found: Sequence[tuple[BatchEntry, bytes]]) -> None:
-        """Raises OSError."""
+        """Write batches to the pack. Raises OSError."""
         for entry, batch in found:
             if self._file is None or self._at + len(batch) > MAX_PACK_BYTES:
                 self.close()
@@ -77,7 +84,7 @@ class PackWriter:
             self.messages += entry.messages
 
     def close(self) -> None:
-        """End the pack that is written to."""
+        """End the pack that is being written."""
         if self._file is None:
             return
         self._file.close()
@@ -90,7 +97,10 @@ class PackWriter:
 def read_batches(
     pack: Pack, wanted: Callable[[BatchEntry], bool]
 ) -> Iterator[tuple[BatchEntry, bytes]]:
-    """Those that are wanted, checked; a released run has no bytes. Raises PackDamaged, OSError."""
+    """Yield the wanted batches, checked; a released run has no bytes.
+
+    Raises PackDamaged, OSError.
+    """
     with pack.batches.open("rb") as file:
         for entry in pack.entries():
             if not wanted(entry):

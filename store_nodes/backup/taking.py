@@ -1,14 +1,15 @@
-"""Copying a running store: of each group the machine, and every live batch that is not had yet.
+"""Copies a running store: the machine of each group, and every live batch not copied before.
 
-What holds when it is done:
+A finished copy has these properties:
 
-* All that was acknowledged before `take` began is in the copy: each group's machine is of a leader
-  that a majority confirmed after that moment, and that had applied all that was chosen by then.
-* Of each machine every live batch is there. Batches that were truncated between the copy of the
+* Everything acknowledged before `take` began is in the copy: each group's machine comes from a
+  leader that a majority confirmed after that moment, and that had applied all that was chosen by
+  then.
+* For each machine, every live batch is there. Batches that were truncated between the copy of the
   machine and that of the batch are gone, so the machine is copied again, until none was.
-* The groups' machines are of different moments, but no queue begins after the end of the one that
-  it follows: who was moved from group to group meanwhile is in neither half only. The group of the
-  older queue is copied again where it was copied too soon to know its end.
+* The groups' machines are from different moments, but no queue begins after the end of the one that
+  it follows. So a partition that was moved meanwhile is not split between the halves. The group of
+  the older queue is copied again if it was copied too soon to know its end.
 """
 
 from __future__ import annotations
@@ -28,23 +29,25 @@ from store_nodes.queue_id import QueueId
 from store_nodes.wal.footer import STAGED, BatchEntry
 
 ROUNDS = 50
-"""Of copying one group again; each only fetches what came since the one before."""
+"""Copies of one group at most; each only fetches the batches since the one before."""
 LIVE_SHARE = 0.5
-"""Of an older pack's bytes; one with less is left behind, and what lives of it copied again."""
+"""Share of live bytes below which an older pack is left out and its live batches are copied
+again.
+"""
 
 
 class Images(NamedTuple):
-    """What is to be kept of the groups beside the packs."""
+    """The parts of a copy to keep besides the packs."""
 
     machines: dict[int, SnapshotImage]
     counters: dict[str, int]
-    """Of group 0."""
+    """The counters of group 0."""
     messages: int
-    """That are live and have an offset."""
+    """Number of live messages with an offset."""
 
 
 class Taking:
-    """One copy. `tell` is told what goes on, in words."""
+    """One copy; `tell` is called with its progress in words."""
 
     def __init__(
         self,
@@ -64,7 +67,10 @@ class Taking:
         """The group of each queue."""
 
     async def take(self, older: Iterable[Pack]) -> tuple[Images, list[Pack]]:
-        """The copy, and those of the older packs that it needs. Raises StoreError, OSError."""
+        """Take the copy; return it with the older packs that it needs.
+
+        Raises StoreError, OSError.
+        """
         await Sources(self._client, self._client.nodes).linked()
         for group in self._client.groups:
             await self._look(group)
@@ -89,7 +95,8 @@ class Taking:
         for _ in range(ROUNDS):
             leader = self._client.leader(group)
             await self._client.counter(group, BARRIER)
-            # A node of 0.2.0 confirms nothing: who answered had applied it; another may not have.
+            # A node of 0.2.0 confirms nothing: the one that answered had applied it; another may
+            # not have.
             if leader is not None and self._client.leader(group) == leader:
                 break
         else:
@@ -145,8 +152,10 @@ class Taking:
 
 
 def _cut_short(machines: Mapping[int, Machine]) -> set[int]:
-    """Groups whose copies do not go together: the queue before one that is there goes on, or is
-    not made yet."""
+    """Return the groups whose copies do not fit together.
+
+    The queue before one that is there continues, or is not made yet.
+    """
     queues = {
         QueueId.unpack(info.queue): (group, info)
         for group, machine in machines.items()

@@ -1,19 +1,19 @@
 """Appends to one queue, in order, exactly once: one session, its sequence, and the retries.
 
-The rules, which DESIGN.md §4 asks for:
+The rules:
 
-1. A sequence is sent with the same bytes until the log has answered it. What was sent and lost
-   (a cut connection, a deposed leader) is sent again to whoever leads, under the same session and
-   sequence, and the session's receipts make that harmless.
+1. A sequence is sent with the same bytes until the log has answered it. An append that was lost on
+   the way (a cut connection, a replaced leader) is sent again to the present leader, under the same
+   session and sequence, and the session's receipts make that harmless.
 2. Sending starts again from the lowest unanswered sequence, so the log sees no gap; at most
    `WINDOW` sequences are unanswered, for which the log keeps receipts.
-3. A caller is told at its deadline: *not done* if no transmission can have been proposed, else
-   *unknown*. An unknown append stays in the window until the log answers it.
-4. The session is given up for a new one only when a sequence will never be used: its append was
-   refused without the log's deciding it (then nothing after it can ever be applied), or the log
-   stayed silent until the append's own deadline in log time. Before the new session sends
-   anything, each append of the old one that could still be applied is answered or past its
-   deadline in log time.
+3. At its deadline a caller learns the outcome: *not done* if no transmission can have been
+   proposed, else *unknown*. An unknown append stays in the window until the log answers it.
+4. A new session replaces the old one only when a sequence will never be used: its append was
+   refused without a decision of the log (then nothing after it can ever be applied), or the log
+   stayed silent until the append's own deadline in log time. Before the new session sends anything,
+   each append of the old one that could still be applied is answered or past its deadline in log
+   time.
 """
 
 from __future__ import annotations
@@ -52,12 +52,15 @@ from store_nodes.wire import Accepted, Appended, Command, Durability, Failed, Re
 WINDOW = 64
 MAX_WAITING = 1024
 PAST_DEADLINE_MARGIN_US = 1_000_000
-"""How far our estimate of log time may be off."""
+"""Microseconds by which our estimate of log time may be wrong."""
 
 
 class Receipt(NamedTuple):
-    """Where the batch is. Of an append with durability leader or none: offset -1, time 0. Of a
-    stage, `base_offset` is the base stage number."""
+    """The place of a stored batch.
+
+    An append with durability leader or none has offset -1 and time 0. For a stage, `base_offset` is
+    the base stage number.
+    """
 
     base_offset: int
     log_time_us: int
@@ -68,29 +71,34 @@ _EARLY = Receipt(-1, 0, False)
 
 
 class AppenderOwner(Protocol):
-    """What an appender needs of its client."""
+    """The part of its client that an appender needs."""
 
     lost_after_accept: int
 
     def leader_link(self, group: int) -> NodeLink | None:
-        """The connection to the group's leader, if both are known and up."""
+        """Return the connection to the group's leader, if both are known and up."""
 
     def clock(self, group: int) -> LogClock:
-        """The group's log time."""
+        """Return the group's log time."""
 
     def refused_by(self, link: NodeLink, group: int, hint: int | None) -> None:
-        """The node says that it does not lead; may call `kick`."""
+        """Learn that a node does not lead; may call `kick`."""
 
     def busy(self, appender: Appender) -> None:
-        """Call `kick` when the leader changes and `sweep` every few ms, until it is idle."""
+        """Call `kick` when the leader changes and `sweep` every few ms, until the appender is
+        idle.
+        """
 
     def now_s(self) -> float:
-        """The loop's clock."""
+        """Return the time of the loop's clock."""
 
 
 class _Entry:
-    """One append. It may be applied (in the future or already) while a transmission is
-    unanswered (`pending`) or one's answer was lost (`limbo`)."""
+    """One append.
+
+    It may be applied (in the future or already) while a transmission is unanswered (`pending`), or
+    after an answer was lost (`limbo`).
+    """
 
     __slots__ = (
         "attempt",
@@ -141,7 +149,7 @@ class _Entry:
         self.early = False
         self.settled = False
         self.under_way = False
-        """The last transmission is unanswered, on the connection now in use."""
+        """Whether the last transmission is unanswered, on the connection now in use."""
         self.trouble: StoreError | None = None
 
     @property
@@ -168,7 +176,7 @@ class _Transmission:
 
 
 class Appender:
-    """Appends to one queue. Made by `StoreClient.appender`; not shared between loops."""
+    """Appends to one queue; made by `StoreClient.appender`, not shared between loops."""
 
     def __init__(
         self,
@@ -177,7 +185,7 @@ class Appender:
         queue: QueueId,
         on_append: Callable[[asyncio.Future[Receipt]], None] | None = None,
     ) -> None:
-        """`on_append` gets each append as it begins."""
+        """Prepare an appender; `on_append` is called with each append as it begins."""
         self.group = group
         self.queue = queue
         self._owner = owner
@@ -189,26 +197,26 @@ class Appender:
         self._waiting: deque[_Entry] = deque()
         self._window: deque[_Entry] = deque()
         self._sent = 0
-        """How many of the window, from its left, were sent in this attempt."""
+        """Number of entries of the window, from its left, that were sent in this attempt."""
         self._attempt = 0
         self._link: NodeLink | None = None
         self._link_generation = 0
         self._stalled = False
-        """Something must be sent again: hold back until the next kick or sweep."""
+        """Whether something must be sent again at the next kick or sweep, and nothing before."""
         self._broken = False
-        """The session is to be replaced (rule 4)."""
+        """Whether the session is to be replaced (rule 4)."""
         self._hole = 0
-        """Of a broken session: the sequence that no append has or will have; 0: none known."""
+        """The sequence of a broken session that no append has or will have; 0 if none is known."""
         self._closed = False
 
     @property
     def idle(self) -> bool:
-        """Nothing unanswered."""
+        """Whether no append is unanswered."""
         return not self._window and not self._waiting
 
     @property
     def in_flight(self) -> int:
-        """Appends not answered by the log, those not sent yet too."""
+        """Number of appends that the log has not answered, with those not sent yet."""
         return len(self._window) + len(self._waiting)
 
     async def append(
@@ -221,11 +229,11 @@ class Appender:
         dedup: bytes = b"",
         dedup_window_s: int = DEDUP_WINDOW_S,
     ) -> Receipt:
-        """Store a record batch of `count` messages; raises NotDone or OutcomeUnknown. Cancelling
-        it does not take back what was sent.
+        """Store a record batch of `count` messages; raises NotDone or OutcomeUnknown.
 
-        `dedup`: packed `commands.DEDUP_ENTRY` of the messages that have an id, remembered for
-        `dedup_window_s`; a batch with a known one is refused whole (DedupKnown).
+        Cancelling it does not take back a batch that was sent. `dedup` is packed
+        `commands.DEDUP_ENTRY` of the messages that have an id, remembered for `dedup_window_s`; a
+        batch with a known id is refused whole (DedupKnown).
         """
         return await self.append_nowait(
             batch,
@@ -246,8 +254,10 @@ class Appender:
         dedup: bytes = b"",
         dedup_window_s: int = DEDUP_WINDOW_S,
     ) -> asyncio.Future[Receipt]:
-        """The same without a task; appends and stages take effect in the order of these calls.
-        Raises Overloaded at once when `MAX_WAITING` wait already."""
+        """Append without a task; appends and stages take effect in the order of these calls.
+
+        Raises Overloaded at once when `MAX_WAITING` wait already.
+        """
         return self._enqueue(batch, count, durability, timeout_s, dedup, dedup_window_s, None)
 
     async def stage(
@@ -261,8 +271,10 @@ class Appender:
         dedup: bytes = b"",
         dedup_window_s: int = DEDUP_WINDOW_S,
     ) -> Receipt:
-        """As `append`, for messages that get their offsets when they are released; the receipt has
-        the base stage number."""
+        """Store messages that get their offsets when they are released, otherwise like `append`.
+
+        The receipt has the base stage number.
+        """
         return await self.stage_nowait(
             batch,
             count,
@@ -284,7 +296,7 @@ class Appender:
         dedup: bytes = b"",
         dedup_window_s: int = DEDUP_WINDOW_S,
     ) -> asyncio.Future[Receipt]:
-        """The same without a task."""
+        """Stage without a task, like `append_nowait`."""
         return self._enqueue(batch, count, durability, timeout_s, dedup, dedup_window_s, extras)
 
     def _enqueue(
@@ -314,7 +326,7 @@ class Appender:
         return future
 
     def close(self) -> None:
-        """No more appends. Those not sent yet are not done; those sent are unknown."""
+        """Take no more appends; those not sent yet fail as not done, those sent as unknown."""
         self._closed = True
         for entry in self._waiting:
             self._tell(entry, Unavailable("the appender was closed"))
@@ -329,11 +341,11 @@ class Appender:
     # Called by the client.
 
     def kick(self) -> None:
-        """The leader, or the connection to it, is another."""
+        """Send again if the leader, or the connection to it, is another."""
         self._pump()
 
     def sweep(self, now_s: float) -> None:
-        """Tell the callers whose time is over; drop what log time has overtaken; try again."""
+        """Fail callers whose time is over, drop appends that log time has passed, and try again."""
         log_now_us = self._clock.now_us()
         while self._waiting and self._overdue_unsent(self._waiting[0], now_s):
             self._waiting.popleft()
@@ -353,7 +365,7 @@ class Appender:
     # Sending.
 
     def _pump(self) -> None:
-        """Send what may be sent now."""
+        """Send everything that may be sent now."""
         if self._broken:
             self._replace_session()
         link = self._owner.leader_link(self.group)
@@ -385,7 +397,7 @@ class Appender:
             self._sent += 1
 
     def _number(self, entry: _Entry) -> None:
-        """Give it the next sequence of the session."""
+        """Give an append the next sequence of the session."""
         if entry.deadline_us == 0:
             left_s = max(0.0, entry.deadline_s - self._owner.now_s())
             entry.deadline_us = self._clock.now_us() + int(left_s * 1e6)
@@ -423,7 +435,7 @@ class Appender:
         self._sent = 0
 
     def _send_again(self) -> None:
-        """Send again from the first that is not under way; what follows it was in vain."""
+        """Send again from the first that is not under way; later ones were sent in vain."""
         for index, entry in enumerate(self._window):
             if not entry.settled and not entry.under_way:
                 self._attempt += 1
@@ -448,7 +460,7 @@ class Appender:
             self._clock.at_least(reply.log_time_us)
             self._settle(entry, Receipt(reply.base_offset, reply.log_time_us, reply.duplicate))
         elif sent.session != self._session:
-            return  # of a session given up: nothing of it could be applied any more
+            return  # the session was replaced: none of its appends can be applied any more
         elif isinstance(reply, Failed):
             self._failed(sent, failures.decode(reply), reply.decided)
         else:
@@ -490,9 +502,11 @@ class Appender:
             self._break(entry.seq)
 
     def _known(self, entry: _Entry, error: DedupKnown) -> None:
-        """The leader knows ids of the batch and proposed nothing. An earlier transmission that may
-        be in the log can only be refused for the same reason, so this is the answer; whether it
-        used its sequence shows when the next one is sent (`_gap`)."""
+        """Settle an append whose ids the leader knows, so that it proposed nothing.
+
+        An earlier transmission that may be in the log can only be refused for the same reason, so
+        this is the answer. Whether it used its sequence shows when the next one is sent (`_gap`).
+        """
         self._settle(entry, error)
         if entry.maybe_applied:
             return
@@ -502,7 +516,9 @@ class Appender:
             self._break(entry.seq)
 
     def _gap(self, sent: _Transmission, expected: int) -> None:
-        """The log has not seen a sequence before this one; this transmission did nothing."""
+        """Handle a gap: the log has not seen a sequence before this one; this transmission did
+        nothing.
+        """
         entry = sent.entry
         if expected > entry.seq:
             self._settle(entry, OutcomeUnknown("its receipt is gone"))
@@ -512,8 +528,9 @@ class Appender:
             return
         if any(other.seq == expected and not other.settled for other in self._window):
             return
-        # The log expects what nobody will send: it has forgotten the session, which it does only
-        # when no append in the window can have been applied (their deadlines are not over).
+        # Nobody will send the sequence that the log expects. It has forgotten the session, which it
+        # does only when no append in the window can have been applied (their deadlines are not
+        # over).
         self._break(expected)
 
     def _retry(self, sent: _Transmission) -> None:
@@ -521,7 +538,7 @@ class Appender:
             self._stalled = True
 
     def _settle(self, entry: _Entry, result: Receipt | StoreError) -> None:
-        """The log's answer, or as good as that: this append is over."""
+        """End an append with the log's answer, or an equally certain one."""
         entry.settled = True
         if entry.early and isinstance(result, StoreError):
             self._owner.lost_after_accept += 1
@@ -567,8 +584,10 @@ class Appender:
             self._break(0)
 
     def _break(self, hole: int) -> None:
-        """Replace the session as soon as rule 4 lets us. Nothing of it with a sequence above
-        `hole` can be applied; 0 says nothing of that kind."""
+        """Replace the session as soon as rule 4 allows it.
+
+        No append of it with a sequence above `hole` can be applied; 0 makes no such claim.
+        """
         self._broken = True
         if hole and (not self._hole or hole < self._hole):
             self._hole = hole

@@ -1,9 +1,9 @@
 """Calls that are not appends: asked of the leader, or of any replica, until the deadline.
 
-Nearly all may be repeated: reads, and commands that a second time change nothing more. So a
-command whose answer was lost is simply sent again, and only the deadline makes it unknown. Those
-that name a version (compare_and_set, reconfigure) are repeated too, but a conflict after a lost
-answer may be with the command's own first transmission: that is unknown.
+Nearly all may be repeated: reads, and commands that change nothing more the second time. So a
+command whose answer was lost is sent again, and only the deadline makes its outcome unknown.
+Commands that name a version (compare_and_set, reconfigure) are repeated, too, but a conflict after
+a lost answer may be with the command's own first transmission: its outcome is unknown.
 """
 
 from __future__ import annotations
@@ -31,38 +31,40 @@ RETRY_MOST_S = 0.2
 REPLICA_TIMEOUT_S = 1.0
 
 MakeHead = Callable[[int, int], Head]
-"""(request id, milliseconds left) → the request."""
+"""Makes the request from (request id, milliseconds left)."""
 Answer = tuple[Reply, bytes]
 
 
 class CallOwner(Protocol):
-    """What calls need of their client."""
+    """The part of their client that calls need."""
 
     def leader_link(self, group: int) -> NodeLink | None:
-        """The connection to the group's leader, if both are known and up."""
+        """Return the connection to the group's leader, if both are known and up."""
 
     def replica_links(self, group: int) -> list[NodeLink]:
-        """Open connections, the best to ask first."""
+        """Return the open connections, the best to ask first."""
 
     def node_link(self, node: int) -> NodeLink | None:
-        """The connection to this node, up or down; None of an unknown one."""
+        """Return the connection to this node, up or down; None for an unknown one."""
 
     def refused_by(self, link: NodeLink, group: int, hint: int | None) -> None:
-        """The node says that it does not lead."""
+        """Learn that a node does not lead."""
 
     def next_change(self, group: int) -> asyncio.Event:
-        """Set once the group's leader, or the connection to it, is another than now."""
+        """Return an event that is set once the group's leader, or the connection to it, is
+        another.
+        """
 
     def now_s(self) -> float:
-        """The loop's clock."""
+        """Return the time of the loop's clock."""
 
 
 class Lost(Exception):
-    """No answer: the connection was lost, the leader changed, or the time was over."""
+    """No answer came: the connection was lost, the leader changed, or the time was over."""
 
 
 class Failure(Exception):
-    """A `Failed` reply."""
+    """The answer is a `Failed` reply."""
 
     def __init__(self, error: StoreError, decided: bool) -> None:
         super().__init__(str(error))
@@ -73,7 +75,7 @@ class Failure(Exception):
 async def ask(
     link: NodeLink, make_head: MakeHead, body: Sequence[Buffer], timeout_s: float
 ) -> Answer:
-    """One request to one node; raises Failure, Lost or TimeoutError."""
+    """Send one request to one node; raises Failure, Lost or TimeoutError."""
     request_id = link.next_id()
     answered: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
 
@@ -104,8 +106,10 @@ async def ask_leader(
     *,
     timeout_s: float,
 ) -> Answer:
-    """Ask whoever leads, again after each change, until the deadline. Raises what the leader
-    refused, Unavailable where nothing was ever proposed, else OutcomeUnknown."""
+    """Ask the present leader, again after each change, until the deadline.
+
+    Raises the leader's refusal, Unavailable if nothing was ever proposed, else OutcomeUnknown.
+    """
     deadline_s = owner.now_s() + timeout_s
     maybe_done = False
     trouble: StoreError = Unavailable(f"group {group} has no leader that we know of")
@@ -146,7 +150,7 @@ async def _ask_while_leader(
     body: Sequence[Buffer],
     timeout_s: float,
 ) -> Answer:
-    """Give up when another leads: a hung leader never answers."""
+    """Ask one leader, and give up when another leads, because a hung leader never answers."""
     asking = asyncio.ensure_future(ask(link, make_head, body, timeout_s))
     try:
         while True:
@@ -166,7 +170,7 @@ async def _ask_while_leader(
 
 
 async def _within(change: asyncio.Event, timeout_s: float) -> None:
-    """Until the leader changes or the time is over."""
+    """Wait until the leader changes or the time is over."""
     try:
         async with asyncio.timeout(timeout_s):
             await change.wait()
@@ -182,10 +186,12 @@ async def ask_replicas(
     *,
     timeout_s: float,
 ) -> Answer:
-    """Ask the leader first, then the others, each for at most `REPLICA_TIMEOUT_S`. An answer that
-    is not `good` (a replica that is behind) is kept for the case that there is no better one; a
-    refusal is believed of the leader at once, of others when nobody answers (but a truncation of
-    anyone: it is for ever)."""
+    """Ask the leader first, then the other replicas, each for at most `REPLICA_TIMEOUT_S`.
+
+    An answer that is not `good` (from a replica that is behind) is used if there is no better one.
+    A leader's refusal is believed at once, another replica's when nobody answers. A truncation is
+    believed from any replica, because it is for ever.
+    """
     deadline_s = owner.now_s() + timeout_s
     trouble: StoreError = Unavailable(f"no replica of group {group} is connected")
     wait_s = RETRY_FIRST_S
@@ -220,7 +226,7 @@ async def ask_replicas(
 
 
 async def ask_node(owner: CallOwner, node: int, make_head: MakeHead, *, timeout_s: float) -> Answer:
-    """Ask this node and no other, once it is connected; raises what it refused, or Unavailable."""
+    """Ask this node and no other, once it is connected; raises its refusal, or Unavailable."""
     deadline_s = owner.now_s() + timeout_s
     while (link := owner.node_link(node)) is None or not link.up:
         if link is None:

@@ -1,8 +1,8 @@
-"""The connections of a store client: one to every node, and who leads which group.
+"""The connections of a store client: one to every node, and the leader of each group.
 
-Nodes and groups that the settings do not name are learned from the nodes themselves: a connected
-node tells the members of its groups, so a cluster that grows needs no restart of its clients. The
-address in the settings wins over a learned one.
+A client learns nodes and groups that the settings do not name from the nodes themselves. A
+connected node tells the members of its groups, so a cluster that grows needs no restart of its
+clients. An address in the settings counts before a learned one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _log = structlog.get_logger("store_nodes.client")
 
 
 class Connections:
-    """Everything of a client but its calls. Use it on one event loop."""
+    """The part of a client without its calls; use it on one event loop."""
 
     def __init__(
         self,
@@ -48,7 +48,9 @@ class Connections:
         guard: GroupGuard | None = None,
     ) -> None:
         self.lost_after_accept = 0
-        """Appends of durability leader or none that were answered early and then failed."""
+        """Number of appends of durability leader or none that were answered early and then
+        failed.
+        """
         self._identity = Identity(secret=secret, cluster_uid=cluster_uid)
         self._tls = tls
         self._own_node = own_node
@@ -56,7 +58,7 @@ class Connections:
         self._seeds = {node: at for node, at in addresses.items() if node != own_node}
         self._links = {node: self._new_link(node, at) for node, at in self._seeds.items()}
         self._members: dict[int, tuple[NodeView, ...]] = {}
-        """What each connected node said of the members."""
+        """The members that each connected node reported."""
         self._table = LeaderTable(groups, len(self._links))
         self._busy: dict[Appender, None] = {}
         self._watches: dict[Watch, None] = {}
@@ -67,14 +69,14 @@ class Connections:
         self._closing: dict[asyncio.Task[None], None] = {}
 
     async def start(self) -> None:
-        """Dial every node, now and whenever one is lost; returns without waiting for any."""
+        """Dial every node, now and whenever one is lost; return without waiting for any."""
         self._loop = asyncio.get_running_loop()
         for link in self._links.values():
             link.start()
         self._sweeper = self._loop.create_task(self._sweep())
 
     async def close(self) -> None:
-        """Appends under way end as unknown or not done; watches fall silent."""
+        """Close all connections; appends under way end as unknown or not done, watches end."""
         for appender in list(self._busy):
             appender.close()
         for watch in list(self._watches):
@@ -85,7 +87,7 @@ class Connections:
         await asyncio.gather(*self._closing, *(link.close() for link in self._links.values()))
 
     async def wait_ready(self, timeout_s: float = 30.0) -> None:
-        """Until every group has a leader that we are connected to; raises Unavailable."""
+        """Wait until every group has a leader with a connection; raises Unavailable."""
         try:
             async with asyncio.timeout(timeout_s):
                 for group in self.groups:
@@ -95,16 +97,16 @@ class Connections:
             missing = [group for group in self.groups if not self.has_leader(group)]
             raise Unavailable(f"no leader in groups {missing}; nodes: {self.failures()}") from None
 
-    # What is known.
+    # The known state.
 
     @property
     def groups(self) -> tuple[int, ...]:
-        """Every group known now, ascending; more of them may appear while the client lives."""
+        """Every group known now, ascending; more may appear while the client lives."""
         return self._table.groups
 
     @property
     def nodes(self) -> dict[int, NodeView]:
-        """The nodes known now: members as the nodes say, and those of the settings."""
+        """The nodes known now: members as reported by nodes, and those of the settings."""
         told = {view.node: view for views in self._members.values() for view in views}
         for node, (host, port) in self._seeds.items():
             told.setdefault(node, NodeView(node, f"{host}:{port}"))
@@ -112,91 +114,93 @@ class Connections:
 
     @property
     def connected(self) -> tuple[int, ...]:
-        """The nodes that requests can be sent to now."""
+        """The nodes to which requests can be sent now."""
         return tuple(sorted(node for node, link in self._links.items() if link.up))
 
     def failures(self) -> dict[int, str]:
-        """Why each of the other nodes is not connected."""
+        """Return why each of the other nodes is not connected."""
         return {node: link.last_failure for node, link in self._links.items() if not link.up}
 
     def has_leader(self, group: int) -> bool:
-        """A publish to the group would be sent at once, to a node that speaks."""
+        """Return whether a publish to the group would be sent at once, to a node that answers."""
         link = self.leader_link(group)
         return link is not None and link.responsive
 
     def leader(self, group: int) -> int | None:
-        """The node that leads, as far as is known."""
+        """Return the leader of a group, as far as is known."""
         return self._table.leader(group)
 
     def log_time_us(self, group: int) -> int:
-        """The group's log time now, as estimated from its leader's readings."""
+        """Return the group's log time now, as estimated from its leader's readings."""
         return self._table.clock(group).now_us()
 
     def watch(self, group: int, on_change: OnChange) -> Watch:
-        """A stream of changes of the queues added to it; see `Watch`."""
+        """Open a stream of changes of the queues added to it; see `Watch`."""
         watch = Watch(self, group, on_change)
         self._watches[watch] = None
         watch.kick()
         return watch
 
-    # What links, appenders, watches and calls ask of their owner.
+    # Calls of links, appenders and watches.
 
     def leader_link(self, group: int) -> NodeLink | None:
-        """The connection to the group's leader, if both are known and up."""
+        """Return the connection to the group's leader, if both are known and up."""
         node = self._table.leader(group)
         link = self._links.get(node) if node is not None else None
         return link if link is not None and link.up else None
 
     def replica_links(self, group: int) -> list[NodeLink]:
-        """Open connections, the best to ask first."""
+        """Return the open connections, the best to ask first."""
         leader = self.leader_link(group)
         up = [link for link in self._links.values() if link.up]
         return sorted(up, key=lambda link: (not link.responsive, link is not leader))
 
     def node_link(self, node: int) -> NodeLink | None:
-        """The connection to this node, up or down; None of an unknown one."""
+        """Return the connection to this node, up or down; None for an unknown one."""
         return self._links.get(node)
 
     def clock(self, group: int) -> LogClock:
-        """The group's log time."""
+        """Return the group's log time."""
         return self._table.clock(group)
 
     def now_s(self) -> float:
-        """The loop's clock."""
+        """Return the time of the loop's clock."""
         return cast(asyncio.AbstractEventLoop, self._loop).time()
 
     def busy(self, appender: Appender) -> None:
-        """It has appends under way."""
+        """Call the appender's `sweep` until it has no appends under way."""
         self._busy[appender] = None
 
     def drop_watch(self, watch: Watch) -> None:
-        """It is closed."""
+        """Forget a closed watch."""
         self._watches.pop(watch, None)
 
     def next_change(self, group: int) -> asyncio.Event:
-        """Set once the group's leader, or the connection to it, is another than now."""
+        """Return an event that is set once the group's leader, or the connection to it, is
+        another.
+        """
         return self._changes.setdefault(group, asyncio.Event())
 
     def refused_by(self, link: NodeLink, group: int, hint: int | None) -> None:
-        """The node says that it does not lead."""
+        """Learn that a node does not lead."""
         self._changed(self._table.refused(link.node, group, hint))
 
     def link_up(self, link: NodeLink) -> None:
-        """Requests can be sent to it."""
+        """Learn that requests can be sent to a node."""
         self._changed([g for g in self.groups if self._table.leader(g) == link.node])
 
     def link_down(self, link: NodeLink) -> None:
-        """Its connection is lost."""
+        """Learn that a node's connection is lost."""
         led = [g for g in self.groups if self._table.leader(g) == link.node]
         self._members.pop(link.node, None)
         self._changed({*led, *self._table.disconnected(link.node)})
 
     def leaders_claimed(self, link: NodeLink, views: Iterable[LeaderView]) -> None:
-        """A node told what it knows of the leaders."""
+        """Note a node's knowledge of the leaders."""
         self._changed(self._table.claimed(link.node, views))
 
     def members_told(self, link: NodeLink, views: Sequence[NodeView]) -> None:
-        """A node told the members of its groups; none: nothing new."""
+        """Note the members of a node's groups; an empty list means nothing new."""
         if not views:
             return
         self._members[link.node] = tuple(views)
@@ -210,7 +214,7 @@ class Connections:
         self._table.expect_nodes(len(self._links))
 
     def responsiveness_changed(self, link: NodeLink) -> None:
-        """It fell silent, or speaks again."""
+        """Learn that a node does not answer for a moment, or answers again."""
         self._changed([g for g in self.groups if self._table.leader(g) == link.node])
 
     # Inside.
@@ -228,7 +232,7 @@ class Connections:
             self._links[node].start()
 
     def _forget(self, node: int) -> None:
-        """A node that was learned, is no member any more, and is down."""
+        """Forget a learned node that is no member any more and is down."""
         _log.info("store node forgotten", node=node)
         closing = asyncio.ensure_future(self._links.pop(node).close())
         self._closing[closing] = None
@@ -248,7 +252,7 @@ class Connections:
                 watch.kick()
 
     async def _sweep(self) -> None:
-        """Deadlines, retries and pings, a few dozen times a second."""
+        """Handle deadlines, retries and pings, a few dozen times a second."""
         loop = asyncio.get_running_loop()
         ticked_s = loop.time()
         while True:
@@ -269,7 +273,7 @@ class Connections:
 
 
 def expect(reply: Reply, kind: type[_Kind]) -> _Kind:
-    """The reply, if it is of the kind that answers the request; raises StoreError."""
+    """Return the reply if it is of the kind that answers the request; raises StoreError."""
     if not isinstance(reply, kind):
         raise StoreError(f"the node answered {type(reply).__name__}, not {kind.__name__}")
     return reply

@@ -1,4 +1,4 @@
-"""The seam at which calls to a group are refused while it does not answer."""
+"""The interface that refuses calls to a group while it does not answer."""
 
 from __future__ import annotations
 
@@ -10,37 +10,44 @@ from store_nodes.errors import OutcomeUnknown, Unavailable
 
 
 class GroupGuard(Protocol):
-    """Stands before what only a group's leader can do; the product's is a circuit breaker each.
+    """Guards the calls that only a group's leader can answer; the product uses a circuit breaker
+    each.
 
-    Appends are told to it and never refused by it: they keep their order, and their callers' own
+    It is told of appends and never refuses them: they keep their order, and their callers' own
     deadlines.
     """
 
     def admits(self, group: int) -> bool:
-        """Whether a call is worth its caller's time; where it is not, now and then one is."""
+        """Return whether a call is worth its caller's time; now and then one is, even if most are
+        not.
+        """
         ...
 
     def began(self, group: int) -> int:
-        """A call is made; its number, for `left`."""
+        """Learn that a call begins; return its number for `left`."""
         ...
 
     def left(self, group: int, call: int, *, answered: bool | None) -> None:
-        """It ended; `answered`: by the leader, be it with a refusal. None: that can't be said."""
+        """Learn that a call ended.
+
+        `answered` says whether the leader answered, if only with a refusal; None if that is
+        unknown.
+        """
         ...
 
     def has_leader(self, group: int) -> None:
-        """It has a leader that is connected, and was without, or had another."""
+        """Learn that a group has a connected leader, after it had none or another."""
         ...
 
 
 def tell_of_append(guard: GroupGuard, group: int, append: asyncio.Future[Any]) -> None:
-    """Of each append, as it begins."""
+    """Tell the guard of an append as it begins and ends."""
     call = guard.began(group)
     append.add_done_callback(partial(_tell_end, guard, group, call))
 
 
 def is_answer(error: BaseException | None) -> bool:
-    """Whether the group said so: not that nobody did in time."""
+    """Return whether the group answered, instead of nobody in time."""
     return not isinstance(error, Unavailable | OutcomeUnknown)
 
 

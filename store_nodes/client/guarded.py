@@ -1,4 +1,4 @@
-"""Calls of a group's leader, past the guard if there is one."""
+"""Calls of a group's leader, guarded if there is a guard."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from store_nodes.errors import Unavailable
 
 
 class GuardedCalls(Connections):
-    """What commands and reads ask leaders by."""
+    """The way in which commands and reads ask leaders."""
 
     def admits(self, group: int) -> bool:
-        """Whether what only its leader can do is worth waiting for."""
+        """Return whether a call that only the leader can answer is worth waiting for."""
         return self._guard is None or self._guard.admits(group)
 
     async def _ask_leader(
@@ -26,7 +26,9 @@ class GuardedCalls(Connections):
         *,
         timeout_s: float,
     ) -> calls.Answer:
-        """As `calls.ask_leader`; Unavailable at once where the guard does not admit it."""
+        """Ask the leader like `calls.ask_leader`; raises Unavailable at once if the guard
+        refuses.
+        """
         guard = self._guard
         if guard is None:
             return await calls.ask_leader(self, group, make_head, body, timeout_s=timeout_s)

@@ -1,8 +1,8 @@
-"""Who leads each group, and what time its log has, from what the nodes say.
+"""The leader of each group, and the time of its log, from the reports of the nodes.
 
 Each node's last claim is kept while it is connected. The claim with the highest ballot names the
-leader, unless that node itself says otherwise at the same ballot or later, or a majority has gone
-on to a higher ballot without knowing a leader yet.
+leader, unless that node itself denies it at the same ballot or later, or a majority has moved to a
+higher ballot without knowing a leader yet.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from store_nodes.wire import LeaderView
 
 
 class LogClock:
-    """Estimates a group's log time: the last reading plus what this machine's monotonic clock
-    counted since. No wall clock of ours is trusted once a leader has spoken."""
+    """Estimates a group's log time from the last reading and this machine's monotonic clock.
+
+    No wall clock of ours counts once a leader has reported.
+    """
 
     __slots__ = ("_offset_us", "known")
 
@@ -27,23 +29,23 @@ class LogClock:
         return monotonic_us() + self._offset_us
 
     def read(self, log_time_us: int) -> None:
-        """The leader says it is this late."""
+        """Take a reading of the leader."""
         self._offset_us = log_time_us - monotonic_us()
         self.known = True
 
     def at_least(self, log_time_us: int) -> None:
-        """An entry with this stamp exists, so it is at least this late."""
+        """Note an entry's stamp, which log time has reached."""
         if not self.known or log_time_us > self.now_us():
             self.read(log_time_us)
 
 
 def monotonic_us() -> int:
-    """This machine's monotonic clock."""
+    """Return this machine's monotonic clock."""
     return time.monotonic_ns() // 1000
 
 
 class LeaderTable:
-    """What the connected nodes claim. A group that one of them names is known from then on."""
+    """The claims of connected nodes; a group that one of them names is known from then on."""
 
     def __init__(self, groups: Iterable[int], nodes: int) -> None:
         self.groups = tuple(sorted(groups))
@@ -53,22 +55,22 @@ class LeaderTable:
         self.expect_nodes(nodes)
 
     def expect_nodes(self, nodes: int) -> None:
-        """How many nodes the cluster has."""
+        """Set the number of nodes in the cluster."""
         self._majority = nodes // 2 + 1
 
     def leader(self, group: int) -> int | None:
-        """The node that leads, as far as is known."""
+        """Return the leader of a group, as far as is known."""
         return self._leaders.get(group)
 
     def clock(self, group: int) -> LogClock:
-        """The group's log time; the same object for ever."""
+        """Return the group's log time, always the same object."""
         clock = self._clocks.get(group)
         if clock is None:
             clock = self._clocks[group] = LogClock()
         return clock
 
     def claimed(self, node: int, views: Iterable[LeaderView]) -> list[int]:
-        """`node` says so; the groups whose leader is now another."""
+        """Note a node's claims; return the groups whose leader is now another."""
         changed = []
         for view in views:
             if view.group not in self._claims:
@@ -83,7 +85,9 @@ class LeaderTable:
         return changed
 
     def refused(self, node: int, group: int, hint: int | None) -> list[int]:
-        """`node` answered that it does not lead; believed until it claims otherwise."""
+        """Note that a node answered that it does not lead; it counts until the node claims
+        otherwise.
+        """
         claims = self._claims.setdefault(group, {})
         ballot = max((view.ballot for view in claims.values()), default=0)
         leader = hint if hint != node else None
@@ -91,7 +95,7 @@ class LeaderTable:
         return self._decide(group)
 
     def disconnected(self, node: int) -> list[int]:
-        """What it said no longer counts."""
+        """Drop the claims of a node."""
         changed = []
         for group, claims in self._claims.items():
             if claims.pop(node, None) is not None:

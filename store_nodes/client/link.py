@@ -1,5 +1,4 @@
-"""One node's connection, kept open: dials again whenever it is lost, and matches replies to
-requests.
+"""One node's connection, kept open: it is dialed again when lost, and matches replies to requests.
 
 Every request's callback is called exactly once: with the reply, or with None when the connection
 was lost first, after which the outcome of the request is unknown.
@@ -47,22 +46,22 @@ _log = structlog.get_logger("store_nodes.client")
 
 
 class LinkOwner(Protocol):
-    """Hears of a link's state."""
+    """The owner of a link, which learns its state."""
 
     def link_up(self, link: NodeLink) -> None:
-        """Requests can be sent; the link's `generation` is a new one."""
+        """Learn that requests can be sent; the link's `generation` is a new one."""
 
     def link_down(self, link: NodeLink) -> None:
-        """Called before the callbacks of its requests get their None."""
+        """Learn that the link is down, before the callbacks of its requests get their None."""
 
     def leaders_claimed(self, link: NodeLink, views: Iterable[LeaderView]) -> None:
-        """The node told what it knows of the leaders."""
+        """Learn the node's knowledge of the leaders."""
 
     def members_told(self, link: NodeLink, views: Sequence[NodeView]) -> None:
-        """The node told the members of its groups; none: nothing new."""
+        """Learn the members of the node's groups; an empty list means nothing new."""
 
     def responsiveness_changed(self, link: NodeLink) -> None:
-        """`responsive` is another."""
+        """Learn that `responsive` has changed."""
 
 
 class NodeLink:
@@ -80,7 +79,7 @@ class NodeLink:
         self.node = node
         self.generation = 0
         self.responsive = False
-        """Up, and not silent for long while asked to speak."""
+        """Whether the node is connected and has not left a ping unanswered for long."""
         self.last_failure = "not dialed yet"
         self._address = address
         self._identity = identity
@@ -98,11 +97,11 @@ class NodeLink:
         return self._connection is not None
 
     def start(self) -> None:
-        """Dial, from now on until `close`."""
+        """Dial the node from now on until `close`."""
         self._task = asyncio.get_running_loop().create_task(self._keep_dialing())
 
     async def close(self) -> None:
-        """Requests not answered get their None."""
+        """Close the connection; unanswered requests get their None."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -112,15 +111,18 @@ class NodeLink:
             await connection.wait_closed(1.0)
 
     def next_id(self) -> int:
-        """An id for a request of this link."""
+        """Return an id for a request of this link."""
         self._last_id += 1
         return self._last_id
 
     def request(
         self, request_id: int, head: Head, body: Sequence[Buffer], on_reply: OnReply
     ) -> bool:
-        """Send; False: not sent (down, or too much unsent), and `on_reply` will not be called.
-        `Accepted` may come to `on_reply` before the final reply."""
+        """Send a request; return whether it was sent.
+
+        It is not sent if the link is down or too many bytes are unsent; then `on_reply` is not
+        called. `Accepted` may come to `on_reply` before the final reply.
+        """
         connection = self._connection
         if connection is None or not connection.send(head, body):
             return False
@@ -128,29 +130,32 @@ class NodeLink:
         return True
 
     def forget(self, request_id: int) -> None:
-        """Nobody waits for this request any more."""
+        """Drop a request for which nobody waits any more."""
         if self._requests.pop(request_id, None) is not None and self._connection is not None:
             self._connection.send(Cancel(request_id))
 
     def open_stream(self, stream_id: int, head: Head, on_frame: OnReply) -> bool:
-        """Like `request`, for any number of frames; None or `Failed` is the last."""
+        """Open a stream, like a request with any number of frames; None or `Failed` is the last."""
         if self._connection is None or not self._connection.send(head):
             return False
         self._streams[stream_id] = on_frame
         return True
 
     def send(self, head: Head) -> bool:
-        """A frame that has no answer."""
+        """Send a frame that has no answer."""
         return self._connection is not None and self._connection.send(head)
 
     def close_stream(self, stream_id: int) -> None:
-        """No more frames of it."""
+        """Close a stream, which gets no more frames."""
         if self._streams.pop(stream_id, None) is not None and self._connection is not None:
             self._connection.send(Cancel(stream_id))
 
     def tick(self, now_s: float, own_pause_s: float) -> None:
-        """Called several times a second: pings a quiet node, gives up on a silent one.
-        `own_pause_s`: how long this process itself was held up, which is no node's fault."""
+        """Send a ping to a quiet node, and drop a silent one; call this several times a second.
+
+        `own_pause_s` is the time for which this process itself was held up, which is no node's
+        fault.
+        """
         connection = self._connection
         if connection is None:
             return

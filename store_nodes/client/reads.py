@@ -1,4 +1,4 @@
-"""The reads of a client: of the leader, of any replica, or of one node by name."""
+"""The reads of a client: from the leader, from any replica, or from one node by name."""
 
 from __future__ import annotations
 
@@ -40,13 +40,15 @@ from store_nodes.wire import (
 
 QUEUES_PER_PAGE = 1000
 PART_TIMEOUT_S = 10.0
-"""Of one part of a snapshot."""
+"""Seconds for one part of a snapshot."""
 
 
 class Entry(NamedTuple):
-    """One stored batch, whole. `stage` is None for appended messages, else the stage number of the
-    batch's first; `indices` says which of the batch were released at this offset, None: all.
-    `batch` is a view into the answer."""
+    """One whole stored batch; `batch` is a view into the answer.
+
+    `stage` is None for appended messages, else the stage number of the batch's first. `indices`
+    says which messages of the batch were released at this offset; None means all.
+    """
 
     base_offset: int
     log_time_us: int
@@ -56,7 +58,7 @@ class Entry(NamedTuple):
 
 
 class FetchedEntries(NamedTuple):
-    """`entries` may start before the offset asked for; it is empty at `readable_end`."""
+    """Batches of a queue, which may start before the offset asked for; none at `readable_end`."""
 
     entries: list[Entry]
     first_offset: int
@@ -64,7 +66,7 @@ class FetchedEntries(NamedTuple):
 
 
 class StagedEntry(NamedTuple):
-    """One staged batch, whole: its messages have stage numbers from `base_stage` on."""
+    """One whole staged batch: its messages have stage numbers from `base_stage` on."""
 
     base_stage: int
     messages: int
@@ -73,8 +75,10 @@ class StagedEntry(NamedTuple):
 
 
 class StagedPage(NamedTuple):
-    """Staged messages, by number. `changes` is the count of reschedules the answer covers;
-    `overrun`: the node has forgotten some of those asked for, list all instead."""
+    """Staged messages, by number; `changes` is the count of reschedules that the answer covers.
+
+    `overrun` says that the node has forgotten some of those asked for: list all instead.
+    """
 
     staged: tuple[StagedInfo, ...]
     changes: int
@@ -82,15 +86,18 @@ class StagedPage(NamedTuple):
 
 
 class Location(NamedTuple):
-    """What became of a staged message: "staged", "offset" (with it), "discarded", "truncated"."""
+    """The state of a staged message: "staged", "offset" (with it), "discarded" or "truncated"."""
 
     state: str
     offset: int | None
 
 
 class SnapshotImage(NamedTuple):
-    """A group's machine as one node has it. `applied`: the instances it covers; `oldest`: the
-    first instance that node can still send by itself."""
+    """A group's machine as one node has it.
+
+    `applied` is the number of instances it covers, `oldest` the first instance that the node can
+    still send by itself.
+    """
 
     raw: bytes
     applied: int
@@ -98,10 +105,10 @@ class SnapshotImage(NamedTuple):
 
 
 class ReadCalls(GuardedCalls):
-    """Reads by name. `node`: ask that one and no other, which then answers as far as it is.
+    """Reads by name; with `node`, only that node is asked, and answers from its applied state.
 
-    Batches may come from any replica. Whatever else is read is confirmed: the leader answers, after
-    a majority confirmed it since the call began, as of all that was chosen by then.
+    Batches may come from any replica. All other reads are confirmed: the leader answers, after a
+    majority confirmed it since the call began, with everything that was chosen by then.
     """
 
     async def fetch(
@@ -115,9 +122,11 @@ class ReadCalls(GuardedCalls):
         node: int | None = None,
         timeout_s: float = 5.0,
     ) -> FetchedEntries:
-        """Whole batches from the one holding `offset` on, of the leader or any other replica.
-        `min_end`: the readable end that the caller knows of; a replica that is not as far is
-        passed over for another, if there is one. Raises QueueTruncated, QueueNotFound."""
+        """Return whole batches from the one with `offset` on, from the leader or any other replica.
+
+        `min_end` is the readable end that the caller knows; a replica that is not as far is passed
+        over for another, if there is one. Raises QueueTruncated, QueueNotFound.
+        """
         raw = queue.pack()
 
         def good(reply: Reply) -> bool:
@@ -141,9 +150,11 @@ class ReadCalls(GuardedCalls):
         node: int | None = None,
         timeout_s: float = 5.0,
     ) -> list[StagedEntry]:
-        """Whole staged batches from the one holding `stage_number` on, in order, also of released
-        messages that are not truncated; none after the last. Where the leader does not answer,
-        another replica does, as far as it is."""
+        """Return whole staged batches from the one with `stage_number` on, in order.
+
+        Batches of released messages that are not truncated are included; after the last, there are
+        none. If the leader does not answer, another replica does, from its applied state.
+        """
         raw = queue.pack()
 
         def head(request_id: int, _: int) -> FetchStaged:
@@ -160,14 +171,14 @@ class ReadCalls(GuardedCalls):
         node: int | None,
         timeout_s: float,
     ) -> calls.Answer:
-        """Of one node, or of any replica whose reply is good; so many at once."""
+        """Fetch from one node, or from any replica with a good reply; few fetches run at once."""
         async with self._fetching:
             if node is not None:
                 return await calls.ask_node(self, node, head, timeout_s=timeout_s)
             return await calls.ask_replicas(self, group, head, good, timeout_s=timeout_s)
 
     async def offsets(self, group: int, queue: QueueId, *, timeout_s: float = 5.0) -> QueueOffsets:
-        """The latest."""
+        """Return the latest offsets of a queue."""
         raw = queue.pack()
         reply, _ = await self._ask_leader(
             group,
@@ -179,14 +190,16 @@ class ReadCalls(GuardedCalls):
     async def offset_at(
         self, group: int, queue: QueueId, time_us: int, *, timeout_s: float = 5.0
     ) -> int:
-        """The first offset whose log time is at or after `time_us`, else the end."""
+        """Return the first offset whose log time is at or after `time_us`, else the end."""
         return await self._offset_of(group, queue, time_us, None, timeout_s)
 
     async def offset_back(
         self, group: int, queue: QueueId, last_bytes: int, *, timeout_s: float = 5.0
     ) -> int:
-        """The lowest offset from which on at most `last_bytes` are stored (kept ones below the
-        first do not count); the end where the last batch alone is larger."""
+        """Return the lowest offset from which at most `last_bytes` are stored.
+
+        Kept offsets below the first do not count. If the last batch alone is larger, it is the end.
+        """
         return await self._offset_of(group, queue, 0, last_bytes, timeout_s)
 
     async def _offset_of(
@@ -201,7 +214,7 @@ class ReadCalls(GuardedCalls):
         return expect(reply, OffsetIs).offset
 
     async def queues(self, group: int, *, timeout_s: float = 5.0) -> list[QueueInfo]:
-        """Every queue of the group, in id order."""
+        """Return every queue of the group, in id order."""
         found: list[QueueInfo] = []
         after = b""
         while True:
@@ -225,14 +238,17 @@ class ReadCalls(GuardedCalls):
         *,
         timeout_s: float = 5.0,
     ) -> StagedPage:
-        """Messages neither released nor discarded: at most `limit`, with numbers above `after`.
-        Fewer than `limit` are the last."""
+        """Return at most `limit` messages neither released nor discarded, with numbers above
+        `after`.
+
+        Fewer than `limit` are the last.
+        """
         return await self._staged(group, queue, after, limit, None, timeout_s)
 
     async def staged_changes(
         self, group: int, queue: QueueId, changes: int, *, timeout_s: float = 5.0
     ) -> StagedPage:
-        """Those of the messages rescheduled since the count `changes` that are still staged."""
+        """Return the messages rescheduled since the count `changes` that are still staged."""
         return await self._staged(group, queue, -1, 0, changes, timeout_s)
 
     async def _staged(
@@ -256,7 +272,7 @@ class ReadCalls(GuardedCalls):
     async def locate(
         self, group: int, queue: QueueId, stage_number: int, *, timeout_s: float = 5.0
     ) -> Location:
-        """What became of a staged message."""
+        """Return the state of a staged message."""
         raw = queue.pack()
         reply, _ = await self._ask_leader(
             group,
@@ -269,9 +285,11 @@ class ReadCalls(GuardedCalls):
     async def snapshot(
         self, group: int, node: int | None = None, *, least: int = 0, timeout_s: float = 60.0
     ) -> SnapshotImage:
-        """Return the machine of a group, whole: of `node` as far as it is, or, where none is named,
-        confirmed by the leader. Raises NotLeader, or Unavailable where the node is lost on the way
-        or covers fewer than `least` instances."""
+        """Return the whole machine of a group, from `node` or confirmed by the leader.
+
+        Raises NotLeader, or Unavailable if the node is lost on the way or covers fewer than `least`
+        instances.
+        """
         try:
             async with asyncio.timeout(timeout_s):
                 image = await self._snapshot(group, node, least)
@@ -310,15 +328,16 @@ class ReadCalls(GuardedCalls):
     async def status(
         self, *, groups: bool = True, timeout_s: float = 2.0
     ) -> dict[int, dict[str, object]]:
-        """What each node says of itself, and of its groups; of one that says nothing,
-        `{"error": why}`."""
+        """Return each node's status, with its groups; `{"error": why}` for a node without an
+        answer.
+        """
         links = list(self._links.values())
         asked = (self._status_of(link, groups, timeout_s) for link in links)
         answers = await asyncio.gather(*asked)
         return {link.node: answer for link, answer in zip(links, answers, strict=True)}
 
     async def node_status(self, node: int, *, timeout_s: float = 2.0) -> dict[str, object]:
-        """What this node says of itself; raises Unavailable."""
+        """Return the status of one node; raises Unavailable."""
         _, body = await calls.ask_node(
             self, node, lambda request_id, _: Status(request_id), timeout_s=timeout_s
         )

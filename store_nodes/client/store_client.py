@@ -1,8 +1,8 @@
 """The store, as a forwarder sees it: one connection to every node, calls that find the leader.
 
 A call ends in its result, in `NotDone` (it did not and will not take effect) or in
-`OutcomeUnknown`. Nothing here blocks on one node: a silent one is suspected after 0.75 s, dropped
-after 2 s, and left at once when another node says that the group has a new leader.
+`OutcomeUnknown`. Nothing here waits for a single node: a silent one is suspected after 0.75 s,
+dropped after 2 s, and left at once when another node says that the group has a new leader.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from store_nodes.queue_id import QueueId
 
 
 class StoreClient(CommandCalls, ReadCalls):
-    """All of one process's talk with the store nodes. Use it on one event loop.
+    """A process's client of the store nodes; use it on one event loop.
 
-    `addresses` and `groups` are what the settings know; more nodes and groups are learned from
-    the nodes. `own_node`: of a client inside a node, which must not talk to itself. `guard`: told
-    of what groups answer, and asked before their leaders are.
+    `addresses` and `groups` come from the settings; the client learns more nodes and groups from
+    the nodes. `own_node` is set for a client inside a node, which must not talk to itself. `guard`
+    learns how groups answer, and is asked before calls to their leaders.
     """
 
     def appender(self, group: int, queue: QueueId) -> Appender:
-        """A new session of appends to the queue."""
+        """Return a new session of appends to the queue."""
         if self._guard is None:
             return Appender(self, group, queue)
         return Appender(self, group, queue, partial(tell_of_append, self._guard, group))

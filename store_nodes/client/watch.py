@@ -1,7 +1,7 @@
 """A stream of queue changes of one group, which follows the leader and survives reconnects.
 
-What arrives are hints, each the latest state of a queue: after a reconnect the node tells the
-state of every watched queue again, which makes missed ones harmless.
+Its events are hints, each the latest state of a queue. After a reconnect the node tells the state
+of every watched queue again, which makes missed ones harmless.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ OnChange = Callable[[Sequence[QueueOffsets]], None]
 
 
 class WatchOwner(Protocol):
-    """What a watch needs of its client."""
+    """The part of its client that a watch needs."""
 
     def leader_link(self, group: int) -> NodeLink | None:
-        """The connection to the group's leader, if both are known and up."""
+        """Return the connection to the group's leader, if both are known and up."""
 
     def refused_by(self, link: NodeLink, group: int, hint: int | None) -> None:
-        """The node says that it does not lead; may call `kick`."""
+        """Learn that a node does not lead; may call `kick`."""
 
     def drop_watch(self, watch: Watch) -> None:
-        """It is closed."""
+        """Forget a closed watch."""
 
 
 class Watch:
-    """One group's stream. Made by `StoreClient.watch`."""
+    """The stream of one group; made by `StoreClient.watch`."""
 
     def __init__(self, owner: WatchOwner, group: int, on_change: OnChange) -> None:
         self.group = group
@@ -47,7 +47,7 @@ class Watch:
 
     @property
     def following(self) -> bool:
-        """A node is telling us changes now."""
+        """Whether a node sends changes now."""
         return self._link is not None
 
     def add(self, queue: QueueId) -> None:
@@ -59,7 +59,7 @@ class Watch:
                 self._link.send(WatchEdit(self._stream_id, (raw,), ()))
 
     def remove(self, queue: QueueId) -> None:
-        """Stop watching it; what is under way may still arrive."""
+        """Stop watching a queue; changes under way may still arrive."""
         raw = queue.pack()
         if raw in self._queues:
             self._queues.discard(raw)
@@ -67,14 +67,16 @@ class Watch:
                 self._link.send(WatchEdit(self._stream_id, (), (raw,)))
 
     def close(self) -> None:
-        """`on_change` is not called again."""
+        """End the watch; `on_change` is not called again."""
         if not self._closed:
             self._closed = True
             self._leave()
             self._owner.drop_watch(self)
 
     def kick(self) -> None:
-        """The leader or its connection may be another; called on changes and now and then."""
+        """Follow the leader or its connection if it is another; called on changes and now and
+        then.
+        """
         link = self._owner.leader_link(self.group)
         if link is None or self._closed:
             return

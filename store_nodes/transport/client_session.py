@@ -1,8 +1,8 @@
 """One client of a store node: its requests, each answered from the `NodeService`.
 
 Bounds, per connection: `MAX_REQUESTS_IN_FLIGHT` requests and `MAX_COMMAND_BYTES_IN_FLIGHT` of
-commands; beyond either, and while the client reads its replies too slowly, nothing more is read
-from it (TCP pushes back). Watches are coalesced to the latest state per queue meanwhile.
+commands; beyond either bound, and while the client reads its replies too slowly, nothing more is
+read from it (TCP pushes back). Watches are coalesced to the latest state per queue meanwhile.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _durabilities = {int(level): level for level in Durability}
 
 
 class _Reply:
-    """A `CommandReply` that goes out as frames."""
+    """A `CommandReply` that is sent as frames."""
 
     __slots__ = ("_bytes", "_id", "_session")
 
@@ -143,7 +143,7 @@ class _WatchStream:
 
 
 class ClientSession:
-    """One admitted client's connection."""
+    """The connection of one admitted client."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class ClientSession:
         self._drained = asyncio.Event()
         self._drained.set()
         self._snapshot: GroupSnapshot | None = None
-        """The one being sent in parts; gone with its last part."""
+        """The snapshot being sent in parts; it is dropped with its last part."""
         self._snapshot_number = 0
         self._handlers: dict[type[Head], Callable[[Head, bytes], None]] = {
             Command: self._on_command,  # type: ignore[dict-item]
@@ -214,17 +214,17 @@ class ClientSession:
         self._pace()
 
     async def join(self) -> None:
-        """After the connection is closed: until its calls have ended."""
+        """Wait until the session's calls have ended, after the connection is closed."""
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     # Replies and flow control.
 
     def send(self, head: Head, body: Sequence[Buffer] = ()) -> None:
-        """A reply. One that cannot be queued ends the connection: the client asks again."""
+        """Send a reply; if it cannot be queued, the connection ends and the client asks again."""
         self.connection.send_or_cut(head, body)
 
     def release(self, command_bytes: int = 0) -> None:
-        """A request is answered."""
+        """Count a request as answered."""
         self._requests -= 1
         self._command_bytes -= command_bytes
         if self._paused:
@@ -240,7 +240,7 @@ class ClientSession:
             self._pace()
 
     def _pace(self) -> None:
-        """Read on, or not, by what is in flight and unsent."""
+        """Pause or resume reading, by the requests in flight and the unsent bytes."""
         share = 0.5 if self._paused else 1.0
         pause = (
             self.connection.congested
@@ -327,7 +327,7 @@ class ClientSession:
     def _on_watch_edit(self, head: WatchEdit, body: bytes) -> None:
         stream = self._watches.get(head.id)
         if stream is None or stream.handle is None:
-            return  # it failed to open; the client has been told
+            return  # it failed to open, and the client has been told
         for queue in head.remove:
             stream.handle.remove(queue)
         for queue in head.add:
@@ -421,7 +421,8 @@ class ClientSession:
         except StoreError as error:
             self.send(failures.encode(request_id, error, decided=False))
         except Exception:
-            # A bug: the client cannot be left waiting, and its other calls cannot be trusted.
+            # This is a bug: the client cannot be left waiting, and its other calls cannot be
+            # trusted.
             _log.exception("a call failed", client=self.connection.peer_name)
             self.connection.abort("internal error")
             raise
@@ -431,7 +432,7 @@ class ClientSession:
 
 
 async def _within(timeout_ms: int, call: Awaitable[None]) -> None:
-    """Nobody waits for the answer any more after the timeout, so nothing is said then."""
+    """Run a call with a time-out, after which nothing is sent, because nobody waits any more."""
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             await call

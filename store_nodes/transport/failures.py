@@ -50,7 +50,7 @@ Detail = tuple[int | bytes | tuple[int | bytes, ...] | None, ...]
 
 
 def encode(request_id: int, error: StoreError, *, decided: bool) -> Failed:
-    """The frame that says so."""
+    """Return the frame of an error."""
     return Failed(request_id, error.code, str(error), decided, _detail(error))
 
 
@@ -80,7 +80,9 @@ def _flags(known: Known) -> int:
 
 
 def decode(failed: Failed) -> StoreError:
-    """The error it says. A code of a later version is `OutcomeUnknown`: the safe reading."""
+    """Return the error of a frame; a code of a later version is `OutcomeUnknown`, the safe
+    reading.
+    """
     detail = failed.detail
     match failed.code:
         case NotLeader.code:

@@ -1,4 +1,4 @@
-"""Who store nodes and their clients are to each other, for the handshake of `peering/rpc`."""
+"""The identities of store nodes and their clients, for the handshake of `peering/rpc`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from store_nodes.wire import (
 )
 
 FIRST_RETRY_S, MOST_RETRY_S = 0.02, 0.5
-"""Of `Backoff`, when a node is dialed again."""
+"""First and longest wait of the `Backoff` with which a node is dialed again."""
 PROTOCOL: RpcProtocol[Head | Unknown] = RpcProtocol(
     b"store", WIRE, oldest=PROTOCOL_VERSION, newest=PROTOCOL_VERSION, legacy=Version2()
 )
@@ -37,8 +37,11 @@ _welcome = msgspec.msgpack.Decoder(Welcome).decode
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this side is. A client has node 0; it may leave `cluster_uid` empty to accept any
-    cluster that knows the secret."""
+    """The identity of this side.
+
+    A client has node 0. It may leave `cluster_uid` empty to accept any cluster that knows the
+    secret.
+    """
 
     secret: SharedSecret
     cluster_uid: bytes = b""
@@ -49,7 +52,7 @@ class Identity:
     run: bytes = b""
 
     def party(self, role: Role) -> Party:
-        """What it claims in that role."""
+        """Return this side of a handshake, with its claim in that role."""
         claim = Remote(
             *(role, self.cluster_uid, self.node, self.incarnation),
             *(self.boot, self.tail, self.run),
@@ -58,21 +61,21 @@ class Identity:
 
 
 class Admit(Protocol):
-    """Decides who is let in."""
+    """Decides whether a side is admitted."""
 
     def __call__(self, remote: Remote, /) -> Refusal | None:
-        """None: it is."""
+        """Return why a side is refused, or None."""
 
 
 class DialedHandler(FrameHandler[Head | Unknown], Protocol):
     """A handler that is told when its connection is ready for use."""
 
     def opened(self, connection: StoreConnection, remote: Remote, welcome: Welcome) -> None:
-        """The handshake is over."""
+        """Learn that the handshake is over."""
 
 
 def remote_of(claim: bytes) -> Remote:
-    """Who it claims to be; raises BadFrame."""
+    """Return the identity in a claim; raises BadFrame."""
     try:
         return _remote(claim)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -90,8 +93,11 @@ async def dial(
     tls: PeerTls | None = None,
     timeout_s: float = HANDSHAKE_TIMEOUT_S,
 ) -> StoreConnection:
-    """A welcomed connection, `handler.opened` called; raises OSError (HandshakeFailed is one) or
-    TimeoutError. `admit` may refuse the listener for what it proved to be."""
+    """Return a welcomed connection, after `handler.opened` was called.
+
+    `admit` may refuse the listener after it proved its identity. Raises OSError (HandshakeFailed is
+    one) or TimeoutError.
+    """
 
     def expect(claim: bytes) -> str | None:
         remote = remote_of(claim)

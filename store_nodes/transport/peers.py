@@ -1,9 +1,9 @@
 """The connections between the members: one per pair, dialed by the lower node id.
 
-Messages are opaque here, unordered across groups, and may be lost: when a connection is down or
-its buffer is full `send` says so and forgets the message, for the consensus repeats what matters.
-A closed connection is reported at once (a killed process is noticed by it); a silent one after
-`SILENCE_S`, long after the consensus has stopped believing in it.
+Messages are opaque here, unordered across groups, and may be lost. When a connection is down or its
+buffer is full, `send` returns False and drops the message, because the consensus repeats the
+important ones. A closed connection is reported at once (so a killed process is noticed). A silent
+one is reported after `SILENCE_S`, long after the consensus has replaced the node as a leader.
 """
 
 from __future__ import annotations
@@ -46,23 +46,25 @@ _log = structlog.get_logger("store_nodes.peers")
 
 
 class PeerEvents(Protocol):
-    """What the consensus host hears, on the event loop."""
+    """The events for the consensus host, on the event loop."""
 
     def on_message(self, node: int, group: int, payload: bytes) -> None:
-        """One message; what it raises ends the connection and goes to the loop's handler."""
+        """Take one message; an exception ends the connection and goes to the loop's handler."""
 
     def on_connected(self, node: int) -> None:
-        """Messages to `node` can be sent."""
+        """Learn that messages to `node` can be sent."""
 
     def on_lost(self, node: int) -> None:
-        """Its connection closed; messages under way are lost. `on_connected` comes when it is
-        back."""
+        """Learn that a connection closed and messages under way are lost.
+
+        `on_connected` is called when it is back.
+        """
 
     def on_tail(self, node: int, tail: int) -> None:
-        """How far its log is synced, about once a second (wire.Ping)."""
+        """Learn the end of the node's synced log, about once a second (wire.Ping)."""
 
     def on_refused(self, node: int, text: str) -> None:
-        """`node` says that this one must not come back as it is, and what to do."""
+        """Learn that `node` says that this one must not come back as it is, and what to do."""
 
 
 class PeerNetwork:
@@ -78,7 +80,10 @@ class PeerNetwork:
         own_tail: Callable[[], int] = lambda: 0,
         tls: PeerTls | None = None,
     ) -> None:
-        """`meet` decides on a peer that has proved who it is; `own_tail` is what to tell."""
+        """Prepare the connections.
+
+        `meet` decides on a peer that has proved its identity; `own_tail` returns the tail to tell.
+        """
         self._identity = identity
         self._addresses = {node: at for node, at in addresses.items() if node != identity.node}
         self._removed: frozenset[int] = frozenset()
@@ -90,17 +95,20 @@ class PeerNetwork:
         self._dialing: dict[int, asyncio.Task[None]] = {}
         self._watching: asyncio.Task[None] | None = None
         self.dropped = 0
-        """Messages not sent because the connection was down or its buffer full."""
+        """Number of messages not sent because the connection was down or its buffer full."""
 
     async def start(self) -> None:
-        """Dial the peers that are ours to dial, and go on doing so whenever one is lost."""
+        """Dial the peers that are ours to dial, now and whenever one is lost."""
         self._watching = asyncio.get_running_loop().create_task(self._watch_silence())
         for node in self._addresses:
             self._dial(node)
 
     def change(self, addresses: Mapping[int, Address], removed: frozenset[int]) -> None:
-        """The members are these now. A connection with one that is no more is closed; one whose
-        address is another is dialed there when it is next lost."""
+        """Set the present members.
+
+        A connection with a node that is none any more is closed. A node with another address is
+        dialed there when its connection is next lost.
+        """
         self._removed = removed
         self._addresses = {n: at for n, at in addresses.items() if n != self._identity.node}
         for node in [n for n in self._dialing if n not in self._addresses]:
@@ -124,7 +132,7 @@ class PeerNetwork:
             link.connection.close("the node is stopping")
 
     def send(self, node: int, group: int, payload: Sequence[Buffer]) -> bool:
-        """False: dropped."""
+        """Send a message; return False if it was dropped."""
         link = self._links.get(node)
         if link is not None and link.connection.send(Peer(group), payload):
             return True
@@ -138,16 +146,16 @@ class PeerNetwork:
             link.connection.send(Ping(0, own_tail))
 
     def connected(self) -> frozenset[int]:
-        """The peers that can be sent to."""
+        """Return the peers to which messages can be sent."""
         return frozenset(self._links)
 
     def incarnation(self, node: int) -> bytes | None:
-        """What the connected peer said it is; None while it is not connected."""
+        """Return the incarnation that a connected peer reported; None while it is not connected."""
         link = self._links.get(node)
         return link.remote.incarnation if link is not None else None
 
     def admit(self, remote: Remote) -> Refusal | None:
-        """For StoreServer: a refusal, or None."""
+        """Return why StoreServer must refuse a peer, or None."""
         if remote.node not in self._addresses:
             return self._not_a_member(remote.node)
         if remote.node > self._identity.node:
@@ -160,8 +168,11 @@ class PeerNetwork:
         return Refusal(f"node {node} is not a peer")
 
     def adopt(self, connection: StoreConnection, remote: Remote) -> None:
-        """For StoreServer: a peer's connection, welcomed. It replaces an older one of that peer,
-        which is a half-open rest of before its restart or of a network failure."""
+        """Take a peer's welcomed connection from StoreServer.
+
+        It replaces an older one of that peer, which is half open since the peer's restart or a
+        network failure.
+        """
         link = _PeerLink(self, connection, remote)
         connection.handler = link
         old = self._links.get(remote.node)
@@ -175,7 +186,7 @@ class PeerNetwork:
         self._events.on_connected(link.remote.node)
 
     def lost(self, link: _PeerLink, reason: str) -> None:
-        """Its connection is closed."""
+        """Learn that a peer's connection is closed."""
         node = link.remote.node
         if self._links.get(node) is link:
             del self._links[node]
@@ -183,15 +194,15 @@ class PeerNetwork:
             self._events.on_lost(node)
 
     def message(self, node: int, group: int, payload: bytes) -> None:
-        """A message came in."""
+        """Take a message that came in."""
         self._events.on_message(node, group, payload)
 
     def tail(self, node: int, tail: int) -> None:
-        """It told how far its log is synced."""
+        """Take the end of a peer's synced log."""
         self._events.on_tail(node, tail)
 
     def refused(self, node: int, text: str) -> None:
-        """It wants this node not to come back."""
+        """Learn that a peer wants this node not to come back."""
         self._events.on_refused(node, text)
 
     def _dial(self, node: int) -> None:
@@ -201,8 +212,11 @@ class PeerNetwork:
             self._dialing[node] = asyncio.get_running_loop().create_task(work)
 
     async def _keep_knocking(self, node: int) -> None:
-        """A lower id dials this one, unless it knows that this one was removed or must not come
-        back: then nobody would say so but for being asked."""
+        """Dial a peer with a lower id now and then, although it should dial this node.
+
+        A peer that knows that this node was removed, or must not come back, does not dial, and
+        tells only if asked.
+        """
         while True:
             await asyncio.sleep(KNOCK_EVERY_S)
             if node in self._links:
@@ -215,7 +229,7 @@ class PeerNetwork:
         await keep_dialling(lambda: self._dial_once(node), Backoff(FIRST_RETRY_S, MOST_RETRY_S))
 
     async def _dial_once(self, node: int) -> StoreConnection | None:
-        """One try; None when it did not come up."""
+        """Try once; return None if the connection did not come up."""
         try:
             return await dial(
                 self._addresses[node],
@@ -238,7 +252,7 @@ class PeerNetwork:
         while True:
             slept_at = loop.time()
             await asyncio.sleep(PING_EVERY_S)
-            # When this process itself was stopped, its peers are not to blame for the silence.
+            # If this process itself was stopped, its peers are not to blame for the silence.
             own_pause_s = max(0.0, loop.time() - slept_at - 2 * PING_EVERY_S)
             own_tail = self._own_tail()
             for link in list(self._links.values()):
@@ -249,7 +263,7 @@ class PeerNetwork:
 
 
 class _PeerLink:
-    """One peer's connection, whoever dialed."""
+    """One peer's connection, whichever side dialed."""
 
     def __init__(self, network: PeerNetwork, connection: StoreConnection, remote: Remote) -> None:
         self.connection = connection
@@ -278,7 +292,7 @@ class _PeerLink:
 
 
 class _Dialed:
-    """Becomes a `_PeerLink` when the connection opens."""
+    """A dialed connection, which becomes a `_PeerLink` when it opens."""
 
     def __init__(self, network: PeerNetwork, node: int) -> None:
         self._network = network

@@ -1,11 +1,11 @@
-"""What the transport asks of a store node, and how the node answers.
+"""The interface between the transport and a store node: requests, and the node's answers.
 
 The transport owns sockets, frames, the handshake and flow control; the node behind it owns
 everything else and never sees a frame. `NodeService` is called on the event loop only.
 
-A command is the hot path, so it has no task and no future: `command` returns at once and the node
-answers through the `CommandReply` it was given, from any later callback on the loop. Replies of
-one loop iteration leave in one write.
+Commands are the most frequent requests, so they have no task and no future: `command` returns at
+once, and the node answers through its `CommandReply`, from any later callback on the loop. Replies
+of one loop iteration leave in one write.
 """
 
 from __future__ import annotations
@@ -26,13 +26,16 @@ from store_nodes.wire import (
 )
 
 WatchSink = Callable[[Sequence[QueueOffsets]], None]
-"""Takes changed queues, each with its latest state. Never blocks and never fails; what a slow
-client has not read yet is coalesced to the latest per queue, so a node may call it freely."""
+"""Takes changed queues, each with its latest state; it never blocks and never fails.
+
+States that a slow client has not read yet are reduced to the latest per queue, so a node may call
+it at any time.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedEntry:
-    """One whole stored batch. `stage` is None for appended messages, `indices` None for all."""
+    """One whole stored batch; `stage` is None for appended messages, `indices` None for all."""
 
     base_offset: int
     log_time_us: int
@@ -43,7 +46,7 @@ class FetchedEntry:
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """Entries in offset order; none where this replica has nothing at or after the offset yet."""
+    """Entries in offset order; none if this replica has nothing at or after the offset yet."""
 
     entries: Sequence[FetchedEntry]
     first_offset: int
@@ -62,8 +65,11 @@ class StagedBatch:
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """A machine as bytes (machine/snapshot.py). `applied`: the instances it covers; `oldest`: the
-    first instance this node can still send by itself."""
+    """A machine as bytes (machine/snapshot.py).
+
+    `applied` is the number of instances it covers, `oldest` the first instance that this node can
+    still send by itself.
+    """
 
     raw: bytes
     applied: int
@@ -71,56 +77,68 @@ class GroupSnapshot:
 
 
 class CommandReply(Protocol):
-    """Answers one command. `accepted` may be called once, before the final answer; exactly one of
-    the others is the final answer. Calling it after the client has gone does nothing."""
+    """Answers one command.
+
+    `accepted` may be called once, before the final answer; exactly one of the others is the final
+    answer. Calls after the client has gone do nothing.
+    """
 
     def accepted(self) -> None:
-        """Early answer, for durability LEADER (synced here) and NONE (proposed)."""
+        """Send the early answer, for durability LEADER (synced here) and NONE (proposed)."""
 
     def appended(
         self, base_offset: int, count: int, log_time_us: int, *, duplicate: bool = False
     ) -> None:
-        """An append took effect."""
+        """Answer that an append took effect."""
 
     def released(self, offsets: tuple[int | None, ...], log_time_us: int) -> None:
-        """A release took effect; `offsets`: see wire.Released."""
+        """Answer that a release took effect; `offsets` are those of wire.Released."""
 
     def finished(self, value: int, log_time_us: int) -> None:
-        """Another command took effect; `value`: see wire.Finished."""
+        """Answer that another command took effect; `value` is that of wire.Finished."""
 
     def failed(self, error: StoreError, *, decided: bool) -> None:
-        """`decided`: the log decided it (a machine's Refused), for every transmission of the
-        command. Not decided: refused here and never proposed, such as NotLeader and Overloaded.
-        A command that was proposed and then lost track of is `OutcomeUnknown`, not decided."""
+        """Answer that the command failed.
+
+        With `decided`, the log decided it (a machine's Refused), for every transmission of the
+        command. Otherwise it was refused here and never proposed, such as NotLeader and Overloaded.
+        A command that was proposed and whose outcome is not known is `OutcomeUnknown`, not decided.
+        """
 
 
 class WatchHandle(Protocol):
-    """One open watch. For each queue added, the sink soon gets its present state."""
+    """One open watch; soon after a queue is added, `WatchSink` gets its present state."""
 
     def add(self, queue: bytes) -> None:
         """Watch one more queue; one that does not exist (yet) is reported once it does."""
 
     def remove(self, queue: bytes) -> None:
-        """Stop watching it."""
+        """Stop watching a queue."""
 
     def close(self) -> None:
-        """The sink is not called again."""
+        """End the watch; `WatchSink` is not called again."""
 
 
 class NodeService(Protocol):
-    """A store node, as the server of its clients sees it. The async calls raise StoreError.
+    """A store node, as the server of its clients sees it.
 
-    *Confirmed* calls are answered only as the leader, after a quorum round that began after the
-    call: NotLeader otherwise. Calls that come during a round share the next one.
+    The async calls raise StoreError.
+
+    Only a leader answers *confirmed* calls, after a quorum round that began after the call; other
+    nodes raise NotLeader. Calls that come during a round share the next one.
     """
 
     def leaders(self) -> Sequence[LeaderView]:
-        """What this node knows of every group, cheaply: sent in each welcome and pong. On each
-        change call `StoreServer.announce` too."""
+        """Return this node's knowledge of every group, for each welcome and pong; it must be cheap.
+
+        Call `StoreServer.announce`, too, on each change.
+        """
 
     def nodes(self) -> Sequence[NodeView]:
-        """The members of all groups, as this node has applied them: sent in each welcome. On each
-        change call `StoreServer.announce` too."""
+        """Return the members of all groups, as this node has applied them, for each welcome.
+
+        Call `StoreServer.announce`, too, on each change.
+        """
 
     def command(
         self,
@@ -130,52 +148,68 @@ class NodeService(Protocol):
         timeout_ms: int,
         reply: CommandReply,
     ) -> None:
-        """Propose one whole command; after `timeout_ms` nobody waits for the answer. Bytes that
-        are no command are answered, not raised: an exception here ends the connection."""
+        """Propose one whole command; after `timeout_ms` nobody waits for the answer.
+
+        Bytes that are no command get an answer, not an exception, which would end the connection.
+        """
 
     async def fetch(self, group: int, queue: bytes, offset: int, max_bytes: int) -> FetchResult:
-        """Whole stored batches from the one holding `offset` on; at least one if there is any."""
+        """Return whole stored batches from the one with `offset` on; at least one if there is
+        any.
+        """
 
     async def offsets(self, group: int, queue: bytes, *, confirm: bool) -> tuple[QueueOffsets, int]:
-        """(offsets, log time of the last entry applied); with `confirm`, only as the leader, after
-        a quorum round begun after the call."""
+        """Return the offsets of a queue, and the log time of the last entry applied.
+
+        With `confirm`, only a leader answers, after a quorum round begun after the call.
+        """
 
     async def offset_at(self, group: int, queue: bytes, time_us: int) -> int:
-        """The first offset with a log time at or after `time_us`, else the end; confirmed."""
+        """Return the first offset with a log time at or after `time_us`, else the end;
+        confirmed.
+        """
 
     async def offset_back(self, group: int, queue: bytes, last_bytes: int) -> int:
-        """The lowest offset from which on at most `last_bytes` are stored; confirmed."""
+        """Return the lowest offset from which at most `last_bytes` are stored; confirmed."""
 
     async def staged(
         self, group: int, queue: bytes, after: int, limit: int
     ) -> tuple[Sequence[StagedInfo], int]:
-        """(at most `limit` staged messages above `after`, the count of changes they cover);
-        confirmed."""
+        """Return at most `limit` staged messages above `after`, and the count of changes covered;
+        confirmed.
+        """
 
     async def staged_changes(
         self, group: int, queue: bytes, changes: int
     ) -> tuple[Sequence[StagedInfo] | None, int]:
-        """(those rescheduled since the count `changes` and still staged, the count now); None
-        where some of them are forgotten. Confirmed."""
+        """Return the messages rescheduled since the count `changes` and still staged, and the count
+        now.
+
+        Instead of the messages, None is returned if some are forgotten. Confirmed.
+        """
 
     async def locate(self, group: int, queue: bytes, stage_number: int) -> tuple[str, int | None]:
-        """(state, offset): see wire.LocationIs; confirmed."""
+        """Return the (state, offset) of wire.LocationIs; confirmed."""
 
     async def fetch_staged(
         self, group: int, queue: bytes, stage_number: int, max_bytes: int
     ) -> Sequence[StagedBatch]:
-        """Whole staged batches from the one holding `stage_number` on."""
+        """Return whole staged batches from the one with `stage_number` on."""
 
     async def snapshot(self, group: int, least: int = 0, *, confirm: bool) -> GroupSnapshot:
-        """Return the machine of the group as it is now; with `confirm`, a confirmed leader's.
-        Unavailable where it covers fewer than `least` instances."""
+        """Return the present machine of a group; with `confirm`, a confirmed leader's.
+
+        Raises Unavailable if it covers fewer than `least` instances.
+        """
 
     async def queues(self, group: int, after: bytes, limit: int) -> Sequence[QueueInfo]:
-        """At most `limit` queues with an id above `after`, in id order; confirmed."""
+        """Return at most `limit` queues with an id above `after`, in id order; confirmed."""
 
     async def status(self, *, groups: bool = True) -> Mapping[str, object]:
-        """What msgpack can hold, for people and dashboards."""
+        """Return the status for people and dashboards, in values that MessagePack has."""
 
     def watch(self, group: int, sink: WatchSink) -> WatchHandle:
-        """A stream of queue changes; raises NotLeader where this node does not lead. When the
-        leadership is lost later, the watch simply falls silent: the client follows the leader."""
+        """Open a stream of queue changes; raises NotLeader if this node does not lead.
+
+        When the leadership is lost later, the watch falls silent: the client follows the leader.
+        """
