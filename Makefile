@@ -83,6 +83,7 @@ lint: $(INSTALLED) ## Style, types, and which part may import which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python -m openapi --check
+	$(BIN)/python sdk/python/generate_sync.py --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
@@ -223,8 +224,9 @@ lock: $(INSTALLED) ## Resolve all libraries anew, and write their layers into re
 	$(BIN)/python deploy/lock.py build/all.lock
 
 .PHONY: generate
-generate: $(INSTALLED) ## Write all that is derived from the API's contract in openapi/
+generate: $(INSTALLED) ## Write all that is derived: from the API's contract, and the SDK's synchronous side
 	$(BIN)/python -m openapi
+	$(BIN)/python sdk/python/generate_sync.py
 
 .PHONY: contract-test
 contract-test: $(INSTALLED) ## The contract's tests over both listeners, and over HTTP/2 (some 15 minutes)
@@ -237,10 +239,6 @@ docs: $(INSTALLED) ## Write the API's description to build/openapi.yaml and .jso
 	  pathlib.Path('build/openapi.yaml').write_text(openapi.text()); \
 	  pathlib.Path('build/openapi.json').write_text(json.dumps(openapi.document()))"
 	@echo "build/openapi.yaml; start reading at README.md, ARCHITECTURE.md and docs/"
-
-.PHONY: sdk
-sdk: $(INSTALLED) ## Write the synchronous resources of the SDK from the asyncio ones
-	$(BIN)/python sdk/python/generate_sync.py
 
 TERRAFORM_SOURCE := registry.terraform.io/packetboat/packetboat
 TERRAFORM_VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)

@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from openapi import sdk_models
 from openapi.assembly import assembled
+from openapi.sdk import areas, models
 from openapi.terraform import provider_contract
 
 HERE = Path(__file__).parent
@@ -36,7 +36,8 @@ def generated() -> dict[Path, str]:
         HERE / "openapi.yaml": HEADER + text,
         HERE / "document.json": _lines(document, {"paths": 1, "components": 2}) + "\n",
         TERRAFORM: provider_contract(document["components"]["schemas"]),
-        **{MODELS / f"{name}.py": sdk_models.written(name) for name in sdk_models.MODULES},
+        **{MODELS / f"{name}.py": models.written(name) for name in models.MODULES},
+        **areas.generated(),
     }
 
 
@@ -65,6 +66,7 @@ def main() -> None:
             sys.exit(f"{names} is not what the contract says: run `make generate`")
         return
     for path in stale:
+        path.parent.mkdir(exist_ok=True)
         path.write_text(files[path], encoding="utf-8")
 
 

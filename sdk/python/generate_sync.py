@@ -1,10 +1,10 @@
-"""Writes `packetboat/sync/resources` from `packetboat/aio/resources`, so that both clients are one.
+"""Writes the synchronous resources from those of asyncio, so that both clients are one.
 
     python sdk/python/generate_sync.py            writes them
-    python sdk/python/generate_sync.py --check    says which are stale, and fails if any is
+    python sdk/python/generate_sync.py --check    names the stale ones, and fails if there are any
 
-The asyncio resources do no I/O of their own but through what both sides have under one name: a
-sender, `holding`, `waiting`. So dropping the words that make code asynchronous is enough.
+The asyncio resources do all I/O through parts that both sides have under one name: a sender,
+`holding`, `waiting`. So it is enough to drop the words that make code asynchronous.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ruff import find_ruff_bin
 
 PACKAGE = Path(__file__).parent / "packetboat"
-SOURCE = PACKAGE / "aio" / "resources"
-TARGET = PACKAGE / "sync" / "resources"
+SOURCE = PACKAGE / "aio"
+TARGET = PACKAGE / "sync"
+FOLDERS = ("operations", "resources")
+RUFF = find_ruff_bin()  # by `python -m ruff`, most of the time would go into starting Python
 RULES = [
     (r"\basync (?=def|with|for)\b", ""),
     (r"\bawait ", ""),
@@ -29,18 +32,17 @@ RULES = [
     (r"\baclos(?=e\b|ing\b)", "clos"),
     (r"\bpacketboat\.aio\b", "packetboat.sync"),
 ]
-HEADER = "# generated from aio/resources/{name} by generate_sync.py; do not edit\n"
+HEADER = "# Generated from aio/{name}: `make generate`. Do not edit.\n"
 
 
 def translated(source: str, name: str) -> str:
-    """The synchronous twin of an asyncio resource."""
+    """Return the synchronous twin of a module, whose name has its folder."""
     for pattern, replacement in RULES:
         source = re.sub(pattern, replacement, source)
     path = str(TARGET / name)
-    ruff = [find_ruff_bin()]  # by `python -m ruff`, most of the time would go into starting Python
     fixing = ["check", "--quiet", "--select=I,UP028", "--fix", "--unsafe-fixes"]
-    fixed = _run([*ruff, *fixing, path], source)
-    return _run([*ruff, "format", "--quiet", path], HEADER.format(name=name) + fixed)
+    fixed = _run([RUFF, *fixing, path], source)
+    return _run([RUFF, "format", "--quiet", path], HEADER.format(name=name) + fixed)
 
 
 def _run(command: list[str], text: str) -> str:
@@ -51,12 +53,16 @@ def _run(command: list[str], text: str) -> str:
 
 
 def stale() -> dict[Path, str | None]:
-    """What to write where; None: a file whose source is gone."""
-    wanted: dict[Path, str | None] = {
-        TARGET / path.name: translated(path.read_text("utf-8"), path.name)
-        for path in sorted(SOURCE.glob("*.py"))
-    }
-    wanted |= {path: None for path in TARGET.glob("*.py") if path not in wanted}
+    """Return the texts to write, by their path; None stands for a file whose source is gone."""
+    sources = [path for folder in FOLDERS for path in sorted((SOURCE / folder).glob("*.py"))]
+    names = [f"{path.parent.name}/{path.name}" for path in sources]
+    with ThreadPoolExecutor(4) as pool:
+        texts = pool.map(translated, (path.read_text("utf-8") for path in sources), names)
+        wanted: dict[Path, str | None] = dict(
+            zip((TARGET / name for name in names), texts, strict=True)
+        )
+    there = [path for folder in FOLDERS for path in (TARGET / folder).glob("*.py")]
+    wanted |= {path: None for path in there if path not in wanted}
     return {path: text for path, text in wanted.items() if _present(path) != text}
 
 
@@ -65,12 +71,16 @@ def _present(path: Path) -> str | None:
 
 
 def main() -> int:
-    """The exit code."""
-    TARGET.mkdir(exist_ok=True)
-    (TARGET / "__init__.py").touch()  # so that imports are sorted as those of this package
+    """Return the exit code."""
+    for folder in FOLDERS:
+        # So that imports are sorted as those of this package.
+        (TARGET / folder).mkdir(exist_ok=True)
+        (TARGET / folder / "__init__.py").touch()
     found = stale()
     if sys.argv[1:] == ["--check"]:
-        sys.stderr.writelines(f"stale: {path.name}\n" for path in found)
+        if found:
+            names = ", ".join(f"{path.parent.name}/{path.name}" for path in found)
+            sys.stderr.write(f"{names}: not what the asyncio resources say: run `make generate`\n")
         return bool(found)
     for path, text in found.items():
         path.unlink() if text is None else path.write_text(text, "utf-8")

@@ -35,10 +35,15 @@ def exported() -> Iterator[tuple[str, Any]]:
 
 
 def given_by_clients() -> Iterator[tuple[str, type]]:
-    """Yield the classes that nobody imports and everybody calls: areas, handles, deliveries."""
+    """Yield the classes that nobody imports and everybody calls: areas, handles, deliveries.
+
+    Classes in `operations` are the bases of areas, which show the same methods.
+    """
     for side in CLIENTS:
         package = import_module(f"packetboat.{side}")
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if ".operations" in found.name:
+                continue
             module = import_module(found.name)
             for name, thing in inspect.getmembers(module, inspect.isclass):
                 if thing.__module__ == found.name and not name.startswith("_"):

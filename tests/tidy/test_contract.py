@@ -15,7 +15,7 @@ from openapi.common import CONFLICT, NOT_FOUND, RATE_LIMITED, Problem
 from openapi.contract import Answer, Body, Operation, Refusal
 from openapi.json_schema import Schemas, prose
 from openapi.refusals import refusals_of
-from openapi.sdk_models import Model, model_text
+from openapi.sdk.models import Model, model_text
 
 
 @pytest.mark.parametrize("path", generated(), ids=lambda path: path.name)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 def test_synchronous_resources_are_generated() -> None:
     command = [sys.executable, "sdk/python/generate_sync.py", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, f"run `make sdk`:\n{done.stderr}"
+    assert done.returncode == 0, f"run `make generate`:\n{done.stderr}"
 
 
 def test_what_users_of_the_sdk_call_is_as_recorded() -> None:

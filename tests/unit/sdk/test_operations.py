@@ -37,7 +37,7 @@ WORKERS = {"claim_tasks", "complete_tasks", "fail_tasks", "release_tasks", "exte
 """Calls of workers, which say but the verb: `claim`, `complete`, …"""
 TWICE = {"redrive_dry_run", "publish_early", "replay_arrow"}
 """Calls of an operation that has another call."""
-HELPERS = {"page", "fetch", "change", "delete", "stream_call", "holds_of"}
+HELPERS = {"page", "fetch", "change", "delete", "stream_call", "waiting"}
 FIXED = {"name", "topic", "partitions", "priorities", "delivery", "ordered", "start"}
 """Members that a body may repeat and cannot change."""
 
@@ -52,7 +52,7 @@ def snake(name: str) -> str:
 
 
 def functions() -> dict[str, Any]:
-    """The calls, by name."""
+    """Return the calls, by name."""
     found = {}
     for module in pkgutil.iter_modules(calls.__path__, "packetboat.calls."):
         if module.name == "packetboat.calls.call":
@@ -173,7 +173,7 @@ READ = [name for name, asks in ASKED.items() if isinstance(recorded(asks[0]), Ca
 @pytest.mark.parametrize("full", [True, False], ids=["all-members", "few-members"])
 @pytest.mark.parametrize("name", READ)
 def test_answers_are_read(name: str, full: bool) -> None:
-    """Of all members, none is lost; of those to come, none does harm."""
+    """No member of an answer is lost, and members of later servers do no harm."""
     call = recorded(ASKED[name][0])
     assert isinstance(call, Call)
     for schema in _answers_of(operations()[name], call):
@@ -187,7 +187,7 @@ def test_answers_are_read(name: str, full: bool) -> None:
 
 
 def _answers_of(operation: Operation, call: Call[Any]) -> list[Mapping[str, Any]]:
-    """What this call may be answered; a publish that waits gets no publish id, and so on."""
+    """Return the answers to this call; a publish that waits gets no publish id, and so on."""
     apart = {
         "publish": ("PublishId", "BatchResults"),  # results are those of a batch of CloudEvents
         "redriveDeadLetters": ("DryRun",),
@@ -203,7 +203,7 @@ def _answers_of(operation: Operation, call: Call[Any]) -> list[Mapping[str, Any]
 
 
 def _with_unknown(answer: Any) -> Any:
-    """Only where an object has members of its own; limits are numbers by name."""
+    """Add a member to objects that have a fixed set of members; limits are numbers by name."""
     if isinstance(answer, dict) and len(answer) > 1:
         new = {} if answer.keys() & {"topics", "in_flight"} else {"new": {"a": 1}}
         return new | {name: _with_unknown(value) for name, value in answer.items()}
@@ -215,7 +215,7 @@ def _plain(value: Any) -> Any:
 
 
 def _lost(answer: Any, known: Any) -> Sequence[str]:
-    """Members of the answer that the value has not. Wrappers of one value are taken off."""
+    """Return the members of the answer that the value lacks, without wrappers of one value."""
     if isinstance(answer, Mapping) and not isinstance(known, Mapping):
         values = [
             each for each in answer.values() if isinstance(each, list) == isinstance(known, list)

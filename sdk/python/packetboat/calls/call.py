@@ -32,7 +32,7 @@ class Call(NamedTuple, Generic[T_co]):
     """Whether the result has an `etag`, which comes in a header."""
 
     def result(self, response: Response) -> T_co:
-        """The result, or the error that the response stands for."""
+        """Return the result, or raise the error that the response stands for."""
         if response.status < 300:
             try:
                 result = self.read(response.body)
@@ -43,13 +43,13 @@ class Call(NamedTuple, Generic[T_co]):
 
 
 class StreamCall(NamedTuple):
-    """Its answer is read as it comes."""
+    """An operation whose answer is read as it comes."""
 
     request: Request
 
 
 def failure(response: Response) -> PacketboatError:
-    """Of a response that is no success."""
+    """Return the error of a response that is no success."""
     try:
         problem = msgspec.json.decode(response.body, type=Problem)
         more: dict[str, Any] = msgspec.json.decode(response.body)
@@ -67,7 +67,7 @@ def failure(response: Response) -> PacketboatError:
 
 
 def _of_oauth(problem: Problem) -> Problem:
-    """What token endpoints answer instead (RFC 6749, 5.2)."""
+    """Read the problem of a token endpoint, which has another form (RFC 6749, 5.2)."""
     error = str(problem.members["error"])
     detail = str(problem.members.get("error_description", ""))
     return msgspec.structs.replace(problem, type=error, detail=detail)
@@ -80,7 +80,7 @@ def _with_tag(result: T, response: Response) -> T:
 
 
 def moment(moment: datetime | None) -> str | None:
-    """RFC 3339; one without a zone is not guessed at."""
+    """Return a time as RFC 3339 has it. Raise ValueError where it has no zone."""
     if moment is None:
         return None
     if moment.tzinfo is None:
@@ -96,7 +96,7 @@ def page(
     page_token: str | None,
     query: Mapping[str, Any] | None = None,
 ) -> Call[Page[T]]:
-    """Part of the listing of a path; `member` of the answer has the items."""
+    """Return the call for one page of a path; `member` of the answer has the items."""
 
     def read(body: bytes) -> Page[T]:
         raw = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
@@ -110,7 +110,7 @@ def page(
 def fetch(
     path: str, kind: type[T], query: Mapping[str, Any] | None = None, *, tagged: bool = False
 ) -> Call[T]:
-    """What is at a path."""
+    """Return the call that gets the object at a path."""
     return Call(get(path, query), reader(kind), safe=True, tagged=tagged)
 
 
@@ -131,7 +131,7 @@ def change(
 
 
 def get(path: str, query: Mapping[str, Any] | None = None) -> Request:
-    """Of members that are None nothing is sent."""
+    """Return a request whose query leaves out members that are None."""
     return Request("GET", with_query(path, query or {}), timeout_s=TIMEOUT_S)
 
 
@@ -174,25 +174,47 @@ def reader(kind: type[T]) -> Callable[[bytes], T]:
     return read
 
 
+def member(name: str, kind: type[T]) -> Callable[[bytes], T]:
+    """Return a reader of one member of an answer."""
+
+    def read(body: bytes) -> T:
+        members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        if name not in members:
+            raise msgspec.ValidationError(f"no `{name}`")
+        return msgspec.json.decode(members[name], type=kind)
+
+    return read
+
+
 def nothing(body: bytes) -> None:
-    """Of answers that have no body."""
+    """Read an answer that has no body."""
+
+
+def text(body: bytes) -> str:
+    """Read an answer that is text."""
+    return body.decode("utf-8", "replace")
+
+
+def waiting(call: Call[T], seconds: float) -> Call[T]:
+    """Return the call with as many more seconds for its answer."""
+    return call._replace(request=call.request._replace(timeout_s=TIMEOUT_S + seconds))
 
 
 def put(target: dict[str, Any], **members: Any) -> None:
-    """Those that are given."""
+    """Add the members that are not None."""
     target.update({name: value for name, value in members.items() if value is not None})
 
 
 def part(name: str) -> str:
-    """A part of a path."""
+    """Return a text as a part of a path."""
     return quote(name, safe="")
 
 
 def numbers(values: Sequence[int] | None) -> str | None:
-    """With commas between."""
+    """Return numbers with commas between them."""
     return None if values is None else ",".join(str(value) for value in values)
 
 
 def long_poll_s(most_s: float, timeout_s: float | None) -> float:
-    """How long to ask the server to wait, so that its answer comes within the caller's timeout."""
+    """Return the seconds the server may wait, so that it answers within the caller's timeout."""
     return most_s if timeout_s is None else min(most_s, timeout_s / 2)

@@ -1,4 +1,5 @@
-"""Messages that are published by the clock."""
+# Generated from openapi/: `make generate`. Do not edit.
+"""Calls of schedules."""
 
 from __future__ import annotations
 
@@ -6,85 +7,107 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-import msgspec
+from packetboat.calls.bodies import schedule_body
+from packetboat.calls.call import (
+    Call,
+    change,
+    delete,
+    fetch,
+    get,
+    member,
+    page,
+    part,
+)
+from packetboat.models import Schedule, ScheduleMessage, ScheduleRun
+from packetboat.models.page import Page
 
-from packetboat.calls.call import Call, change, delete, fetch, get, page, part, put, reader
-from packetboat.calls.content import content_members
-from packetboat.models import Page, Schedule, ScheduleMessage, ScheduleRun
+
+def create_schedule(
+    name: str, topic: str, cron: str, message: ScheduleMessage, settings: Mapping[str, Any]
+) -> Call[Schedule]:
+    body: dict[str, Any] = {
+        "name": name,
+        "topic": topic,
+        "cron": cron,
+        "message": message,
+        **settings,
+    }
+    body = schedule_body(body)
+    return change("POST", "/schedules", body, Schedule, tagged=True)
 
 
-class _NextRuns(msgspec.Struct):
-    next_runs: tuple[datetime, ...]
+def get_schedule(name: str) -> Call[Schedule]:
+    return fetch(f"/schedules/{part(name)}", Schedule, tagged=True)
 
 
 def list_schedules(page_size: int, page_token: str | None) -> Call[Page[Schedule]]:
     return page("/schedules", "schedules", Schedule, page_size, page_token)
 
 
-def create_schedule(name: str, settings: Mapping[str, Any]) -> Call[Schedule]:
-    body = {"name": name} | _body(settings)
-    return change("POST", "/schedules", body, Schedule, tagged=True)
+def put_schedule(
+    name: str,
+    topic: str,
+    cron: str,
+    message: ScheduleMessage,
+    settings: Mapping[str, Any],
+    if_match: str | None,
+) -> Call[Schedule]:
+    body: dict[str, Any] = {"topic": topic, "cron": cron, "message": message, **settings}
+    body = schedule_body(body)
+    return change(
+        "PUT", f"/schedules/{part(name)}", body, Schedule, safe=True, if_match=if_match, tagged=True
+    )
 
 
-def get_schedule(name: str) -> Call[Schedule]:
-    return fetch(_path(name), Schedule, tagged=True)
-
-
-def put_schedule(name: str, settings: Mapping[str, Any], if_match: str | None) -> Call[Schedule]:
-    return _changed("PUT", _path(name), _body(settings), if_match)
-
-
-def change_schedule(name: str, changes: Mapping[str, Any], if_match: str | None) -> Call[Schedule]:
-    return _changed("PATCH", _path(name), _body(changes), if_match)
+def change_schedule(name: str, settings: Mapping[str, Any], if_match: str | None) -> Call[Schedule]:
+    body: dict[str, Any] = {**settings}
+    body = schedule_body(body)
+    return change(
+        "PATCH",
+        f"/schedules/{part(name)}",
+        body,
+        Schedule,
+        safe=True,
+        if_match=if_match,
+        tagged=True,
+    )
 
 
 def delete_schedule(name: str, if_match: str | None) -> Call[None]:
-    return delete(_path(name), if_match=if_match)
+    return delete(f"/schedules/{part(name)}", if_match=if_match)
 
 
 def next_runs(name: str, count: int) -> Call[tuple[datetime, ...]]:
-    read = reader(_NextRuns)
-    request = get(f"{_path(name)}/next", {"count": count})
-    return Call(request, lambda body: read(body).next_runs, safe=True)
+    return Call(
+        get(f"/schedules/{part(name)}/next", {"count": count}),
+        member("next_runs", tuple[datetime, ...]),
+        safe=True,
+    )
 
 
 def pause_schedule(name: str, if_match: str | None) -> Call[Schedule]:
-    return _changed("POST", f"{_path(name)}:pause", None, if_match)
+    return change(
+        "POST",
+        f"/schedules/{part(name)}:pause",
+        None,
+        Schedule,
+        safe=True,
+        if_match=if_match,
+        tagged=True,
+    )
 
 
 def resume_schedule(name: str, if_match: str | None) -> Call[Schedule]:
-    return _changed("POST", f"{_path(name)}:resume", None, if_match)
+    return change(
+        "POST",
+        f"/schedules/{part(name)}:resume",
+        None,
+        Schedule,
+        safe=True,
+        if_match=if_match,
+        tagged=True,
+    )
 
 
 def run_schedule(name: str) -> Call[ScheduleRun]:
-    """Not safe: each publishes once more."""
-    return change("POST", f"{_path(name)}:run", None, ScheduleRun)
-
-
-def _changed(
-    method: str, path: str, body: dict[str, Any] | None, if_match: str | None
-) -> Call[Schedule]:
-    return change(method, path, body, Schedule, safe=True, if_match=if_match, tagged=True)
-
-
-def _body(settings: Mapping[str, Any]) -> dict[str, Any]:
-    body = dict(settings)
-    if isinstance(message := body.get("message"), ScheduleMessage):
-        body["message"] = _message(message)
-    return body
-
-
-def _message(message: ScheduleMessage) -> dict[str, Any]:
-    members = content_members(message.data, message.content_type)
-    put(
-        members,
-        key=message.key,
-        attributes=message.attributes,
-        ttl_seconds=message.ttl_seconds,
-        priority=message.priority or None,
-    )
-    return members
-
-
-def _path(name: str) -> str:
-    return f"/schedules/{part(name)}"
+    return change("POST", f"/schedules/{part(name)}:run", None, ScheduleRun)

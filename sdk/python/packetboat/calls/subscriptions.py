@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from packetboat.calls.call import Call, change, delete, fetch, moment, page, part, put
-from packetboat.calls.topics import holds_of
+from packetboat.calls.call import Call, change, delete, fetch, get, member, moment, page, part, put
 from packetboat.models import (
     FilterPreview,
     Flow,
@@ -61,7 +60,7 @@ def delete_subscription(name: str, force: bool, if_match: str | None) -> Call[No
 
 
 def list_subscription_holds(name: str) -> Call[tuple[Hold, ...]]:
-    return holds_of(path_of(name))
+    return Call(get(f"{path_of(name)}/holds"), member("holds", tuple[Hold, ...]), safe=True)
 
 
 def create_stream_ticket(name: str) -> Call[StreamTicket]:
@@ -131,12 +130,12 @@ def end_flow(name: str) -> Call[None]:
 
 
 def path_of(name: str) -> str:
-    """Of a subscription."""
+    """Return the path of a subscription."""
     return f"/subscriptions/{part(name)}"
 
 
 def position(to: Position) -> Any:
-    """As the API has it."""
+    """Return a position as the API has it."""
     if isinstance(to, datetime):
         return {"time": moment(to)}
     return {"offset": to} if isinstance(to, int) else to

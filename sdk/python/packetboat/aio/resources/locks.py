@@ -1,21 +1,15 @@
-"""Locks: what one of many may do at a time."""
+"""Locks: one client holds each at a time."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 
 from packetboat.aio.holding import AsyncHolding
-from packetboat.aio.resources.pages import every
-from packetboat.aio.sender import AsyncSender
-from packetboat.calls import locks as calls
-from packetboat.models import Lock, LockState, LockVerified, Page
+from packetboat.aio.operations.locks import AsyncLocksOperations
 
 
-class AsyncLocks:
-    """Locks: what one of many may do at a time."""
-
-    def __init__(self, sender: AsyncSender) -> None:
-        self._sender = sender
+class AsyncLocks(AsyncLocksOperations):
+    """Locks: one client holds each at a time."""
 
     def hold(
         self,
@@ -26,69 +20,12 @@ class AsyncLocks:
         holder: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> AsyncHolding:
-        """Holds the lock for as long as the block goes on, renewed in the background.
+        """Hold the lock for as long as the block goes on, and renew it in the background.
 
             async with client.locks.hold("nightly", ttl_s=30) as lock:
                 write(fence=lock.fence)
 
-        Waits up to `wait_s` for it, None: for ever; then raises Conflict, `lock-held`. When it is
-        lost, `lock.lost` is true, and `lock.check()` and the end of the block raise LeaseLost.
+        Wait up to `wait_s` for it, None: for ever; then raise Conflict, `lock-held`. When the lock
+        is lost, `lock.lost` is true, and `lock.check()` and the end of the block raise LeaseLost.
         """
         return AsyncHolding(self._sender, name, ttl_s, wait_s, holder, labels)
-
-    async def acquire(
-        self,
-        name: str,
-        *,
-        ttl_seconds: float | None = None,
-        wait_seconds: float = 0,
-        holder: str | None = None,
-        request_id: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
-    ) -> Lock:
-        """Waits up to `wait_seconds` (at most 60), first come first served; then raises Conflict,
-        `lock-held`. `request_id`, anew for each holding, makes it safe to send again."""
-        call = calls.acquire_lock(name, ttl_seconds, wait_seconds, holder, request_id, labels)
-        return await self._sender.send(call, timeout_s)
-
-    async def renew(
-        self,
-        name: str,
-        lock_id: str,
-        *,
-        ttl_seconds: float | None = None,
-        timeout_s: float | None = None,
-    ) -> Lock:
-        """Raises Conflict, `lock-lost`, once the lease is over: stop."""
-        return await self._sender.send(calls.renew_lock(name, lock_id, ttl_seconds), timeout_s)
-
-    async def release(self, name: str, lock_id: str, *, timeout_s: float | None = None) -> None:
-        """The next in line gets it at once."""
-        await self._sender.send(calls.release_lock(name, lock_id), timeout_s)
-
-    async def verify(
-        self, name: str, fencing_token: int, *, timeout_s: float | None = None
-    ) -> LockVerified:
-        """Whether the token was that of the holder when it was asked; comparing is better."""
-        return await self._sender.send(calls.verify_lock(name, fencing_token), timeout_s)
-
-    async def get(self, name: str, *, timeout_s: float | None = None) -> LockState:
-        """Raises NotFound."""
-        return await self._sender.send(calls.get_lock(name), timeout_s)
-
-    def list(
-        self, *, page_size: int = 100, timeout_s: float | None = None
-    ) -> AsyncIterator[LockState]:
-        """All of them, page by page."""
-        return every(self._sender, lambda token: calls.list_locks(page_size, token), timeout_s)
-
-    async def page(
-        self, *, page_size: int = 100, page_token: str | None = None, timeout_s: float | None = None
-    ) -> Page[LockState]:
-        """One page; `page_token` is that of the page before."""
-        return await self._sender.send(calls.list_locks(page_size, page_token), timeout_s)
-
-    async def delete(self, name: str, *, timeout_s: float | None = None) -> None:
-        """Takes it away from whoever holds it."""
-        await self._sender.send(calls.delete_lock(name), timeout_s)

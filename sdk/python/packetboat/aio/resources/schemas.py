@@ -1,3 +1,4 @@
+# Generated from openapi/: `make generate`. Do not edit.
 """Schemas that bodies of a topic must fit."""
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from packetboat.aio.sender import AsyncSender
 from packetboat.calls import schemas as calls
 from packetboat.models import (
     Compatibility,
-    Page,
     Schema,
     SchemaChecked,
     SchemaType,
     SchemaValidated,
     SchemaVersion,
 )
+from packetboat.models.page import Page
 
 
 class AsyncSchemas:
@@ -34,26 +35,28 @@ class AsyncSchemas:
         compatibility: Compatibility | None = None,
         timeout_s: float | None = None,
     ) -> Schema:
-        """`definition` is JSON, or its text. A new version must be compatible: `backward` unless
-        said otherwise. Raises Conflict where the name is taken, InvalidRequest for a definition
-        that is none."""
-        call = calls.create_schema(name, type, definition, compatibility)
-        return await self._sender.send(call, timeout_s)
+        """Create a schema. `definition` is JSON, or its text. A new version must be compatible:
+        `backward`, unless `compatibility` is given. Raise Conflict where the name is taken, and
+        InvalidRequest where the definition is none."""
+        return await self._sender.send(
+            calls.create_schema(name, type, definition, compatibility), timeout_s
+        )
 
     async def get(self, name: str, *, timeout_s: float | None = None) -> Schema:
-        """With its latest version. Raises NotFound."""
+        """Return the schema with its latest version. Raise NotFound where there is none of this
+        name."""
         return await self._sender.send(calls.get_schema(name), timeout_s)
 
     def list(
         self, *, page_size: int = 100, timeout_s: float | None = None
     ) -> AsyncIterator[Schema]:
-        """All of them, page by page."""
+        """Iterate over all of them, page by page."""
         return every(self._sender, lambda token: calls.list_schemas(page_size, token), timeout_s)
 
     async def page(
         self, *, page_size: int = 100, page_token: str | None = None, timeout_s: float | None = None
     ) -> Page[Schema]:
-        """One page; `page_token` is that of the page before."""
+        """Return one page; `page_token` is that of the page before."""
         return await self._sender.send(calls.list_schemas(page_size, page_token), timeout_s)
 
     async def update(
@@ -64,7 +67,7 @@ class AsyncSchemas:
         if_match: str | None = None,
         timeout_s: float | None = None,
     ) -> Schema:
-        """Changes what new versions must keep."""
+        """Change the rule that new versions have to keep."""
         return await self._sender.send(
             calls.change_schema(name, compatibility, if_match), timeout_s
         )
@@ -72,32 +75,32 @@ class AsyncSchemas:
     async def delete(
         self, name: str, *, if_match: str | None = None, timeout_s: float | None = None
     ) -> None:
-        """With all its versions. Raises Conflict while a topic uses it."""
+        """Delete the schema with all its versions. Raise Conflict while a topic uses it."""
         await self._sender.send(calls.delete_schema(name, if_match), timeout_s)
 
     async def versions(
         self, name: str, *, timeout_s: float | None = None
     ) -> tuple[SchemaVersion, ...]:
-        """Their numbers, without definitions."""
+        """Return its versions, without definitions."""
         return await self._sender.send(calls.list_schema_versions(name), timeout_s)
 
     async def add_version(
         self, name: str, definition: Any, *, timeout_s: float | None = None
     ) -> int:
-        """Its number; that of the latest where it is the same. Raises InvalidRequest with `errors`
-        that name what would break."""
+        """Add a version and return its number; a definition that is the latest one already keeps
+        its number. Raise InvalidRequest, whose `errors` name what would break."""
         return await self._sender.send(calls.add_schema_version(name, definition), timeout_s)
 
     async def version(
         self, name: str, number: int, *, timeout_s: float | None = None
     ) -> SchemaVersion:
-        """Raises NotFound."""
+        """Return one version. Raise NotFound where there is none of this name."""
         return await self._sender.send(calls.get_schema_version(name, number), timeout_s)
 
     async def check(
         self, name: str, definition: Any, *, timeout_s: float | None = None
     ) -> SchemaChecked:
-        """Whether a definition could be the next version."""
+        """Ask whether a definition could be the next version."""
         return await self._sender.send(calls.check_schema(name, definition), timeout_s)
 
     async def validate(
@@ -109,7 +112,8 @@ class AsyncSchemas:
         number: int | None = None,
         timeout_s: float | None = None,
     ) -> SchemaValidated:
-        """Whether a body, JSON or bytes, fits the latest version, or that of a number."""
+        """Ask whether a body, JSON or bytes, fits the latest version, or the one that `number`
+        names."""
         return await self._sender.send(
             calls.validate_body(name, data, content_type, number), timeout_s
         )

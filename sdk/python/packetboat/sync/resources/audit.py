@@ -1,4 +1,4 @@
-# generated from aio/resources/audit.py by generate_sync.py; do not edit
+# Generated from aio/resources/audit.py: `make generate`. Do not edit.
 """Who changed what."""
 
 from __future__ import annotations

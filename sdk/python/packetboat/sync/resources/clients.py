@@ -1,4 +1,4 @@
-# generated from aio/resources/clients.py by generate_sync.py; do not edit
+# Generated from aio/resources/clients.py: `make generate`. Do not edit.
 """Clients that get access tokens with a secret."""
 
 from __future__ import annotations

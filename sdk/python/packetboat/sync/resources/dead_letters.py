@@ -1,4 +1,4 @@
-# generated from aio/resources/dead_letters.py by generate_sync.py; do not edit
+# Generated from aio/resources/dead_letters.py: `make generate`. Do not edit.
 """Dead letters of a subscription, and publishing them again."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# generated from aio/resources/delivery.py by generate_sync.py; do not edit
+# Generated from aio/resources/delivery.py: `make generate`. Do not edit.
 """Consuming: pull or stream messages, and settle them."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# generated from aio/resources/export_handles.py by generate_sync.py; do not edit
+# Generated from aio/resources/export_handles.py: `make generate`. Do not edit.
 """One run of an export: how it goes, and what can be done about it."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# generated from aio/resources/export_runs.py by generate_sync.py; do not edit
+# Generated from aio/resources/export_runs.py: `make generate`. Do not edit.
 """What runners of exports do; needs the permission `run_exports`."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# generated from aio/resources/exports.py by generate_sync.py; do not edit
+# Generated from aio/resources/exports.py: `make generate`. Do not edit.
 """Exports: topics that are written into tables of a lake, run by run."""
 
 from __future__ import annotations

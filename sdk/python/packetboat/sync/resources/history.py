@@ -1,4 +1,4 @@
-# generated from aio/resources/history.py by generate_sync.py; do not edit
+# Generated from aio/resources/history.py: `make generate`. Do not edit.
 """A topic's history, from the lake and the log."""
 
 from __future__ import annotations

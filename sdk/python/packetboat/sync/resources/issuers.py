@@ -1,4 +1,4 @@
-# generated from aio/resources/issuers.py by generate_sync.py; do not edit
+# Generated from aio/resources/issuers.py: `make generate`. Do not edit.
 """Other issuers whose tokens hold here."""
 
 from __future__ import annotations

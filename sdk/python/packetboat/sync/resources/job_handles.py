@@ -1,4 +1,4 @@
-# generated from aio/resources/job_handles.py by generate_sync.py; do not edit
+# Generated from aio/resources/job_handles.py: `make generate`. Do not edit.
 """One job: how it goes, its result, and what can be done about it."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# generated from aio/resources/jobs.py by generate_sync.py; do not edit
+# Generated from aio/resources/jobs.py: `make generate`. Do not edit.
 """Jobs: start them, follow them, and what workers do with their tasks."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# generated from aio/resources/keys.py by generate_sync.py; do not edit
+# Generated from aio/resources/keys.py: `make generate`. Do not edit.
 """API keys."""
 
 from __future__ import annotations

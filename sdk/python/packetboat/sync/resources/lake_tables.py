@@ -1,4 +1,4 @@
-# generated from aio/resources/lake_tables.py by generate_sync.py; do not edit
+# Generated from aio/resources/lake_tables.py: `make generate`. Do not edit.
 """The tables that have the history of a topic, as exports show them."""
 
 from __future__ import annotations

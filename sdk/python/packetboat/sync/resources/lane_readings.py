@@ -1,4 +1,4 @@
-# generated from aio/resources/lane_readings.py by generate_sync.py; do not edit
+# Generated from aio/resources/lane_readings.py: `make generate`. Do not edit.
 """One lane of a partition, read from the lake and the log.
 
 `at` is the offset that is read next: a lane goes up, one by one. Below the log's first offset rows

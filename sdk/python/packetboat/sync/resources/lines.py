@@ -1,4 +1,4 @@
-# generated from aio/resources/lines.py by generate_sync.py; do not edit
+# Generated from aio/resources/lines.py: `make generate`. Do not edit.
 """Streams: one answer after the other, as lines."""
 
 from __future__ import annotations

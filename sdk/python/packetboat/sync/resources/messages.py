@@ -1,4 +1,4 @@
-# generated from aio/resources/messages.py by generate_sync.py; do not edit
+# Generated from aio/resources/messages.py: `make generate`. Do not edit.
 """Single messages of a topic, and reading a partition again."""
 
 from __future__ import annotations

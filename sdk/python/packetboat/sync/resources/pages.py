@@ -1,4 +1,4 @@
-# generated from aio/resources/pages.py by generate_sync.py; do not edit
+# Generated from aio/resources/pages.py: `make generate`. Do not edit.
 """Listings, page by page."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# generated from aio/resources/parked_keys.py by generate_sync.py; do not edit
+# Generated from aio/resources/parked_keys.py: `make generate`. Do not edit.
 """Keys of ordered subscriptions that wait aside."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# generated from aio/resources/policies.py by generate_sync.py; do not edit
+# Generated from aio/resources/policies.py: `make generate`. Do not edit.
 """Who may do what."""
 
 from __future__ import annotations

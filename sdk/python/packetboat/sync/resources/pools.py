@@ -1,4 +1,4 @@
-# generated from aio/resources/pools.py by generate_sync.py; do not edit
+# Generated from aio/resources/pools.py: `make generate`. Do not edit.
 """Pools: how many tasks of a kind of work run at once, over all workers."""
 
 from __future__ import annotations

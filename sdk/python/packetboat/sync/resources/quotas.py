@@ -1,4 +1,4 @@
-# generated from aio/resources/quotas.py by generate_sync.py; do not edit
+# Generated from aio/resources/quotas.py: `make generate`. Do not edit.
 """What a tenant may use."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# generated from aio/resources/readings.py by generate_sync.py; do not edit
+# Generated from aio/resources/readings.py: `make generate`. Do not edit.
 """A topic's history, from the lake and the log, message by message."""
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-# generated from aio/resources/schedules.py by generate_sync.py; do not edit
-"""Messages that are published by the clock."""
+# Generated from aio/resources/schedules.py: `make generate`. Do not edit.
+# Generated from openapi/: `make generate`. Do not edit.
+"""Schedules: they publish messages at times given by a cron expression."""
 
 from __future__ import annotations
 
@@ -9,19 +10,19 @@ from typing import Unpack
 
 from packetboat.calls import schedules as calls
 from packetboat.models import (
-    Page,
     Schedule,
     ScheduleChanges,
     ScheduleMessage,
     ScheduleRun,
     ScheduleSettings,
 )
+from packetboat.models.page import Page
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
 
 
 class Schedules:
-    """Messages that are published by the clock."""
+    """Schedules: they publish messages at times given by a cron expression."""
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
@@ -36,23 +37,25 @@ class Schedules:
         timeout_s: float | None = None,
         **settings: Unpack[ScheduleSettings],
     ) -> Schedule:
-        """`cron` is minute, hour, day of month, month and day of week, or `@hourly`, `@daily`, ….
-        Raises Conflict where the name is taken."""
-        body = {"topic": topic, "cron": cron, "message": message, **settings}
-        return self._sender.send(calls.create_schedule(name, body), timeout_s)
+        """Create a schedule. `cron` is minute, hour, day of month, month and day of week, or
+        `@hourly`, `@daily`, …. Raise Conflict where the name is taken."""
+        return self._sender.send(
+            calls.create_schedule(name, topic, cron, message, settings), timeout_s
+        )
 
     def get(self, name: str, *, timeout_s: float | None = None) -> Schedule:
-        """Raises NotFound."""
+        """Return the schedule with its next runs. Raise NotFound where there is none of this
+        name."""
         return self._sender.send(calls.get_schedule(name), timeout_s)
 
     def list(self, *, page_size: int = 100, timeout_s: float | None = None) -> Iterator[Schedule]:
-        """All of them, page by page."""
+        """Iterate over all of them, page by page."""
         return every(self._sender, lambda token: calls.list_schedules(page_size, token), timeout_s)
 
     def page(
         self, *, page_size: int = 100, page_token: str | None = None, timeout_s: float | None = None
     ) -> Page[Schedule]:
-        """One page; `page_token` is that of the page before."""
+        """Return one page; `page_token` is that of the page before."""
         return self._sender.send(calls.list_schedules(page_size, page_token), timeout_s)
 
     def put(
@@ -66,9 +69,10 @@ class Schedules:
         timeout_s: float | None = None,
         **settings: Unpack[ScheduleSettings],
     ) -> Schedule:
-        """Makes it, or replaces it; what is not given gets its default."""
-        body = {"topic": topic, "cron": cron, "message": message, **settings}
-        return self._sender.send(calls.put_schedule(name, body, if_match), timeout_s)
+        """Create or replace the schedule; fields that are not given get their defaults."""
+        return self._sender.send(
+            calls.put_schedule(name, topic, cron, message, settings, if_match), timeout_s
+        )
 
     def update(
         self,
@@ -78,34 +82,34 @@ class Schedules:
         timeout_s: float | None = None,
         **changes: Unpack[ScheduleChanges],
     ) -> Schedule:
-        """Changes what is given; the rest stays."""
+        """Change the fields that are given; the others stay."""
         return self._sender.send(calls.change_schedule(name, changes, if_match), timeout_s)
 
     def delete(
         self, name: str, *, if_match: str | None = None, timeout_s: float | None = None
     ) -> None:
-        """Raises NotFound."""
+        """Delete the schedule. Raise NotFound where there is none of this name."""
         self._sender.send(calls.delete_schedule(name, if_match), timeout_s)
 
     def next_runs(
         self, name: str, *, count: int = 10, timeout_s: float | None = None
     ) -> tuple[datetime, ...]:
-        """When it runs next, up to 100."""
+        """Return the times of its next runs, up to 100."""
         return self._sender.send(calls.next_runs(name, count), timeout_s)
 
     def pause(
         self, name: str, *, if_match: str | None = None, timeout_s: float | None = None
     ) -> Schedule:
-        """It publishes nothing until it is resumed."""
+        """Publish nothing until the schedule is resumed."""
         return self._sender.send(calls.pause_schedule(name, if_match), timeout_s)
 
     def resume(
         self, name: str, *, if_match: str | None = None, timeout_s: float | None = None
     ) -> Schedule:
-        """Runs that it passed over meanwhile are not made up for."""
+        """Go on with the next run; those of the pause are not made up for."""
         return self._sender.send(calls.resume_schedule(name, if_match), timeout_s)
 
     def run(self, name: str, *, timeout_s: float | None = None) -> ScheduleRun:
-        """Publishes its message now, besides its runs, also while it is paused. Raises
-        UnknownOutcome where it may have been: each call publishes once more."""
+        """Publish its message now, besides its runs, also while it is paused. Raise UnknownOutcome
+        where the message may have been published: each call publishes once more."""
         return self._sender.send(calls.run_schedule(name), timeout_s)

@@ -1,4 +1,5 @@
-# generated from aio/resources/schemas.py by generate_sync.py; do not edit
+# Generated from aio/resources/schemas.py: `make generate`. Do not edit.
+# Generated from openapi/: `make generate`. Do not edit.
 """Schemas that bodies of a topic must fit."""
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from typing import Any
 from packetboat.calls import schemas as calls
 from packetboat.models import (
     Compatibility,
-    Page,
     Schema,
     SchemaChecked,
     SchemaType,
     SchemaValidated,
     SchemaVersion,
 )
+from packetboat.models.page import Page
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
 
@@ -35,24 +36,26 @@ class Schemas:
         compatibility: Compatibility | None = None,
         timeout_s: float | None = None,
     ) -> Schema:
-        """`definition` is JSON, or its text. A new version must be compatible: `backward` unless
-        said otherwise. Raises Conflict where the name is taken, InvalidRequest for a definition
-        that is none."""
-        call = calls.create_schema(name, type, definition, compatibility)
-        return self._sender.send(call, timeout_s)
+        """Create a schema. `definition` is JSON, or its text. A new version must be compatible:
+        `backward`, unless `compatibility` is given. Raise Conflict where the name is taken, and
+        InvalidRequest where the definition is none."""
+        return self._sender.send(
+            calls.create_schema(name, type, definition, compatibility), timeout_s
+        )
 
     def get(self, name: str, *, timeout_s: float | None = None) -> Schema:
-        """With its latest version. Raises NotFound."""
+        """Return the schema with its latest version. Raise NotFound where there is none of this
+        name."""
         return self._sender.send(calls.get_schema(name), timeout_s)
 
     def list(self, *, page_size: int = 100, timeout_s: float | None = None) -> Iterator[Schema]:
-        """All of them, page by page."""
+        """Iterate over all of them, page by page."""
         return every(self._sender, lambda token: calls.list_schemas(page_size, token), timeout_s)
 
     def page(
         self, *, page_size: int = 100, page_token: str | None = None, timeout_s: float | None = None
     ) -> Page[Schema]:
-        """One page; `page_token` is that of the page before."""
+        """Return one page; `page_token` is that of the page before."""
         return self._sender.send(calls.list_schemas(page_size, page_token), timeout_s)
 
     def update(
@@ -63,30 +66,30 @@ class Schemas:
         if_match: str | None = None,
         timeout_s: float | None = None,
     ) -> Schema:
-        """Changes what new versions must keep."""
+        """Change the rule that new versions have to keep."""
         return self._sender.send(calls.change_schema(name, compatibility, if_match), timeout_s)
 
     def delete(
         self, name: str, *, if_match: str | None = None, timeout_s: float | None = None
     ) -> None:
-        """With all its versions. Raises Conflict while a topic uses it."""
+        """Delete the schema with all its versions. Raise Conflict while a topic uses it."""
         self._sender.send(calls.delete_schema(name, if_match), timeout_s)
 
     def versions(self, name: str, *, timeout_s: float | None = None) -> tuple[SchemaVersion, ...]:
-        """Their numbers, without definitions."""
+        """Return its versions, without definitions."""
         return self._sender.send(calls.list_schema_versions(name), timeout_s)
 
     def add_version(self, name: str, definition: Any, *, timeout_s: float | None = None) -> int:
-        """Its number; that of the latest where it is the same. Raises InvalidRequest with `errors`
-        that name what would break."""
+        """Add a version and return its number; a definition that is the latest one already keeps
+        its number. Raise InvalidRequest, whose `errors` name what would break."""
         return self._sender.send(calls.add_schema_version(name, definition), timeout_s)
 
     def version(self, name: str, number: int, *, timeout_s: float | None = None) -> SchemaVersion:
-        """Raises NotFound."""
+        """Return one version. Raise NotFound where there is none of this name."""
         return self._sender.send(calls.get_schema_version(name, number), timeout_s)
 
     def check(self, name: str, definition: Any, *, timeout_s: float | None = None) -> SchemaChecked:
-        """Whether a definition could be the next version."""
+        """Ask whether a definition could be the next version."""
         return self._sender.send(calls.check_schema(name, definition), timeout_s)
 
     def validate(
@@ -98,5 +101,6 @@ class Schemas:
         number: int | None = None,
         timeout_s: float | None = None,
     ) -> SchemaValidated:
-        """Whether a body, JSON or bytes, fits the latest version, or that of a number."""
+        """Ask whether a body, JSON or bytes, fits the latest version, or the one that `number`
+        names."""
         return self._sender.send(calls.validate_body(name, data, content_type, number), timeout_s)

@@ -1,4 +1,4 @@
-# generated from aio/resources/server.py by generate_sync.py; do not edit
+# Generated from aio/resources/server.py: `make generate`. Do not edit.
 """The installation itself: whether it is up, who delivers, who a token is."""
 
 from __future__ import annotations

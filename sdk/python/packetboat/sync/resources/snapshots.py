@@ -1,4 +1,4 @@
-# generated from aio/resources/snapshots.py by generate_sync.py; do not edit
+# Generated from aio/resources/snapshots.py: `make generate`. Do not edit.
 """Snapshots of what a subscription had not acked."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# generated from aio/resources/subscriptions.py by generate_sync.py; do not edit
+# Generated from aio/resources/subscriptions.py: `make generate`. Do not edit.
 """Subscriptions: make, change, move, pause, and see what they have to do."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# generated from aio/resources/tenants.py by generate_sync.py; do not edit
+# Generated from aio/resources/tenants.py: `make generate`. Do not edit.
 """Tenants, for operators."""
 
 from __future__ import annotations

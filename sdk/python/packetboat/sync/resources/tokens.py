@@ -1,4 +1,4 @@
-# generated from aio/resources/tokens.py by generate_sync.py; do not edit
+# Generated from aio/resources/tokens.py: `make generate`. Do not edit.
 """Access tokens: get, ask about and revoke them."""
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
-# generated from aio/resources/topics.py by generate_sync.py; do not edit
-"""Topics: make, change, grow and delete them, and where their partitions are."""
+# Generated from aio/resources/topics.py: `make generate`. Do not edit.
+# Generated from openapi/: `make generate`. Do not edit.
+"""Topics, and the places of their partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Unpack
 
-from packetboat.calls import schemas
 from packetboat.calls import topics as calls
 from packetboat.models import (
     FilterPreview,
     Hold,
-    Page,
     Partitions,
     SchemaPreviewed,
     SchemaType,
@@ -19,12 +18,13 @@ from packetboat.models import (
     TopicChanges,
     TopicSettings,
 )
+from packetboat.models.page import Page
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
 
 
 class Topics:
-    """Topics: make, change, grow and delete them, and where their partitions are."""
+    """Topics, and the places of their partitions."""
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
@@ -32,21 +32,22 @@ class Topics:
     def create(
         self, name: str, *, timeout_s: float | None = None, **settings: Unpack[TopicSettings]
     ) -> Topic:
-        """Returns when every partition is there. Raises Conflict where the name is taken."""
+        """Create a topic, and return when every partition is there. Raise Conflict where the name
+        is taken."""
         return self._sender.send(calls.create_topic(name, settings), timeout_s)
 
     def get(self, name: str, *, timeout_s: float | None = None) -> Topic:
-        """Raises NotFound."""
+        """Return the topic. Raise NotFound where there is none of this name."""
         return self._sender.send(calls.get_topic(name), timeout_s)
 
     def list(self, *, page_size: int = 100, timeout_s: float | None = None) -> Iterator[Topic]:
-        """All of them, page by page."""
+        """Iterate over all of them, page by page."""
         return every(self._sender, lambda token: calls.list_topics(page_size, token), timeout_s)
 
     def page(
         self, *, page_size: int = 100, page_token: str | None = None, timeout_s: float | None = None
     ) -> Page[Topic]:
-        """One page; `page_token` is that of the page before."""
+        """Return one page; `page_token` is that of the page before."""
         return self._sender.send(calls.list_topics(page_size, page_token), timeout_s)
 
     def put(
@@ -57,10 +58,9 @@ class Topics:
         timeout_s: float | None = None,
         **settings: Unpack[TopicSettings],
     ) -> Topic:
-        """Makes it, or changes it to this; what is not given gets its default.
-
-        `if_match` is the etag of the topic that is to be changed; Conflict where it has another.
-        """
+        """Create the topic, or change it to this; fields that are not given get their defaults.
+        `if_match` is the etag of the topic that you want to change. Raise Conflict where the topic
+        has another."""
         return self._sender.send(calls.put_topic(name, settings, if_match), timeout_s)
 
     def update(
@@ -71,45 +71,46 @@ class Topics:
         timeout_s: float | None = None,
         **changes: Unpack[TopicChanges],
     ) -> Topic:
-        """Changes what is given, at every process within 2 s; the rest stays."""
+        """Change the fields that are given; the others stay. Every process knows the change within
+        2 s."""
         return self._sender.send(calls.patch_topic(name, changes, if_match), timeout_s)
 
     def delete(
         self,
         name: str,
         *,
-        force: bool = False,
         if_match: str | None = None,
+        force: bool = False,
         timeout_s: float | None = None,
     ) -> None:
-        """With its messages and subscriptions. Raises Conflict while something would be lost
-        (`holds` says what), unless forced."""
-        self._sender.send(calls.delete_topic(name, force, if_match), timeout_s)
+        """Delete the topic with its messages and subscriptions. Raise Conflict while something
+        would be lost (`holds` lists it), unless `force` is true."""
+        self._sender.send(calls.delete_topic(name, if_match, force), timeout_s)
 
     def holds(self, name: str, *, timeout_s: float | None = None) -> tuple[Hold, ...]:
-        """What would be lost with it: unacked and delayed messages, what exports have not taken,
-        snapshots, open dead letters."""
+        """Return the reasons not to delete it: unacked and delayed messages, messages that an
+        export has not taken, snapshots, open dead letters."""
         return self._sender.send(calls.list_topic_holds(name), timeout_s)
 
     def grow(self, name: str, partitions: int, *, timeout_s: float | None = None) -> Partitions:
-        """`partitions` is how many it has afterwards, never fewer than now. Publishing goes on;
-        `placement` of the answer is None when it is done."""
+        """Give the topic more partitions; `partitions` is the number afterwards, never fewer than
+        now. Publishing goes on; `placement` of the answer is None when it is done."""
         return self._sender.send(calls.grow_topic(name, partitions), timeout_s)
 
     def partitions(self, name: str, *, timeout_s: float | None = None) -> Partitions:
-        """Where its partitions are, and a move or growth that is under way."""
+        """Return the places of its partitions, and a move or growth that is under way."""
         return self._sender.send(calls.list_partitions(name), timeout_s)
 
     def move(
         self, name: str, partition: int, group: int, *, timeout_s: float | None = None
     ) -> Partitions:
-        """Moves a partition to another group of store nodes. Publishing goes on, in order."""
+        """Move a partition to another group of store nodes. Publishing goes on, in order."""
         return self._sender.send(calls.move_partition(name, partition, group), timeout_s)
 
     def preview_filter(
         self, name: str, expression: str, *, messages: int = 1000, timeout_s: float | None = None
     ) -> FilterPreview:
-        """What a CEL expression gives of the most recent messages, up to 10,000."""
+        """Try a CEL expression on the most recent messages, up to 10,000."""
         return self._sender.send(calls.preview_topic_filter(name, expression, messages), timeout_s)
 
     def preview_schema(
@@ -122,6 +123,7 @@ class Topics:
         messages: int = 100,
         timeout_s: float | None = None,
     ) -> SchemaPreviewed:
-        """How many of the newest messages, up to 1,000, fit a schema, by its name or as given."""
-        call = schemas.preview_schema(name, schema, type, definition, messages)
-        return self._sender.send(call, timeout_s)
+        """Count the newest messages, up to 1,000, that fit a schema, which you name or give."""
+        return self._sender.send(
+            calls.preview_schema(name, schema, type, definition, messages), timeout_s
+        )

@@ -1,4 +1,4 @@
-# generated from aio/resources/usage.py by generate_sync.py; do not edit
+# Generated from aio/resources/usage.py: `make generate`. Do not edit.
 """What a tenant used, per hour."""
 
 from __future__ import annotations

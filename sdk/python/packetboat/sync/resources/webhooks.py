@@ -1,4 +1,4 @@
-# generated from aio/resources/webhooks.py by generate_sync.py; do not edit
+# Generated from aio/resources/webhooks.py: `make generate`. Do not edit.
 """Push subscriptions: attempts, tests, replay, and signing secrets."""
 
 from __future__ import annotations

@@ -1,0 +1,130 @@
+"""Writes the asyncio resources of the SDK; `generate_sync.py` makes synchronous ones of them."""
+
+from __future__ import annotations
+
+import textwrap
+
+from openapi.areas import OPERATIONS
+from openapi.sdk.calls import result
+from openapi.sdk.methods import Area, Argument, Method, arguments, snake
+from openapi.sdk.text import WIDTH, module
+
+SEND = "await self._sender.send({call}, timeout_s)"
+TIMEOUT = "timeout_s: float | None = None"
+ONE_PAGE = "Return one page; `page_token` is that of the page before."
+
+
+def written(area: Area) -> str:
+    """Return the text of the resource of an area."""
+    methods = "\n\n".join(text for each in area.methods for text in _methods(area, each))
+    kind = class_name(area)
+    start = "    def __init__(self, sender: AsyncSender) -> None:\n        self._sender = sender"
+    text = f"class {kind}:\n{docstring(area.doc, 4)}\n\n{start}\n\n{methods}"
+    return module(area.doc, area, text, calls=True)
+
+
+def class_name(area: Area) -> str:
+    return f"Async{area.kind}Operations" if area.base else f"Async{area.kind}"
+
+
+def _methods(area: Area, method: Method) -> list[str]:
+    if OPERATIONS[method.operation].paged:
+        return [_list(area, method), _page(area, method)]
+    return [_single(area, method)]
+
+
+def _list(area: Area, method: Method) -> str:
+    kind = _item(area, method)
+    head = _head(area, method, ["page_size: int = 100", TIMEOUT])
+    call = _chosen(area, method, ["page_size", "token"])
+    return (
+        f"    def {method.name}({head}) -> AsyncIterator[{kind}]:\n{docstring(method.doc, 8)}\n"
+        f"        return every(self._sender, lambda token: {call}, timeout_s)"
+    )
+
+
+def _page(area: Area, method: Method) -> str:
+    kind = method.result or f"Page[{_item(area, method)}]"
+    paging = ["page_size: int = 100", "page_token: str | None = None", TIMEOUT]
+    call = _chosen(area, method, ["page_size", "page_token"])
+    return (
+        f"    async def {method.page}({_head(area, method, paging)}) -> {kind}:\n"
+        f"{docstring(ONE_PAGE, 8)}\n        return {SEND.format(call=call)}"
+    )
+
+
+def _single(area: Area, method: Method) -> str:
+    kind = _named(area, result(method, OPERATIONS[method.operation])[0])
+    settings = f"**{_rest(method)}: Unpack[{method.settings}]" if method.settings else ""
+    head = _head(area, method, [TIMEOUT, settings] if settings else [TIMEOUT])
+    text = f"    async def {method.name}({head}) -> {kind}:\n{docstring(method.doc, 8)}\n"
+    back = "" if kind == "None" else "return "
+    if method.own:
+        own = SEND.format(call=_call(area, method, method.own, []))
+        condition = f"{_owner(area, method)} is None"
+        text += f"        if {condition}:\n            {back}{own}\n"
+    return text + f"        {back}{SEND.format(call=_call(area, method, method.operation, []))}"
+
+
+def _rest(method: Method) -> str:
+    return "changes" if method.settings.endswith("Changes") else "settings"
+
+
+def _item(area: Area, method: Method) -> str:
+    return _named(area, result(method, OPERATIONS[method.operation])[0])
+
+
+def _named(area: Area, kind: str) -> str:
+    """Return the type under a name that no class of the module has."""
+    return f"models.{kind}" if kind == area.kind else kind
+
+
+def _head(area: Area, method: Method, last: list[str]) -> str:
+    given = arguments(area, method)
+    positional = [_parameter(each) for each in given if not each.keyword]
+    named = [_parameter(each) for each in given if each.keyword]
+    return ", ".join(["self", *positional, "*", *named, *last])
+
+
+def _parameter(argument: Argument) -> str:
+    text = f"{argument.name}: {argument.kind}"
+    return text if argument.default is None else f"{text} = {argument.default}"
+
+
+def _owner(area: Area, method: Method) -> str:
+    return next(each.name for each in arguments(area, method) if each.where == "path")
+
+
+def _chosen(area: Area, method: Method, last: list[str]) -> str:
+    call = _call(area, method, method.operation, last)
+    if not method.own:
+        return call
+    own = _call(area, method, method.own, last)
+    return f"{own} if {_owner(area, method)} is None else {call}"
+
+
+def _call(area: Area, method: Method, operation_id: str, last: list[str]) -> str:
+    given = arguments(area, method, operation_id)
+    names = [each.name for each in given]
+    if method.settings:
+        place = next((i for i, each in enumerate(given) if each.default is not None), len(given))
+        names.insert(place, _rest(method))
+    return f"calls.{snake(operation_id)}({', '.join([*names, *last])})"
+
+
+def docstring(text: str, indent: int) -> str:
+    """Return a docstring, wrapped."""
+    margin = " " * indent
+    one = f'{margin}"""{text}"""'
+    if len(one) <= WIDTH:
+        return one
+    return "\n".join(
+        textwrap.wrap(
+            f'"""{text}"""',
+            WIDTH,
+            initial_indent=margin,
+            subsequent_indent=margin,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    )

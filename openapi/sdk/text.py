@@ -1,0 +1,111 @@
+"""Puts modules of the SDK together: header, imports, and the style of the repository."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from openapi.sdk.methods import Area
+
+WIDTH = 100
+RUFF = Path(sys.executable).with_name("ruff")
+PACKAGE = Path(__file__).parents[2] / "sdk/python/packetboat"
+BODIES = PACKAGE / "calls" / "bodies.py"
+HOMES = {
+    "collections.abc": ("AsyncIterator", "Mapping", "Sequence"),
+    "datetime": ("datetime",),
+    "typing": ("Any", "Literal", "Unpack"),
+}
+OF_CALLS = (
+    "Call",
+    "change",
+    "delete",
+    "fetch",
+    "get",
+    "member",
+    "moment",
+    "nothing",
+    "page",
+    "part",
+    "put",
+    "reader",
+    "send_json",
+    "text",
+    "waiting",
+    "with_query",
+)
+_MODEL = re.compile(r"(?<![\"`.\w])[A-Z]\w+")
+
+
+def module(doc: str, area: Area, body: str, *, calls: bool = False) -> str:
+    """Return a module before it has the style of the repository."""
+    names = set(re.findall(r"\w+", body))
+    imports = [
+        f"from {home} import {', '.join(sorted(names.intersection(known)))}"
+        for home, known in HOMES.items()
+        if names.intersection(known)
+    ]
+    imports += _models(area, body)
+    if calls:
+        imports += [
+            "from packetboat.aio.resources.pages import every",
+            "from packetboat.aio.sender import AsyncSender",
+            f"from packetboat.calls import {area.name} as calls",
+        ]
+    else:
+        imports.append(f"from packetboat.calls.call import {', '.join(OF_CALLS)}")
+        hooks = set(re.findall(r"^def ([a-z]\w*)", BODIES.read_text("utf-8"), re.MULTILINE))
+        if used := sorted(names & hooks):
+            imports.append(f"from packetboat.calls.bodies import {', '.join(used)}")
+    return "\n".join(
+        [
+            "# Generated from openapi/: `make generate`. Do not edit.",
+            f'"""{doc}"""',
+            "",
+            "from __future__ import annotations",
+            "",
+            *imports,
+            "",
+            "",
+            body,
+            "",
+        ]
+    )
+
+
+def _models(area: Area, body: str) -> Iterable[str]:
+    """Yield the imports of models: every word with a capital that is no other name."""
+    others = {name for known in HOMES.values() for name in known}
+    others |= {"Call", "None", "True", "False", "AsyncSender", f"Async{area.kind}"}
+    code = re.sub(r'"""(?s:.*?)"""', "", body)
+    homes: dict[str, set[str]] = {}
+    for name in set(_MODEL.findall(code)) - others:
+        if not name.endswith("Operations"):
+            home = "packetboat.models.page" if name == "Page" else area.models
+            homes.setdefault(area.homes.get(name, home), set()).add(name)
+    if "models." in code:
+        homes.setdefault("packetboat", set()).add("models")
+    for home, names in sorted(homes.items()):
+        yield f"from {home} import {', '.join(sorted(names))}"
+
+
+def styled(texts: dict[Path, str]) -> dict[Path, str]:
+    """Return modules in the style of the repository, without imports that nothing uses."""
+    with ThreadPoolExecutor(4) as pool:
+        return dict(zip(texts, pool.map(_styled, texts, texts.values()), strict=True))
+
+
+def _styled(path: Path, text: str) -> str:
+    fixing = ["check", "--quiet", "--select=I,F401", "--fix", "--unsafe-fixes"]
+    fixed = _ruff([*fixing, "--stdin-filename", str(path), "-"], text)
+    return _ruff(["format", "--quiet", "--stdin-filename", str(path), "-"], fixed)
+
+
+def _ruff(arguments: list[str], text: str) -> str:
+    command = [str(RUFF), *arguments]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+    return done.stdout

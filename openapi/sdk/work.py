@@ -1,0 +1,157 @@
+"""Resources of the SDK: locks, schedules and schemas."""
+
+from __future__ import annotations
+
+from openapi.sdk.methods import Area, Given, Method
+
+LIST = "Iterate over all of them, page by page."
+GET = "Raise NotFound where there is none of this name."
+UPDATE = "Change the fields that are given; the others stay."
+
+LOCKS = Area(
+    "locks",
+    "Locks",
+    "Locks: one client holds each at a time.",
+    (
+        Method(
+            "acquire",
+            "acquireLock",
+            "Wait up to `wait_seconds` (at most 60) for the lock; clients get it in the order in "
+            "which they came. Raise Conflict, `lock-held`, when the time is over. A `request_id` "
+            "that you choose anew for each holding makes it safe to send the request again.",
+            given=(Given("wait_seconds", kind="float", default="0"),),
+            safe="request_id is not None",
+            waits="wait_seconds",
+        ),
+        Method(
+            "renew",
+            "renewLock",
+            "Hold the lock for longer. Raise Conflict, `lock-lost`, once the lease is over: stop.",
+            safe="True",
+        ),
+        Method("release", "releaseLock", "Give the lock to the next client at once.", safe="True"),
+        Method(
+            "verify",
+            "verifyLock",
+            "Ask whether the token was that of the holder a moment ago. It is better to let the "
+            "resource that the lock protects compare tokens.",
+            safe="True",
+        ),
+        Method("get", "getLock", f"Return the lock and its holder. {GET}"),
+        Method("list", "listLocks", LIST),
+        Method("delete", "deleteLock", "Take the lock away from its holder."),
+    ),
+    base=True,
+)
+
+SCHEDULES = Area(
+    "schedules",
+    "Schedules",
+    "Schedules: they publish messages at times given by a cron expression.",
+    (
+        Method(
+            "create",
+            "createSchedule",
+            "Create a schedule. `cron` is minute, hour, day of month, month and day of week, or "
+            "`@hourly`, `@daily`, …. Raise Conflict where the name is taken.",
+            settings="ScheduleSettings",
+            body="schedule_body",
+        ),
+        Method("get", "getSchedule", f"Return the schedule with its next runs. {GET}"),
+        Method("list", "listSchedules", LIST),
+        Method(
+            "put",
+            "putSchedule",
+            "Create or replace the schedule; fields that are not given get their defaults.",
+            settings="ScheduleSettings",
+            body="schedule_body",
+        ),
+        Method(
+            "update", "changeSchedule", UPDATE, settings="ScheduleChanges", body="schedule_body"
+        ),
+        Method("delete", "deleteSchedule", f"Delete the schedule. {GET}"),
+        Method(
+            "next_runs",
+            "nextRuns",
+            "Return the times of its next runs, up to 100.",
+            given=(Given("count", kind="int", default="10"),),
+        ),
+        Method(
+            "pause",
+            "pauseSchedule",
+            "Publish nothing until the schedule is resumed.",
+            safe="True",
+        ),
+        Method(
+            "resume",
+            "resumeSchedule",
+            "Go on with the next run; those of the pause are not made up for.",
+            safe="True",
+        ),
+        Method(
+            "run",
+            "runSchedule",
+            "Publish its message now, besides its runs, also while it is paused. Raise "
+            "UnknownOutcome where the message may have been published: each call publishes once "
+            "more.",
+        ),
+    ),
+)
+
+SCHEMAS = Area(
+    "schemas",
+    "Schemas",
+    "Schemas that bodies of a topic must fit.",
+    (
+        Method(
+            "create",
+            "createSchema",
+            "Create a schema. `definition` is JSON, or its text. A new version must be compatible: "
+            "`backward`, unless `compatibility` is given. Raise Conflict where the name is taken, "
+            "and InvalidRequest where the definition is none.",
+            given=(Given("definition", kind="Any"),),
+        ),
+        Method("get", "getSchema", f"Return the schema with its latest version. {GET}"),
+        Method("list", "listSchemas", LIST),
+        Method(
+            "update",
+            "changeSchema",
+            "Change the rule that new versions have to keep.",
+            keyword=("compatibility",),
+        ),
+        Method(
+            "delete",
+            "deleteSchema",
+            "Delete the schema with all its versions. Raise Conflict while a topic uses it.",
+        ),
+        Method("versions", "listSchemaVersions", "Return its versions, without definitions."),
+        Method(
+            "add_version",
+            "addSchemaVersion",
+            "Add a version and return its number; a definition that is the latest one already "
+            "keeps its number. Raise InvalidRequest, whose `errors` name what would break.",
+            given=(Given("definition", kind="Any"),),
+            safe="True",
+        ),
+        Method("version", "getSchemaVersion", f"Return one version. {GET}"),
+        Method(
+            "check",
+            "checkSchema",
+            "Ask whether a definition could be the next version.",
+            given=(Given("definition", kind="Any"),),
+            safe="True",
+        ),
+        Method(
+            "validate",
+            "validateBody",
+            "Ask whether a body, JSON or bytes, fits the latest version, or the one that `number` "
+            "names.",
+            required=("data",),
+            left_out=("data_base64",),
+            body="body_to_validate",
+            safe="True",
+        ),
+    ),
+)
+
+AREAS = (LOCKS, SCHEDULES, SCHEMAS)

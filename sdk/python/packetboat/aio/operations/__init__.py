@@ -1,0 +1,1 @@
+"""Operations of areas whose other methods are written by hand, in `resources`."""

@@ -1,0 +1,78 @@
+"""Calls and resources of the SDK are written from the contract's rows."""
+
+from __future__ import annotations
+
+from openapi.sdk import calls, resources
+from openapi.sdk.methods import Area, Given, Method
+
+
+def one(method: Method, **members: object) -> Area:
+    area = Area("things", "Things", "Things that a test makes.", (method,))
+    return area._replace(**members)
+
+
+def test_a_call_makes_a_request_of_its_arguments() -> None:
+    """An optional field that is None is not sent, and a field with a default of ours always is."""
+    method = Method(
+        "acquire",
+        "acquireLock",
+        "Wait.",
+        left_out=("holder", "labels", "request_id"),
+        given=(Given("wait_seconds", kind="float", default="0"),),
+        waits="wait_seconds",
+    )
+    assert calls.written(one(method)).endswith(
+        "def acquire_lock(name: str, ttl_seconds: float | None, wait_seconds: float)"
+        " -> Call[Lock]:\n"
+        '    body: dict[str, Any] = {"wait_seconds": wait_seconds}\n'
+        "    put(body, ttl_seconds=ttl_seconds)\n"
+        '    return waiting(change("POST", f"/locks/{part(name)}:acquire", body, Lock),'
+        " wait_seconds)\n"
+    )
+
+
+def test_a_change_whose_answer_tells_a_secret_is_not_sent_twice() -> None:
+    """The answer to a creation has a class of its own then."""
+    secret, plain = Method("put", "putKey", "Put."), Method("put", "putPolicy", "Put.")
+    assert "safe=" not in calls.written(one(secret))
+    assert "safe=True" in calls.written(one(plain))
+
+
+def test_a_reading_and_a_creation() -> None:
+    """A GET is sent again, a POST is not unless its row says so."""
+    assert "fetch(" in calls.written(one(Method("get", "getPolicy", "Get.")))
+    assert "safe=" not in calls.written(one(Method("create", "createPolicy", "Create.")))
+    again = Method("create", "createPolicy", "Create.", safe="True")
+    assert "safe=True" in calls.written(one(again))
+
+
+def test_the_only_member_of_an_answer_is_the_result() -> None:
+    text = calls.written(one(Method("holds", "listTopicHolds", "Return the holds.")))
+    assert 'member("holds", tuple[Hold, ...])' in text
+    assert "-> Call[tuple[Hold, ...]]:" in text
+
+
+def test_a_listing_is_two_methods() -> None:
+    text = resources.written(one(Method("all", "listTopics", "Iterate.", page="one_page")))
+    assert "def all(self, *, page_size: int = 100, " in text
+    assert "async def one_page(self, *, page_size: int = 100, page_token: str | None" in text
+
+
+def test_a_method_without_its_first_argument_sends_the_operation_of_its_own() -> None:
+    method = Method("get", "getQuotas", "Return the quotas.", own="getOwnQuotas")
+    text = resources.written(one(method))
+    assert "self, tenant: str | None = None, *" in text
+    own, other = text.index("calls.get_own_quotas()"), text.index("calls.get_quotas(tenant)")
+    assert text.index("if tenant is None:") < own < other
+
+
+def test_words_of_the_language_have_another_name() -> None:
+    text = calls.written(one(Method("usage", "getOwnUsage", "Iterate over the usage.")))
+    assert "since: datetime | None, until: datetime | None" in text
+    assert '{"from": since, "to": until, "metric": metric}' in text
+
+
+def test_a_required_argument_comes_first_and_a_choice_is_by_keyword() -> None:
+    method = Method("update", "changeSchema", "Change.", keyword=("compatibility",))
+    text = resources.written(one(method))
+    assert "(self, name: str, *, compatibility: Compatibility, if_match: str | None = None" in text
