@@ -20,20 +20,13 @@ Name = Annotated[
     ),
 ]
 """A name that somebody gives. Servers check it themselves, with a refusal that says the rule."""
-Labels = Annotated[
-    dict[str, str],
-    Meta(
-        extra_json_schema={
-            "maxProperties": 64,
-            "propertyNames": {"pattern": "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$"},
-            "additionalProperties": {
-                "type": "string",
-                "maxLength": 255,
-                "pattern": r"^[^\u0000-\u001f\u007f]*$",
-            },
-        }
-    ),
+LabelName = Annotated[
+    str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$"})
 ]
+LabelText = Annotated[
+    str, Meta(extra_json_schema={"maxLength": 255, "pattern": r"^[^\u0000-\u001f\u007f]*$"})
+]
+Labels = Annotated[dict[LabelName, LabelText], Meta(extra_json_schema={"maxProperties": 64})]
 """Labels of a resource. Servers check them themselves, with a refusal that names the label."""
 Text = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\u0000-\u001f\u007f]*\Z")]
 Hex128 = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]

@@ -34,7 +34,7 @@ class OpenBody(Body, forbid_unknown_fields=False):
 
 class Answer(msgspec.Struct):
     """An object that servers send, with no fields but these. A field that is UNSET by default may
-    be missing."""
+    be missing, unless it is one of those that cannot be changed of a put."""
 
 
 class OpenAnswer(msgspec.Struct):

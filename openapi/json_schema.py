@@ -102,13 +102,17 @@ class Schemas:
     def _object(self, kind: type[msgspec.Struct]) -> Schema:
         hints = get_type_hints(kind, include_extras=True)
         sentences = prose(kind)
+        answer = issubclass(kind, (Answer, OpenAnswer)) or not issubclass(kind, Body)
         properties: dict[str, Schema] = {}
         required = []
         for field in msgspec.structs.fields(kind):
             name = field.encode_name
             properties[name] = self._field(hints[field.name], sentences.get(field.name), field)
-            if field.required or (not issubclass(kind, Body) and field.default is not UNSET):
+            fixed = field.name in getattr(kind, "FIXED", ())
+            if field.required or (answer and (fixed or field.default is not UNSET)):
                 required.append(name)
+            if answer:
+                properties[name].pop("default", None)
         schema: Schema = {"type": "object"}
         if kind.__doc__ is not None:
             schema["description"] = one_line(kind.__doc__)
@@ -124,6 +128,8 @@ class Schemas:
         default = field.default
         if field.default_factory is not msgspec.NODEFAULT:
             default = field.default_factory()
+        if isinstance(default, msgspec.Struct):
+            return schema  # its own fields say their defaults
         if default not in (msgspec.NODEFAULT, UNSET, None):
             schema["default"] = _plain(default)
         return schema
@@ -209,7 +215,7 @@ def prose(kind: type) -> dict[str, str]:
         return prose(kind.PATCHED)
     found: dict[str, str] = {}
     for each in reversed(kind.__mro__):
-        if issubclass(each, (Body, Answer, OpenAnswer)):
+        if issubclass(each, msgspec.Struct) and each is not msgspec.Struct:
             found |= _module_prose(each.__module__).get(each.__qualname__, {})
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal
 
+import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from openapi.common import (
@@ -24,7 +25,6 @@ from openapi.common import (
     Labels,
     Message,
     Name,
-    Positive,
     Problem,
     Total,
     created,
@@ -41,6 +41,7 @@ from openapi.contract import (
     ok,
     table,
 )
+from openapi.patch import patch_of
 from openapi.publish import NOT_SUPPORTED
 
 Priorities = Annotated[int, Meta(ge=1, le=10)]
@@ -50,48 +51,11 @@ Bytes = Annotated[int, Meta(ge=1, le=2**53)]
 OnLimit = Literal["refuse", "expire_oldest"]
 PartitionsValue = Annotated[int, Meta(ge=1, le=256)]
 DedupWindowSeconds = Annotated[int, Meta(ge=0, le=86_400)]
-Label = Annotated[str, Meta(max_length=255, pattern=r"^[^\u0000-\u001f\u007f]*\Z")]
-
-
-class TopicRetention(Answer):
-    mode: Mode
-    """`consume`: a message goes once every subscription is done with it; `retain`: by age and
-    bytes."""
-    seconds: Seconds | None
-    """The age limit. Null: seven days."""
-    bytes: Bytes | None
-    """Of all partitions together. Null: what the tenant may store."""
-    on_limit: OnLimit
-    """What happens when messages that are not acked reach a limit of age or bytes. `refuse`:
-    publishes are answered 507 until there is room; `expire_oldest`: the oldest go, and are
-    counted as expired by each subscription that had not acked them."""
-
-
-class Topic(Answer):
-    """A named stream."""
-
-    name: Name
-    partitions: Positive
-    priorities: Priorities
-    retention: TopicRetention
-    full: str | None
-    """Why publishes are answered 507 now, and what makes room; null while there is room."""
-    dedup_window_seconds: int
-    ack_history: bool
-    schema: str | None
-    labels: Labels
-    created_at: datetime
-    updated_at: datetime
-
-
-class TopicPage(Answer):
-    topics: list[Topic]
-    next_page_token: str | None
 
 
 class Retention(Body):
-    """How long messages stay. Where nothing holds them (no subscription), the limits alone
-    decide."""
+    """The rule by which messages are kept. Where nothing holds them (no subscription), the limits
+    alone decide."""
 
     mode: Mode = "consume"
     """`consume`: a message goes once every subscription is done with it; `retain`: by age and
@@ -99,39 +63,25 @@ class Retention(Body):
     seconds: Seconds | None = None
     """The age limit. Null: seven days."""
     bytes: Bytes | None = None
-    """Of all partitions together. Null: what the tenant may store."""
+    """The size limit, over all partitions. Null: the storage limit of the tenant."""
     on_limit: OnLimit = "refuse"
-    """What happens when messages that are not acked reach a limit of age or bytes. `refuse`:
+    """The rule for messages that are not acked and reach a limit of age or bytes. `refuse`:
     publishes are answered 507 until there is room; `expire_oldest`: the oldest go, and are
     counted as expired by each subscription that had not acked them."""
-
-
-class TopicCreate(Body):
-    name: Name
-    partitions: PartitionsValue = 4
-    priorities: Priorities = 1
-    """How many lanes each partition has, for good; partitions times priorities is at most 1024."""
-    retention: Retention | UnsetType = UNSET
-    dedup_window_seconds: DedupWindowSeconds = 600
-    """How long idempotency keys are remembered; 0 turns deduplication off."""
-    ack_history: bool = False
-    """Whether it is kept when each message was settled, and how, for as long as messages may be
-    kept."""
-    schema: str | None = None
-    """The name of a schema that bodies must fit."""
-    labels: Labels = {}
 
 
 class TopicPut(Body):
     """The whole topic. Name, partitions and priorities cannot be changed and may be left out."""
 
+    FIXED = ("name", "partitions", "priorities")
     name: Name | UnsetType = UNSET
     partitions: PartitionsValue | UnsetType = UNSET
     priorities: Priorities | UnsetType = UNSET
-    """How many lanes each partition has, for good; partitions times priorities is at most 1024."""
-    retention: Retention | UnsetType = UNSET
+    """The number of lanes of each partition, for good; partitions times priorities is at most
+    1024."""
+    retention: Retention = msgspec.field(default_factory=Retention)
     dedup_window_seconds: DedupWindowSeconds = 600
-    """How long idempotency keys are remembered; 0 turns deduplication off."""
+    """Seconds for which idempotency keys are remembered; 0 turns deduplication off."""
     ack_history: bool = False
     """Whether it is kept when each message was settled, and how, for as long as messages may be
     kept."""
@@ -140,54 +90,42 @@ class TopicPut(Body):
     labels: Labels = {}
 
 
-class RetentionPatch(Body):
-    """As Retention, merged member by member."""
-
-    mode: Mode | UnsetType | None = UNSET
-    """`consume`: a message goes once every subscription is done with it; `retain`: by age and
-    bytes."""
-    seconds: Seconds | UnsetType | None = UNSET
-    """The age limit. Null: seven days."""
-    bytes: Bytes | UnsetType | None = UNSET
-    """Of all partitions together. Null: what the tenant may store."""
-    on_limit: OnLimit | UnsetType | None = UNSET
-    """What happens when messages that are not acked reach a limit of age or bytes. `refuse`:
-    publishes are answered 507 until there is room; `expire_oldest`: the oldest go, and are
-    counted as expired by each subscription that had not acked them."""
+TopicPatch = patch_of(TopicPut)
 
 
-class TopicPatch(Body):
-    """Merged into what there is (RFC 7396): what is not named stays, and so does each member of an
-    object that is not named. Null is null where a member may be null, and else its default; in
-    a map it takes an entry away. Name, partitions and priorities cannot be changed."""
+class TopicCreate(TopicPut, kw_only=True):
+    """A request to create a topic."""
 
-    name: Name | UnsetType = UNSET
-    partitions: PartitionsValue | UnsetType = UNSET
-    priorities: Priorities | UnsetType = UNSET
-    """How many lanes each partition has, for good; partitions times priorities is at most 1024."""
-    retention: RetentionPatch | UnsetType | None = UNSET
-    dedup_window_seconds: DedupWindowSeconds | UnsetType | None = UNSET
-    """How long idempotency keys are remembered; 0 turns deduplication off."""
-    ack_history: bool | UnsetType | None = UNSET
-    """Whether it is kept when each message was settled, and how, for as long as messages may be
-    kept."""
-    schema: str | UnsetType | None = UNSET
-    """The name of a schema that bodies must fit."""
-    labels: (
-        Annotated[
-            dict[
-                Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}\Z")], Label | None
-            ],
-            Meta(max_length=64),
-        ]
-        | UnsetType
-        | None
-    ) = UNSET
+    name: Name
+    partitions: PartitionsValue = 4
+    priorities: Priorities = 1
+
+
+class TopicRetention(Retention, Answer):
+    """The rule by which messages are kept."""
+
+
+class Topic(TopicPut, Answer, kw_only=True):
+    """A named stream."""
+
+    retention: TopicRetention
+    full: str | None
+    """The reason that publishes are answered 507 now, and a way to make room; null while there is
+    room."""
+    created_at: datetime
+    updated_at: datetime
+
+
+class TopicPage(Answer):
+    """One page of topics."""
+
+    topics: list[Topic]
+    next_page_token: str | None
 
 
 class TopicGrow(Body):
     partitions: PartitionsValue
-    """How many it has afterwards; never fewer than now."""
+    """The new number of partitions; never fewer than now."""
 
 
 class PartitionGeneration(OpenAnswer):
@@ -200,7 +138,7 @@ class PartitionGeneration(OpenAnswer):
     """The group of store nodes that holds it."""
     state: Literal["open", "sealed"]
     base: int
-    """Its first offset ever; the generation before ended there."""
+    """The first offset ever; the generation before ended there."""
     first: int | None
     """The first offset kept; null, as the next two, while its group does not answer."""
     end: int | None
@@ -211,9 +149,9 @@ class PartitionGeneration(OpenAnswer):
 class Placement(OpenAnswer):
     kind: Literal["move", "grow"]
     partitions: list[int]
-    """Those that get a new generation."""
+    """The partitions that get a new generation."""
     groups: list[int]
-    """Where each of them goes."""
+    """The new group of each of these partitions."""
 
 
 class Partitions(OpenAnswer):
@@ -232,7 +170,7 @@ class DelayedMessage(Answer):
     accepted_time: datetime
     content_type: str | None
     size_bytes: Count
-    """Of its body."""
+    """The size of the body."""
     priority: Annotated[int, Meta(ge=0, le=9)]
 
 
@@ -246,8 +184,8 @@ class PartitionMove(Body):
 
 
 class StoredMessage(OpenAnswer):
-    """A message as it is stored, whether or not it is published yet. Of a cancelled one the
-    content may be gone."""
+    """A message as it is stored, whether or not it is published yet. The content of a cancelled
+    message may be gone."""
 
     message_id: str
     state: Literal["scheduled", "published", "cancelled"]
@@ -265,15 +203,15 @@ class StoredMessage(OpenAnswer):
     priority: int | UnsetType = UNSET
     scheduled_for: datetime | UnsetType | None = UNSET
     accepted_time: datetime | UnsetType = UNSET
-    """When it was stored, of one that is not published."""
+    """The time at which it was stored; given while it is not published."""
     traceparent: str | UnsetType = UNSET
     """W3C trace context, of a message that was published with one."""
     tracestate: str | UnsetType = UNSET
-    """Beside traceparent, where it was published with one."""
+    """W3C trace state, of a message that was published with one beside traceparent."""
 
 
 class Reschedule(Body):
-    """One of the two."""
+    """A new time for a delayed message, given by one of the two fields."""
 
     EXACTLY_ONE: ClassVar[tuple[str, ...]] = ("delay_seconds", "deliver_at")
     delay_seconds: Annotated[float, Meta(le=31_536_000)] | UnsetType = UNSET
@@ -300,18 +238,19 @@ class AckState(Answer):
         "scheduled",
     ]
     outcomes: list[Literal["acked", "filtered", "skipped", "expired"]] | UnsetType = UNSET
-    """What a message that is `settled` can be; the topic keeps no `ack_history` that says it."""
+    """The possible outcomes of a message that is `settled`, where the topic keeps no `ack_history`
+    that says which."""
     attempts: Count | UnsetType = UNSET
-    """Those that ended without an ack, and the present one when it is leased; of what is pending,
-    leased or dead-lettered."""
+    """The number of attempts that ended without an ack, and the present one of a leased message;
+    given for pending, leased and dead-lettered messages."""
     settled_at: datetime | UnsetType = UNSET
-    """When it was; of a topic that keeps its ack history, and of dead letters."""
+    """The time of the outcome, where the topic keeps its ack history, and of dead letters."""
     reason: str | UnsetType = UNSET
-    """Why it is pending still, or was dead-lettered."""
+    """The reason that the message is still pending, or was dead-lettered."""
     detail: str | UnsetType = UNSET
-    """What the consumer said of it."""
+    """The comment of the consumer."""
     not_before: datetime | UnsetType = UNSET
-    """When its back-off ends; of what is scheduled, its time."""
+    """The end of the back-off, or the time of a delayed message."""
 
 
 class AckStates(Answer):
@@ -321,7 +260,7 @@ class AckStates(Answer):
 class Replayed(Answer):
     messages: list[Message]
     next_offset: int
-    """Where the next read goes on."""
+    """The offset from which the next read goes on."""
     first_offset: int
     """The first offset stored."""
     end_offset: int
@@ -360,7 +299,7 @@ LANE = Parameter(
     "lane",
     "lane",
     "query",
-    "Of a topic with priorities, the priority; each has offsets of its own.",
+    "The priority, in a topic with priorities; each has offsets of its own.",
     Annotated[int, Meta(ge=0, le=9)],
     default=0,
 )
@@ -428,8 +367,8 @@ OPERATIONS = table(
         needs="manage topic:topic",
         summary="Create or change a topic",
         description=(
-            "As often as wanted with the same outcome. What is left out gets its default, but "
-            "for name, partitions and priorities, which cannot be changed."
+            "As often as wanted with the same outcome. A field that is left out gets its "
+            "default, but for name, partitions and priorities, which cannot be changed."
         ),
         parameters=(IF_MATCH,),
         body=TopicPut,
@@ -506,7 +445,7 @@ OPERATIONS = table(
         id="listTopicHolds",
         route="GET /topics/{topic}/holds",
         needs="manage topic:topic",
-        summary="What would be lost with a topic",
+        summary="Ask for the losses that a delete would cause",
         description=(
             "Counted as a delete counts it, which is refused without `force` while there is any."
         ),
@@ -538,7 +477,7 @@ OPERATIONS = table(
         needs="manage topic:topic",
         summary="Move a partition to another group of store nodes",
         description=(
-            "Publishing goes on, in order; what is stored stays where it is and is read from there."
+            "Publishing goes on, in order; stored messages stay where they are and are read there."
         ),
         body=PartitionMove,
         answers=(
@@ -581,7 +520,7 @@ OPERATIONS = table(
         needs="read topic:topic",
         summary="Try a filter on recent messages",
         body=FilterPreviewRequest,
-        answers=(ok(FilterPreview, "What the filter would do."),),
+        answers=(ok(FilterPreview, "The effect of the filter."),),
     ),
     Operation(
         id="replay",

@@ -45,6 +45,11 @@ def merged_into(patch: Body, present: P) -> P:
     return msgspec.structs.replace(present, **{name: getattr(part, name) for name in named})
 
 
+def put_of(shown: msgspec.Struct, put: type[P]) -> P:
+    """Return the put that asks for the things that an answer shows."""
+    return put(**{name: getattr(shown, name) for name in put.__struct_fields__})
+
+
 @cache
 def _partial(kind: type[Body]) -> type[msgspec.Struct]:
     """Return a class that has each field of a put, and requires none."""

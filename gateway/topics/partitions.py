@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from edge.asgi import Receive, Route, Scope, Send, path_param, respond, tenant_of
 from edge.problem import FieldError, Problem, invalid, not_found
 from gateway.http.decoding import read_json
-from gateway.topics.bodies import MAX_PARTITIONS, queue_errors
+from gateway.topics.bodies import queue_errors
 from gateway.topics.placement import Mover, queue_of
 from metadata.errors import Conflict, NotFound
 from metadata.topics.placements import PlacementRepository
 from metadata.topics.topics import TopicRepository
 from metadata.types import Partition, Placement, SealedPartition, Topic, TopicState
-from openapi.topics import OPERATIONS
+from openapi import topics as contract
 from store_nodes.errors import QueueNotFound, StoreError
 from store_nodes.queue_id import QueueId
 
@@ -24,7 +24,7 @@ ASK_TIMEOUT_S = 2.0
 
 
 class Offsets(Protocol):
-    """What the store answers about a queue."""
+    """The answer of the store about a queue."""
 
     @property
     def first(self) -> int: ...
@@ -43,20 +43,8 @@ class OffsetStore(Protocol):
     async def offsets(self, group: int, queue: QueueId, *, timeout_s: float = 5) -> Offsets: ...
 
 
-class Grow(msgspec.Struct, forbid_unknown_fields=True):
-    """What `POST /topics/{topic}:grow` takes."""
-
-    partitions: Annotated[int, msgspec.Meta(ge=1, le=MAX_PARTITIONS)]
-
-
-class Move(msgspec.Struct, forbid_unknown_fields=True):
-    """What `POST /topics/{topic}/partitions/{partition}:move` takes."""
-
-    group: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-
-
 class PartitionRoutes:
-    """The handlers; what spans Postgres and the store is in Mover."""
+    """Handle the operations on partitions; Mover makes changes in Postgres and the store."""
 
     def __init__(
         self,
@@ -72,17 +60,17 @@ class PartitionRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route(OPERATIONS["listPartitions"], self.listing),
-            Route(OPERATIONS["growTopic"], self.grow),
-            Route(OPERATIONS["movePartition"], self.move),
+            Route(contract.OPERATIONS["listPartitions"], self.listing),
+            Route(contract.OPERATIONS["growTopic"], self.grow),
+            Route(contract.OPERATIONS["movePartition"], self.move),
         ]
 
     async def listing(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._respond(scope, send, 200)
 
     async def grow(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """200 when it is done, 202 when it will be."""
-        body = await read_json(scope, receive, Grow)
+        """Answer 200 for a finished change, 202 for one that goes on."""
+        body = await read_json(scope, receive, contract.TopicGrow)
         name = path_param(scope, "topic")
         topic = await self._topics.get(tenant_of(scope), name)
         errors = queue_errors(body.partitions, topic.priorities)
@@ -102,8 +90,8 @@ class PartitionRoutes:
         await self._respond(scope, send, 200 if done else 202)
 
     async def move(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """200 when it is done, 202 when it will be."""
-        body = await read_json(scope, receive, Move)
+        """Answer 200 for a finished change, 202 for one that goes on."""
+        body = await read_json(scope, receive, contract.PartitionMove)
         name, number = path_param(scope, "topic"), path_param(scope, "partition")
         if body.group not in self._store.groups:
             known = f"a group of the store: 0 to {max(self._store.groups)}"
@@ -128,11 +116,13 @@ class PartitionRoutes:
             for generation in topic.generations(partition.number, partition.lane)
         ]
         rows = await asyncio.gather(*(self._row(topic, each) for each in generations))
-        body = {"partitions": rows, "placement": None if placement is None else view(placement)}
+        body = contract.Partitions(rows, None if placement is None else view(placement))
         await respond(send, status, msgspec.json.encode(body))
 
-    async def _row(self, topic: Topic, generation: SealedPartition | Partition) -> dict[str, Any]:
-        """Numbers are null where the group does not answer now."""
+    async def _row(
+        self, topic: Topic, generation: SealedPartition | Partition
+    ) -> contract.PartitionGeneration:
+        """Return a generation; its numbers are null where the group does not answer now."""
         found: Offsets | None = None
         try:
             queue = queue_of(topic.uid, generation)
@@ -141,27 +131,27 @@ class PartitionRoutes:
             pass  # sealed, and being removed
         except StoreError:
             pass
-        return {
-            "partition": generation.number,
-            "lane": generation.lane,
-            "generation": generation.generation,
-            "group": generation.group,
-            "state": "sealed" if isinstance(generation, SealedPartition) else "open",
-            "base": generation.base,
-            "first": None if found is None else found.first,
-            "end": None if found is None else found.end,
-            "stored_bytes": None if found is None else found.stored_bytes,
-        }
+        return contract.PartitionGeneration(
+            partition=generation.number,
+            lane=generation.lane,
+            generation=generation.generation,
+            group=generation.group,
+            state="sealed" if isinstance(generation, SealedPartition) else "open",
+            base=generation.base,
+            first=None if found is None else found.first,
+            end=None if found is None else found.end,
+            stored_bytes=None if found is None else found.stored_bytes,
+        )
 
 
-def view(placement: Placement) -> dict[str, Any]:
-    """An unfinished placement as the API shows it."""
+def view(placement: Placement) -> contract.Placement:
+    """Return an unfinished placement as the API shows it."""
     opening = [partition for partition in placement.opening if not partition.lane]
-    return {
-        "kind": placement.kind.value,
-        "partitions": [partition.number for partition in opening],
-        "groups": [partition.group for partition in opening],
-    }
+    return contract.Placement(
+        kind=placement.kind.value,
+        partitions=[partition.number for partition in opening],
+        groups=[partition.group for partition in opening],
+    )
 
 
 def _in_progress(topic: str) -> Problem:

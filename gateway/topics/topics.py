@@ -20,20 +20,19 @@ from edge.asgi import (
 from edge.caller import Caller
 from edge.problem import FieldError, Problem, invalid, not_found
 from gateway.http.decoding import Query, etag, if_match, read_json
-from gateway.http.merge_patch import read_patch
 from gateway.names import name_errors
-from gateway.topics.bodies import TopicCreate, TopicPut, changed, check, patched, view
+from gateway.topics.bodies import changed, check, new_spec, patched, to_create, view
 from gateway.topics.holds import Hold, Holds, held
 from gateway.topics.lifecycle import TopicLifecycle
 from gateway.visible import visible_page
 from metadata.errors import Conflict, NotFound
 from metadata.topics.topics import TopicRepository
 from metadata.types import Topic, TopicSpec, TopicState
-from openapi.topics import OPERATIONS
+from openapi import topics as contract
 
 
 class TopicRoutes:
-    """The handlers; what spans Postgres and the store is in TopicLifecycle."""
+    """Handle the operations on topics; TopicLifecycle makes changes in Postgres and the store."""
 
     def __init__(self, topics: TopicRepository, lifecycle: TopicLifecycle, holds: Holds) -> None:
         self._topics = topics
@@ -42,24 +41,24 @@ class TopicRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route(OPERATIONS["createTopic"], self.create),
-            Route(OPERATIONS["listTopics"], self.page),
-            Route(OPERATIONS["getTopic"], self.get),
-            Route(OPERATIONS["putTopic"], self.put),
-            Route(OPERATIONS["patchTopic"], self.patch),
-            Route(OPERATIONS["deleteTopic"], self.delete),
-            Route(OPERATIONS["listTopicHolds"], self.holds),
+            Route(contract.OPERATIONS["createTopic"], self.create),
+            Route(contract.OPERATIONS["listTopics"], self.page),
+            Route(contract.OPERATIONS["getTopic"], self.get),
+            Route(contract.OPERATIONS["putTopic"], self.put),
+            Route(contract.OPERATIONS["patchTopic"], self.patch),
+            Route(contract.OPERATIONS["deleteTopic"], self.delete),
+            Route(contract.OPERATIONS["listTopicHolds"], self.holds),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_json(scope, receive, TopicCreate)
+        body = await read_json(scope, receive, contract.TopicCreate)
         caller_of(scope).require("manage", "topic", body.name)
         _check_schema(caller_of(scope), body.schema)
         await _respond(send, 201, await self._create(tenant_of(scope), body))
 
     async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """201 when it was not there, 200 when it is now as the body says."""
-        body = await read_json(scope, receive, TopicPut)
+        """Answer 201 for a new topic, 200 for one that is now as the body says."""
+        body = await read_json(scope, receive, contract.TopicPut)
         check(body)
         _check_schema(caller_of(scope), body.schema)
         tenant_id, name = tenant_of(scope), path_param(scope, "topic")
@@ -74,15 +73,15 @@ class TopicRoutes:
                 raise
             if version is not None:
                 raise precondition_failed("topic") from error
-            topic = await self._create(tenant_id, body.to_create(name))
+            topic = await self._create(tenant_id, to_create(body, name))
             await _respond(send, 201, topic)
         else:
             await _respond(send, 200, topic)
 
     async def patch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """200; what the body does not name stays."""
-        patch = await read_patch(scope, receive)
-        if isinstance(schema := patch.get("schema"), str):
+        """Answer 200; members that the body does not name stay."""
+        patch = await read_json(scope, receive, contract.TopicPatch)
+        if isinstance(schema := getattr(patch, "schema", None), str):
             _check_schema(caller_of(scope), schema)
         topic = await self._change(
             tenant_of(scope),
@@ -103,16 +102,16 @@ class TopicRoutes:
             "topic",
             lambda size, token: self._topics.page(tenant_id, page_size=size, page_token=token),
         )
-        listing = {"topics": [view(t) for t in page.items], "next_page_token": page.next_token}
+        listing = contract.TopicPage([view(each) for each in page.items], page.next_token)
         await respond(send, 200, msgspec.json.encode(listing))
 
     async def holds(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """What a delete without `force=true` is refused for."""
+        """Answer the losses for which a delete without `force=true` is refused."""
         await respond_holds(send, await self._holds.of_topic(await self._active(scope)))
 
     async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """409 while something would be lost (holds.py), unless `force=true`. What is published
-        after the count is not in it."""
+        """409 while something would be lost (holds.py), unless `force=true`. The count
+        lacks messages that are published after it."""
         tenant_id, name = tenant_of(scope), path_param(scope, "topic")
         version = if_match(header(scope, b"if-match"))
         if not Query(scope).flag("force"):
@@ -123,8 +122,8 @@ class TopicRoutes:
             raise precondition_failed("topic") from error
         await respond_no_content(send)
 
-    async def _create(self, tenant_id: bytes, body: TopicCreate) -> Topic:
-        spec = body.spec()
+    async def _create(self, tenant_id: bytes, body: contract.TopicCreate) -> Topic:
+        spec = new_spec(body)
         try:
             return await self._lifecycle.create(tenant_id, spec, body.partitions)
         except NotFound as error:
@@ -137,7 +136,7 @@ class TopicRoutes:
         changed_of: Callable[[Topic], TopicSpec],
         version: int | None,
     ) -> Topic:
-        """NotFound of an active topic."""
+        """Return the changed topic. Raise NotFound where there is no active one."""
         wanted: list[TopicSpec] = []
 
         def change(topic: Topic) -> TopicSpec:
@@ -179,13 +178,13 @@ async def _respond(send: Send, status: int, topic: Topic) -> None:
 
 
 def _check_schema(caller: Caller, name: str | None) -> None:
-    """What is wrong with a message tells of its schema."""
+    """Require that the caller may read the schema, which the refusal of a message tells of."""
     if name is not None:
         caller.require("read", "schema", name)
 
 
 def _of_schema(error: NotFound, spec: TopicSpec) -> Exception:
-    """422 where it is the schema that is not there."""
+    """Return a 422 Problem where the schema is the one that is not there."""
     if error.kind != "schema":
         return error
     detail = f"there is no schema {spec.schema!r}"

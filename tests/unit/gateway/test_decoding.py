@@ -10,8 +10,9 @@ from edge.problem import Problem
 from gateway.http.decoding import MAX_BODY_BYTES, MAX_CONTAINERS, Query, decode_json, if_match
 from gateway.subscriptions.bodies import SubscriptionCreate, new_spec
 from gateway.subscriptions.start_positions import StartAt
-from gateway.topics.bodies import TopicCreate
+from gateway.topics import bodies as topics
 from metadata.types import OnLimit, RetentionMode
+from openapi.topics import TopicCreate
 
 
 def never_pushed(*_: object) -> NoReturn:
@@ -23,7 +24,7 @@ def read(body: bytes, kind: type) -> None:
     if isinstance(made, SubscriptionCreate):
         new_spec(made, made.name, "orders", never_pushed)
     else:
-        made.spec()
+        topics.new_spec(made)
 
 
 def refusal(body: bytes, kind: type = TopicCreate) -> tuple[int, list[str]]:
@@ -38,7 +39,7 @@ def test_a_topic_as_the_docs_write_it() -> None:
         b'"dedup_window_seconds":60,"labels":{"team":"x y"}}',
         TopicCreate,
     )
-    spec = body.spec()
+    spec = topics.new_spec(body)
     assert (spec.name, body.partitions, spec.dedup_window_s) == ("a.b-c_1", 2, 60)
     assert (spec.retention.mode, spec.retention.seconds) == (RetentionMode.RETAIN, 600)
     assert spec.retention.on_limit is OnLimit.REFUSE
@@ -46,7 +47,7 @@ def test_a_topic_as_the_docs_write_it() -> None:
 
 def test_what_happens_at_a_limit_can_be_chosen() -> None:
     body = decode_json(b'{"name":"a","retention":{"on_limit":"expire_oldest"}}', TopicCreate)
-    assert body.spec().retention.on_limit is OnLimit.EXPIRE_OLDEST
+    assert topics.new_spec(body).retention.on_limit is OnLimit.EXPIRE_OLDEST
 
 
 def test_an_integer_may_be_written_as_a_float() -> None:
