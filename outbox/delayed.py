@@ -1,4 +1,4 @@
-"""Who decides, in the log, when a delayed message of a sealed queue is published, and whether.
+"""The log decides when a delayed message of a sealed queue is published, and whether.
 
 A sealed queue gives no more offsets, so a scheduler appends a copy to a successor. The message may
 be cancelled or rescheduled at the same time, in the sealed queue, which is in another group. Both
@@ -6,15 +6,20 @@ meet in the successor's group, which remembers ids and takes none twice:
 
     the copy      is appended under its name, and under its turn. It is made of what the message was
                   when the scheduler knew that all turns before this one were taken
-    the change    is made in the sealed queue first. Then it takes the first turn that is free, with
-                  a message that is never released and is discarded at once
+    the change    is made in the sealed queue first. Then it takes each turn under which a copy may
+                  come that was begun before it, with messages that are never released and are
+                  discarded at once
 
 So either the change has the turn: then the copy is refused, and the scheduler looks again at what
-the message is now. Or the copy has it: then whoever makes the change learns that the message is
+the message is now. Or the copy has it: then the author of the change learns that the message is
 published. Turns are counted from 0 for each message; a successor that was sealed as well still
 knows the ones it gave, and leads on to those that give the next.
 
-Ids are remembered for a day (`appending.writer.NAMES_KEPT_S`): so long a scheduler may take from
+A scheduler passes over a turn where a group on its way knows that another change took it. Another
+group may not know that turn: a change dies before it comes there, or its topic grows. So a change
+takes all turns from 0 to the one that it was led on with, in each queue that it comes to.
+
+Ids are remembered for a day (`appending.writer.NAMES_KEPT_S`). A scheduler may take a day from
 copying a message to discarding the original. Names and turns are in logs: other processes and later
 versions must compute the same. Schedulers of 0.2.0 know names alone; so a turn is an id of its own,
 which they pass over, and never a name that they would take for a copy.
@@ -33,7 +38,7 @@ from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 
 TAG = b"turn"
-"""Of the messages that take turns; the platform's publications have other tags."""
+"""Messages that take turns have this tag; the platform's publications have others."""
 
 
 class Discarding(Protocol):
@@ -64,14 +69,15 @@ async def take_turn(
     *,
     timeout_s: float = 5.0,
 ) -> Known | None:
-    """None: whatever copy of the message is made from now on is made of what it is now. Otherwise
-    it is published, there. Raises StoreError: then it is not known which; QueueNotFound: a queue
-    that it may be copied to is not there, and a turn is taken in all others.
+    """Take the turns of a change. Return None if each copy that is made from now on is made of the
+    changed message, or else where the message is published. Raises StoreError: then it is not known
+    which; QueueNotFound: a queue that it may be copied to is not there, and turns are taken in all
+    others.
 
-    `queue` is sealed. Which of several successors the message belongs to says its key alone, so a
-    turn is taken in each of them. A group knows a turn for all of its queues: one that was taken
-    here is as good as free in the next, and what follows a queue is tried for that turn. So each
-    queue is tried once, though over a few growths there are more ways to it than anybody can go.
+    `queue` is sealed. Which of several successors the message belongs to says its key alone, so
+    turns are taken in each of them. A group knows a turn for all of its queues: one that this
+    change took counts as free in the next. So each queue is tried once, though over a few growths
+    there are more ways to it than anybody can go.
     """
     change = _Change(writer, store, queue, number, timeout_s)
     missing: QueueNotFound | None = None
@@ -92,7 +98,7 @@ async def take_turn(
 
 
 _Place = tuple[Target, int]
-"""A queue, and the first turn to try there."""
+"""A queue, and the last turn that must be taken there."""
 
 
 class _Change:
@@ -102,43 +108,49 @@ class _Change:
         self, writer: Writer, store: Discarding, queue: QueueId, number: int, timeout_s: float
     ) -> None:
         self.published: Known | None = None
-        """Where the message is, if a copy of it has a turn."""
+        """This says where the message is, if a copy of it has a turn."""
         self._writer = writer
         self._store = store
         self._queue = queue
         self._number = number
         self._timeout_s = timeout_s
-        self._taken: set[tuple[int, int]] = set()
-        """Groups, and turns that this change took in them."""
+        self._taken: dict[tuple[int, int], bool] = {}
+        """Groups, and turns that are taken in them: whether by this change."""
 
-    async def take(self, target: Target, turn: int) -> list[_Place]:
-        """Takes the first free turn from `turn` on. Returns where a sealed queue leads instead;
-        turns that another change took are passed over there too."""
-        asked = turn
-        while True:
-            while (target.group, asked) in self._taken:
-                asked += 1
-            try:
-                names = names_of(_turn_id(0, self._queue, self._number, asked))
-                receipt = await self._writer.stage(target, Batch([Message(b"")], names), TAG)
-            except DedupKnown as error:
-                (known,) = error.known.values()
-                if not known.staged:
-                    self.published = known
-                    return []
-                await discard_turn(self._store, target.group, known, self._timeout_s)
-                turn += turn == asked
-                asked += 1
-            except QueueSealed as sealed:
-                return [
-                    (Target(group, QueueId.unpack(raw)), turn) for group, raw in sealed.successors
-                ]
-            else:
-                self._taken.add((target.group, asked))
-                await _discard(
-                    self._store, target.group, target.queue, receipt.base_offset, self._timeout_s
-                )
-                return []
+    async def take(self, target: Target, last: int) -> list[_Place]:
+        """Take the turns up to `last` that are free. Where another change took `last`, a copy may
+        come under the next. Return the queues that a sealed one leads to."""
+        turn, successors = 0, None
+        while successors is None or turn <= last:
+            place = target.group, turn
+            if place not in self._taken:
+                try:
+                    successors = await self._take(target, turn)
+                except DedupKnown as error:
+                    (known,) = error.known.values()
+                    if not known.staged:
+                        self.published = known
+                        return []
+                    await discard_turn(self._store, target.group, known, self._timeout_s)
+                    self._taken[place] = False
+            if turn == last and self._taken.get(place) is False:
+                last += 1
+            turn += 1
+        return [(each, last) for each in successors]
+
+    async def _take(self, target: Target, turn: int) -> Sequence[Target]:
+        """Take the turn if the queue is open. Return the queues that it leads to if it is sealed.
+        Raises DedupKnown: the turn is taken in that group."""
+        names = names_of(_turn_id(0, self._queue, self._number, turn))
+        try:
+            receipt = await self._writer.stage(target, Batch([Message(b"")], names), TAG)
+        except QueueSealed as sealed:
+            return [Target(group, QueueId.unpack(raw)) for group, raw in sealed.successors]
+        self._taken[target.group, turn] = True
+        await _discard(
+            self._store, target.group, target.queue, receipt.base_offset, self._timeout_s
+        )
+        return []
 
 
 async def _discard(
@@ -147,7 +159,7 @@ async def _discard(
     try:
         await store.discard(group, queue, [number], timeout_s=timeout_s)
     except StoreError:
-        return  # it is held for good; whoever meets its turn tries again
+        return  # it is held for good; the next one to meet its turn tries again
 
 
 def _name(queue: QueueId, number: int) -> bytes:

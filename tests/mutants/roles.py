@@ -413,8 +413,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "outbox/delayed.py",
-                "turn) for group, raw in sealed.successors\n",
-                "turn) for group, raw in sealed.successors[:1]\n",
+                "Target(group, QueueId.unpack(raw)) for group, raw in sealed.successors]\n",
+                "Target(group, QueueId.unpack(raw)) for group, raw in sealed.successors[:1]]\n",
             ),
         ),
         killed_by="tests/unit/scheduler/test_forwarding_changes.py"
@@ -426,13 +426,39 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "outbox/delayed.py",
-                "(Target(group, QueueId.unpack(raw)), turn) for",
-                "(Target(group, QueueId.unpack(raw)), asked) for",
+                "[(each, last) for each in successors]",
+                "[(each, turn) for each in successors]",
             ),
         ),
         killed_by="tests/unit/scheduler/test_forwarding_changes.py"
         "::test_over_many_growths_each_queue_is_tried_once_for_a_turn",
         breaks="P5",
+    ),
+    Mutant(
+        "a change takes a turn that was taken in one group for taken in the next",
+        (
+            Edit(
+                "outbox/delayed.py",
+                "        turn, successors = 0, None\n",
+                "        turn, successors = last, None\n",
+            ),
+        ),
+        killed_by="tests/unit/scheduler/test_forwarding_changes.py"
+        "::test_a_copy_is_found_although_its_turn_was_taken_in_another_group",
+        breaks="P3",
+    ),
+    Mutant(
+        "a change looks for no copy under a later turn in a sealed queue that gave no earlier one",
+        (
+            Edit(
+                "outbox/delayed.py",
+                "        while successors is None or turn <= last:\n",
+                "        while successors is None or (not successors and turn <= last):\n",
+            ),
+        ),
+        killed_by="tests/unit/scheduler/test_forwarding_changes.py"
+        "::test_a_copy_is_found_under_a_later_turn_in_a_queue_that_was_sealed_after_it",
+        breaks="P3",
     ),
     Mutant(
         "two holders get one fencing token",

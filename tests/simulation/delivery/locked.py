@@ -3,6 +3,9 @@
 A holding is certain from its answer on until its time to live has passed since it was asked for, or
 a release was sent: Postgres, whose clock is the world's, counts from a moment in between. A holding
 that was taken in what Postgres forgot is over when that is lost; its token still counts.
+
+Amid faults nobody need get a lock: a Postgres that went back in time gives none until it is
+repaired. Once all faults are healed, each lock can be taken.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from tests.chaos.delivery.caller import Caller, Reply
+from tests.chaos.delivery.caller import PAUSE_S, Caller, Reply
 from tests.simulation.delivery.forgetting import Forgetting
 
 TAKEN_OVER = "a lock was taken whose holder had let its lease end"
@@ -22,6 +25,8 @@ AGAIN = "a lock was acquired again with its request id, and was held"
 RENEWED = "a lock was renewed"
 SITUATIONS = (TAKEN_OVER, AGAIN, RENEWED)
 CONTENDERS = 3
+FREE_AGAIN_S = 60.0
+"""A lock can be taken within this time once all faults are healed. A repair takes some seconds."""
 LOCKS = ("front", "back")
 TTL_S = 1.5
 
@@ -31,10 +36,10 @@ class _Holding:
     lock: str
     token: int
     sent_s: float
-    """When it was asked for, the last time if more than once."""
+    """The holder asked for it then, the last time if more than once."""
     answered_s: float
     until_s: float
-    """It is certain so long, if Postgres forgot nothing."""
+    """The holding is certain until then, if Postgres forgot nothing."""
     released: bool = False
 
 
@@ -44,7 +49,7 @@ class Locked(Forgetting):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._holdings: dict[str, _Holding] = {}
-        """By lock id."""
+        """The holdings have their lock ids as keys."""
         self._requests = 0
 
     def extras(self) -> list[Callable[[asyncio.Event], Awaitable[None]]]:
@@ -101,7 +106,7 @@ class Locked(Forgetting):
         return lock_id, holding
 
     def _judge(self, holding: _Holding) -> None:
-        """Of its token: above all that were answered before it was asked for."""
+        """Note a breach if its token is not above all that were answered before it was asked for."""
         before = [
             each
             for each in self._holdings.values()
@@ -115,9 +120,9 @@ class Locked(Forgetting):
         self.sometimes.hit(TAKEN_OVER, not highest.released)
 
     async def check(self, caller: Caller) -> None:
-        """No two were certain at once."""
-        if not self._holdings:
-            self.broke("nobody got a lock")
+        """Each lock can be taken, and no two holdings were certain at once."""
+        for lock in LOCKS:
+            await self._take_at_last(caller, lock)
         for lock in LOCKS:
             last = None
             for each in sorted(self._holdings.values(), key=lambda one: one.answered_s):
@@ -126,6 +131,14 @@ class Locked(Forgetting):
                 if last is not None and each.answered_s < self._certain_until_s(last):
                     self.broke(f"{last} and {each} at once")
                 last = each
+
+    async def _take_at_last(self, caller: Caller, lock: str) -> None:
+        until_s = time.monotonic() + FREE_AGAIN_S
+        while await self._acquire(caller, lock, "the last") is None:
+            if time.monotonic() >= until_s:
+                self.broke(f"{lock} could not be taken in {FREE_AGAIN_S:g} s without faults")
+                return
+            await asyncio.sleep(PAUSE_S)
 
     def _certain_until_s(self, holding: _Holding) -> float:
         lost_s = [

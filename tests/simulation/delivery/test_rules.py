@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import Sequence
 
 import pytest
 
 from tests.chaos.delivery.actor import Message, Site
-from tests.chaos.delivery.caller import Caller
+from tests.chaos.delivery.caller import Caller, Reply
 from tests.chaos.sometimes import Sometimes
 from tests.simulation.delivery import acked, locked
 from tests.simulation.delivery.acked import Acked
@@ -17,6 +18,7 @@ from tests.simulation.delivery.forgetting import Forgetting, Forgotten
 from tests.simulation.delivery.locked import Locked, _Holding
 
 SITE = Site(1, "token")
+END_S = 1e9
 Span = tuple[int, float, float, float]
 """Token, asked for, answered, certain until."""
 
@@ -26,6 +28,22 @@ class Told(Acked):
 
     async def ack(self, caller: Caller, messages: Sequence[Message]) -> list[bool] | None:
         return [True] * len(messages)
+
+
+class Granting(Caller):
+    """Each acquire gets a lock at the end of time, except of the lock that is `refused`."""
+
+    def __init__(self, refused: str = "") -> None:
+        super().__init__(*SITE)
+        self._refused = refused
+        self._tokens = itertools.count(1000)
+
+    async def call(self, method: str, path: str, body: object = None) -> Reply:
+        if path == f"/locks/{self._refused}:acquire":
+            return Reply(503, {}, 0.0)
+        token = next(self._tokens)
+        granted = {"lock_id": f"last {token}", "fencing_token": token}
+        return Reply(200, granted, END_S, END_S)
 
 
 def made(kind: type[Forgetting], forgotten: Sequence[Forgotten] = ()) -> Forgetting:
@@ -40,7 +58,7 @@ def message(payload: str, message_id: str, pulled_s: float) -> Message:
 
 @pytest.fixture
 def at_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What the clock reads: its only item."""
+    """Return a list whose only item is what the clock reads."""
     now_s = [0.0]
     monkeypatch.setattr(acked.time, "monotonic", lambda: now_s[0])
     return now_s
@@ -100,6 +118,19 @@ async def test_a_lock_has_one_holder_and_its_tokens_grow(
         holding = _Holding("front", *span)
         actor._judge(holding)
         actor._holdings[str(number)] = holding
-    await asyncio.wait_for(actor.check(actor.caller()), 1)
+    await asyncio.wait_for(actor.check(Granting()), 1)
     assert broken in str(actor.broken)
     assert bool(actor.broken) is bool(broken)
+
+
+async def test_each_lock_can_be_taken_once_all_faults_are_healed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(locked, "FREE_AGAIN_S", 0.0)
+    actor = made(Locked)
+    await actor.check(Granting())
+    assert not actor.broken
+    actor = made(Locked)
+    await actor.check(Granting(refused="back"))
+    (broken,) = actor.broken
+    assert "back could not be taken" in broken
