@@ -106,7 +106,7 @@ class Locked(Forgetting):
         return lock_id, holding
 
     def _judge(self, holding: _Holding) -> None:
-        """Note a breach if its token is not above all that were answered before it was asked for."""
+        """The token must be above all that were answered before it was asked for."""
         before = [
             each
             for each in self._holdings.values()
