@@ -1,4 +1,6 @@
-"""What the platform itself publishes: dead letters, redrives, schedules, outputs of acks."""
+"""Messages that the platform itself publishes: dead letters, redrives, schedules, outputs of
+acks.
+"""
 
 from __future__ import annotations
 

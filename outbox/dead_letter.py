@@ -1,8 +1,10 @@
-"""A message as a dead letter, and a dead letter as a message again. Pure.
+"""Makes dead letters of messages, and messages of dead letters again.
 
-A dead letter is the message as it was (data, content type, key, its own attributes, priority) with
-attributes that say where it came from and why. They come on top of the limit of attributes that
-publishers have; what it has under these names from an earlier death is replaced.
+Pure.
+
+A dead letter is the original message (data, content type, key, its own attributes, priority) with
+attributes that give its source and the reason. They do not count against the limit of attributes
+that publishers have. Attributes of these names from an earlier dead letter are replaced.
 """
 
 from __future__ import annotations
@@ -25,13 +27,16 @@ PREFIX = "packetboat-dead-letter-"
 ORIGIN_DEAD_LETTER_OF = "dead_letter_of"
 ORIGIN_REDRIVEN_FROM = "redriven_from"
 ORIGIN_ONLY = "only"
-"""The uid of the one subscription the message is for, in hex: all others pass over it."""
+"""The member with the uid of the one subscription that the message is for, in hex.
+
+All other subscriptions pass over the message.
+"""
 MAX_DETAIL_CHARS = 1024
 _NOT_WRITTEN = "no dead letter yet: "
 
 
 def original_id(topic_uid: bytes, partition: int, lane: int, offset: int, stored: Stored) -> str:
-    """The id that its publisher and its consumers know it by."""
+    """Return the id by which the message's publisher and consumers know it."""
     if stored.stage is not None:
         return str(message_id.staged(topic_uid, partition, *stored.stage, lane=lane))
     forwarded = (stored.message.origin or {}).get(ORIGIN_STAGE_ID)
@@ -41,7 +46,7 @@ def original_id(topic_uid: bytes, partition: int, lane: int, offset: int, stored
 
 
 def own_attributes(message: Message) -> dict[str, str]:
-    """Without those of a death."""
+    """Return the attributes without those of a dead letter."""
     attributes = message.attributes or {}
     return {name: value for name, value in attributes.items() if not name.startswith(PREFIX)}
 
@@ -53,7 +58,7 @@ def dead_letter(
     original: str,
     partition: int,
 ) -> Message:
-    """What is written to the dead-letter topic."""
+    """Return the message that is written to the dead-letter topic."""
     about = {
         "reason": dead.reason.value,
         "detail": consumers_detail(dead.detail),
@@ -81,8 +86,10 @@ def dead_letter(
 def revived(
     letter: Message, edit: Mapping[str, Any], letter_uid: bytes, only: bytes | None
 ) -> Message:
-    """What is published when it is redriven. `edit`: that of a `Redrive`;
-    `only`: the subscription that alone is to get it."""
+    """Return the message that is published when a dead letter is redriven.
+
+    `edit` is that of a `Redrive`; `only` is the subscription that alone is to get it.
+    """
     attributes = own_attributes(letter)
     for name, value in edit.get("attributes", {}).items():
         if value is None:
@@ -106,29 +113,31 @@ def revived(
 
 
 def not_written(why: str, before: str | None) -> str:
-    """The detail of a delivery whose dead letter could not be written: why, and what its consumer
-    had said."""
+    """Return the detail of a delivery whose dead letter could not be written.
+
+    It gives the reason, and the detail that its consumer gave.
+    """
     said = consumers_detail(before)
     text = _NOT_WRITTEN + why.replace("\n", " ")[:MAX_DETAIL_CHARS]
     return text if said is None else f"{text}\n{said}"
 
 
 def why_not_written(detail: str | None) -> str | None:
-    """Of the detail of a delivery: why there is no dead letter, if that was tried."""
+    """Return why a delivery with this detail has no dead letter; None if none was tried."""
     if detail is None or not detail.startswith(_NOT_WRITTEN):
         return None
     return detail.partition("\n")[0].removeprefix(_NOT_WRITTEN)
 
 
 def consumers_detail(detail: str | None) -> str | None:
-    """Of the detail of a delivery: what its consumer said."""
+    """Return the part of a delivery's detail that its consumer gave."""
     if detail is None or not detail.startswith(_NOT_WRITTEN):
         return detail
     return detail.partition("\n")[2] or None
 
 
 def rfc3339(time_us: int) -> str:
-    """UTC with microseconds."""
+    """Return a time in UTC with microseconds."""
     seconds, micros = divmod(time_us, 1_000_000)
     moment = datetime.fromtimestamp(seconds, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{micros:06d}Z"

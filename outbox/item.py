@@ -1,4 +1,4 @@
-"""What goes out, and where it went."""
+"""A message of the platform on its way out, and the place where it is stored."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from store_nodes.record_batch import Message
 
 
 class Item(NamedTuple):
-    """`name` is unique in the topic, of any length: what has the same one is the same message, and
-    is stored once."""
+    """A message with a name that is unique in the topic, of any length.
+
+    Messages with the same name are the same message, and are stored once.
+    """
 
     message: Message
     name: bytes
 
 
 class Placed(NamedTuple):
-    """Where the message is; `duplicate`: it was there before."""
+    """The place of a stored message; `duplicate` says that it was stored before."""
 
     partition: int
     lane: int
     offset: int
-    """Of a message that was staged (then it is a duplicate): -1."""
+    """The offset; -1 for a message that was staged, which is then a duplicate."""
     duplicate: bool
     message_id: str
 
@@ -36,7 +38,7 @@ def placed(queue: QueueId, offset: int, *, duplicate: bool = False) -> Placed:
 
 
 def placed_before(known: Known) -> Placed:
-    """Where the first message of that name is."""
+    """Return the place of the first message of that name."""
     queue = QueueId.unpack(known.queue)
     if not known.staged:
         return placed(queue, known.position, duplicate=True)

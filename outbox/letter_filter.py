@@ -1,4 +1,4 @@
-"""Which dead letters a filter is true for."""
+"""Filters of dead letters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Filter = Callable[[StoredLetter], bool]
 
 
 def compile_filter(text: str) -> Filter:
-    """Raises `edge.expressions.BadExpression`."""
+    """Return a filter; raises `edge.expressions.BadExpression`."""
     expression = compile_expression(text, VARIABLES)
     return lambda letter: _matches(expression, letter)
 

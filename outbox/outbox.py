@@ -1,10 +1,10 @@
 """Appends messages of the platform to topics, each once.
 
-A message has a name that its cause gives it (a dead letter's is where the message came from, a
-schedule's is the time of the run). The log remembers names for a day (`NAMES_KEPT_S`), so whoever
-does not know whether a message was stored (a crash, an unanswered append) appends it again under
-the same name and is told where it is. What must be durable before the cause is written off is
-therefore this alone: the append's answer.
+A message has a name that its cause gives it (a dead letter's name is its source, a schedule's is
+the time of the run). The log remembers names for a day (`NAMES_KEPT_S`). So a caller that does not
+know whether a message was stored (after a crash or an unanswered append) appends it again under the
+same name and learns its place. Only the append's answer must be durable before the cause is marked
+as done.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from store_nodes.record_batch import Message
 
 
 class TopicFull(Exception):
-    """The topic takes no messages now; `kind` is `topic-full` or `tenant-full`, the text says what
-    makes room."""
+    """The topic takes no messages now.
+
+    `kind` is `topic-full` or `tenant-full`; the text says how to make room.
+    """
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(detail or kind)
@@ -33,7 +35,7 @@ class TopicFull(Exception):
 
 
 class Outbox:
-    """One per process; use it on one event loop."""
+    """Appends messages of the platform; one per process, used on one event loop."""
 
     def __init__(
         self,
@@ -46,9 +48,10 @@ class Outbox:
         self._wall_us = wall_us
 
     async def append(self, topic: Topic, items: Sequence[Item]) -> list[Placed]:
-        """Where each is, in the order given; those of one partition are stored in that order.
+        """Append messages; return their places in the order given.
 
-        Raises TopicFull, and StoreError: then some may be stored, and repeating all of it is safe.
+        Those of one partition are stored in that order. Raises TopicFull, and StoreError: then some
+        may be stored, and it is safe to repeat all of it.
         """
         if topic.full is not None:
             raise TopicFull(topic.full, topic.full_detail)
@@ -72,7 +75,7 @@ class Outbox:
 
 
 class _Course:
-    """Where the items of one call are, by their indices."""
+    """The places of the items of one call, by their indices."""
 
     def __init__(self, topic: Topic, items: Sequence[Item]) -> None:
         self.done: dict[int, Placed] = {}

@@ -1,4 +1,4 @@
-"""Messages by their offsets, read from the store: what is published once more, and shown."""
+"""Reads messages by their offsets from the store, to publish them again or to show them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FETCH_BYTES = 1024 * 1024
 
 
 class Entry(Protocol):
-    """One whole stored batch. `indices` are those of its messages that are here, None: all."""
+    """One whole stored batch; `indices` are those of its messages that are here, None for all."""
 
     @property
     def base_offset(self) -> int: ...
@@ -30,7 +30,7 @@ class Entry(Protocol):
 
 
 class Fetched(Protocol):
-    """What a replica has from an offset on."""
+    """A replica's batches from an offset on."""
 
     @property
     def entries(self) -> Sequence[Entry]: ...
@@ -39,7 +39,7 @@ class Fetched(Protocol):
 
 
 class Store(Protocol):
-    """The part of `store_nodes.client.StoreClient` that it uses."""
+    """The part of `store_nodes.client.StoreClient` that reading uses."""
 
     async def fetch(
         self,
@@ -53,7 +53,9 @@ class Store(Protocol):
 
 
 class Stored(NamedTuple):
-    """A message as it is stored. `stage`: the generation and number it was staged under, if so."""
+    """A stored message; `stage` is the generation and number under which it was staged, if it
+    was.
+    """
 
     message: Message
     log_time_us: int
@@ -63,7 +65,7 @@ class Stored(NamedTuple):
 async def read(
     store: Store, topic: Topic, partition: int, lane: int, offsets: Iterable[int]
 ) -> dict[int, Stored]:
-    """Those that are still stored. Raises StoreError, BadBatch."""
+    """Return the messages that are still stored, by offset. Raises StoreError, BadBatch."""
     found: dict[int, Stored] = {}
     wanted = sorted(set(offsets))
     for offset in wanted:
@@ -88,7 +90,7 @@ async def _fetch(
     wanted: Sequence[int],
     found: dict[int, Stored],
 ) -> None:
-    """`offset`, and what else is wanted of the batches that come with it."""
+    """Fetch `offset`, and other wanted offsets in the batches that come with it."""
     queue = QueueId(topic.uid, of.number, of.lane, of.generation)
     try:
         fetched = await store.fetch(of.group, queue, offset, FETCH_BYTES, min_end=offset + 1)
@@ -99,7 +101,7 @@ async def _fetch(
         count = peek(entry.batch)[0] if entry.indices is None else len(entry.indices)
         here = wanted[bisect_left(wanted, base) : bisect_left(wanted, base + count)]
         if not here:
-            continue  # decoding it would cost more than all else
+            continue  # decoding the batch would cost more than all the rest
         messages = decode(entry.batch)
         for at in here:
             index = at - base if entry.indices is None else entry.indices[at - base]

@@ -1,9 +1,11 @@
-"""Which queues a message of the platform goes by. Pure.
+"""The queues that a message of the platform is tried in.
 
-The partition is that of its key, as publishing has it; without a key that of its name, so that the
-same message always goes the same way. A group knows the names of what was stored there: while a
-name may be remembered by a group that had the topic's messages before a move or a growth, its old,
-sealed queue is asked first, which answers with what it knows, or that it is sealed.
+Pure.
+
+Its partition is that of its key, as for publishes. Without a key, the name decides, so that the
+same message always takes the same way. A group knows the names of the messages stored there. While
+a group that had the topic's messages before a move or a growth may remember a name, its old, sealed
+queue is asked first; it answers with the names it knows, or that it is sealed.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ from store_nodes.queue_id import QueueId
 
 
 def route_of(item: Item) -> str:
-    """What decides the partition."""
+    """Return the key that decides the partition."""
     return item.message.key if item.message.key is not None else item.name.hex()
 
 
 def way_of(topic: Topic, item: Item, now_us: int, window_s: int) -> tuple[Target, ...]:
-    """The queues to try in turn: sealed ones that may know the name, then the open one."""
+    """Return the queues to try in turn: sealed ones that may know the name, then the open one."""
     route = route_of(item)
     lane = min(item.message.priority, topic.priorities - 1)
     number = partition_of(route, topic.partition_count)

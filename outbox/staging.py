@@ -1,8 +1,9 @@
-"""Stages messages that become readable together, by name: the outputs of an ack that publishes.
+"""Stages messages that become readable together: the outputs of an ack that publishes.
 
 A staged message is as durable as any other and has its id, but no offset before it is released. Its
-tag says whose it is: who dies between staging and the decision leaves it to a sweep that asks for
-the tag's fate (`metadata/delivery/publications.py`).
+tag names its ack. If a process dies between staging and the decision, a sweep asks for the tag's
+state (`metadata/delivery/publications.py`). Messages are staged before their ack is committed, and
+released only after the commit is durable in Postgres.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from store_nodes.record_batch import Message
 
 
 class Output(NamedTuple):
-    """A message and where it goes."""
+    """A message and the topic that it goes to."""
 
     topic: Topic
     message: Message
 
     @property
     def size_bytes(self) -> int:
-        """Of its texts: what quotas and metering count."""
+        """Bytes of its texts, which quotas and metering count."""
         return message_bytes(self.message) - MESSAGE_OVERHEAD_BYTES
 
 
@@ -49,25 +50,28 @@ class Store(writer.Store, Protocol):
 
 
 class Plan(NamedTuple):
-    """Which of the outputs go to which queue, in order."""
+    """Outputs with their queues, in order."""
 
     outputs: Sequence[Output]
     by_target: dict[Target, list[int]]
 
     def targets(self) -> tuple[StagedOutputs, ...]:
-        """The queues, before anything is staged."""
+        """Return the queues, before anything is staged."""
         return tuple(StagedOutputs(group, queue.pack()) for group, queue in self.by_target)
 
 
 class Staged(NamedTuple):
-    """What was staged, by queue, and the id of each message in the order planned."""
+    """Staged messages by queue, with the id of each message in the order planned."""
 
     places: tuple[StagedOutputs, ...]
     message_ids: list[str]
 
 
 def plan(outputs: Sequence[Output]) -> Plan:
-    """By key; what has none goes to one partition per topic and plan. Raises TopicFull."""
+    """Return a plan: messages go by key, those without one to one partition per topic.
+
+    Raises TopicFull.
+    """
     by_target: dict[Target, list[int]] = {}
     spread = os.urandom(8).hex()
     for index, (topic, message) in enumerate(outputs):
@@ -82,7 +86,7 @@ def plan(outputs: Sequence[Output]) -> Plan:
 
 
 class Staging:
-    """One per process; use it on one event loop."""
+    """Stages outputs; one per process, used on one event loop."""
 
     def __init__(
         self,
@@ -96,8 +100,10 @@ class Staging:
         self._writer = Writer(store, timeout_s, wall_us=wall_us)
 
     async def stage(self, planned: Plan, tag: bytes) -> Staged:
-        """All of it, held until it is released by name. Raises StoreError: then some of it may be
-        staged, and its tag must never be committed."""
+        """Stage all outputs of a plan, held until they are released by number.
+
+        Raises StoreError: then some may be staged, and their tag must never be committed.
+        """
         message_ids = [""] * len(planned.outputs)
         parts = await asyncio.gather(
             *(
@@ -114,8 +120,10 @@ class Staging:
         return Staged(tuple(places), message_ids)
 
     async def release(self, places: Sequence[StagedOutputs]) -> None:
-        """Makes them readable, those of one queue in the order staged. Raises StoreError; can be
-        repeated."""
+        """Make staged messages readable, those of one queue in the order staged.
+
+        Raises StoreError; it can be repeated.
+        """
         await asyncio.gather(
             *(
                 self._store.release(
@@ -129,7 +137,10 @@ class Staging:
         )
 
     async def discard(self, places: Sequence[StagedOutputs]) -> None:
-        """They will never be readable. Raises StoreError; can be repeated."""
+        """Discard staged messages, which will never be readable.
+
+        Raises StoreError; it can be repeated.
+        """
         await asyncio.gather(
             *(
                 self._store.discard(

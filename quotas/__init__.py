@@ -1,1 +1,1 @@
-"""What tenants may use, and what they used: limits over all processes, and metering."""
+"""Limits and usage of tenants: limits over all processes, and metering."""

@@ -1,11 +1,13 @@
-"""How many of something a tenant may have at once in this process. Pure."""
+"""A limit of the number of things that a tenant may have at once in this process. Pure."""
 
 from __future__ import annotations
 
 
 class Level:
-    """One limit of one tenant. What the others are told is the most that was held and wanted since
-    the last look."""
+    """One limit of one tenant; its demand is the most held and wanted since the last look.
+
+    The other processes are told the demand.
+    """
 
     __slots__ = ("asked", "demand", "limit", "share", "told")
 
@@ -17,7 +19,7 @@ class Level:
         self.told = 0.0
 
     def follow(self, limit: float, share: float, now_s: float) -> None:
-        """From now on."""
+        """Use another limit and share from now on."""
         self.limit = limit
         self.share = share
 

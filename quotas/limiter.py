@@ -1,8 +1,8 @@
-"""Limits of all tenants in this process: what `edge.quota.Quotas` and `Levels` are answered.
+"""Limits of all tenants in this process: an `edge.quota.Quotas` and `Levels`.
 
-A tenant without limits costs a dictionary look-up. Nothing here waits, and nothing is read: limits
-come by `follow` (limits.py), shares by `learn` (sharing.py). Before anything was learned, and while
-nothing can be, the last shares go on.
+A tenant without limits costs a dictionary look-up. Nothing here waits or reads: limits come by
+`follow` (limits.py), shares by `learn` (sharing.py). Until new ones are learned, the last shares
+stay in use.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from quotas.shares import NEGLIGIBLE, share_of
 
 RATES = frozenset({PUBLISH_MESSAGES, PUBLISH_BYTES, REQUESTS})
 PRESENCE = "processes:"
-"""Before the name of a limit, of the platform: each process that enforces it counts one."""
+"""Prefix of a platform limit's name; each process that enforces the limit counts one."""
 
 MOVED = 0.05
-"""Of a limit."""
+"""Part of a limit by which shares must change for the next look to come soon."""
 
 
 class _Tenant:
-    """What it has limits of, of those that are enforced here."""
+    """The limits of a tenant that this process enforces."""
 
     __slots__ = ("buckets", "levels")
 
@@ -45,7 +45,7 @@ class _Tenant:
 
 
 class Limiter:
-    """One per process; use it on one event loop."""
+    """Limits of all tenants; one per process, used on one event loop."""
 
     def __init__(
         self,
@@ -53,8 +53,11 @@ class Limiter:
         defaults: Mapping[str, float],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`enforced`: names of the limits that this process holds tenants to; `defaults`: for
-        tenants without one of their own, 0 for none."""
+        """Prepare a limiter.
+
+        `enforced` are the names of the limits that this process enforces; `defaults` hold for
+        tenants without a limit of their own, 0 for none.
+        """
         self._enforced = tuple(enforced)
         assert set(self._enforced) <= set(QUOTA_NAMES)
         self._defaults = {name: defaults.get(name) or 0.0 for name in self._enforced}
@@ -66,12 +69,12 @@ class Limiter:
         self._busy: dict[tuple[bytes, str], Bucket | Level] = {}
         self._processes = dict.fromkeys(self._enforced, 1)
         self.hurry: Callable[[], None] = lambda: None
-        """Called when the others had better know soon what is asked for here."""
+        """Callback for demand that the other processes should know soon."""
 
-    # What is asked.
+    # Questions of callers.
 
     def take(self, tenant_id: bytes, quota: str, amount: float) -> Refusal | None:
-        """`edge.quota.Quotas.take`."""
+        """Take an amount of a rate; see `edge.quota.Quotas.take`."""
         tenant = self._tenants.get(tenant_id)
         if tenant is None and (tenant := self._met(tenant_id)) is None:
             return None
@@ -89,7 +92,7 @@ class Limiter:
         return None
 
     def take_publish(self, tenant_id: bytes, messages: int, size_bytes: int) -> Refusal | None:
-        """`edge.quota.Quotas.take_publish`."""
+        """Take a publish from both of its rates; see `edge.quota.Quotas.take_publish`."""
         tenant = self._tenants.get(tenant_id)
         if tenant is None and (tenant := self._met(tenant_id)) is None:
             return None
@@ -113,7 +116,7 @@ class Limiter:
             by_size.asked += size_bytes
             if by_size.asked > by_size.alarm:
                 self._alarm(by_size)
-            # Of two that are used up, the one to wait for longer.
+            # If two limits are used up, the answer names the one with the longer wait.
             if by_size.fill(now_s) <= 0 and (
                 refused is None or by_size.wait_s() > refused.wait_s()
             ):
@@ -127,7 +130,7 @@ class Limiter:
         return None
 
     def headers(self, tenant_id: bytes, quotas: Sequence[str]) -> Sequence[Header]:
-        """`edge.quota.Quotas.headers`."""
+        """Return the headers about rates; see `edge.quota.Quotas.headers`."""
         tenant = self._tenants.get(tenant_id)
         if tenant is None or not tenant.buckets:
             return ()
@@ -138,7 +141,7 @@ class Limiter:
         return _headers(buckets)
 
     def share(self, tenant_id: bytes, quota: str, held: int, wanted: int) -> float | None:
-        """`edge.quota.Levels.share`."""
+        """Return this process's share of a level; see `edge.quota.Levels.share`."""
         tenant = self._tenants.get(tenant_id)
         if tenant is None and (tenant := self._met(tenant_id)) is None:
             return None
@@ -155,13 +158,13 @@ class Limiter:
         return level.share
 
     def weight(self, tenant_id: bytes) -> float:
-        """Its part where tenants compete, relative to the others."""
+        """Return a tenant's part where tenants compete, relative to the others."""
         return self._weights.get(tenant_id, 1.0)
 
-    # What is learned.
+    # Facts that are learned.
 
     def follow(self, quotas: Iterable[TenantQuota], *, all_of_them: bool = False) -> None:
-        """Limits as they are now: of these tenants, or with `all_of_them`, of these alone."""
+        """Use the present limits of these tenants, or with `all_of_them`, of these alone."""
         found = {quota.tenant_id: quota for quota in quotas}
         gone = [one for one in self._own if one not in found] if all_of_them else []
         for tenant_id in gone:
@@ -174,7 +177,7 @@ class Limiter:
             self._set(tenant_id)
 
     def look(self, took_s: float) -> list[Demand]:
-        """What is to be told to the other processes, so long after the last look."""
+        """Return the demands to tell the other processes, `took_s` seconds after the last look."""
         now_s = self._clock()
         demands = []
         for (tenant_id, quota), one in list(self._busy.items()):
@@ -195,8 +198,10 @@ class Limiter:
         return demands
 
     def learn(self, totals: Mapping[tuple[bytes, str], float]) -> bool:
-        """What all processes ask for, of what was to be told. True: shares have changed so much
-        that the next look had better be soon."""
+        """Learn the total demands of all processes; return whether the next look should be soon.
+
+        It should if shares have changed much.
+        """
         moved = False
         now_s = self._clock()
         before = dict(self._processes)
@@ -226,7 +231,7 @@ class Limiter:
         return Refusal(bucket.quota, bucket.limit, bucket.wait_s(), _headers(shown))
 
     def _met(self, tenant_id: bytes) -> _Tenant | None:
-        """One that has the platform's limits, for the first time."""
+        """Set up a tenant with the platform's limits when it is first seen."""
         if not self._by_default or tenant_id == PLATFORM_ID:
             return None
         self._set(tenant_id)
@@ -239,7 +244,7 @@ class Limiter:
         return {name: limit for name, limit in found.items() if limit}
 
     def _set(self, tenant_id: bytes) -> None:
-        """Its limits are other than before, or it was not known."""
+        """Set up a tenant that was not known, or whose limits have changed."""
         limits = self._limits_of(tenant_id)
         if not limits and not self._by_default:
             self._tenants.pop(tenant_id, None)
@@ -268,14 +273,17 @@ class Limiter:
         return limit / self._processes[quota]
 
     def _deal_evenly(self, now_s: float) -> None:
-        """To those that have not told anything."""
+        """Give even shares of the limits for which this process has told no demand."""
         for tenant in self._tenants.values():
             for name, one in tenant.all():
                 if not one.told:
                     one.follow(one.limit, self._even(name, one.limit), now_s)
 
     def _rest(self, tenant_id: bytes, quota: str) -> None:
-        """Nothing is asked for. Who has no limits of its own is forgotten with the last."""
+        """Stop watching a limit that nothing asks for.
+
+        A tenant without limits of its own is forgotten with its last one.
+        """
         del self._busy[tenant_id, quota]
         if tenant_id in self._own or any(
             (tenant_id, name) in self._busy for name in self._enforced
@@ -285,7 +293,9 @@ class Limiter:
 
 
 def _headers(buckets: Sequence[Bucket]) -> Sequence[Header]:
-    """draft-ietf-httpapi-ratelimit-headers: policies of the tenant, what is left of them here."""
+    """Return the headers of draft-ietf-httpapi-ratelimit-headers: policies, and what is left
+    here.
+    """
     if not buckets:
         return ()
     policies = ", ".join([bucket.policy for bucket in buckets])

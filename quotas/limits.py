@@ -1,4 +1,6 @@
-"""Keeps limits as they are in Postgres: read at the start, then as the change feed tells."""
+"""Follows the limits in Postgres: reads them at the start, then as the change feed reports
+changes.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,16 @@ class QuotaSource(Protocol):
 
 
 class Follower(Protocol):
-    """`limiter.Limiter.follow`, or the like."""
+    """Takes limits, as `limiter.Limiter.follow` does."""
 
     def __call__(self, quotas: Sequence[TenantQuota], *, all_of_them: bool = False) -> None: ...
 
 
 class LimitBook:
-    """One per process; a listener of the change feed. Until the first reading the platform's
-    limits hold for everybody."""
+    """Follows the limits; one per process, and a listener of the change feed.
+
+    Until the first reading the platform's limits hold for everybody.
+    """
 
     def __init__(self, quotas: QuotaSource, follow: Follower) -> None:
         self._quotas = quotas
@@ -50,7 +54,7 @@ class LimitBook:
             self._wake.set()
 
     async def run(self) -> None:
-        """For the life of the process; only cancellation ends it."""
+        """Read limits for the life of the process; only cancellation ends it."""
         while True:
             try:
                 await self._read()
@@ -62,7 +66,7 @@ class LimitBook:
             self._wake.clear()
 
     async def _read(self) -> None:
-        """Raises MetadataError; then it is to be called again."""
+        """Read changed limits; raises MetadataError, after which it is to be called again."""
         if self._unread:
             self._unread = False
             try:
@@ -81,7 +85,7 @@ class LimitBook:
 
 
 class TenantLimit:
-    """One limit of every tenant, for those who hold to it by themselves."""
+    """One limit of every tenant, for callers that enforce it by themselves."""
 
     def __init__(self, quota: str, default: float) -> None:
         self._quota = quota
@@ -89,7 +93,7 @@ class TenantLimit:
         self._own: dict[bytes, float] = {}
 
     def follow(self, quotas: Sequence[TenantQuota], *, all_of_them: bool = False) -> None:
-        """Limits as they are now; a `Follower`."""
+        """Use the present limits, as a `Follower`."""
         if all_of_them:
             self._own.clear()
         for one in quotas:
@@ -98,10 +102,10 @@ class TenantLimit:
                 self._own[one.tenant_id] = one.limits[self._quota] or 0.0
 
     def of(self, tenant_id: bytes) -> float:
-        """0: none."""
+        """Return a tenant's limit; 0 for none."""
         return self._own.get(tenant_id, self._default)
 
     @property
     def any(self) -> bool:
-        """Some tenant has one."""
+        """Whether some tenant has a limit."""
         return bool(self._default) or any(self._own.values())

@@ -1,12 +1,12 @@
-"""Counts what tenants use, in memory, and adds it to the hours in Postgres every some seconds.
+"""Counts the usage of tenants in memory, and adds it to the hours in Postgres every few seconds.
 
-What is counted while a report is on its way is of the next one. A report that failed, or whose
-outcome was not learned, is made again as it was, under its number; Postgres adds each number once.
-So what was counted is added exactly once, unless the process dies: then what it counted since its
-last report is lost, one interval's worth at most while Postgres answers.
+Usage that is counted while a report is on its way belongs to the next one. A report that failed, or
+whose outcome was not learned, is made again unchanged, under its number; Postgres adds each number
+once. So usage is added exactly once, unless the process dies: then the usage since its last report
+is lost, at most one interval's worth while Postgres answers.
 
-An hour is that in which it was counted, by this machine's clock: what an hour has is put into a
-report when the hour ends.
+Usage belongs to the hour in which it was counted, by this machine's clock: an hour's usage is put
+into a report when the hour ends.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from quotas import metrics
 
 HOUR_S = 3600
 MAX_ROWS = 5_000
-"""Of a report."""
+"""Rows of a report."""
 RETRY_S = 1.0
 PRUNE_EVERY_S = 6 * 3600.0
 _log = structlog.get_logger("packetboat.usage")
 
 
 class Reports(Protocol):
-    """`metadata.tenancy.usage_reports.UsageReports`."""
+    """The part of `metadata.tenancy.usage_reports.UsageReports` that metering uses."""
 
     async def add(
         self, incarnation: bytes, sequence: int, hour: datetime, counted: Sequence[Counted]
@@ -51,7 +51,10 @@ class _Report(NamedTuple):
 
 
 class Meter:
-    """One per process; use it on one event loop. `run` for its life, then `close`."""
+    """Counts usage; one per process, used on one event loop.
+
+    Call `run` for its life, then `close`.
+    """
 
     def __init__(
         self,
@@ -68,23 +71,23 @@ class Meter:
         self._counts: defaultdict[tuple[bytes, str], float] = defaultdict(float)
         self._hour = self._hour_now()
         self._waiting: deque[_Report] = deque()
-        """In the order of their numbers; the first may have been added already."""
+        """Reports in the order of their numbers; the first may have been added already."""
         self._sending = asyncio.Lock()
         self._pruned_s = wall_s()
 
     def count(self, tenant_id: bytes, metric: str, value: float) -> None:
-        """`edge.quota.Usage.count`."""
+        """Count usage; see `edge.quota.Usage.count`."""
         self._counts[tenant_id, metric] += value
 
     async def run(self) -> None:
-        """Only cancellation ends it."""
+        """Report regularly; only cancellation ends it."""
         while True:
             hour_ends_s = self._hour + HOUR_S - self._wall_s()
             await asyncio.sleep(min(self._every_s, max(0.0, hour_ends_s)))
             await self.flush()
 
     async def flush(self) -> None:
-        """Reports what was counted so far. Without Postgres it is kept."""
+        """Report the usage so far; it is kept if Postgres does not answer."""
         async with self._sending:
             if not self._waiting or self._hour_now() != self._hour:
                 self._seal()
@@ -100,7 +103,7 @@ class Meter:
                 _log.warning("usage is kept until it can be written", error=str(error))
 
     async def close(self, timeout_s: float = 5.0) -> None:
-        """The last reports; what cannot be written within that time is lost."""
+        """Send the last reports; usage that cannot be written within the time-out is lost."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self.flush()
@@ -113,7 +116,7 @@ class Meter:
             _log.error("usage lost", rows=lost)
 
     def _seal(self) -> None:
-        """What was counted becomes reports, and counting begins anew."""
+        """Turn the usage counted so far into reports, and begin to count again."""
         hour = datetime.fromtimestamp(self._hour, UTC)
         counted = [
             Counted(tenant_id, metric, value)

@@ -1,4 +1,4 @@
-"""What quotas and metering tell Prometheus."""
+"""Prometheus metrics of quotas and metering."""
 
 from __future__ import annotations
 

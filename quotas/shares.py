@@ -1,23 +1,28 @@
-"""A process's share of a limit, pure: its part of what all processes ask for.
+"""A process's share of a limit, which is its part of the demand of all processes.
 
-Each knows what all asked for a moment ago, not who, so what the shares add up to follows with a
-delay of a second or two. While less is asked for than there is, a share is more than what its
-process asks for; when more is, all shares are used up and add up to the limit.
+Pure.
 
-Who has asked for nothing yet has an even part: it starts at once, and the others give way with the
-next look. And nobody has less than a fraction of an even part.
+Each process knows the total demand of a moment ago, not its parts, so the sum of the shares follows
+the demand by a second or two. While less than the limit is asked for, a share is more than its
+process asks for. When more is, all shares are used up and add up to the limit.
+
+A process that has asked for nothing yet has an even part: it starts at once, and the others give
+way at the next look. And no process has less than a fraction of an even part.
 """
 
 from __future__ import annotations
 
 FLOOR = 0.05
-"""Of an even part."""
+"""Smallest share, as a part of an even one."""
 NEGLIGIBLE = 0.01
-"""Who asks for less than this part of a limit does not tell."""
+"""Part of a limit below which a process's demand is not told."""
 
 
 def share_of(limit: float, own: float, total: float, processes: int) -> float:
-    """`own`: what this process told, which is in `total`; 0: nothing. `processes` at least 1."""
+    """Return a process's share; `own` is its demand, which is in `total`, 0 if it told none.
+
+    `processes` is at least 1.
+    """
     even = limit / processes
     if own <= 0:
         return even

@@ -1,4 +1,4 @@
-"""Tells the other processes each second what is asked for here, and learns what all ask for."""
+"""Tells the other processes each second the demand of this one, and learns the demand of all."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from quotas import metrics
 from quotas.limiter import Limiter
 
 LEAST_GAP_S = 0.2
-"""Between two tellings, however much one of them hurries; and while shares change."""
+"""Least seconds between two rounds, also in a hurry, and while shares change."""
 PRUNE_EVERY_S = 60.0
 _log = structlog.get_logger("packetboat.quotas")
 
 
 class Demands(Protocol):
-    """`metadata.tenancy.quota_demands.QuotaDemands`."""
+    """The part of `metadata.tenancy.quota_demands.QuotaDemands` that sharing uses."""
 
     async def tell(
         self, incarnation: bytes, demands: Sequence[Demand]
@@ -34,7 +34,10 @@ class Demands(Protocol):
 
 
 class Sharing:
-    """One per process. `run` for its life, then `leave`."""
+    """Shares limits with the other processes; one per process.
+
+    Call `run` for its life, then `leave`.
+    """
 
     def __init__(
         self,
@@ -56,7 +59,7 @@ class Sharing:
         limiter.hurry = self._hurry.set
 
     async def run(self) -> None:
-        """Only cancellation ends it."""
+        """Tell and learn demands regularly; only cancellation ends it."""
         while True:
             moved = await self.round()
             with suppress(TimeoutError):
@@ -68,8 +71,10 @@ class Sharing:
             self._hurry.clear()
 
     async def round(self) -> bool:
-        """One telling. Without Postgres the shares stay as they are. True: the next had better be
-        soon."""
+        """Tell and learn demands once; return whether the next round should be soon.
+
+        Without Postgres the shares stay as they are.
+        """
         now_s = self._clock()
         took_s, self._looked_s = now_s - self._looked_s, now_s
         demands = self._limiter.look(max(took_s, 0.001))
@@ -91,7 +96,7 @@ class Sharing:
         return self._limiter.learn(totals)
 
     async def leave(self) -> None:
-        """The others may have this process's shares at once."""
+        """Leave this process's shares to the others at once."""
         if self._told:
             with suppress(MetadataError):
                 await self._demands.leave(self._incarnation)

@@ -1,7 +1,8 @@
-"""What the subscriptions of all tenants still have to do, for metrics: how much, and how old.
+"""The backlogs of all subscriptions, for metrics: their number of messages, and their age.
 
-A message counts from when a look found it in the log: a scheduler that took over a moment ago knows
-nothing of the time before. So an age is never too high, and right after one length of it.
+A message's age counts from the look that first found it in the log. A scheduler that took over a
+moment ago knows nothing of the time before, so an age is never too high, and is right once the
+scheduler has led for that long.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from scheduler.topic_map import TopicMap
 
 EVERY_S = 15.0
 MAX_SAMPLES = 64
-"""Of a lane. Beyond it every second one goes: what is old is known less exactly."""
+"""Samples of a lane; beyond it every second one is dropped, so that ages become less exact."""
 
 
 class Sample(NamedTuple):
-    """From this moment on, messages up to there were known."""
+    """The end of a lane at a moment: messages below `end` were known from then on."""
 
     end: int
     at_s: float
 
 
 class Backlogs:
-    """One term of leadership."""
+    """The metrics of backlogs, in one term of leadership."""
 
     def __init__(self, topics: TopicMap, retention: RetentionRepository, sizes: Sizes) -> None:
         self._topics = topics
@@ -41,7 +42,7 @@ class Backlogs:
         self._ages = Ages()
 
     async def run(self) -> None:
-        """For ever; who does not lead tells nothing."""
+        """Measure backlogs regularly; a scheduler that no longer leads reports 0."""
         try:
             while True:
                 await put_off("backlogs", self.look())
@@ -51,7 +52,7 @@ class Backlogs:
             metrics.backlog_age_seconds.set(0)
 
     async def look(self) -> None:
-        """Raises MetadataError."""
+        """Measure the backlogs once. Raises MetadataError."""
         floors = await self._retention.floors()
         ends = self._ends(floors)
         left = sum(_left(ends[key], held) for key, held in floors.items() if key in ends)
@@ -59,7 +60,7 @@ class Backlogs:
         metrics.backlog_age_seconds.set(self._ages.oldest_s(floors, ends, time.monotonic()))
 
     def _ends(self, floors: Mapping[LaneKey, Floors]) -> dict[LaneKey, int]:
-        """Of lanes whose groups answered once."""
+        """Return the ends of lanes whose groups have answered once."""
         ends = {}
         for key, generations in self._topics.lanes.items():
             if key in floors and (info := self._sizes.of(key, generations[-1])) is not None:
@@ -68,7 +69,7 @@ class Backlogs:
 
 
 class Ages:
-    """How long the oldest message that somebody still has to read has been known."""
+    """The times for which the oldest unread messages have been known."""
 
     def __init__(self) -> None:
         self._samples: dict[LaneKey, list[Sample]] = {}
@@ -76,7 +77,10 @@ class Ages:
     def oldest_s(
         self, floors: Mapping[LaneKey, Floors], ends: Mapping[LaneKey, int], now_s: float
     ) -> float:
-        """0.0 where all is read. `now_s` never goes back."""
+        """Return the age of the oldest unread message; 0.0 if all are read.
+
+        `now_s` never goes back.
+        """
         oldest_s = 0.0
         kept = {}
         for key, end in ends.items():
@@ -92,7 +96,10 @@ class Ages:
 
 
 def _thinned(samples: list[Sample]) -> list[Sample]:
-    """The first stays. Of two, the earlier goes: what it covered then counts as younger."""
+    """Return fewer samples; the first stays, and of two the earlier is dropped.
+
+    Messages of a dropped sample then count as younger.
+    """
     if len(samples) <= MAX_SAMPLES:
         return samples
     return [samples[0], *(late for _, late in list(pairwise(samples))[::2])]

@@ -1,4 +1,4 @@
-"""When the newest backup was begun, for an alert on backups that are old (`packetboat backup`)."""
+"""The time of the newest backup, for an alert on backups that are old (`packetboat backup`)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ EVERY_S = 30.0
 
 
 class Counters(Protocol):
-    """What it uses of the store; raises StoreError."""
+    """The part of the store client that reads counters; raises StoreError."""
 
     async def counter(self, group: int, name: str, *, timeout_s: float) -> int: ...
 
 
 class BackupAge:
-    """One term of leadership."""
+    """The metric of the newest backup, in one term of leadership."""
 
     def __init__(self, store: Counters, timeout_s: float) -> None:
         self._store = store
         self._timeout_s = timeout_s
 
     async def run(self) -> None:
-        """For ever; who does not lead tells nothing."""
+        """Read the time regularly; a scheduler that no longer leads reports 0."""
         try:
             while True:
                 await put_off("backup_age", self._look())

@@ -1,14 +1,14 @@
 """Makes the runs of schedules, each once.
 
-What must be durable before what is said: a run's message is in the log, under the name of the run
-(schedule, scheduled time), before its schedule moves past it in Postgres: a round is one append a
-topic (chunks of it, where it is large) and one statement for all. The log remembers names
-for a day: a scheduler that died in between, or does not know whether its append or its commit was
-heard, does both again, and the message is found where it is.
+A run's message is in the log, under the name of the run (schedule, scheduled time), before its
+schedule moves past it in Postgres. A round is one append for each topic (chunks of it if it is
+large) and one statement for all. The log remembers names for a day: a scheduler that died in
+between, or does not know whether its append or its commit took effect, does both again and learns
+that the message is stored.
 
-Nothing is asked of Postgres while no run is near: the next one is known, and the change feed tells
-of schedules that are made or changed, and of tenants that are suspended, whose schedules wait, or
-active again: what they missed is then made as each schedule says.
+Nothing is asked of Postgres while no run is near, because the next one is known. The change feed
+tells of schedules that are made or changed. It also tells of tenants that are suspended, whose
+schedules wait, or active again: their missed runs are then made as each schedule says.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from store_nodes.errors import StoreError
 
 READ_AT_ONCE = 200
 MAKE_AT_ONCE = 16
-"""Appends side by side."""
+"""Appends that run side by side."""
 MAX_WAIT_S = 30.0
 AFTER_FAILURE_S = 1.0
 MAX_BACKOFF_S = 30.0
 MAX_FAILING = 10_000
-"""Schedules whose next try waits; of more, those that failed first are tried at once."""
+"""Schedules whose next try waits; beyond this, those that failed first are tried at once."""
 _log = structlog.get_logger("packetboat.scheduler")
 _TopicKey = tuple[bytes, bytes]
 
 
 class Schedules(Protocol):
-    """The part of a `ScheduleRepository` that it uses; raises MetadataError."""
+    """The part of a `ScheduleRepository` that this uses; raises MetadataError."""
 
     async def due(self, limit: int, besides: Sequence[bytes] = ()) -> list[DueSchedule]: ...
     async def ran(self, lock: Lock, done: Sequence[tuple[DueSchedule, Progress]]) -> None: ...
@@ -53,19 +53,19 @@ class Schedules(Protocol):
 
 
 class Topics(Protocol):
-    """The part of `metadata.topics.topics.TopicRepository` that it uses; raises MetadataError."""
+    """The part of `metadata.topics.topics.TopicRepository` that this uses; raises MetadataError."""
 
     async def get_by_uid(self, tenant_id: bytes, uid: bytes) -> Topic: ...
 
 
 class Publisher(Protocol):
-    """The part of `outbox.Outbox` that it uses; raises TopicFull, StoreError."""
+    """The part of `outbox.Outbox` that this uses; raises TopicFull, StoreError."""
 
     async def append(self, topic: Topic, items: Sequence[Item]) -> list[Placed]: ...
 
 
 class Cron:
-    """One per process; `run` in one term of leadership at a time."""
+    """Makes runs; one per process. Call `run` in one term of leadership at a time."""
 
     def __init__(
         self,
@@ -85,13 +85,13 @@ class Cron:
         self._failing: dict[bytes, tuple[int, float]] = {}
 
     async def on_feed(self, changes: Sequence[Change]) -> None:
-        """A listener of the change feed."""
+        """Learn of changes from the change feed."""
         kinds = (ChangeKind.SCHEDULE, ChangeKind.TENANT, ChangeKind.RESET)
         if any(change.kind in kinds for change in changes):
             self._changed.set()
 
     async def run(self, lock: Callable[[], Lock]) -> None:
-        """For ever. Raises LeaseLost."""
+        """Make runs until this is cancelled. Raises LeaseLost."""
         self._failing.clear()
         while True:
             self._changed.clear()
@@ -110,7 +110,7 @@ class Cron:
                 pass
 
     async def round(self, lock: Callable[[], Lock]) -> float:
-        """Makes what is due; how long nothing will be. Raises MetadataError."""
+        """Make the runs that are due; return the seconds until the next. Raises MetadataError."""
         now_s = self._monotonic_s()
         waiting = [uid for uid, (_, at_s) in self._failing.items() if at_s > now_s]
         coming = await self._schedules.due(READ_AT_ONCE, waiting)
@@ -154,8 +154,11 @@ class Cron:
         gate: asyncio.Semaphore,
         failed: _Failed,
     ) -> list[_Done]:
-        """All of a topic together, without those that failed before; each alone where that
-        fails, so that one (or the partition of one) does not keep the others from running."""
+        """Publish the runs of a topic together, except for schedules that failed before.
+
+        If that fails, each schedule is tried alone, so that one (or the partition of one) does not
+        keep the others from running.
+        """
         together = [piece for piece in pieces if piece.due.uid not in self._failing]
         alone = [piece for piece in pieces if piece.due.uid in self._failing]
         done: list[_Done] = []
@@ -215,7 +218,7 @@ class Cron:
         return topic
 
     async def _note(self, done: Sequence[_Done], lock: Callable[[], Lock], failed: _Failed) -> None:
-        """In one statement; where Postgres refuses that, each by itself."""
+        """Note progress in one statement; if Postgres refuses it, note each schedule by itself."""
         if not done:
             return
         try:
@@ -256,14 +259,14 @@ class _Done(NamedTuple):
 
 
 class _Failed:
-    """Schedules whose runs cannot be made now, and why."""
+    """Schedules whose runs cannot be made now, with the reasons."""
 
     def __init__(self) -> None:
         self.why: list[tuple[DueSchedule, str]] = []
 
     @contextmanager
     def noted(self, due: DueSchedule) -> Iterator[None]:
-        """Whatever fails of this one within, but for a lost lease."""
+        """Note any failure of this schedule within, except for a lost lease."""
         try:
             yield
         except LeaseLost:

@@ -1,17 +1,19 @@
-"""When a cron expression runs, and which of its runs are to be made now. Pure.
+"""The runs of cron expressions, and the choice of those to make now.
 
-Expressions have five fields (minute, hour, day of month, month, day of week) or a nickname such as
-`@hourly`, and are read in a time zone. In the night when clocks go forward, a run in the hour that
-is left out is made when that hour is over; when they go back, a run in the hour that comes twice is
-made once, the first time. An expression whose minute or hour starts with `*` follows the time that
-passes instead: it leaves nothing out and runs in both hours.
+Pure.
 
-A run is missed when it is more than `GRACE_S` late before it was made, or another follows that is
-late too:
+Expressions have five fields (minute, hour, day of month, month, day of week) or are a nickname such
+as `@hourly`, and are read in a time zone. In the night when clocks go forward, a run in the hour
+that is left out is made when that hour is over. When they go back, a run in the hour that comes
+twice is made once, the first time. An expression whose minute or hour starts with `*` follows the
+passing time instead: it leaves nothing out and runs in both hours.
+
+A run is missed if it is more than `GRACE_S` late before it was made, or if another one follows that
+is late, too:
 
     skip      missed runs are not made
     latest    only the latest of the runs that are due is made
-    all       every run is made, of more than `MAX_RUNS` the latest
+    all       every run is made, and if there are more than `MAX_RUNS`, the latest of them
 """
 
 from __future__ import annotations
@@ -43,12 +45,12 @@ _FIELDS = {
     "month": ("month", "1 to 12 and `jan` to `dec`"),
     "day-of-week": ("day of week", "0 to 7, `sun` to `sat`, `#` and `L`"),
 }
-"""By the library's name of each field: ours, and what it takes."""
+"""The name of each field and its values, by the library's name of the field."""
 GRACE_S = 60
 MAX_RUNS = 1000
-"""Of one schedule, made after a time in which none could be."""
+"""Runs of one schedule that are made after a time in which none could be."""
 MAX_COUNTED = 10_000
-"""Of one schedule and plan: what is due before these runs is neither made nor counted."""
+"""Runs of one schedule that a plan counts; earlier ones are neither made nor counted."""
 MINUTE = timedelta(minutes=1)
 _ANY_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 _NEVER = "never runs: no month of the field month has a day of the field day of month"
@@ -63,7 +65,9 @@ class BadSchedule(ValueError):
 
 
 class Plan(NamedTuple):
-    """`make` in order; `missed` were passed over; `then` is the first run after now, if any."""
+    """The runs to `make` in order, the number of `missed` ones, and the first run after now, if
+    any.
+    """
 
     make: tuple[datetime, ...]
     missed: int
@@ -71,7 +75,7 @@ class Plan(NamedTuple):
 
 
 def check(cron: str, time_zone: str) -> None:
-    """Raises BadSchedule."""
+    """Check an expression and a time zone; raises BadSchedule."""
     expression = _expression(cron)
     try:
         _zone(time_zone)
@@ -86,7 +90,10 @@ def check(cron: str, time_zone: str) -> None:
 
 
 def _is_of_no_month(expression: str) -> bool:
-    """Whether it would run in other months: the fields are right, and its days never come."""
+    """Return whether an expression would run in other months.
+
+    Its fields are right then, and its days never come.
+    """
     minute, hour, day, month, weekday = expression.split()
     try:
         CronSim(" ".join((minute, hour, day, "*", weekday)), _ANY_TIME)
@@ -97,7 +104,7 @@ def _is_of_no_month(expression: str) -> bool:
 
 
 def _fault(reason: str) -> str:
-    """Which field of an expression is wrong, for what the library says."""
+    """Return the text about the wrong field of an expression, from the library's message."""
     for name, (field, takes) in _FIELDS.items():
         if name in reason.lower():
             return f"the field {field} is wrong: it takes {takes}, with `,`, `-`, `/` and `*`"
@@ -105,9 +112,11 @@ def _fault(reason: str) -> str:
 
 
 def runs_after(cron: str, time_zone: str, after: datetime) -> Iterator[datetime]:
-    """In UTC, ascending; ends where no run comes in 50 years. Raises BadSchedule.
+    """Yield runs in UTC, ascending, until no run comes in 50 years.
 
-    Wherever it begins it gives the same runs: the first of the repeated hour, say, is not given
+    Raises BadSchedule.
+
+    The runs do not depend on where it begins: the first of the repeated hour, say, is not given
     again from within that hour.
     """
     for run in CronSim(_expression(cron), after.astimezone(_zone(time_zone))):
@@ -117,12 +126,12 @@ def runs_after(cron: str, time_zone: str, after: datetime) -> Iterator[datetime]
 
 
 def next_run(cron: str, time_zone: str, after: datetime) -> datetime | None:
-    """The first run after that moment, in UTC."""
+    """Return the first run after a moment, in UTC."""
     return next(runs_after(cron, time_zone, after), None)
 
 
 def plan(cron: str, time_zone: str, missed_runs: str, next_at: datetime, now: datetime) -> Plan:
-    """What to do about the runs from `next_at` (which is one of them) up to now."""
+    """Return what to do about the runs from `next_at` (which is one of them) up to now."""
     if next_at > now:
         return Plan((), 0, next_at)
     due = _due(cron, time_zone, next_at, now)
@@ -131,14 +140,16 @@ def plan(cron: str, time_zone: str, missed_runs: str, next_at: datetime, now: da
 
 
 def _due(cron: str, time_zone: str, next_at: datetime, now: datetime) -> list[datetime]:
-    """The runs from `next_at` to now; where they are more than `MAX_COUNTED`, the latest of them,
-    `MAX_RUNS` at least."""
+    """Return the runs from `next_at` to now.
+
+    If there are more than `MAX_COUNTED`, the latest of them are returned, at least `MAX_RUNS`.
+    """
     runs = takewhile(lambda run: run <= now, runs_after(cron, time_zone, next_at))
     due = list(islice(runs, MAX_COUNTED))
     if len(due) < MAX_COUNTED:
         return [next_at, *due]
     latest: deque[datetime] = deque(maxlen=MAX_COUNTED)
-    window = MAX_COUNTED * MINUTE  # a run is a minute at least from the next
+    window = MAX_COUNTED * MINUTE  # a run is at least a minute from the next
     while len(latest) < MAX_RUNS:
         start = max(next_at, now - window)
         latest.clear()

@@ -1,4 +1,7 @@
-"""What one round of schedules makes: bounded in messages and bytes, however much is due. Pure."""
+"""The messages of one round of schedules: bounded in number and bytes, however much is due.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _message = msgspec.msgpack.Decoder(Message)
 
 
 class Piece(NamedTuple):
-    """Runs of one schedule that are made together: none where all that is due was missed."""
+    """Runs of one schedule that are made together; none if all that is due was missed."""
 
     due: DueSchedule
     items: list[Item]
@@ -33,13 +36,13 @@ class Piece(NamedTuple):
     then: datetime | None
 
     def progress(self, message_id: str | None) -> Progress:
-        """Once they are published; the id is the last one's."""
+        """Return the schedule's progress once they are published; the id is the last one's."""
         last_at = self.runs[-1] if self.runs else None
         return Progress(self.then, len(self.runs), self.missed, last_at, message_id)
 
 
 class Round:
-    """What there is room for in one round."""
+    """The pieces of one round, and the room that is left."""
 
     def __init__(self) -> None:
         self._runs = MAX_RUNS
@@ -51,7 +54,7 @@ class Round:
         return self._runs <= 0 or self._bytes <= 0
 
     def add(self, due: DueSchedule, what: Plan) -> None:
-        """As much of it as there is room for, one run at least."""
+        """Add the runs of a schedule as far as there is room, at least one."""
         room = min(MAX_OF_ONE, self._runs, self._bytes // max(1, len(due.message)))
         runs, rest = what.make[: max(1, room)], what.make[max(1, room) :]
         self._runs -= len(runs)
@@ -61,7 +64,7 @@ class Round:
 
 
 def items_of(due: DueSchedule, runs: Sequence[datetime]) -> list[Item]:
-    """The messages of runs, and their names: the same whenever a run is made."""
+    """Return the messages of runs, with names that are the same whenever a run is made."""
     if not runs:
         return []
     message = _message.decode(due.message)

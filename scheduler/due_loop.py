@@ -1,13 +1,14 @@
 """Delayed messages become readable when they are due: the scheduler's first job.
 
-What is due soon is kept in memory and released from there; Postgres keeps the rest and spares the
-next scheduler the listing of everything.
+Messages that are due soon are kept in memory and released from there. Postgres keeps the rest, so
+that the next scheduler need not list everything. The store holds the messages themselves; the rows
+in Postgres are an index, written after the fact.
 
-    watch says that a queue staged more, or changed some   → listing.py: listed from where we were
+    watch says that a queue staged more, or changed some   → listing.py: listed from the last place
     listed                                                 → window.py: into memory if it is due
                                                              soon; written to Postgres, behind
-    due                                                    → releasing.py: released with what else
-                                                             is due of its queue
+    due                                                    → releasing.py: released with the others
+                                                             that are due of its queue
     half a window later                                    → the next rows come into memory
     the queue was sealed                                   → forwarding.py: copied to its successor
 """
@@ -38,7 +39,9 @@ ORPHAN_AFTER_US = 60_000_000
 
 
 class DueLoop:
-    """One term of leadership; `lock` gives the lock as it was last renewed."""
+    """Releases delayed messages in one term of leadership; `lock` gives the lock as last
+    renewed.
+    """
 
     def __init__(
         self,
@@ -72,7 +75,7 @@ class DueLoop:
         self._releasing = Releasing(store, self.window, forwarding, term, timeout_s)
 
     async def begin(self, queues: Queues) -> None:
-        """Takes up where the last scheduler was. Raises MetadataError."""
+        """Continue where the last scheduler was. Raises MetadataError."""
         self._progress = await self._due.progress()
         for raw, (key, group) in queues.items():
             self._add(raw, key, group)
@@ -83,7 +86,7 @@ class DueLoop:
         self._term.spawn(self._listing.recheck(self._queues.values()))
 
     def owned(self, queues: Queues) -> None:
-        """What queues there are now; of those that are gone everything is forgotten."""
+        """Take the present queues; everything about queues that are gone is forgotten."""
         for raw in [raw for raw in self._queues if raw not in queues]:
             queue = self._queues.pop(raw)
             self.window.forget(queue)
@@ -97,7 +100,7 @@ class DueLoop:
             self._watches[group].add(self._queues[raw].id)
 
     def close(self) -> None:
-        """After the end of the term."""
+        """Close the watches, after the end of the term."""
         for watch in self._watches.values():
             watch.close()
 
@@ -114,7 +117,7 @@ class DueLoop:
                 self._listing.told(queue, state)
 
     def _now_us(self) -> int:
-        """Some group's log time: they differ by little, and the window is long."""
+        """Return some group's log time: they differ by little, and the window is long."""
         return self._store.clock(next(iter(self._watches), 0)).now_us()
 
     async def _write_behind(self) -> None:
@@ -130,7 +133,7 @@ class DueLoop:
             await asyncio.sleep(SWEEP_EVERY_S)
 
     async def _forget_gone(self) -> None:
-        """Rows of queues that are gone."""
+        """Delete the rows of queues that are gone."""
         for key in await self._due.progress():
             if self._find(key) is None:
                 gone = False

@@ -1,7 +1,7 @@
-"""What time does to exports: ticks make runs, leases that end give theirs back, ends are noted.
+"""Regular work on exports: ticks make runs, expired leases end, the ends of lanes are noted.
 
-Nothing here is owed by one process alone: each step is a transaction that finds what is to be done,
-so a scheduler that dies, or two at once, lose nothing and do nothing twice.
+No single process has to do any of it: each step is a transaction that finds what is to be done. So
+a scheduler that dies, or two at once, lose nothing and do nothing twice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NOTE_EVERY_S = 10.0
 
 
 class ExportKeeper:
-    """In one term of leadership."""
+    """Looks after exports in one term of leadership."""
 
     def __init__(
         self, database: Database, topics: TopicMap, sizes: Sizes, *, every_s: float
@@ -38,7 +38,7 @@ class ExportKeeper:
         self._every_s = every_s
 
     async def run(self) -> None:
-        """For ever."""
+        """Work regularly until this is cancelled."""
         noted_s = -NOTE_EVERY_S
         while True:
             await put_off("exports", self._ticks.round())
@@ -49,13 +49,13 @@ class ExportKeeper:
             await asyncio.sleep(self._every_s)
 
     async def expire(self) -> None:
-        """Leases that are over. Raises MetadataError, once it has tried them all."""
+        """End expired leases. Raises MetadataError, after it has tried all of them."""
         failure: MetadataError | None = None
         for run_id in await self._sweeping.expired(EXPIRE_AT_ONCE):
             try:
                 state = await self._sweeping.expire(run_id)
             except MetadataError as error:
-                failure = error  # of one tenant's, the others are not to wait for it
+                failure = error  # other tenants must not wait for a failure of this one
                 continue
             if state is not None:
                 metrics.export_leases_expired.labels(state).inc()
@@ -63,7 +63,7 @@ class ExportKeeper:
             raise failure
 
     async def note(self) -> None:
-        """Where the lanes of exports end, and what there is to do. Raises MetadataError."""
+        """Note the ends of the lanes of exports, and the load. Raises MetadataError."""
         await self._sweeping.note_ends(self._ends(await self._sweeping.lanes()))
         load = await self._sweeping.load()
         metrics.export_runs_live.labels("queued").set(load.queued)

@@ -1,10 +1,10 @@
 """Makes the runs of exports by their schedules.
 
-What decides is in Postgres (metadata/exports/ticks.py): each tick makes its run once, whoever
-leads, and whatever clocks say here. A clock that goes back makes nothing again, for a schedule
-knows the tick that comes next; one that goes forward makes the ticks in between late, by the
-export's policy for missed runs. Postgres is asked now and then instead of when a tick is near, so
-that no clock but its own matters.
+The decision is in Postgres (metadata/exports/ticks.py): each tick makes its run once, whichever
+scheduler leads, and whatever the clocks here say. A clock that goes back makes nothing again,
+because a schedule knows its next tick; one that goes forward makes the ticks in between late, by
+the export's policy for missed runs. Postgres is asked regularly instead of when a tick is near, so
+that only its own clock matters.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from scheduler.cron_plan import BadSchedule, check, plan
 
 AT_ONCE = 200
 MAX_LOOKS = 50
-"""Per round; what is due then waits for the next."""
+"""Looks per round; ticks that are due then wait for the next round."""
 RETRY_AFTER_S = 30.0
-"""A schedule that cannot be read here."""
+"""Seconds after which a schedule that cannot be read here is tried again."""
 _log = structlog.get_logger("packetboat.scheduler")
 
 
 class Schedules(Protocol):
-    """`metadata.exports.ticks.ExportTickRepository`; raises MetadataError."""
+    """The part of `metadata.exports.ticks.ExportTickRepository` that this uses; raises
+    MetadataError.
+    """
 
     async def due(self, limit: int, besides: Sequence[bytes] = ()) -> list[DueExport]: ...
     async def make(self, due: DueExport, what: Ticks) -> Tick | None: ...
@@ -38,7 +40,7 @@ class Schedules(Protocol):
 
 
 class ExportTicks:
-    """One per process."""
+    """Makes the runs of exports; one per process."""
 
     def __init__(
         self, schedules: Schedules, *, monotonic_s: Callable[[], float] = time.monotonic
@@ -48,7 +50,7 @@ class ExportTicks:
         self._failing: dict[bytes, float] = {}
 
     async def round(self) -> None:
-        """Makes what is due. Raises MetadataError, once it has tried all it saw."""
+        """Make the runs that are due. Raises MetadataError, after it has tried all of them."""
         for _ in range(MAX_LOOKS):
             now_s = self._monotonic_s()
             self._failing = {uid: at_s for uid, at_s in self._failing.items() if at_s > now_s}
@@ -58,7 +60,7 @@ class ExportTicks:
                 try:
                     await self._make(one)
                 except MetadataError as error:
-                    failure = error  # of one export's, the others are not to wait for it
+                    failure = error  # other exports must not wait for a failure of this one
             if failure is not None:
                 raise failure
             if len(due) < AT_ONCE:

@@ -1,8 +1,9 @@
-"""Takes delayed messages that came due out of a queue that was sealed before (moved or grown).
+"""Moves delayed messages that are due out of a queue that was sealed before (moved or grown).
 
 A sealed queue gives no more offsets. The message is copied to the queue that its key belongs to
-now, as if published there; its id stays the one it was staged under, in the copy's `origin`, and
-`forwarded` in Postgres leads from that id to its offset. Each step can be repeated:
+now, as if published there. Its id stays the one under which it was staged, in the copy's `origin`,
+and `forwarded` in Postgres leads from that id to its offset. The steps, each of which can be
+repeated:
 
     its body is read
     the log is asked: is it due?     by a release, which a sealed queue refuses if and only if the
@@ -51,7 +52,7 @@ class _Staged(NamedTuple):
 
 
 class Forwarding:
-    """One queue's messages at a time, in order: so the order of a key is kept."""
+    """Moves one queue's messages at a time, in order, so that the order of a key is kept."""
 
     def __init__(
         self, store: DueStore, repository: ForwardedRepository, *, timeout_s: float
@@ -64,13 +65,19 @@ class Forwarding:
     async def forward(
         self, queue: StagedQueue, numbers: Sequence[int], successors: Successors
     ) -> Handed:
-        """Those of neither kind are to be tried again. Raises StoreError, MetadataError: then some
-        may have been copied already, and are found copied the next time."""
+        """Copy messages to the successors; return what became of them.
+
+        Try again those that it does not name.
+
+        Raises StoreError, MetadataError: then some may have been copied already, and are recognised
+        the next time.
+        """
         if not successors:
-            return Handed(set(numbers), set())  # sealed for good: its topic is being deleted
+            # sealed for good, because its topic is being deleted
+            return Handed(set(numbers), set())
         course = _Course(self, queue)
-        # Read before the log is asked: what is cancelled in between is then not copied, also where
-        # a publish forwarder of 0.2.0, which takes no turns, cancels it.
+        # The bodies are read before the log is asked. A message that is cancelled in between is
+        # then not copied, even if a publish forwarder of 0.2.0, which takes no turns, cancels it.
         first, bodies = await self._fetch(queue, numbers[:FORWARD_AT_ONCE])
         due = await self.due(course, first)
         if any(number not in bodies for number in due):
@@ -87,20 +94,22 @@ class Forwarding:
         return course.handed
 
     async def _append(self, target: Target, staged: list[_Staged], course: _Course) -> None:
-        """Notes where the copies are, also those made before."""
+        """Append copies, and note where they are, also those made before."""
         for chunk in chunks(staged, lambda each: each.message):
             try:
                 await self._writer.put((target,), chunk, course)
             except QueueNotFound as error:
-                # The queue that the messages are staged in is there.
+                # The queue in which the messages are staged exists.
                 raise Unavailable(f"a successor of {course.queue.id} is gone") from error
 
     async def discard_turn(self, group: int, known: Known) -> None:
-        """The message that took a turn."""
+        """Discard the message that took a turn."""
         await delayed.discard_turn(self._store, group, known, self._timeout_s)
 
     async def due(self, course: _Course, numbers: Sequence[int]) -> list[int]:
-        """Those that the log says are staged and due; what the others are is noted."""
+        """Return the messages that the log says are staged and due; note the state of the
+        others.
+        """
         answers = await asyncio.gather(*(self._ask(course.queue, number) for number in numbers))
         due: list[int] = []
         for number, (is_due, answer) in zip(numbers, answers, strict=True):
@@ -113,7 +122,9 @@ class Forwarding:
         return due
 
     async def _ask(self, queue: StagedQueue, number: int) -> tuple[bool, int | None]:
-        """Whether the log would release it, were the queue not sealed; else the log's answer."""
+        """Return whether the log would release a message if its queue were not sealed, and its
+        answer if not.
+        """
         try:
             (answer,) = await self._store.release(
                 queue.group, queue.id, [number], timeout_s=self._timeout_s
@@ -131,8 +142,9 @@ class Forwarding:
     async def _fetch(
         self, queue: StagedQueue, numbers: Sequence[int]
     ) -> tuple[Sequence[int], dict[int, _Staged]]:
-        """As many of the first as `FETCH_BYTES` go for, and what replicas have of those that seem
-        to be staged."""
+        """Return the first of the messages that fit in `FETCH_BYTES`, with the bodies of staged
+        ones.
+        """
         found: dict[int, _Staged] = {}
         size_bytes = 0
         locations = await asyncio.gather(*(self._locate(queue, number) for number in numbers))
@@ -153,7 +165,7 @@ class Forwarding:
 
 
 class _Course:
-    """What became of the messages of one call."""
+    """The results for the messages of one call."""
 
     def __init__(self, forwarding: Forwarding, queue: StagedQueue) -> None:
         self.queue = queue
@@ -182,8 +194,11 @@ class _Course:
     async def known(
         self, target: Target, staged: Sequence[_Staged], known: dict[int, Known]
     ) -> list[_Staged]:
-        """What nothing is known of, and under its next turn what is still due although a change
-        took the last one."""
+        """Return messages that the log does not know, and those that are still due although a
+        change took their turn.
+
+        The latter get their next turn.
+        """
         changed: list[int] = []
         for index, first in known.items():
             number = staged[index].number
@@ -204,7 +219,7 @@ class _Course:
 
 
 def _copy(queue: StagedQueue, staged: _Staged) -> Message:
-    """The message as it was, and what it was called: of a copy's copy, the first name."""
+    """Return a copy of a message with its id; a copy of a copy keeps the first id."""
     key = queue.key
     name = message_id.staged(
         key.topic_uid, key.partition, key.generation, staged.number, lane=key.lane

@@ -1,7 +1,7 @@
-"""What time does to jobs: leases that end give their tasks back, ended jobs are swept and go.
+"""Regular work on jobs: expired leases return their tasks, ended jobs are swept and deleted.
 
-Nothing here is owed by one process alone: each step is a transaction that finds what is to be done,
-so a scheduler that dies, or two at once, lose nothing and count nothing twice.
+No single process has to do any of it: each step is a transaction that finds what is to be done. So
+a scheduler that dies, or two at once, lose nothing and count nothing twice.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from scheduler.term import put_off
 AT_ONCE = 500
 """Leases, or jobs, of one look."""
 MAX_LOOKS = 20
-"""At leases, per round; what is left then waits for the next."""
+"""Looks at leases per round; leases that are left then wait for the next round."""
 
 
 class JobKeeper:
-    """In one term of leadership."""
+    """Looks after jobs in one term of leadership."""
 
     def __init__(self, database: Database, every_s: float) -> None:
         self._leases = JobLeaseRepository(database)
@@ -36,14 +36,14 @@ class JobKeeper:
         self._every_s = every_s
 
     async def run(self) -> None:
-        """For ever."""
+        """Work regularly until this is cancelled."""
         while True:
             for part in (self.expire, self.prune, self.sweep):
                 await put_off("jobs", part())
             await asyncio.sleep(self._every_s)
 
     async def expire(self) -> None:
-        """Leases that are over. Raises MetadataError, once it has tried them all."""
+        """End expired leases. Raises MetadataError, after it has tried all of them."""
         for _ in range(MAX_LOOKS):
             found = await self._sweeping.expired(AT_ONCE)
             by_tenant: dict[bytes, list[Lease]] = {}
@@ -54,7 +54,7 @@ class JobKeeper:
                 try:
                     await self._expire(tenant_id, leases)
                 except MetadataError as error:
-                    failure = error  # of one tenant's, the others are not to wait for it
+                    failure = error  # other tenants must not wait for a failure of this one
             if failure is not None:
                 raise failure
             if len(found) < AT_ONCE:
@@ -66,12 +66,12 @@ class JobKeeper:
         metrics.job_leases_expired.inc(verdicts.count(Verdict.DONE))
 
     async def prune(self) -> None:
-        """Jobs that were kept for long enough. Raises MetadataError."""
+        """Delete jobs that were kept for long enough. Raises MetadataError."""
         while await self._sweeping.prune(AT_ONCE) == AT_ONCE:
             pass
 
     async def sweep(self) -> None:
-        """Tasks and children of jobs that ended or were deleted. Raises MetadataError."""
+        """Sweep tasks and children of jobs that ended or were deleted. Raises MetadataError."""
         for behind in await self._sweeping.behind(AT_ONCE):
             await self._sweep(behind)
 

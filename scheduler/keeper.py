@@ -1,10 +1,10 @@
-"""Rounds of trimming, then who is full: topics and tenants at their limits refuse publishes.
+"""Rounds of truncation, after which topics and tenants at their limits refuse publishes.
 
-A lane is trimmed only where every export that takes it pins it: whatever lanes a round knows, the
-exports have been asked about after.
+A lane is truncated only if every export that takes it has a hold on it: in each round, exports are
+asked after the lanes were read, so they know every lane of the round.
 
-What is full is judged after what could be trimmed was, and told to every process by the change
-feed: the publish forwarders answer 507 from then on.
+Whether a topic is full is decided after everything that may be truncated was. The change feed tells
+every process, and publish forwarders answer 507 from then on.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ PAUSE_PER_ROUND = 4.0
 FLAGS_AT_ONCE = 100
 TopicKey = tuple[bytes, bytes]
 Totals = dict[TopicKey, tuple[int, int]]
-"""Stored bytes and staged messages."""
+"""Stored bytes and staged messages, by topic."""
 _log = structlog.get_logger("packetboat.scheduler")
 
 
 class Keeper:
-    """One term of leadership."""
+    """Truncates, and marks full topics, in one term of leadership."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Keeper:
         self._noted_s = 0.0
 
     async def run(self) -> None:
-        """For ever."""
+        """Work regularly until this is cancelled."""
         while True:
             began_s = time.monotonic()
             await put_off("trim round", self.round())
@@ -70,10 +70,12 @@ class Keeper:
             await asyncio.sleep(max(self._every_s, PAUSE_PER_ROUND * took_s))
 
     async def round(self) -> None:
-        """One look at everything. Raises MetadataError.
+        """Look at all topics once.
 
-        The topics may be read again while it waits, so all of it goes by one reading: a topic that
-        is deleted meanwhile is in it to the end.
+        Raises MetadataError.
+
+        The topics may be read again while it waits, so the whole round uses one reading: a topic
+        that is deleted meanwhile is in it to the end.
         """
         topics, lanes = self._topics.topics, self._topics.lanes
         await self._exports.begin_in_new_lanes()
@@ -90,7 +92,7 @@ class Keeper:
             await self._retention.note_usage((*key, *total) for key, total in totals.items())
 
     def _any_limit(self, topics: dict[TopicKey, TopicLimits], totals: Totals) -> bool:
-        """Some topic or tenant is near enough to a limit that what was just trimmed matters."""
+        """Return whether a topic or tenant is so near a limit that the last truncation matters."""
         if any(
             topic.full is not None
             or (topic.retention.bytes is not None and totals[key][0] >= topic.retention.bytes)
@@ -110,7 +112,7 @@ class Keeper:
         counts: Counter[TopicKey],
         totals: Totals,
     ) -> None:
-        """Writes the flags that changed; a topic of which a group did not answer keeps its own."""
+        """Write the flags that changed; a topic with a group that did not answer keeps its own."""
         planned: dict[TopicKey, list[Plan]] = {}
         for lane, each in plans.items():
             planned.setdefault((lane.tenant_id, lane.topic_uid), []).append(each)

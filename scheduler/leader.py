@@ -1,4 +1,4 @@
-"""One scheduler works at a time: who holds the lock. The others wait for its lease to end."""
+"""The leadership of one scheduler, which holds a lock; the others wait for its lease to end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Leader:
         return self._lock is not None and self._lock.held(time.monotonic())
 
     async def run(self) -> None:
-        """For ever; cancelled, it gives the lock back after its work has ended."""
+        """Try to lead until this is cancelled; then release the lock after the work has ended."""
         while True:
             try:
                 self._lock = await self._locks.take(self._name, new_uid())
@@ -57,7 +57,7 @@ class Leader:
             await asyncio.sleep(AFTER_FAILURE_S)
 
     async def _lead(self) -> None:
-        """Until the lease ends or the work fails."""
+        """Do the work until the lease ends or the work fails."""
         term = Term()
         term.spawn(self._renew())
         term.spawn(self._begin(term))
@@ -78,7 +78,7 @@ class Leader:
         await self._work(term, self.held)
 
     def held(self) -> Lock:
-        """The lock as it was last renewed; LeaseLost when its lease may be over."""
+        """Return the lock as it was last renewed; raises LeaseLost when its lease may be over."""
         lock = self._lock
         if lock is None or not lock.held(time.monotonic()):
             raise LeaseLost("the lease may be over")

@@ -1,12 +1,14 @@
-"""How far a partition is trimmed, and when a topic is full: the rules, pure.
+"""The rules for truncating a partition, and for calling a topic full.
+
+Pure.
 
     mode      nothing at a limit              at an age or byte limit
-    consume   up to the lowest pin            refuse: no further; expire_oldest: past the pins
-    retain    nothing                         refuse: up to the lowest pin; expire_oldest: past it
+    consume   up to the lowest hold           refuse: no further; expire_oldest: past the holds
+    retain    nothing                         refuse: up to the lowest hold; expire_oldest: past it
 
-A pin is a cursor's floor, a snapshot or an export hold. Where nothing pins (a topic without
-subscriptions, say) the limits alone decide, whatever the policy. What a limit wants gone and a pin
-holds makes a topic with `refuse` full.
+A hold (`pinned`) is a cursor's floor, a snapshot or an export's hold. Without any (in a topic
+without subscriptions, say), the limits alone decide, whatever the policy. If a hold keeps messages
+that a limit wants gone, a topic with `refuse` is full.
 """
 
 from __future__ import annotations
@@ -17,23 +19,26 @@ from metadata.types import OnLimit, Retention, RetentionMode
 
 DEFAULT_AGE_S = 7 * 86_400
 ROOM_AGAIN = 0.9
-"""A full topic takes messages again below this part of its limit."""
+"""Part of its limit below which a full topic takes messages again."""
 OUTRUN = 2
-"""A topic that nothing pins is full at this many times its limit: publishing outruns trimming."""
+"""Times its limit at which a topic without holds is full, because publishing outruns truncation."""
 TOPIC_FULL = "topic-full"
 TENANT_FULL = "tenant-full"
 
 
 class Wanted(NamedTuple):
-    """What the limits want gone of a partition: all below these offsets."""
+    """The offsets below which the limits want a partition's messages gone."""
 
     by_age: int = 0
     by_bytes: int = 0
 
 
 class Plan(NamedTuple):
-    """`target`: where the partition should begin; `past_pins`: cursors below it count `expired`.
-    The last two say which limit a pin holds up."""
+    """A partition's truncation.
+
+    `target` is the offset where the partition should begin. With `past_pins`, cursors below it
+    count messages as `expired`. The last two say for which limit a hold is in the way.
+    """
 
     target: int
     past_pins: bool
@@ -42,7 +47,7 @@ class Plan(NamedTuple):
 
 
 def plan(retention: Retention, pinned: int | None, wanted: Wanted) -> Plan:
-    """`pinned`: the lowest pin, None where there is none."""
+    """Return a partition's truncation; `pinned` is the lowest hold, None without any."""
     limit = max(wanted)
     if pinned is None:
         return Plan(limit, past_pins=False, age_blocked=False, bytes_blocked=False)
@@ -59,7 +64,7 @@ def plan(retention: Retention, pinned: int | None, wanted: Wanted) -> Plan:
 
 
 class Full(NamedTuple):
-    """Why a topic takes no messages; `limit` tells one limit from another."""
+    """The reason why a topic takes no messages; `limit` tells one limit from another."""
 
     reason: str
     limit: str
@@ -74,7 +79,10 @@ def topic_full(
     bytes_blocked: bool,
     before: Full | None,
 ) -> Full | None:
-    """`stored_bytes` after what could be trimmed was; `before`: what this said the last time."""
+    """Return whether a topic is full.
+
+    `stored_bytes` is the size after truncation; `before` is the last result.
+    """
     limit = retention.bytes
     if limit is not None:
         full = stored_bytes >= limit and (bytes_blocked or stored_bytes >= OUTRUN * limit)
@@ -98,7 +106,7 @@ def topic_full(
 
 
 def tenant_full(limit_bytes: float, stored_bytes: int, *, before: bool) -> Full | None:
-    """Of all topics of a tenant; a limit of 0 is none."""
+    """Return whether a tenant is full, over all of its topics; a limit of 0 is none."""
     if not limit_bytes or stored_bytes < limit_bytes * (ROOM_AGAIN if before else 1):
         return None
     return Full(

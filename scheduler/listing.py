@@ -1,7 +1,8 @@
-"""Learns what the store has staged: a watch says that there is more, a listing says what.
+"""Learns which messages the store has staged: a watch tells that there are more, a listing names
+them.
 
-A listing goes on from where the last one ended, and never past a message that a leader named: one
-that has not applied everything yet names the rest when it is asked again (`recheck`).
+A listing continues from the end of the last one, and never goes past a message that a leader named.
+A leader that has not applied everything yet names the rest when it is asked again (`recheck`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _log = structlog.get_logger("packetboat.scheduler")
 
 
 class Listing:
-    """Of all queues; one listing of a queue is under way at a time."""
+    """The listings of all queues; one listing of a queue is under way at a time."""
 
     def __init__(self, store: DueStore, window: Window, term: Term, timeout_s: float) -> None:
         self._store = store
@@ -37,13 +38,13 @@ class Listing:
         self._timeout_s = timeout_s
 
     def told(self, queue: StagedQueue, state: QueueOffsets) -> None:
-        """A watch says so."""
+        """Take the state of a queue from a watch."""
         queue.end_seen = max(queue.end_seen, state.stage_end)
         queue.changes_seen = max(queue.changes_seen, state.stage_changes)
         self._list_if_behind(queue)
 
     async def recheck(self, queues: Iterable[StagedQueue]) -> None:
-        """Asks once more for what was not named although the watch counts it, for ever."""
+        """Ask again, regularly, for messages that the watch counts and that were not named."""
         checked: dict[StagedQueue, int] = {}
         while True:
             await asyncio.sleep(RECHECK_EVERY_S)
@@ -86,7 +87,7 @@ class Listing:
             queue.group, queue.id, queue.listed_to - 1, LIST_AT_ONCE, timeout_s=self._timeout_s
         )
         if queue.listed_to == 0:
-            # From the first message on: all changes until now are in what was listed.
+            # The listing began with the first message, so it includes all changes until now.
             queue.changes = max(queue.changes, page.changes)
         for info in page.staged:
             if info.due_us is not None:
@@ -102,7 +103,7 @@ class Listing:
             queue.group, queue.id, queue.changes, timeout_s=self._timeout_s
         )
         if page.overrun:
-            # More was changed than a node remembers: everything is listed again, as it is now.
+            # More was changed than a node remembers, so everything is listed again, as it is now.
             queue.listed_to = queue.listed_end = 0
             queue.changes = page.changes
             return

@@ -1,4 +1,4 @@
-"""What the scheduler tells Prometheus."""
+"""Prometheus metrics of the scheduler."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ unwritten = Gauge("packetboat_scheduler_unwritten", "Due times that are not in P
 trims = Counter("packetboat_scheduler_trims_total", "Partitions whose trimmed_to went up.")
 trim_seconds = Histogram(
     "packetboat_scheduler_trim_seconds",
-    "A round of looking at all partitions and trimming them.",
+    "A round of looking at all partitions and truncating them.",
     buckets=(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
 )
 full_topics = Gauge("packetboat_scheduler_full_topics", "Topics that refuse publishes.")

@@ -1,8 +1,8 @@
-"""Staged messages that come due soon, in memory: a heap per group, and what is known of each queue.
+"""Staged messages that are due soon, in memory: a heap for each group, and the state of each queue.
 
 Every group has its own log time, so its own heap. A message's time may change while it is in the
 heap: `StagedQueue.due` has the present one and the ticket of its place in the heap, and earlier
-places are passed over when they surface. Pure: no I/O, no clock.
+places are passed over when they reach the top. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from store_nodes.queue_id import QueueId
 
 
 class StagedQueue:
-    """One queue. Numbers below `listed_to` are known: in memory, in the due index, or done with."""
+    """One queue; messages below `listed_to` are in memory, in the due index, or done with."""
 
     __slots__ = (
         "busy",
@@ -41,23 +41,23 @@ class StagedQueue:
         self.listed_to = progress.projected_to
         self.changes = progress.changes
         self.end_seen = 0
-        """The highest stage end that the store told us."""
+        """The highest stage end that the store reported."""
         self.changes_seen = progress.changes
         self.listed_end = progress.projected_to
-        """The stage end that the last listing began from."""
+        """The stage end at which the last listing began."""
         self.due: dict[int, tuple[int, int]] = {}
-        """Messages in memory as (due µs, ticket), until what became of them is known."""
+        """Messages in memory as (due µs, ticket), until their release is known."""
         self.ready: deque[int] = deque()
-        """Those of them that are due, in order, and not being released."""
+        """Messages that are due, in order, and not being released."""
         self.listing = False
         self.busy = False
         self.released_s = 0.0
-        """When its last release began, by the loop's clock."""
+        """Time of the loop's clock at which its last release began."""
         self.gone = False
 
     @property
     def behind(self) -> bool:
-        """There is something to list."""
+        """Whether there is something to list."""
         return self.end_seen > self.listed_end or self.changes_seen > self.changes
 
 
@@ -72,7 +72,10 @@ class DueHeap:
         return len(self._heap)
 
     def add(self, queue: StagedQueue, number: int, due_us: int, *, not_before_us: int = 0) -> bool:
-        """Whether it is now the first to come due. `not_before_us`: try no sooner."""
+        """Add a message; return whether it is now the first to be due.
+
+        Try it no sooner than `not_before_us`.
+        """
         self._tickets += 1
         queue.due[number] = (due_us, self._tickets)
         at_us = max(due_us, not_before_us)
@@ -80,11 +83,11 @@ class DueHeap:
         return self._heap[0][0] == at_us
 
     def next_us(self) -> int | None:
-        """When the first comes due; it may have moved since."""
+        """Return the time at which the first message is due; it may have changed since."""
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_us: int) -> list[StagedQueue]:
-        """Moves what is due by now to the `ready` of its queue; the queues that got some."""
+        """Move the messages that are due by now to their queue's `ready`; return those queues."""
         touched: dict[StagedQueue, None] = {}
         while self._heap and self._heap[0][0] <= now_us:
             _, number, ticket, queue = heappop(self._heap)
@@ -95,7 +98,7 @@ class DueHeap:
         return list(touched)
 
     def times(self) -> list[int]:
-        """When its messages are due, in no order."""
+        """Return the due times of its messages, in no order."""
         return [
             known[0]
             for _, number, ticket, queue in self._heap
@@ -103,7 +106,7 @@ class DueHeap:
         ]
 
     def drop_after(self, until_us: int) -> int:
-        """Forgets what is due later; how many that were."""
+        """Forget the messages that are due later; return their number."""
         kept: list[tuple[int, int, int, StagedQueue]] = []
         dropped = 0
         for place in self._heap:

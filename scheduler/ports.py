@@ -1,4 +1,4 @@
-"""What the scheduler needs of the store: the seam its tests stand on."""
+"""The part of the store that the scheduler uses; tests put their own in place of it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Clock(Protocol):
 
 
 class DueStore(Protocol):
-    """What releasing staged messages uses; raises StoreError."""
+    """The part of the store client that releasing staged messages uses; raises StoreError."""
 
     def clock(self, group: int) -> Clock: ...
     def watch(self, group: int, on_change: Callable[[Sequence[QueueOffsets]], None]) -> Watch: ...
@@ -59,7 +59,7 @@ class DueStore(Protocol):
 
 
 class TrimStore(Protocol):
-    """What trimming uses; raises StoreError."""
+    """The part of the store client that truncation uses; raises StoreError."""
 
     @property
     def groups(self) -> tuple[int, ...]: ...
@@ -88,13 +88,13 @@ class Store(DueStore, TrimStore, Counters, reading.Store, Protocol):
 
 
 class StoredLimits(Protocol):
-    """What each tenant may store, in bytes over all of its topics."""
+    """The bytes that each tenant may store, over all of its topics."""
 
     @property
     def any(self) -> bool:
-        """Some tenant has a limit."""
+        """Whether some tenant has a limit."""
         ...
 
     def of(self, tenant_id: bytes) -> float:
-        """0: none."""
+        """Return a tenant's limit; 0 for none."""
         ...

@@ -1,8 +1,9 @@
-"""What the due index in Postgres does not have yet, gathered until the next write.
+"""Changes that the due index in Postgres does not have yet, gathered until the next write.
 
-Never on the way of a release: a message that is released before its row was written gets none. A
-write that failed goes back into the buffer, where what came since wins. When too much waits (a
-Postgres that is down), listing waits for it: memory stays bounded and the store keeps the rest.
+No release waits for it: a message that is released before its row was written gets none. The
+changes of a write that failed go back into the buffer, where later ones replace them. When too many
+wait (while Postgres is down), listing waits for the buffer: memory stays bounded, and the store
+keeps the rest.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ Item = tuple[QueueKey, int]
 class _Put(NamedTuple):
     due_us: int
     fresh: bool
-    """The index has no row of it for certain."""
+    """Whether the index certainly has no row of the message."""
 
 
 class Projection:
-    """One writer; `put`, `gone` and `advance` are called between its writes and during them."""
+    """The buffer of one writer; `put`, `gone` and `advance` are called also during its writes."""
 
     def __init__(self, repository: DueRepository) -> None:
         self._repository = repository
@@ -41,25 +42,25 @@ class Projection:
         self._room = asyncio.Event()
         self._room.set()
         self.lock = asyncio.Lock()
-        """Held by who writes, or reads rows that must not change meanwhile."""
+        """Held by a task that writes, or reads rows that must not change meanwhile."""
 
     def __len__(self) -> int:
         return len(self._put) + len(self._gone)
 
     def has(self, queue: QueueKey, number: int) -> bool:
-        """Its row, if there is one, is older than what waits here."""
+        """Return whether a message's row, if there is one, is older than a change here."""
         item = (queue, number)
         return item in self._put or item in self._gone or item in self._writing
 
     def put(self, queue: QueueKey, number: int, due_us: int, *, fresh: bool) -> None:
-        """It is staged and due then; `fresh`: never put before."""
+        """Note that a message is staged, with its due time; `fresh` if it was never put before."""
         item = (queue, number)
         self._gone.pop(item, None)
         self._put[item] = _Put(due_us, fresh)
         self._measure()
 
     def gone(self, queue: QueueKey, number: int) -> None:
-        """It is staged no more."""
+        """Note that a message is staged no more."""
         item = (queue, number)
         waiting = self._put.pop(item, None)
         if waiting is None or not waiting.fresh:
@@ -67,11 +68,11 @@ class Projection:
         self._measure()
 
     def advance(self, queue: QueueKey, progress: Progress) -> None:
-        """All that is staged below it was put, or is gone."""
+        """Note that every staged message below the progress was put, or is gone."""
         self._progress[queue] = progress
 
     def drop(self, queue: QueueKey) -> None:
-        """The queue itself is gone; who forgets it in the index does so after this."""
+        """Drop the changes of a queue that is gone; delete it from the index only after this."""
         for waiting in (self._put, self._gone):
             for item in [item for item in waiting if item[0] == queue]:
                 del waiting[item]
@@ -79,11 +80,11 @@ class Projection:
         self._measure()
 
     async def room(self) -> None:
-        """Returns when more may be put."""
+        """Wait until more may be put."""
         await self._room.wait()
 
     async def write(self, lock: Lock) -> None:
-        """All that waits now. Raises MetadataError; what was not written waits on."""
+        """Write all waiting changes. Raises MetadataError; unwritten changes keep waiting."""
         async with self.lock:
             await self._write(lock)
 
@@ -94,7 +95,7 @@ class Projection:
         self._put, self._gone, self._progress = {}, {}, {}
         self._writing = put
         try:
-            # Progress last: what it vouches for is in the index by then.
+            # Progress is written last: the index has the rows that it covers by then.
             for items in _chunks(gone):
                 await self._repository.write(lock, (), items, {})
             for items in _chunks(put):
@@ -114,7 +115,9 @@ class Projection:
         gone: dict[Item, None],
         progress: dict[QueueKey, Progress],
     ) -> None:
-        """Some of it may have been written: nothing is fresh any more."""
+        """Take back changes of a failed write; some may have been written, so none is fresh any
+        more.
+        """
         for item, waiting in put.items():
             if item not in self._put and item not in self._gone:
                 self._put[item] = _Put(waiting.due_us, fresh=False)

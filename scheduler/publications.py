@@ -1,13 +1,13 @@
-"""Finishes what an ack that publishes left: the sweep of `ack_publications`.
+"""Finishes acks that publish after their process died: the sweep of `ack_publications`.
 
-    committed and not released      its messages are released; where their queue was sealed since,
+    committed and not released      its messages are released; if their queue was sealed since,
                                     they are copied to its successor like delayed ones
-    open for longer than an ack     aborted first, which makes its commit impossible; only then is
-    can take                        what was staged under its tag discarded
+    open for longer than an ack     aborted first, which makes its commit impossible; only then are
+    can take                        the messages staged under its tag discarded
 
-Every step can be repeated, and by several schedulers at once: the log and the row decide. What
-fails waits for the next sweep, and so does, untried, what else is in a group that does not answer:
-it keeps nothing of the others waiting.
+Every step can be repeated, and by several schedulers at once: the log and the row decide. A
+publication that fails waits for the next sweep. So do, untried, the others in a group that does not
+answer, so that publications in other groups do not wait for it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from store_nodes.queue_id import QueueId
 
 SWEEP_EVERY_S = 2.0
 COMMITTED_AFTER_S = 2.0
-"""Whoever committed it releases it at once; this is for who died in between."""
+"""Seconds after the commit: the process that committed releases at once, unless it died."""
 OPEN_AFTER_S = 30.0
-"""Longer than staging and a flush may take."""
+"""Seconds that are longer than staging and a flush may take."""
 ABORTED_FOR_S = 600.0
 SWEEP_AT_ONCE = 100
-"""Rows that it reads together."""
+"""Rows that are read together."""
 LIST_AT_ONCE = 1000
 _NO_ANSWER = (Unavailable, OutcomeUnknown)
 _log = structlog.get_logger("packetboat.scheduler")
@@ -55,7 +55,7 @@ class Publications(Protocol):
 
 
 class PublicationSweep:
-    """One at a time is enough; two do no harm."""
+    """The sweep; one at a time is enough, and two do no harm."""
 
     def __init__(
         self,
@@ -76,16 +76,16 @@ class PublicationSweep:
             "open": open_after_s,
             "aborted": ABORTED_FOR_S,
         }
-        self._down: set[int] = set()  # groups that did not answer this sweep
+        self._down: set[int] = set()  # groups that did not answer in this sweep
 
     async def run(self) -> None:
-        """For the life of the term."""
+        """Run the sweep regularly for the life of the term."""
         while True:
             await asyncio.sleep(SWEEP_EVERY_S)
             await put_off("publications", self.sweep())
 
     async def sweep(self) -> None:
-        """Once over what is left. Raises StoreError, MetadataError: some of it was not done."""
+        """Go over all rows once. Raises StoreError, MetadataError if some of it was not done."""
         self._down.clear()
         acts = {"committed": self._release, "open": self._abort, "aborted": self._forget}
         states = await self._publications.with_some(self._after_s)
@@ -99,8 +99,10 @@ class PublicationSweep:
     async def _each(
         self, state: str, act: Callable[[Publication], Awaitable[None]]
     ) -> StoreError | None:
-        """Acts on all of that state, which are of it no longer when that succeeds; a failure, if
-        any. Raises MetadataError."""
+        """Act on all rows of a state, which leave that state on success; return a failure, if any.
+
+        Raises MetadataError.
+        """
         failed: StoreError | None = None
         left = 0
         while page := await self._publications.left(
@@ -118,7 +120,7 @@ class PublicationSweep:
         return failed
 
     async def _abort(self, publication: Publication) -> None:
-        """What cannot be discarded now is when the row goes."""
+        """Mark a publication as aborted and discard its messages, now or in a later sweep."""
         if await self._publications.abort(publication.tenant_id, publication.tag):
             metrics.publications.labels("aborted").inc()
             try:
@@ -155,7 +157,7 @@ class PublicationSweep:
                 left = [number for number in left if number not in handed.done]
 
     async def _discard(self, publication: Publication) -> None:
-        """What is staged under its tag, wherever it was going to be."""
+        """Discard the messages staged under its tag, in all of its queues."""
         for output in publication.outputs:
             queue = QueueId.unpack(output.queue)
             try:

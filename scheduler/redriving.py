@@ -1,15 +1,16 @@
-"""Publishes dead letters again, as redrives ask for it: the scheduler's third job.
+"""Publishes dead letters again, as redrives ask: the scheduler's third job.
 
-A redrive goes over its subscription's dead letters, oldest first. Per batch, in this order:
+A redrive goes over its subscription's dead letters, oldest first. The steps for a batch, in this
+order:
 
     append                           under names made of the letters' uids, so each is stored once,
                                      also when a scheduler dies after it
     letters redriven, counters up    one transaction that checks the lock, which also tells whether
                                      the redrive was cancelled meanwhile
 
-A crash between them repeats the append. What can't be redriven (its message is stored no more)
-stays open and is counted; what can't be redriven now (no room, no leader) is tried until it can,
-and the redrive says why it waits.
+A crash between them repeats the append. A dead letter that can't be redriven (its message is stored
+no more) stays open and is counted. One that can't be redriven now (no room, no leader) is tried
+until it can, and the redrive says why it waits.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ MAX_AT_ONCE = 500
 READ_AT_ONCE = 500
 BATCH = 100
 BATCH_S = 0.5
-"""A limited rate is kept in steps of this length."""
+"""Seconds of the steps in which a limited rate is kept."""
 MIN_BACKOFF_S = 0.1
 MAX_BACKOFF_S = 5.0
 _NAME = b"redriven"
@@ -53,26 +54,26 @@ _log = structlog.get_logger("packetboat.scheduler")
 
 
 class _Failed(Exception):
-    """The redrive can't go on; the text says why."""
+    """The redrive cannot continue; the text says why."""
 
 
 class _Ended(Exception):
-    """It was cancelled, or its subscription is gone."""
+    """The redrive was cancelled, or its subscription is gone."""
 
 
 class _Suspended(Exception):
-    """Its tenant is: it goes on when that is active again."""
+    """The redrive's tenant is suspended; it continues when the tenant is active again."""
 
 
 class _Step(NamedTuple):
-    """What became of a batch."""
+    """The result of a batch."""
 
     redriven: list[bytes]
     lost: int
 
 
 class Redriving:
-    """One term of leadership."""
+    """Carries out redrives in one term of leadership."""
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class Redriving:
         version: Callable[[], int | None] = lambda: None,
         look_every_s: float = LOOK_EVERY_S,
     ) -> None:
-        """`version`: of the change feed; without it each look asks Postgres."""
+        """Prepare; `version` is that of the change feed, without which each look asks Postgres."""
         self._store = store
         self._outbox = outbox
         self._redrives = redrives
@@ -98,7 +99,7 @@ class Redriving:
         self._running: set[bytes] = set()
 
     async def run(self, term: Term) -> None:
-        """For ever; the redrives are tasks of the term."""
+        """Carry out redrives until this is cancelled; each is a task of the term."""
         pruned_s = -PRUNE_EVERY_S
         while True:
             await put_off("redrive", self._poll.look(lambda: self._begin(term)))
@@ -108,7 +109,7 @@ class Redriving:
             await asyncio.sleep(self._look_every_s)
 
     async def _begin(self, term: Term) -> bool:
-        """Whether there are any that have not ended."""
+        """Begin redrives; return whether there are any that have not ended."""
         found = await self._redrives.unfinished(MAX_AT_ONCE)
         for unfinished in found:
             uid = unfinished.redrive.uid
@@ -137,7 +138,7 @@ class Redriving:
             self._running.discard(redrive.uid)
 
     async def _follow(self, course: _Course) -> None:
-        """To its end; raises _Failed, _Ended, LeaseLost."""
+        """Carry out a redrive to its end; raises _Failed, _Ended, LeaseLost."""
         redrive, place, waits = course.redrive, START, 0
         if redrive.state == "cancelling":
             raise _Ended
@@ -164,7 +165,7 @@ class Redriving:
                 await self._wait(course, min(MAX_BACKOFF_S, MIN_BACKOFF_S * 2 ** min(waits, 10)))
 
     async def _note(self, course: _Course, step: _Step) -> None:
-        """Commits the progress; raises _Ended when no more is wanted."""
+        """Commit the progress; raises _Ended if no more is wanted."""
         course.lost += step.lost
         course.waits_for = None
         state = await self._redrives.progress(
@@ -174,12 +175,12 @@ class Redriving:
         _go_on(state)
 
     async def _pace(self, course: _Course) -> None:
-        """Until the rate allows more."""
+        """Wait until the rate allows more."""
         while (wait_s := course.next_s - time.monotonic()) > 0:
             await self._wait(course, min(wait_s, self._look_every_s))
 
     async def _wait(self, course: _Course, seconds: float) -> None:
-        """Says why it waits, and looks whether it was cancelled."""
+        """Wait, record why, and check whether the redrive was cancelled."""
         await asyncio.sleep(seconds)
         if course.waits_for is None and seconds < self._look_every_s:
             return
@@ -208,7 +209,7 @@ class Redriving:
 
 
 def _go_on(state: str | None) -> None:
-    """Raises _Ended, _Suspended."""
+    """Return if the redrive should continue; raises _Ended, _Suspended."""
     if state == "suspended":
         raise _Suspended
     if state != "running":
@@ -216,7 +217,7 @@ def _go_on(state: str | None) -> None:
 
 
 class _Course:
-    """One redrive under way: what it chooses, how fast it may go, and what it does with a batch."""
+    """One redrive under way: its choice of dead letters, its rate, and its work on a batch."""
 
     def __init__(
         self, unfinished: Unfinished, store: Store, outbox: Outbox, topics: TopicRepository
@@ -226,7 +227,7 @@ class _Course:
         """Dead letters whose message is stored no more."""
         self.waits_for: str | None = None
         self.next_s = time.monotonic()
-        """When the rate allows the next message."""
+        """Time at which the rate allows the next message."""
         self._topic_name = unfinished.redrive.destination or unfinished.topic_name
         self._store = store
         self._outbox = outbox
@@ -234,7 +235,7 @@ class _Course:
         text = unfinished.redrive.filter
         try:
             self._filter = None if text is None else compile_filter(text)
-        except BadExpression as error:  # taken by an earlier version
+        except BadExpression as error:  # an earlier version accepted it
             raise _Failed(f"the filter is not taken any more: {error}") from error
 
     @property
@@ -246,7 +247,7 @@ class _Course:
         return None
 
     async def batches(self, letters: Sequence[StoredLetter]) -> AsyncIterator[list[StoredLetter]]:
-        """Of those that the filter is true for."""
+        """Yield batches of the dead letters for which the filter is true."""
         wanted: list[StoredLetter] = []
         slices = Slices()
         for one in letters:
@@ -260,7 +261,10 @@ class _Course:
             yield wanted[at : at + size]
 
     async def publish(self, batch: Sequence[StoredLetter]) -> _Step:
-        """Raises StoreError, MetadataError, TopicFull, BadBatch: then it is to be repeated."""
+        """Publish a batch.
+
+        Raises StoreError, MetadataError, TopicFull, BadBatch: then repeat it.
+        """
         stored = await self._read(batch)
         here = [letter for letter in batch if letter.uid in stored]
         redrive = self.redrive

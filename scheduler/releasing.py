@@ -1,8 +1,10 @@
-"""Releases what is due. The log decides: too early, twice or by two schedulers changes nothing.
+"""Releases messages that are due.
+
+The log decides: a release too early, twice or by two schedulers changes nothing.
 
 One release per queue is under way at a time, and the next begins no sooner than `LEAST_APART_S`
-after it; what comes due meanwhile goes in the next one. So an idle queue does not wait and a busy
-one batches, and the cost of a message does not depend on how many others are pending.
+after it; messages that are due meanwhile go in the next one. So an idle queue does not wait and a
+busy one batches, and the cost of a message does not depend on how many others are pending.
 """
 
 from __future__ import annotations
@@ -27,39 +29,46 @@ RETRY_FIRST_S = 0.02
 RETRY_MAX_S = 0.5
 NOT_YET_US = 5_000
 NOT_YET_MAX_US = 500_000
-"""A message that the log says is not due is asked for again once it is twice as late by our clock;
-no sooner and no later than these. So a log whose time stands still is not asked without pause."""
+"""Bounds of the wait before a message that the log calls not due is tried again.
+
+It is tried once it is twice as late by our clock, within these bounds. So a log whose time stands
+still is not asked without pause.
+"""
 STALE_US = 1_000_000
-"""What the log still calls not due this long after the time we know was rescheduled."""
+"""Lateness by our clock after which a message that the log calls not due was rescheduled."""
 MAX_SLEEP_S = 0.25
-"""The log's time is looked at again after this: it may go faster than our clock, or jump."""
+"""Seconds after which the log's time is read again: it may go faster than our clock, or jump."""
 _log = structlog.get_logger("packetboat.scheduler")
 
 
 NOT_DUE = -1
-"""In the answer of a release."""
+"""The answer of a release for a message that is not due."""
 
 
 class Handed(NamedTuple):
-    """What became of the messages of a sealed queue: staged no more; or still so, and the log says
-    that it is not that late yet."""
+    """The results for messages of a sealed queue: staged no more, or not due yet by log time."""
 
     done: set[int]
     not_due: set[int]
 
 
 class Forward(Protocol):
-    """Takes messages out of a queue that was sealed with them."""
+    """Moves messages out of a queue that was sealed with them."""
 
     async def forward(
         self, queue: StagedQueue, numbers: Sequence[int], successors: Sequence[tuple[int, bytes]]
     ) -> Handed:
-        """Those of neither kind are to be tried again. Raises StoreError, MetadataError."""
+        """Move messages; try again those that the result does not name.
+
+        Raises StoreError, MetadataError.
+        """
         ...
 
 
 class Releasing:
-    """A task per group waits for its first message; one per queue with some that are due."""
+    """Waits for due messages: a task for each group, and one for each queue with some that are
+    due.
+    """
 
     def __init__(
         self, store: DueStore, window: Window, forward: Forward, term: Term, timeout_s: float
@@ -72,13 +81,13 @@ class Releasing:
         self._wakes: dict[int, asyncio.Event] = {}
 
     def follow(self, group: int) -> None:
-        """Release what comes due in it, from now on."""
+        """Release the messages of a group that become due, from now on."""
         if group not in self._wakes:
             wake = self._wakes[group] = asyncio.Event()
             self._term.spawn(self._run(group, wake))
 
     def wake(self, group: int) -> None:
-        """Its first message is another."""
+        """Check a group again, because its first message is another one."""
         wake = self._wakes.get(group)
         if wake is not None:
             wake.set()
@@ -130,7 +139,7 @@ class Releasing:
             queue.busy = False
 
     async def _release_some(self, queue: StagedQueue, numbers: list[int]) -> list[int]:
-        """Those that are still to be released."""
+        """Release messages; return those that are still to be released."""
         try:
             offsets = await self._store.release(
                 queue.group, queue.id, numbers, timeout_s=self._timeout_s
@@ -168,7 +177,8 @@ class Releasing:
             times = {info.stage_number: info.due_us for info in page.staged}
             now_due_us = times.get(number)
             if now_due_us is None:
-                self._window.settled(queue, number)  # discarded, or held without a time now
+                # it was discarded, or is held without a time now
+                self._window.settled(queue, number)
                 return
             if now_due_us != due_us:
                 self._window.learned(queue, number, now_due_us, fresh=False)

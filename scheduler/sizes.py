@@ -1,5 +1,4 @@
-"""What the store holds, by queue: the answer of each group's leader, the last one where it has
-none."""
+"""The queues in the store: the answer of each group's leader, the last one while there is none."""
 
 from __future__ import annotations
 
@@ -19,7 +18,9 @@ _log = structlog.get_logger("packetboat.scheduler")
 
 
 class Sizes:
-    """Asked anew by `measure`; `fresh` says which groups answered the last time."""
+    """The sizes of queues, read again by `measure`; `fresh` has the groups that answered last
+    time.
+    """
 
     def __init__(self, store: TrimStore, timeout_s: float) -> None:
         self._store = store
@@ -28,7 +29,7 @@ class Sizes:
         self.fresh: set[int] = set()
 
     async def measure(self) -> None:
-        """Asks every group; one without a leader keeps what it had."""
+        """Ask every group; one without a leader keeps its last answer."""
         groups = self._store.groups
         answers = await asyncio.gather(*(self._ask(group) for group in groups))
         self.fresh = {group for group, there in zip(groups, answers, strict=True) if there}
@@ -44,13 +45,17 @@ class Sizes:
         return True
 
     def of(self, key: LaneKey, generation: Generation) -> QueueInfo | None:
-        """None when it isn't known: not made yet, deleted, or its group never answered."""
+        """Return a queue; None if it isn't known: not made yet, deleted, or its group never
+        answered.
+        """
         raw = QueueId(key.topic_uid, key.partition, key.lane, generation.number).pack()
         return self._groups.get(generation.group, {}).get(raw)
 
     def led_to(self) -> set[bytes]:
-        """The queues that what is staged in sealed ones goes to, or through: each of them knows
-        which copies it has and where the others are."""
+        """Return the queues that staged messages of sealed queues go to, or through.
+
+        Each of them knows which copies it has and where the others are.
+        """
         infos = {raw: info for group in self._groups.values() for raw, info in group.items()}
         open_infos = [info for info in infos.values() if info.sealed and info.staged]
         found: set[bytes] = set()
@@ -64,7 +69,7 @@ class Sizes:
     def totals(
         self, lanes: Mapping[LaneKey, Iterable[Generation]]
     ) -> dict[tuple[bytes, bytes], tuple[int, int]]:
-        """(stored bytes, staged messages) by (tenant, topic)."""
+        """Return the (stored bytes, staged messages) by (tenant, topic)."""
         totals: dict[tuple[bytes, bytes], tuple[int, int]] = {}
         for key, generations in lanes.items():
             stored, staged = totals.get((key.tenant_id, key.topic_uid), (0, 0))
@@ -78,7 +83,7 @@ class Sizes:
 
 
 def by_tenant(totals: Mapping[tuple[bytes, bytes], tuple[int, int]]) -> dict[bytes, int]:
-    """Stored bytes."""
+    """Return the stored bytes by tenant."""
     stored_of: dict[bytes, int] = {}
     for (tenant_id, _), (stored, _) in totals.items():
         stored_of[tenant_id] = stored_of.get(tenant_id, 0) + stored

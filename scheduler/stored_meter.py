@@ -1,7 +1,6 @@
-"""What tenants store, counted for as long as they do, in byte hours.
+"""Meters the stored bytes of tenants over time, in byte hours.
 
-By the sizes that the rounds of trimming measure, and beside these, which take as long as there is
-to trim.
+It uses the sizes that the rounds of truncation measure, and runs beside these, which may take long.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from scheduler.topic_map import TopicMap
 
 
 class StoredMeter:
-    """One term of leadership."""
+    """Meters stored bytes in one term of leadership."""
 
     def __init__(self, topics: TopicMap, sizes: Sizes, usage: Usage, every_s: float) -> None:
         self._topics = topics
@@ -25,13 +24,13 @@ class StoredMeter:
         self._counted_s: float | None = None
 
     async def run(self) -> None:
-        """For ever."""
+        """Count regularly until this is cancelled."""
         while True:
             self.count()
             await asyncio.sleep(self._every_s)
 
     def count(self) -> None:
-        """What is stored, for the time since it was counted last."""
+        """Count the stored bytes for the time since the last count."""
         now_s = time.monotonic()
         if self._counted_s is not None:
             hours = (now_s - self._counted_s) / 3600

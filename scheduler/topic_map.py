@@ -1,4 +1,4 @@
-"""Every active topic, its limits and its queues, as the last reading of Postgres had them."""
+"""Every active topic with its limits and its queues, as last read from Postgres."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from metadata.types import Change, ChangeKind
 from store_nodes.queue_id import QueueId
 
 REREAD_EVERY_S = 30.0
-"""Also without a change: rows that no change tells of, like trims."""
+"""Seconds after which topics are read again without a change, for rows that no change tells of."""
 LEAST_PAUSE_S = 0.1
 PAUSE_PER_READING = 5.0
 """Times the last reading took: many topics are read less often."""
 _log = structlog.get_logger("packetboat.scheduler")
 
 Queues = dict[bytes, tuple[QueueKey, int]]
-"""By packed id: whose it is, and its group."""
+"""The key and the group of each queue, by packed id."""
 
 
 class TopicMap:
-    """Read again when the change feed tells of a topic. `on_change` is called after each reading.
+    """The topics, read again when the change feed tells of one; `on_change` follows each reading.
 
-    Used by one term of leadership at a time.
+    One term of leadership uses it at a time.
     """
 
     def __init__(self, repository: RetentionRepository) -> None:
@@ -39,12 +39,12 @@ class TopicMap:
         self.queues: Queues = {}
 
     async def on_feed(self, changes: Sequence[Change]) -> None:
-        """A listener of the change feed."""
+        """Learn of changes from the change feed."""
         if any(change.kind in (ChangeKind.TOPIC, ChangeKind.RESET) for change in changes):
             self._dirty.set()
 
     async def read(self) -> None:
-        """Raises MetadataError."""
+        """Read all topics. Raises MetadataError."""
         self._dirty.clear()
         topics, self.lanes = await self._repository.topics()
         self.topics = {(topic.tenant_id, topic.uid): topic for topic in topics}
@@ -58,7 +58,7 @@ class TopicMap:
         }
 
     async def follow(self, on_change: Callable[[Queues], None]) -> None:
-        """Keeps it fresh, for ever."""
+        """Keep the topics fresh until this is cancelled."""
         while True:
             try:
                 async with asyncio.timeout(REREAD_EVERY_S):

@@ -1,9 +1,9 @@
-"""Trims what nothing holds and what limits want gone: the scheduler's second job.
+"""Truncates partitions up to what holds allow and limits demand: the scheduler's second job.
 
-Per round: what pins hold and what the store has are read, each partition is planned (limits.py),
-`trimmed_to` is committed under the partition's row lock where it goes up, and then the store is
-told to truncate, with the offsets to keep. A crash in between leaves `trimmed_to` ahead of the
-store; the next round sees that and truncates. Only partitions of which something changed cost more
+In each round the holds and the sizes in the store are read, and each partition is planned
+(limits.py). If `trimmed_to` goes up, it is committed under the partition's row lock, and only then
+is the store told to truncate, with the offsets to keep. A crash in between leaves `trimmed_to`
+ahead of the store; the next round sees that and truncates. Only partitions with changes cost more
 than their share of the two readings.
 """
 
@@ -38,15 +38,15 @@ from store_nodes.queue_id import QueueId
 
 PARTITIONS_AT_ONCE = 16
 AGE_STEPS = 20
-"""A short age limit is looked at this many times within its length."""
+"""Times within its length that a short age limit is checked."""
 MIN_AGE_EVERY_S = 0.5
 LEAST_SEALED_S = 60.0
-"""How long a sealed queue that is trimmed stays, at least: publishers may still ask it."""
+"""Least seconds that an empty sealed queue stays, because publishers may still ask it."""
 _log = structlog.get_logger("packetboat.scheduler")
 
 
 class Truncator:
-    """One term of leadership."""
+    """Truncates in one term of leadership."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Truncator:
         lanes: dict[LaneKey, list[Generation]],
         holds: Holds,
     ) -> dict[LaneKey, Plan]:
-        """One round; the plans of the partitions whose groups answered."""
+        """Truncate all partitions once; return the plans of those whose groups answered."""
         metrics.history_held.set(holds.by_backup)
         totals = self._sizes.totals(lanes)
         self._led_to = self._sizes.led_to()
@@ -91,7 +91,7 @@ class Truncator:
                 try:
                     plans[key] = await self._trim_lane(topic, key, generations, holds, stored)
                 except (QueueNotFound, NotFound):
-                    return  # its topic is on its way out
+                    return  # its topic is being deleted
                 except LeaseLost:
                     raise
                 except (StoreError, MetadataError) as error:
@@ -148,7 +148,9 @@ class Truncator:
     def _store_is_behind(
         self, key: LaneKey, generations: Sequence[Generation], kept: KeptSignature | None
     ) -> bool:
-        """A truncation was lost, or what is to be kept is not what the store was told last."""
+        """Return whether a truncation was lost, or the offsets to keep differ from those last
+        sent.
+        """
         for each in generations:
             info = self._sizes.of(key, each)
             if info is not None and info.first < min(each.trimmed_to, info.end):
@@ -180,8 +182,11 @@ class Truncator:
         generations: Sequence[Generation],
         pinned: int | None,
     ) -> None:
-        """Queues of sealed generations that hold nothing, once no cursor is below their end, no
-        publisher may ask them whether they know an id, and no delayed message goes through them."""
+        """Delete empty queues of sealed generations that nothing needs any more.
+
+        No cursor is below their end, no publisher may ask them whether they know an id, and no
+        delayed message goes through them.
+        """
         for each in generations:
             info = self._sizes.of(key, each)
             if each.sealed_at is None or each.trimmed_to < each.sealed_at:
@@ -201,7 +206,7 @@ class Truncator:
     async def _too_old(
         self, retention: Retention, key: LaneKey, generations: Iterable[Generation]
     ) -> int:
-        """Below this offset everything is older than the topic's age limit."""
+        """Return the offset below which everything is older than the topic's age limit."""
         seconds = retention.seconds if retention.seconds is not None else DEFAULT_AGE_S
         every_s = max(MIN_AGE_EVERY_S, min(self._age_every_s, seconds / AGE_STEPS))
         asked_s, target = self._ages.get(key, (-every_s, 0))
@@ -229,8 +234,11 @@ class Truncator:
         generations: Sequence[Generation],
         topic_bytes: int,
     ) -> int:
-        """Below this offset is more than the partition's share of the topic's byte limit; shares
-        are as the bytes are."""
+        """Return the offset below which is more than the partition's share of the topic's byte
+        limit.
+
+        Shares are in proportion to the bytes.
+        """
         if retention.bytes is None or topic_bytes <= retention.bytes:
             return 0
         infos: list[tuple[Generation, QueueInfo]] = []
@@ -249,7 +257,7 @@ class Truncator:
 
 
 def _after(generation: Generation, trimmed_to: int) -> Generation:
-    """The row as the trim left it."""
+    """Return the row as the truncation left it."""
     if generation.sealed_at is not None:
         trimmed_to = min(trimmed_to, generation.sealed_at)
     if generation.base > trimmed_to:

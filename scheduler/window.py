@@ -1,8 +1,9 @@
-"""Delayed messages by when they are due: soon, in memory; later, in Postgres.
+"""Delayed messages by their due times: those due soon in memory, the others in Postgres.
 
-In memory is all that is due by `until_us` and nothing else; everything is in the projection until
-it is written, and the next rows are loaded long before they are due. When more is due soon than
-memory should hold, the window is narrowed and the next ones are loaded as these leave.
+Memory has all messages that are due by `until_us` and no others. Every message is in the projection
+until it is written, and the next rows are loaded long before they are due. When more messages are
+due soon than memory should hold, the window is narrowed and the next ones are loaded as these
+leave.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from scheduler.ports import Clock
 from scheduler.projection import Projection
 
 SOON_US = 1_000_000
-"""What is due within this is kept whatever memory holds."""
+"""Time within which due messages are kept in memory, however many there are."""
 
 
 class Window:
-    """`find` gives the queue of a key, if there is one; `wake` says that a group's first changed;
-    `clock` tells a group's log time."""
+    """The messages in memory.
+
+    `find` returns the queue of a key, if there is one; `wake` is called when a group's first
+    message changes; `clock` returns a group's log time.
+    """
 
     def __init__(
         self,
@@ -48,7 +52,7 @@ class Window:
         self.until_us = 0
 
     def heap(self, group: int) -> DueHeap:
-        """The messages of one group."""
+        """Return the messages of one group."""
         heap = self._heaps.get(group)
         if heap is None:
             heap = self._heaps[group] = DueHeap()
@@ -56,22 +60,24 @@ class Window:
 
     @property
     def held(self) -> int:
-        """Messages in memory."""
+        """Number of messages in memory."""
         return self._held
 
     def learned(self, queue: StagedQueue, number: int, due_us: int, *, fresh: bool) -> None:
-        """The store says it is staged and due then; `fresh`: it was never learned before."""
+        """Learn from the store that a message is staged, with its due time; `fresh` the first
+        time.
+        """
         self.projection.put(queue.key, number, due_us, fresh=fresh)
         self._keep(queue, number, due_us)
 
     def settled(self, queue: StagedQueue, number: int) -> None:
-        """It is staged no more."""
+        """Learn that a message is staged no more."""
         if queue.due.pop(number, None) is not None:
             self._holds(-1)
             self.projection.gone(queue.key, number)
 
     def forget(self, queue: StagedQueue) -> None:
-        """The queue is gone."""
+        """Learn that a queue is gone."""
         queue.gone = True
         self._holds(-len(queue.due))
         queue.due.clear()
@@ -79,15 +85,23 @@ class Window:
         self.projection.drop(queue.key)
 
     def wants_more(self, now_us: int) -> bool:
-        """It is time to load: memory has room, and half of the window is over or was given up."""
+        """Return whether to load: memory has room, and half of the window is over or was given
+        up.
+        """
         room = self._held < max(1, self._max_pending // 2)
         return room and (self._narrowed or self.until_us - now_us < self._length_us // 2)
 
     async def load(self, now_us: int, lock: Lock) -> None:
-        """The next rows. What waits to be written is written first, so none is missed; what has
-        changed since its row was written is not taken from the row. Raises MetadataError."""
+        """Load the next rows.
+
+        Raises MetadataError.
+
+        Waiting changes are written first, so that none is missed. If a message has changed since
+        its row was written, the row is ignored.
+        """
         until_us = now_us + self._length_us
-        # What the store tells from here on and is due by then is kept; what it told is written.
+        # Messages that the store reports from here on and that are due by then are kept; earlier
+        # reports are written.
         before_us, self.until_us = self.until_us, max(self.until_us, until_us)
         rows = None
         try:
@@ -109,7 +123,7 @@ class Window:
             self._narrow(rows[-1].due_us)
 
     async def write(self, lock: Lock) -> None:
-        """What waits to be written. Raises MetadataError."""
+        """Write the waiting changes. Raises MetadataError."""
         await self.projection.write(lock)
 
     def _keep(self, queue: StagedQueue, number: int, due_us: int) -> None:
@@ -126,11 +140,11 @@ class Window:
             soon_us = self._clock(queue.group).now_us() + SOON_US
             if times:
                 self._narrow(max(soon_us, times[min(len(times), self._max_pending) - 1]))
-            # What can't be narrowed is not tried again for each message.
+            # A window that cannot be narrowed is not tried again for each message.
             self._crowded_at = 2 * max(self._held, self._max_pending)
 
     def _narrow(self, until_us: int) -> None:
-        """The index has what leaves memory here, or will with the next write."""
+        """Reduce the window; the index has what leaves memory, or will with the next write."""
         if until_us < self.until_us:
             self.until_us = until_us
             self._narrowed = True

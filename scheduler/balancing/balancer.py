@@ -1,7 +1,7 @@
 """Rounds of balancing: loads are read, hints written.
 
-Nothing waits for it: forwarders find their units without hints, and claim what is nobody's alone.
-A round of a fleet that is at rest is one statement.
+Nothing waits for it: forwarders place their units without hints, and claim units that nobody owns.
+A round of a fleet at rest is one statement.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _log = structlog.get_logger("packetboat.scheduler")
 
 
 class Fleet(Protocol):
-    """The part of `metadata.delivery.fleet.FleetRepository` that this needs."""
+    """The part of `metadata.delivery.fleet.FleetRepository` that balancing uses."""
 
     async def live(self) -> Sequence[LiveForwarder]: ...
     async def owned(self, topics: Collection[TopicKey]) -> Mapping[Unit, bytes | None]: ...
 
 
 class Hints(Protocol):
-    """The part of `metadata.delivery.hints.HintRepository` that this needs."""
+    """The part of `metadata.delivery.hints.HintRepository` that balancing uses."""
 
     async def listing(self) -> Sequence[Hint]: ...
     async def replace(
@@ -47,7 +47,7 @@ class Hints(Protocol):
 
 
 class Balancer:
-    """One term of leadership. `home` is the forwarders' own idea of it."""
+    """Balances the units in one term of leadership; `home` is the forwarders' own rule."""
 
     def __init__(
         self,
@@ -64,17 +64,17 @@ class Balancer:
         self._clock = clock
         self._pressure = Pressure()
         self._hints: dict[Unit, bytes] | None = None
-        """None: to be read."""
+        """The present hints; None if they are to be read."""
         self._pruned_s: float | None = None
 
     async def run(self) -> None:
-        """For ever."""
+        """Balance regularly until this is cancelled."""
         while True:
             await put_off("balancing", self.round())
             await asyncio.sleep(EVERY_S)
 
     async def round(self) -> None:
-        """One look at everything. Raises MetadataError."""
+        """Look at all forwarders once, and change hints if needed. Raises MetadataError."""
         live = {one.incarnation: one for one in await self._fleet.live() if one.role == ROLE}
         hints = await self._known_hints(live)
         metrics.hints.set(len(hints))
@@ -95,8 +95,10 @@ class Balancer:
             await self._write(view, changes, now_s)
 
     async def _known_hints(self, live: Mapping[bytes, LiveForwarder]) -> dict[Unit, bytes]:
-        """Those of live forwarders; the others are deleted. Who leads is the only one who makes
-        any, so where there are none there is nothing to read."""
+        """Return the hints that name live forwarders; the others are deleted.
+
+        Only the leading scheduler makes hints, so if there are none, nothing need be read.
+        """
         now_s = self._clock()
         if self._hints is None or self._hints:
             self._hints = {hint.unit: hint.forwarder for hint in await self._hint_rows.listing()}
@@ -118,7 +120,7 @@ class Balancer:
                     remove.add(unit)
                 else:
                     put[unit] = (change.target, f"{change.kind.value}: {change.reason}")
-        self._hints = None  # also where nobody knows whether they were written
+        self._hints = None  # this holds also if nobody knows whether they were written
         await self._hint_rows.replace(self._lock(), put, remove)
         for change in changes:
             metrics.moves.labels(change.kind.value).inc()
@@ -134,7 +136,7 @@ class Balancer:
 
 
 def _concerned(view: View, change: Change) -> set[bytes]:
-    """From where and to where."""
+    """Return the forwarders that a change moves units from and to."""
     found: set[bytes | None] = {change.target}
     for unit in change.units:
         found |= {view.owned.get(unit, view.owned.get(unit.base)), view.hints.get(unit)}

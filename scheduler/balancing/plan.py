@@ -1,9 +1,12 @@
-"""What a round of balancing changes: pure.
+"""The changes of a round of balancing.
 
-Sticky: only a forwarder that has been too full for a while is relieved, and only by what another
-takes without becoming as full: each move brings the two nearer to each other, so under a constant
-load there is a last one. Local first: a topic stays together while it fits somewhere as a whole.
-Back: at half the load that moves something away, so that nothing goes to and fro.
+Pure.
+
+Sticky: only a forwarder that has been too full for a while is relieved, and only by units that
+another one can take without becoming as full. Each move brings the two nearer to each other, so
+under a constant load there is a last one. Local first: a topic stays together while it fits
+somewhere as a whole. Back: units go back at half the load that moves them away, so that nothing
+moves to and fro.
 """
 
 from __future__ import annotations
@@ -17,21 +20,21 @@ from scheduler.balancing.pressure import FULL, SETTLES_S, UNEVEN, Pressure
 from scheduler.balancing.view import Change, Kind, View
 
 MAX_CHANGES = 4
-"""In one round."""
+"""Changes in one round."""
 MAX_TOGETHER = 64
 """Partitions of a topic that is moved as a whole."""
 WORTH = 0.01
-"""Of a core: what costs less is not worth the pause of a move. Small units go several at once."""
+"""Part of a core below which units are not worth the pause of a move; small units move together."""
 MAX_AT_ONCE = 16
 """Units of one topic that make up one such change."""
 ROOM = 0.6
-"""A forwarder takes no more than up to here."""
+"""Load up to which a forwarder takes units."""
 EMPTY_ENOUGH = 0.5
-"""What goes back leaves its home no fuller."""
+"""Load up to which units may fill their home when they go back."""
 
 
 def topics_of_interest(view: View, pressure: Pressure, now_s: float) -> frozenset[TopicKey]:
-    """Those whose owners `plan` has to know; mostly none."""
+    """Return the topics whose owners `plan` has to know; mostly none."""
     full = {*pressure.pressed(now_s), *_of_growing(view, pressure, now_s)}
     return frozenset(
         (part.unit.tenant_id, part.unit.topic_uid)
@@ -41,7 +44,7 @@ def topics_of_interest(view: View, pressure: Pressure, now_s: float) -> frozense
 
 
 def plan(view: View, pressure: Pressure, now_s: float) -> list[Change]:
-    """At most MAX_CHANGES. What is done with them is to be told to `pressure`."""
+    """Return at most MAX_CHANGES changes; tell `pressure` what is done with them."""
     round_ = _Round(view, pressure, now_s)
     round_.relieve(pressure.pressed(now_s))
     round_.relieve_growing()
@@ -51,7 +54,7 @@ def plan(view: View, pressure: Pressure, now_s: float) -> list[Change]:
 
 
 class _Round:
-    """Loads are followed as they will be when the changes so far are done."""
+    """The state of a round; loads are followed as they will be after the changes so far."""
 
     def __init__(self, view: View, pressure: Pressure, now_s: float) -> None:
         self.changes: list[Change] = []
@@ -62,20 +65,20 @@ class _Round:
         self._moved: set[Unit] = set()
 
     def relieve(self, forwarders: Iterable[bytes]) -> None:
-        """The fullest first, each until it is not too full any more."""
+        """Move load off forwarders, the fullest first, each until it is not too full any more."""
         for forwarder in sorted(forwarders, key=lambda each: -self._cpu[each]):
             while len(self.changes) < MAX_CHANGES and self._too_full(forwarder):
                 if not self._relieve(forwarder, "load"):
                     break
 
     def relieve_growing(self) -> None:
-        """One change for each forwarder where a backlog grows."""
+        """Make one change for each forwarder where a backlog grows."""
         for forwarder, units in _of_growing(self._view, self._pressure, self._now_s).items():
             if len(self.changes) < MAX_CHANGES and self._cpu[forwarder] >= FULL:
                 self._relieve(forwarder, "backlog", units)
 
     def bring_back(self) -> None:
-        """What was moved and is calm, a topic at a time, where there is room for it."""
+        """Move back calm units, a topic at a time, if there is room for it at home."""
         calm = self._pressure.calm(self._now_s)
         together: dict[Unit, list[Unit]] = {}
         for unit in sorted(self._view.hints):
@@ -90,7 +93,7 @@ class _Round:
         return cpu >= FULL and cpu >= UNEVEN * sum(self._cpu.values()) / len(self._cpu)
 
     def _relieve(self, source: bytes, reason: str, first: Iterable[Unit] = ()) -> bool:
-        """One change; False where none helps."""
+        """Make one change that relieves the source; return False if none helps."""
         target = self._emptiest(source)
         if target is None:
             return False
@@ -111,7 +114,9 @@ class _Round:
         return False
 
     def _emptiest(self, source: bytes) -> bytes | None:
-        """One that has been there long enough for its load to say something."""
+        """Return the emptiest forwarder that has been there long enough for its load to be
+        meaningful.
+        """
         able = [
             each
             for each, busy in self._view.forwarders.items()
@@ -122,7 +127,7 @@ class _Round:
         return min(able, key=lambda each: (self._cpu[each], each), default=None)
 
     def _topics(self, source: bytes) -> Iterator[tuple[tuple[Unit, ...], float]]:
-        """Topics that are together at the source."""
+        """Yield topics that are together at the source, with their costs."""
         listed = self._view.forwarders[source].load.partitions
         for key in dict.fromkeys((part.unit.tenant_id, part.unit.topic_uid) for part in listed):
             units = tuple(
@@ -136,14 +141,14 @@ class _Round:
                 yield units, self._view.cost_of(source, units)
 
     def _partitions(self, source: bytes) -> Iterator[tuple[tuple[Unit, ...], float]]:
-        """Of topics, one by one or as many as are worth it."""
+        """Yield partitions of topics, each alone or as many together as are worth a move."""
         listed = self._view.forwarders[source].load.partitions
         yield from self._grouped(source, [part for part in listed if self._at(source, part.unit)])
 
     def _splits(
         self, source: bytes, among: Iterable[Unit] | None = None
     ) -> Iterator[tuple[tuple[Unit, ...], float]]:
-        """Parts that are split off already, or can be."""
+        """Yield subscriptions' parts that are split off already, or can be."""
         view = self._view
         chosen = None if among is None else set(among)
         found: list[UnitLoad] = []
@@ -176,7 +181,7 @@ class _Round:
                     units, together = [], 0.0
 
     def _at(self, source: bytes, unit: Unit) -> bool:
-        """Whether it is there to stay, and may be moved."""
+        """Return whether a unit is at the source to stay, and may be moved."""
         wanted = self._view.hints.get(unit, source)
         return self._view.owned.get(unit) == source == wanted and self._free(unit)
 
@@ -184,7 +189,7 @@ class _Round:
         return unit not in self._moved and not self._pressure.rests(unit, self._now_s)
 
     def _may_go_back(self, units: list[Unit], calm: set[Unit]) -> bool:
-        """Those that are where they would be anyway go back without a move."""
+        """Return whether units may go back; those that are at home already need no move."""
         coming: dict[bytes, list[Unit]] = {}
         for unit in units:
             there, home = self._view.hints[unit], self._view.place(unit)
@@ -203,7 +208,7 @@ class _Round:
         return True
 
     def _cost_of(self, units: Iterable[Unit]) -> float:
-        """Of hinted units where they are."""
+        """Return the cost of hinted units where they are."""
         there: dict[bytes, list[Unit]] = {}
         for unit in units:
             there.setdefault(self._view.hints[unit], []).append(unit)
@@ -218,7 +223,7 @@ class _Round:
 
 
 def _of_growing(view: View, pressure: Pressure, now_s: float) -> Mapping[bytes, list[Unit]]:
-    """The growing parts by the forwarder that reports them."""
+    """Return the growing parts by the forwarder that reports them."""
     growing = pressure.growing(now_s)
     found: dict[bytes, list[Unit]] = {}
     for forwarder, busy in view.forwarders.items():

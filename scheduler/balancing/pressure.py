@@ -1,8 +1,8 @@
-"""For how long something has been so: what makes balancing slow to act, and still in between.
+"""The times for which loads have lasted, by which balancing is slow to act and rests in between.
 
-A burst moves nothing. What was moved rests, and the forwarders that it concerned are looked at
-again only when their loads can show it; who comes or goes moves units without us, so that begins
-all waiting anew.
+A burst moves nothing. Units that were moved rest, and the loads of the forwarders involved count
+again only after they can show the move. When forwarders come or go, units move without the
+balancer, so all waiting begins again.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from metadata.types import Unit
 from scheduler.balancing.view import Busy
 
 FULL = 0.7
-"""Of a core: less is never relieved."""
+"""Part of a core below which a forwarder is never relieved."""
 UNEVEN = 1.3
-"""Times the mean of all."""
+"""Times the mean of all loads."""
 PRESSED_FOR_S = 10.0
 GROWS_PER_S = 1.0
 GROWN = 100
-"""Messages; a shorter backlog is not one."""
+"""Messages below which a backlog does not count."""
 RESTS_S = 30.0
-"""After a first move; twice as long after each further one."""
+"""Seconds of rest after a first move; each further one doubles them."""
 MAX_RESTS_S = 3600.0
 FORGIVEN_S = 600.0
-"""After its rest, from when on a move counts as a first one again."""
+"""Seconds after its rest from which a move counts as a first one again."""
 SETTLES_S = 10.0
 CALM_FOR_S = 60.0
 _IN_FLIGHT_S = 2.0
@@ -35,21 +35,24 @@ _K = TypeVar("_K")
 
 
 class Pressure:
-    """One per term of leadership; `now_s` is of one monotonic clock."""
+    """The durations of loads; one per term of leadership.
+
+    `now_s` comes from one monotonic clock.
+    """
 
     def __init__(self) -> None:
         self._pressed: dict[bytes, float] = {}
         self._growing: dict[Unit, float] = {}
         self._calm: dict[Unit, float] = {}
         self._rests: dict[Unit, tuple[float, int]] = {}
-        """Until when, and after how many moves."""
+        """The end of a unit's rest, and the number of its moves."""
         self._settles: dict[bytes, float] = {}
         self._known: set[bytes] = set()
 
     def observe(
         self, forwarders: Mapping[bytes, Busy], hints: Mapping[Unit, bytes], now_s: float
     ) -> None:
-        """Once a round, before anything is asked."""
+        """Note the loads once a round, before anything is asked."""
         if forwarders.keys() != self._known:
             self._known = set(forwarders)
             self._settles = dict.fromkeys(forwarders, now_s + SETTLES_S)
@@ -78,15 +81,17 @@ class Pressure:
         self._calm = _since(self._calm, hints.keys() - backlogged, now_s)
 
     def pressed(self, now_s: float) -> list[bytes]:
-        """Forwarders that have been too full, next to the others, for long enough."""
+        """Return forwarders that have been too full, compared with the others, for long enough."""
         return [each for each, since in self._pressed.items() if now_s - since >= PRESSED_FOR_S]
 
     def growing(self, now_s: float) -> set[Unit]:
-        """Parts of subscriptions whose backlog has grown for long enough at a full forwarder."""
+        """Return parts of subscriptions whose backlog has grown for long enough at a full
+        forwarder.
+        """
         return {unit for unit, since in self._growing.items() if now_s - since >= PRESSED_FOR_S}
 
     def calm(self, now_s: float) -> set[Unit]:
-        """Hinted units without a backlog for long enough, that were not moved lately."""
+        """Return hinted units without a backlog for long enough that were not moved recently."""
         return {
             unit
             for unit, since in self._calm.items()
@@ -94,15 +99,15 @@ class Pressure:
         }
 
     def rests(self, unit: Unit, now_s: float) -> bool:
-        """Whether it was moved so lately that it stays where it is."""
+        """Return whether a unit was moved so recently that it stays where it is."""
         return self._rests.get(unit, (now_s, 0))[0] > now_s
 
     def settled(self, forwarder: bytes, now_s: float) -> bool:
-        """Whether its load shows all that was moved."""
+        """Return whether a forwarder's load shows all moves."""
         return self._settles.get(forwarder, 0.0) <= now_s
 
     def moved(self, units: Iterable[Unit], forwarders: Iterable[bytes], now_s: float) -> None:
-        """They were, from and to these."""
+        """Note that units were moved, and the forwarders involved."""
         for unit in units:
             moves = self._rests.get(unit, (0.0, 0))[1]
             rest_s = min(MAX_RESTS_S, RESTS_S * 2.0**moves)
@@ -117,5 +122,5 @@ def _since(before: Mapping[_K, float], now: Iterable[_K], now_s: float) -> dict[
 
 
 def _backlogged(part: UnitLoad) -> bool:
-    """More than what is on its way to be acked."""
+    """Return whether a unit's backlog is more than the messages on their way to be acked."""
     return part.backlog > max(_FEW, _IN_FLIGHT_S * part.per_second)

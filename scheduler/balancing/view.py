@@ -1,4 +1,4 @@
-"""What a round of balancing goes by: who lives with which load, who owns what, what was wished."""
+"""The facts for a round of balancing: live forwarders with their loads, owners, and hints."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from metadata.delivery.loads import Load
 from metadata.types import WHOLE, Unit
 
 Home = Callable[[bytes, Mapping[bytes, float]], bytes | None]
-"""Of a topic's uid among forwarders with their weights: where everything of it is without hints."""
+"""Returns the forwarder that owns everything of a topic uid without hints, from (uid, weights)."""
 
 
 class Busy(NamedTuple):
-    """A live forwarder that has reported."""
+    """A live forwarder that has reported its load."""
 
     load: Load
     weight: float
@@ -22,31 +22,36 @@ class Busy(NamedTuple):
 
 
 class View(NamedTuple):
-    """By incarnation and by unit."""
+    """The fleet, by incarnation and by unit."""
 
     forwarders: Mapping[bytes, Busy]
     weights: Mapping[bytes, float]
-    """Of all that live, those without a report included."""
+    """Weights of all live forwarders, including those without a report."""
     hints: Mapping[Unit, bytes]
     owned: Mapping[Unit, bytes | None]
-    """All units of the topics that matter."""
+    """Owners of all units of the topics that matter."""
     home: Home
 
     def place(self, unit: Unit) -> bytes | None:
-        """Where it is wanted without a hint of its own: a topic's partition at its home, what is
-        split off with its partition."""
+        """Return where a unit is wanted without a hint of its own.
+
+        A topic's partition is wanted at its home, a part that is split off with its partition.
+        """
         if unit.subscription_uid != WHOLE and unit.base in self.hints:
             return self.hints[unit.base]
         return self.home(unit.topic_uid, self.weights)
 
     def cost(self, forwarder: bytes, per_second: float) -> float:
-        """Of the CPU that the forwarder uses, what hand-outs at this rate account for."""
+        """Return the part of a forwarder's CPU load that deliveries at this rate account for."""
         load = self.forwarders[forwarder].load
         return load.cpu * per_second / load.per_second if load.per_second > 0 else 0.0
 
     def cost_of(self, forwarder: bytes, units: Collection[Unit]) -> float:
-        """Of units of one kind that are there: what is not among the costliest counts as much as
-        the last of these, as long as the forwarder's load has that much left."""
+        """Return the cost of units of one kind at a forwarder.
+
+        A unit that is not among the costliest counts as much as the last of these, as long as the
+        forwarder's load has that much left.
+        """
         if forwarder not in self.forwarders:
             return 0.0
         load = self.forwarders[forwarder].load
@@ -60,20 +65,20 @@ class View(NamedTuple):
 
 
 class Kind(enum.Enum):
-    """What a change does; the earlier are tried first."""
+    """The kind of a change; earlier kinds are tried first."""
 
     TOPIC = "topic"
-    """A whole topic goes elsewhere, so that its subscriptions still have one owner each."""
+    """A whole topic moves, so that its subscriptions still have one owner each."""
     PARTITION = "partition"
-    """One of a topic's partitions goes elsewhere."""
+    """A single partition of a topic moves."""
     SPLIT = "split"
-    """One subscription's part of a partition goes elsewhere, split off it."""
+    """One subscription's part of a partition moves, split off it."""
     BACK = "back"
-    """Hints are taken away: what they named goes back where it was, or is there already."""
+    """Hints are removed: their units move back, or are at home already."""
 
 
 class Change(NamedTuple):
-    """One decision: these units are wanted there; None: where they are without hints."""
+    """One decision: these units are wanted at the target; None stands for no hints."""
 
     kind: Kind
     units: tuple[Unit, ...]
