@@ -1,4 +1,4 @@
-"""What is wrong with a body, in words of this project for what the decoder says.
+"""Errors of a body, in words of this project instead of those of the decoder.
 
 A reader gets the field, what it must be and the limit, in the terms of JSON; the texts of a library
 change with its releases, and speak of its own types.
@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 
 from edge.problem import FieldError
+from openapi.common import NO_CONTROL
 
 _AT = re.compile(r" - at `(?P<path>[^`]*)`$")
 _EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]*)`(?P<rest>.*)", re.DOTALL)
@@ -53,7 +54,7 @@ _ENCODED = (
 
 
 def not_json(error: Exception) -> str:
-    """Why a body is no JSON, as the end of a sentence: `it ends too early`."""
+    """Return the reason that a body is no JSON, as the end of a sentence: `it ends too early`."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, UnicodeDecodeError):
@@ -68,7 +69,7 @@ def not_json(error: Exception) -> str:
 
 
 def field_error(message: str, whole: str = "body", kind: Any = None) -> FieldError:
-    """The dotted field and what it must be, for the text of a `msgspec.ValidationError`. `whole` is
+    """Return the dotted field and its rule, for the text of a `msgspec.ValidationError`. `whole` is
     the field where all of the value is meant; `kind` the type that was wanted, by which the values
     that a field may have are named."""
     at = _AT.search(message)
@@ -84,7 +85,7 @@ def field_error(message: str, whole: str = "body", kind: Any = None) -> FieldErr
 
 
 def _values_at(kind: Any, path: str) -> list[str]:
-    """The literals that a field may be; none where that cannot be told."""
+    """Return the literals that a field may be; none where that cannot be told."""
     types = list(alternatives(kind))
     for name in re.split(r"[.[]", path):
         if not name or name.endswith("]"):
@@ -145,5 +146,7 @@ def _expectation(wanted: str, rest: str) -> str:
         return f"must be {named}, {_SIGNS[limit['sign']]} {limit['limit']}"
     pattern = _PATTERN.search(rest)
     if pattern is not None:
+        if pattern["pattern"] == repr(NO_CONTROL):
+            return "must have no control characters"
         return f"must match the pattern {pattern['pattern']}"
     return f"must be {named}{given}"

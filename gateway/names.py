@@ -1,22 +1,25 @@
-"""Names of topics and subscriptions: one rule, used at creation and quoted in every refusal."""
+"""The rules of names and labels, with the words of their refusals."""
 
 from __future__ import annotations
 
 import re
 
 from edge.problem import FieldError
-
-MAX_NAME_CHARS = 128
-PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
-RULE = (
-    "1 to 128 characters: letters, digits, '.', '_' and '-', the first of them a letter or a digit"
+from openapi.common import (
+    LABEL_KEY_PATTERN,
+    MAX_LABEL_KEY_CHARS,
+    MAX_LABEL_VALUE_CHARS,
+    MAX_LABELS,
+    MAX_NAME_CHARS,
+    NAME_PATTERN,
 )
-_NAME = re.compile(PATTERN)
 
-MAX_LABELS = 64
-MAX_LABEL_KEY_CHARS = 63
-MAX_LABEL_VALUE_CHARS = 255
-_LABEL_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")
+RULE = (
+    f"1 to {MAX_NAME_CHARS} characters: letters, digits, '.', '_' and '-', the first of them a "
+    "letter or a digit"
+)
+_NAME = re.compile(NAME_PATTERN)
+_LABEL_KEY = re.compile(LABEL_KEY_PATTERN)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 

@@ -29,7 +29,7 @@ from edge.environment import (
     within,
 )
 from edge.sealing import Sealer
-from gateway.names import PATTERN as NAME
+from openapi.common import NAME_PATTERN as NAME
 from peering.shared_secret import SharedSecret
 from store_nodes.settings import Address, parse_peers
 from subscribe_forwarder.delivery.ack_id import MAX_KEY_BYTES

@@ -1,4 +1,4 @@
-"""`GET /whoami`: what a token says of its bearer, and what it allows."""
+"""`GET /whoami`: the caller of a token, and what the token allows."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from auth.principal import Grant, Principal
 from edge.asgi import Receive, Route, Scope, Send, respond
 from gateway.middleware.auth import PRINCIPAL
 from metadata.types import token_audience
-from openapi.access import OPERATIONS
+from openapi import access
 
 NO_STORE = [(b"cache-control", b"no-store")]
 
 
 class WhoAmI:
-    """Needs a valid token and no permission: it shows its bearer nothing but itself."""
+    """Needs a valid token and no permission: it shows a caller nothing but itself."""
 
     def __init__(self, directory: ClientDirectory, policies: PolicyBook) -> None:
         self._directory = directory
         self._policies = policies
 
     def routes(self) -> list[Route]:
-        return [Route(OPERATIONS["whoAmI"], self.get)]
+        return [Route(access.OPERATIONS["whoAmI"], self.get)]
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
         principal = cast(Principal, scope[PRINCIPAL])
@@ -36,20 +36,22 @@ class WhoAmI:
             raise TokenRefused  # it was deleted a moment ago
         naming = await self._policies.naming(principal.tenant_id, principal.subject)
         ends = principal.expires_at
-        answer = {
-            "tenant": tenant.name,
-            "subject": principal.subject,
-            "roles": [
-                {"role": policy.role, "resources": policy.resources, "policy": policy.name}
+        answer = access.WhoAmI(
+            tenant=tenant.name,
+            subject=principal.subject,
+            roles=[
+                access.RoleGiven(
+                    cast(access.Role, policy.role), list(policy.resources), policy.name
+                )
                 for policy in naming
             ],
-            "grants": sorted(map(_written, principal.grants)),
-            "token_audience": token_audience(principal.tenant_id),
-            "expires_at": None if ends is None else datetime.fromtimestamp(ends, UTC),
-        }
+            grants=sorted(map(_written, principal.grants)),
+            token_audience=token_audience(principal.tenant_id),
+            expires_at=None if ends is None else datetime.fromtimestamp(ends, UTC),
+        )
         await respond(send, 200, msgspec.json.encode(answer), headers=NO_STORE)
 
 
 def _written(grant: Grant) -> str:
-    """As a scope of an API key is."""
+    """Return a grant as a scope of an API key is written."""
     return f"{grant.permission.value}:{Resource(grant.kind, grant.pattern)}"

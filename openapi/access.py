@@ -1,4 +1,4 @@
-"""Who may do what: clients, keys, policies and trusted issuers of a tenant."""
+"""Clients, keys, policies and trusted issuers of a tenant."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from openapi.common import (
     FORBIDDEN_OR_FULL,
     IF_MATCH,
     OUTCOME_UNKNOWN,
+    DisplayName,
     Labels,
     Name,
     created,
@@ -29,13 +30,50 @@ from openapi.contract import (
     table,
 )
 
+MAX_CLAIM_CHARS = 255
+MAX_REQUIRED_CLAIMS = 16
+_KINDS = "topics|subscriptions|schemas|schedules|snapshots|locks|jobs|pools|exports"
+_NAMED = r"[^\u0000-\u001f\u007f]+"
+CLAIM = r"[A-Za-z0-9_:/.-]{1,128}"
+"""The names that a claim may have, as a regular expression."""
+
 State = Literal["active", "disabled"]
-Label = Annotated[str, Meta(max_length=255, pattern=r"^[^\u0000-\u001f\u007f]*\Z")]
 Role = Literal["owner", "admin", "publisher", "subscriber", "viewer"]
+Algorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
+]
+"""All have public keys: who can only check a token cannot make one."""
+Trust = Literal["audience", "document", "operator", "unproved", "withdrawn"]
+Scope = Annotated[
+    str,
+    Meta(
+        max_length=256,
+        extra_json_schema={
+            "pattern": (
+                "^(publish|consume|lock|read|manage|administer)"
+                rf"(:(\*|({_KINDS})/{_NAMED}))?$"
+            )
+        },
+    ),
+]
+Member = Annotated[
+    str,
+    Meta(
+        max_length=256,
+        extra_json_schema={
+            "pattern": rf"^(client:{_NAMED}|issuer:[^#\u0000-\u001f\u007f]+#{_NAMED})$"
+        },
+    ),
+]
+Resource = Annotated[
+    str,
+    Meta(max_length=256, extra_json_schema={"pattern": rf"^(\*|({_KINDS})/{_NAMED})$"}),
+]
+"""Servers check scopes, members and resources themselves, with refusals that say the rule."""
 
 
 class RoleGiven(Answer):
-    role: Literal["owner", "admin", "publisher", "subscriber", "viewer"]
+    role: Role
     resources: list[str]
     policy: str
     """The name of the policy."""
@@ -45,21 +83,21 @@ class WhoAmI(Answer):
     tenant: str
     """The tenant's name."""
     subject: str
-    """Who calls, as audits name it: `client:NAME`, `key:NAME`, `issuer:NAME#SUBJECT`,
+    """The caller, as audits name it: `client:NAME`, `key:NAME`, `issuer:NAME#SUBJECT`,
     `operator:NAME` or `dev`."""
     roles: list[RoleGiven]
-    """What the tenant's policies give this subject."""
+    """The roles that the tenant's policies give this subject."""
     grants: list[str]
-    """What the token allows, each as a scope of an API key is written, `permission:resource`."""
+    """Permissions of the token, each written as a scope of an API key, `permission:resource`."""
     token_audience: str
     """The audience that is this tenant's alone, for tokens of issuers that it trusts."""
     expires_at: datetime | None
-    """When the token ends; null for one without an end."""
+    """The end of the token; null for a token without an end."""
 
 
 class SecretShown(Answer):
     prefix: str
-    """How it begins, after what all of its kind begin with."""
+    """The first characters of the secret, after the prefix that all of its kind have."""
     created_at: datetime
     expires_at: datetime | None
 
@@ -87,24 +125,12 @@ class ClientPage(Answer):
 class ClientBody(Body):
     name: Name | UnsetType = UNSET
     """POST: its name. PUT: that of the path, or left out."""
-    display_name: Label = ""
+    display_name: DisplayName = ""
     state: State = "active"
-    labels: Labels | UnsetType = UNSET
+    labels: Labels = {}
 
 
-class ClientMade(Answer):
-    name: str
-    client_id: str
-    display_name: str
-    state: State
-    """disabled: its secrets and its tokens are refused."""
-    labels: dict[str, str]
-    secrets: list[SecretShown]
-    tokens_valid_from: datetime | None
-    """Tokens issued before are refused; null: none was revoked."""
-    created_at: datetime
-    updated_at: datetime
-    last_used_at: datetime | None
+class ClientMade(Client):
     client_secret: str
     """Shown here and never again."""
 
@@ -113,7 +139,7 @@ class Key(Answer):
     name: str
     key_id: str
     prefix: str
-    """How the key begins."""
+    """The first characters of the key."""
     scopes: list[str]
     state: State
     expires_at: datetime | None
@@ -130,40 +156,17 @@ class KeyPage(Answer):
 
 
 class KeyBody(Body):
-    scopes: Annotated[
-        list[
-            Annotated[
-                str,
-                Meta(
-                    max_length=256,
-                    pattern=r"^(publish|consume|lock|read|manage|administer)(:(\*|(topics|subscriptions|schemas|schedules|snapshots|locks|jobs|pools|exports)/[^\u0000-\u001f\u007f]+))?\Z",
-                ),
-            ]
-        ],
-        Meta(min_length=1, max_length=100),
-    ]
+    scopes: Annotated[list[Scope], Meta(min_length=1, max_length=100)]
     """All that it may do: permissions, each alone or with a resource: `read`,
     `publish:topics/orders-*`."""
     name: Name | UnsetType = UNSET
     """POST: its name. PUT: that of the path, or left out."""
     expires_at: datetime | None = None
     state: State = "active"
-    labels: Labels | UnsetType = UNSET
+    labels: Labels = {}
 
 
-class KeyMade(Answer):
-    name: str
-    key_id: str
-    prefix: str
-    """How the key begins."""
-    scopes: list[str]
-    state: State
-    expires_at: datetime | None
-    labels: dict[str, str]
-    secrets: list[SecretShown]
-    created_at: datetime
-    updated_at: datetime
-    last_used_at: datetime | None
+class KeyMade(Key):
     key: str
     """Shown here and never again."""
 
@@ -185,38 +188,18 @@ class PolicyPage(Answer):
 
 class PolicyBody(Body):
     role: Role
-    members: Annotated[
-        list[
-            Annotated[
-                str,
-                Meta(
-                    max_length=256,
-                    pattern=r"^(client:[^\u0000-\u001f\u007f]+|issuer:[^#\u0000-\u001f\u007f]+#[^\u0000-\u001f\u007f]+)\Z",
-                ),
-            ]
-        ],
-        Meta(min_length=1, max_length=500),
-    ]
+    members: Annotated[list[Member], Meta(min_length=1, max_length=500)]
     """`client:NAME`, or `issuer:NAME#SUBJECT` for what an issuer says; `*` stands for any
     characters."""
-    resources: Annotated[
-        list[
-            Annotated[
-                str,
-                Meta(
-                    max_length=256,
-                    pattern=r"^(\*|(topics|subscriptions|schemas|schedules|snapshots|locks|jobs|pools|exports)/[^\u0000-\u001f\u007f]+)\Z",
-                ),
-            ]
-        ],
-        Meta(min_length=1, max_length=100),
-    ] = field(default_factory=lambda: ["*"])
+    resources: Annotated[list[Resource], Meta(min_length=1, max_length=100)] = field(
+        default_factory=lambda: ["*"]
+    )
     """`*` for everything, or `topics/NAME`, `subscriptions/NAME`, `schemas/NAME`,
     `schedules/NAME`, `snapshots/NAME`, `locks/NAME`, `jobs/NAME`, `pools/NAME`, `exports/NAME`;
     `*` stands for any characters."""
     name: Name | UnsetType = UNSET
     """POST: its name. PUT: that of the path, or left out."""
-    labels: Labels | UnsetType = UNSET
+    labels: Labels = {}
 
 
 class Issuer(Answer):
@@ -227,11 +210,11 @@ class Issuer(Answer):
     subject_claim: str
     required_claims: dict[str, str]
     labels: dict[str, str]
-    trust: Literal["audience", "document", "operator", "unproved", "withdrawn"]
-    """Why its tokens are this tenant's. audience: they name the tenant's own; document: the issuer
-    names the tenant; operator: the installation's operator said so; unproved: registered before
-    proof was asked for, and holds while nobody else's claim fits a token; withdrawn: the
-    operator took it back, and no token holds."""
+    trust: Trust
+    """The proof that its tokens are this tenant's. audience: they name the tenant's own audience;
+    document: a document of the issuer names the tenant; operator: the installation's operator
+    allowed it; unproved: it was registered before a proof was asked for, and holds while no
+    other tenant's claim fits a token; withdrawn: the operator took it back, and no token holds."""
     created_at: datetime
     updated_at: datetime
 
@@ -244,40 +227,32 @@ class IssuerPage(Answer):
 class IssuerBody(Body):
     issuer: Annotated[str, Meta(max_length=512)]
     """The `iss` of its tokens; its keys are found by it (OpenID Connect Discovery)."""
-    audience: Annotated[str, Meta(min_length=1, max_length=255)] | UnsetType = UNSET
+    audience: Annotated[str, Meta(min_length=1, max_length=MAX_CLAIM_CHARS)] | UnsetType = UNSET
     """The `aud` that its tokens must name. Left out, it is the tenant's own (`token_audience`);
     another needs a proof, else 422 `issuer-unproved`."""
-    algorithms: Annotated[
-        list[
-            Literal[
-                "RS256",
-                "RS384",
-                "RS512",
-                "PS256",
-                "PS384",
-                "PS512",
-                "ES256",
-                "ES384",
-                "ES512",
-                "EdDSA",
-            ]
-        ],
-        Meta(min_length=1, max_length=10),
-    ] = field(default_factory=lambda: ["RS256"])
-    subject_claim: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_:/.-]{1,128}\Z")] = "sub"
+    algorithms: Annotated[list[Algorithm], Meta(min_length=1, max_length=10)] = field(
+        default_factory=lambda: ["RS256"]
+    )
+    subject_claim: Annotated[str, Meta(extra_json_schema={"pattern": f"^{CLAIM}$"})] = "sub"
     """The claim that says who it is."""
-    required_claims: (
-        Annotated[dict[str, Annotated[str, Meta(max_length=255)]], Meta(max_length=16)] | UnsetType
-    ) = UNSET
+    required_claims: Annotated[
+        dict[str, str],
+        Meta(
+            max_length=MAX_REQUIRED_CLAIMS,
+            extra_json_schema={
+                "additionalProperties": {"type": "string", "maxLength": MAX_CLAIM_CHARS}
+            },
+        ),
+    ] = {}
     """Claims that must have these values."""
     name: Name | UnsetType = UNSET
     """POST: its name. PUT: that of the path, or left out."""
-    labels: Labels | UnsetType = UNSET
+    labels: Labels = {}
 
 
 class Rotation(Body):
     old_expires_in_seconds: Annotated[int, Meta(ge=0, le=2_592_000)] = 86_400
-    """For so long the present one holds too; 0: not at all."""
+    """Seconds that the present secret holds beside the new one; 0: it ends at once."""
 
 
 FORCE_OWNER = Parameter(
@@ -295,7 +270,7 @@ OPERATIONS = table(
         id="whoAmI",
         route="GET /whoami",
         needs="self",
-        summary="Who a token is",
+        summary="Describe the caller of a token",
         description=(
             "The tenant and subject of the token that the request came with, and what it may "
             "do. Any valid token may ask, also one that may do nothing else."

@@ -9,26 +9,41 @@ from msgspec import UNSET, Meta, UnsetType
 
 from openapi.contract import Answer, Body, Header, OpenAnswer, Parameter, Refusal, Success
 
+MAX_NAME_CHARS = 128
+NAME_PATTERN = rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME_CHARS - 1}}}"
+MAX_LABELS = 64
+MAX_LABEL_KEY_CHARS = 63
+LABEL_KEY_PATTERN = rf"[A-Za-z0-9][A-Za-z0-9._/-]{{0,{MAX_LABEL_KEY_CHARS - 1}}}"
+MAX_LABEL_VALUE_CHARS = 255
 Name = Annotated[
     str,
     Meta(
         extra_json_schema={
             "minLength": 1,
-            "maxLength": 128,
-            "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$",
+            "maxLength": MAX_NAME_CHARS,
+            "pattern": f"^{NAME_PATTERN}$",
         }
     ),
 ]
 """A name that somebody gives. Servers check it themselves, with a refusal that says the rule."""
-LabelName = Annotated[
-    str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$"})
-]
+LabelName = Annotated[str, Meta(extra_json_schema={"pattern": f"^{LABEL_KEY_PATTERN}$"})]
 LabelText = Annotated[
-    str, Meta(extra_json_schema={"maxLength": 255, "pattern": r"^[^\u0000-\u001f\u007f]*$"})
+    str,
+    Meta(
+        extra_json_schema={
+            "maxLength": MAX_LABEL_VALUE_CHARS,
+            "pattern": r"^[^\u0000-\u001f\u007f]*$",
+        }
+    ),
 ]
-Labels = Annotated[dict[LabelName, LabelText], Meta(extra_json_schema={"maxProperties": 64})]
+Labels = Annotated[
+    dict[LabelName, LabelText], Meta(extra_json_schema={"maxProperties": MAX_LABELS})
+]
 """Labels of a resource. Servers check them themselves, with a refusal that names the label."""
-Text = Annotated[str, Meta(min_length=1, max_length=128, pattern=r"^[^\u0000-\u001f\u007f]*\Z")]
+NO_CONTROL = r"^[^\u0000-\u001f\u007f]*\Z"
+"""A pattern that control characters do not match."""
+DisplayName = Annotated[str, Meta(max_length=255, pattern=NO_CONTROL)]
+Text = Annotated[str, Meta(min_length=1, max_length=128, pattern=NO_CONTROL)]
 Hex128 = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]

@@ -12,6 +12,7 @@ from openapi.common import (
     ETAG,
     IF_MATCH,
     TOO_MANY_CHANGES,
+    DisplayName,
     Labels,
     Name,
     Total,
@@ -32,7 +33,8 @@ from openapi.usage import (
 )
 
 State = Literal["active", "suspended", "deleting"]
-DisplayName = Annotated[str, Meta(max_length=255, pattern=r"^[^\u0000-\u001f\u007f]*\Z")]
+ISSUER_ENTRY = r"https?://[^\s#]+#[^\u0000-\u001f\u007f]+"
+"""`ISSUER#AUDIENCE`, as a regular expression."""
 PublishMessagesPerSecond = Annotated[float, Meta(ge=0, le=2**53)]
 
 
@@ -46,7 +48,7 @@ class Tenant(Answer):
     issuers_allowed: list[str]
     token_audience: str
     """An audience that is this tenant's alone. A trusted issuer's token that names it is for this
-    tenant, whoever else trusts the issuer."""
+    tenant, also if other tenants trust the issuer."""
     created_at: datetime
     updated_at: datetime
 
@@ -66,32 +68,24 @@ class TenantBody(Body):
     """POST: its name. PUT: that of the path, or left out."""
     display_name: DisplayName = ""
     state: Literal["active", "suspended"] = "active"
-    labels: Labels | UnsetType = UNSET
-    egress_allowed: (
-        Annotated[list[Annotated[str, Meta(max_length=255)]], Meta(max_length=100)] | UnsetType
-    ) = UNSET
+    labels: Labels = {}
+    egress_allowed: Annotated[list[Annotated[str, Meta(max_length=255)]], Meta(max_length=100)] = []
     """Networks and hosts that its webhooks and issuers may be at although they are not public:
     `10.1.0.0/16`, `hooks.internal:8443`, `http://*.internal`."""
-    issuers_allowed: (
-        Annotated[
-            list[
-                Annotated[
-                    str,
-                    Meta(max_length=768, pattern=r"^https?://[^\s#]+#[^\u0000-\u001f\u007f]+\Z"),
-                ]
-            ],
-            Meta(max_length=100),
-        ]
-        | UnsetType
-    ) = UNSET
+    issuers_allowed: Annotated[
+        list[
+            Annotated[str, Meta(max_length=768, extra_json_schema={"pattern": f"^{ISSUER_ENTRY}$"})]
+        ],
+        Meta(max_length=100),
+    ] = []
     """`ISSUER#AUDIENCE` of tokens that are its own, as the operator has made sure: it may register
-    these without another proof. What is taken out holds no more."""
+    these without another proof. A tenant's issuer that is taken out of the list holds no more."""
     owner: FirstOwner | None = None
-    """Its first client, made with it: an owner. Counts only when the tenant is made."""
+    """The first client, an owner that is made with the tenant. It counts only in that request."""
 
 
 class FirstOwnerMade(Answer):
-    """Its first client, where the body asked for one."""
+    """The first client, if the body asked for one."""
 
     name: str
     client_id: str
@@ -99,25 +93,13 @@ class FirstOwnerMade(Answer):
     """Shown here and never again."""
 
 
-class TenantMade(Answer):
-    name: str
-    display_name: str
-    state: State
-    """suspended: its credentials are refused, what it owns stays."""
-    labels: dict[str, str]
-    egress_allowed: list[str]
-    issuers_allowed: list[str]
-    token_audience: str
-    """An audience that is this tenant's alone. A trusted issuer's token that names it is for this
-    tenant, whoever else trusts the issuer."""
-    created_at: datetime
-    updated_at: datetime
+class TenantMade(Tenant):
     owner: FirstOwnerMade | UnsetType = UNSET
-    """Its first client, where the body asked for one."""
+    """The first client, if the body asked for one."""
 
 
 class LimitsBody(Body):
-    """What is not named has the platform's default; null and 0: no limit."""
+    """A limit that is left out is the platform's default; null and 0 are no limit."""
 
     publish_messages_per_second: PublishMessagesPerSecond | None = None
     """Messages that are published in a second."""
@@ -126,9 +108,9 @@ class LimitsBody(Body):
     stored_bytes: Total | None = None
     """Bytes that its topics hold."""
     topics: Total | None = None
-    """How many there may be."""
+    """Number of topics."""
     subscriptions: Total | None = None
-    """How many there may be."""
+    """Number of subscriptions."""
     in_flight: Total | None = None
     """Messages that are leased at once, over all subscriptions."""
     push_concurrency: Total | None = None
@@ -139,7 +121,7 @@ class LimitsBody(Body):
 
 class QuotaBody(Body):
     limits: LimitsBody | UnsetType = UNSET
-    """What is not named has the platform's default; null and 0: no limit."""
+    """A limit that is left out is the platform's default; null and 0 are no limit."""
     weight: Annotated[float, Meta(gt=0, le=1000)] = 1.0
 
 
@@ -226,14 +208,14 @@ OPERATIONS = table(
         id="getQuotas",
         route="GET /tenants/{tenant}/quotas",
         needs="operate *",
-        summary="What a tenant may use",
+        summary="Get the limits of a tenant",
         answers=(ok(Quotas, "Its limits.", ETAG),),
     ),
     Operation(
         id="putQuotas",
         route="PUT /tenants/{tenant}/quotas",
         needs="operate *",
-        summary="Say what a tenant may use",
+        summary="Set the limits of a tenant",
         parameters=(IF_MATCH,),
         body=QuotaBody,
         answers=(
@@ -249,7 +231,7 @@ OPERATIONS = table(
         id="getUsage",
         route="GET /tenants/{tenant}/usage",
         needs="operate *",
-        summary="What a tenant used, per hour",
+        summary="List the usage of a tenant, per hour",
         parameters=(
             FROM,
             TO,
@@ -262,7 +244,7 @@ OPERATIONS = table(
         id="getAudit",
         route="GET /tenants/{tenant}/audit",
         needs="operate *",
-        summary="Who changed what in a tenant",
+        summary="List the changes of a tenant",
         description="`platform` is the tenant of operators: what they did to tenants is there.",
         parameters=(
             FROM,
@@ -279,7 +261,7 @@ OPERATIONS = table(
         id="exportAudit",
         route="GET /tenants/{tenant}/audit:export",
         needs="operate *",
-        summary="Who changed what in a tenant, all of it",
+        summary="Export the changes of a tenant",
         parameters=(
             FROM,
             TO,

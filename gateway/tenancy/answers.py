@@ -1,4 +1,4 @@
-"""What the routes of this package answer with, and the checks that several of them share."""
+"""The answers of the routes of this package, and the checks that several of them share."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, TypeVar
+from typing import TypeVar
 from urllib.parse import quote
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from edge.asgi import Send, respond
-from edge.problem import FieldError, Problem, invalid
+from auth.policies import BadGrant
+from edge.asgi import Scope, Send, path_param, respond
+from edge.problem import FieldError, Problem, invalid, not_found
 from gateway.http.decoding import Query, etag
+from gateway.names import name_errors
 from gateway.topics.topics import precondition_failed
 from gateway.visible import MAX_PAGE_SIZE
 from metadata.errors import Conflict, LastOwner, NotFound, TooManySecrets
 from metadata.tenancy.credentials import Secret
+from openapi import access
+from openapi.contract import Answer
 
-MAX_DISPLAY_NAME_CHARS = 255
-MAX_OVERLAP_S = 30 * 86_400
-DEFAULT_OVERLAP_S = 86_400
 V = TypeVar("V")
-DisplayName = Annotated[str, msgspec.Meta(max_length=MAX_DISPLAY_NAME_CHARS)]
-OverlapSeconds = Annotated[int, msgspec.Meta(ge=0, le=MAX_OVERLAP_S)]
+M = TypeVar("M", bound=Answer)
 
 _RFC_3339 = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?"
@@ -32,29 +33,55 @@ _RFC_3339 = re.compile(
 )
 
 
-class Rotation(msgspec.Struct, forbid_unknown_fields=True):
-    """For how long what there was holds beside what follows it."""
-
-    old_expires_in_seconds: OverlapSeconds = DEFAULT_OVERLAP_S
-
-    def old_until(self, now: datetime) -> datetime:
-        return now + timedelta(seconds=self.old_expires_in_seconds)
+def old_until(body: access.Rotation, now: datetime) -> datetime:
+    """Return the time at which the present secret ends."""
+    return now + timedelta(seconds=body.old_expires_in_seconds)
 
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def text_errors(text: str, field: str) -> list[FieldError]:
-    """Of what people read."""
-    if any(char < " " or char == "\x7f" for char in text):
-        return [FieldError(field, "no control characters")]
-    return []
+def grant_errors(
+    field: str, values: Sequence[str], check: Callable[[str], object]
+) -> list[FieldError]:
+    """Check each scope, member or resource of a field; `check` raises BadGrant."""
+    errors = []
+    for at, value in enumerate(values):
+        try:
+            check(value)
+        except BadGrant as error:
+            errors.append(FieldError(f"{field}[{at}]", str(error)))
+        else:
+            if any(char < " " or char == "\x7f" for char in value):
+                errors.append(FieldError(f"{field}[{at}]", "no control characters"))
+    return errors
 
 
-def same_name(given: str | msgspec.UnsetType, name: str) -> None:
-    """Of a body, where the path names it too: 409."""
-    if given is not msgspec.UNSET and given != name:
+def name_of(given: str | UnsetType, path_name: str | None) -> tuple[str, list[FieldError]]:
+    """Return the name that a body gives and its errors; a path has the name of a PUT.
+
+    Raise a 409 Problem if the body gives another name than the path.
+    """
+    if path_name is None:
+        name = "" if given is UNSET else given
+    else:
+        same_name(given, path_name)
+        name = path_name
+    return name, name_errors(name)
+
+
+def named(scope: Scope, kind: str) -> str:
+    """Return the name in the path; raise a 404 Problem if nothing can have it."""
+    name = path_param(scope, "name")
+    if name_errors(name):
+        raise not_found(kind, name)
+    return name
+
+
+def same_name(given: str | UnsetType, name: str) -> None:
+    """Raise a 409 Problem if a body gives another name than its path."""
+    if given is not UNSET and given != name:
         detail = f"it is {name!r} by the path"
         raise Problem(
             409,
@@ -69,21 +96,22 @@ def page_size_of(query: Query) -> int:
     return query.integer("page_size", 100, 1, MAX_PAGE_SIZE)
 
 
-def secrets_view(secrets: Sequence[Secret]) -> list[dict[str, object]]:
-    """How they begin, never more."""
+def secrets_view(secrets: Sequence[Secret]) -> list[access.SecretShown]:
+    """Return the beginning of each secret, and never more of one."""
     return [
-        {
-            "prefix": secret.prefix,
-            "created_at": secret.created_at,
-            "expires_at": secret.expires_at,
-        }
+        access.SecretShown(secret.prefix, secret.created_at, secret.expires_at)
         for secret in secrets
     ]
 
 
+def extended(kind: type[M], shown: Answer, **more: object) -> M:
+    """Return an answer of a class that has the fields of another and some more."""
+    return kind(**msgspec.structs.asdict(shown), **more)
+
+
 @asynccontextmanager
 async def refusals(kind: str, *, taken: str = "") -> AsyncIterator[None]:
-    """Of the metadata store, as problems. `taken` is the name that may be somebody's already."""
+    """Raise refusals of the metadata store as problems. `taken` is the name that may exist."""
     try:
         yield
     except Conflict as error:
@@ -114,8 +142,11 @@ async def update_or_create(
     update: Callable[[], Awaitable[V]],
     create: Callable[[], Awaitable[V]],
 ) -> tuple[V, bool]:
-    """Idempotent also beside others that do the same; True: it was created. 412 where it is not
-    there and a version was named."""
+    """Update a thing or create it; return it, and whether it was created.
+
+    It is idempotent beside others that do the same. Raise a 412 Problem if the thing does not exist
+    and a version was named.
+    """
     while True:
         try:
             async with refusals(kind):
@@ -135,13 +166,13 @@ async def update_or_create(
 async def respond_one(
     send: Send,
     status: int,
-    view: dict[str, object],
+    view: object,
     version: int,
     *,
     location: tuple[str, ...] = (),
     secret: bool = False,
 ) -> None:
-    """With its ETag. What shows a secret is kept by nobody on the way."""
+    """Answer with a thing and its ETag. No cache may keep an answer that shows a secret."""
     headers = [etag(version)]
     if location:
         path = "".join("/" + quote(part, safe="") for part in location)
@@ -149,6 +180,11 @@ async def respond_one(
     if secret:
         headers.append((b"cache-control", b"no-store"))
     await respond(send, status, msgspec.json.encode(view), headers=headers)
+
+
+async def respond_listing(send: Send, page: Answer) -> None:
+    """Answer with one page of a listing."""
+    await respond(send, 200, msgspec.json.encode(page))
 
 
 async def respond_page(
@@ -159,7 +195,7 @@ async def respond_page(
 
 
 def time_of(query: Query, name: str) -> datetime | None:
-    """An RFC 3339 time; 400 naming the parameter."""
+    """Return a time of RFC 3339; raise a 400 Problem that names the parameter."""
     text = query.text(name)
     if text is None:
         return None

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from edge.asgi import Receive, Route, Scope, Send, header, path_param, tenant_of
-from edge.problem import not_found
 from gateway.http.decoding import Query, if_match, read_json
-from gateway.names import name_errors
 from gateway.tenancy.answers import (
-    Rotation,
+    extended,
+    named,
+    old_until,
     page_size_of,
     refusals,
+    respond_listing,
     respond_one,
-    respond_page,
     update_or_create,
     utc_now,
 )
-from gateway.tenancy.client_bodies import ClientBody, view
+from gateway.tenancy.client_bodies import spec_of, view
 from gateway.topics.topics import respond_no_content
 from metadata.tenancy.clients import Client, ClientRepository
 from metadata.tenancy.credentials import Minted, new_client_id, new_client_secret
-from openapi.access import OPERATIONS
+from openapi import access
 
 
 class ClientRoutes:
@@ -28,20 +28,20 @@ class ClientRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route(OPERATIONS["createClient"], self.create),
-            Route(OPERATIONS["listClients"], self.page),
-            Route(OPERATIONS["getClient"], self.get),
-            Route(OPERATIONS["putClient"], self.put),
-            Route(OPERATIONS["deleteClient"], self.delete),
-            Route(OPERATIONS["addClientSecret"], self.add_secret),
-            Route(OPERATIONS["removeClientSecret"], self.remove_secret),
-            Route(OPERATIONS["revokeClientTokens"], self.revoke_tokens),
+            Route(access.OPERATIONS["createClient"], self.create),
+            Route(access.OPERATIONS["listClients"], self.page),
+            Route(access.OPERATIONS["getClient"], self.get),
+            Route(access.OPERATIONS["putClient"], self.put),
+            Route(access.OPERATIONS["deleteClient"], self.delete),
+            Route(access.OPERATIONS["addClientSecret"], self.add_secret),
+            Route(access.OPERATIONS["removeClientSecret"], self.remove_secret),
+            Route(access.OPERATIONS["revokeClientTokens"], self.revoke_tokens),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
         """201 with its first secret."""
-        body = await read_json(scope, receive, ClientBody)
-        spec = body.spec()
+        body = await read_json(scope, receive, access.ClientBody)
+        spec = spec_of(body)
         minted = new_client_secret(utc_now())
         async with refusals("client", taken=spec.name):
             client = await self._clients.create(
@@ -51,9 +51,9 @@ class ClientRoutes:
 
     async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
         """201 with its first secret when it was not there, 200 when it is now as the body says."""
-        body = await read_json(scope, receive, ClientBody)
+        body = await read_json(scope, receive, access.ClientBody)
         name = path_param(scope, "name")
-        spec, version = body.spec(name), if_match(header(scope, b"if-match"))
+        spec, version = spec_of(body, name), if_match(header(scope, b"if-match"))
         force, tenant_id = Query(scope).flag("force"), tenant_of(scope)
         minted = new_client_secret(utc_now())
         client, made = await update_or_create(
@@ -68,7 +68,7 @@ class ClientRoutes:
             await respond_one(send, 200, view(client), client.version)
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        client = await self._clients.get(tenant_of(scope), _name(scope))
+        client = await self._clients.get(tenant_of(scope), named(scope, "client"))
         await respond_one(send, 200, view(client), client.version)
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,7 +78,8 @@ class ClientRoutes:
             page_size=page_size_of(query),
             page_token=query.text("page_token") or None,
         )
-        await respond_page(send, "clients", [view(one) for one in page.items], page.next_token)
+        listing = access.ClientPage([view(one) for one in page.items], page.next_token)
+        await respond_listing(send, listing)
 
     async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Its tokens hold no more. 409 when it is the last owner, unless `force=true`."""
@@ -86,7 +87,7 @@ class ClientRoutes:
         async with refusals("client"):
             await self._clients.delete(
                 tenant_of(scope),
-                _name(scope),
+                named(scope, "client"),
                 if_version=version,
                 force=Query(scope).flag("force"),
             )
@@ -94,18 +95,18 @@ class ClientRoutes:
 
     async def add_secret(self, scope: Scope, receive: Receive, send: Send) -> None:
         """201 with a new secret, beside which the present one holds for a while."""
-        body = await read_json(scope, receive, Rotation)
+        body = await read_json(scope, receive, access.Rotation)
         now = utc_now()
         minted = new_client_secret(now)
         async with refusals("client"):
             client = await self._clients.add_secret(
                 tenant_of(scope),
-                _name(scope),
+                named(scope, "client"),
                 minted.secret,
-                body.old_until(now),
+                old_until(body, now),
                 if_version=if_match(header(scope, b"if-match")),
             )
-        shown = view(client) | {"client_secret": minted.text}
+        shown = extended(access.ClientMade, view(client), client_secret=minted.text)
         await respond_one(send, 201, shown, client.version, secret=True)
 
     async def remove_secret(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -113,7 +114,7 @@ class ClientRoutes:
         async with refusals("client"):
             await self._clients.remove_secret(
                 tenant_of(scope),
-                _name(scope),
+                named(scope, "client"),
                 path_param(scope, "prefix"),
                 if_version=if_match(header(scope, b"if-match")),
                 force=Query(scope).flag("force"),
@@ -122,18 +123,11 @@ class ClientRoutes:
 
     async def revoke_tokens(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Every access token it was given until now is refused from now on."""
-        client = await self._clients.revoke_tokens(tenant_of(scope), _name(scope))
+        client = await self._clients.revoke_tokens(tenant_of(scope), named(scope, "client"))
         await respond_one(send, 200, view(client), client.version)
 
 
-def _name(scope: Scope) -> str:
-    name = path_param(scope, "name")
-    if name_errors(name):
-        raise not_found("client", name)
-    return name
-
-
 async def _respond_made(send: Send, client: Client, minted: Minted) -> None:
-    shown = view(client) | {"client_secret": minted.text}
+    shown = extended(access.ClientMade, view(client), client_secret=minted.text)
     location = ("clients", client.name)
     await respond_one(send, 201, shown, client.version, location=location, secret=True)

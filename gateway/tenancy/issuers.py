@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from edge.asgi import Receive, Route, Scope, Send, header, path_param, tenant_of
-from edge.problem import FieldError, Problem, not_found
+from edge.problem import FieldError, Problem
 from gateway.http.decoding import Query, if_match, read_json
-from gateway.names import name_errors
 from gateway.tenancy.answers import (
+    named,
     page_size_of,
     refusals,
+    respond_listing,
     respond_one,
-    respond_page,
     update_or_create,
 )
-from gateway.tenancy.issuer_bodies import IssuerBody, view
+from gateway.tenancy.issuer_bodies import spec_of, view
 from gateway.tenancy.issuer_trust import Prove
 from gateway.topics.topics import precondition_failed, respond_no_content
 from gateway.write_turns import aside
 from metadata.errors import NotFound
 from metadata.tenancy.issuers import Issuer, IssuerRepository, IssuerTaken
-from openapi.access import OPERATIONS
+from openapi import access
 
 
 class IssuerRoutes:
@@ -29,16 +29,16 @@ class IssuerRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route(OPERATIONS["createIssuer"], self.create),
-            Route(OPERATIONS["listIssuers"], self.page),
-            Route(OPERATIONS["getIssuer"], self.get),
-            Route(OPERATIONS["putIssuer"], self.put),
-            Route(OPERATIONS["deleteIssuer"], self.delete),
+            Route(access.OPERATIONS["createIssuer"], self.create),
+            Route(access.OPERATIONS["listIssuers"], self.page),
+            Route(access.OPERATIONS["getIssuer"], self.get),
+            Route(access.OPERATIONS["putIssuer"], self.put),
+            Route(access.OPERATIONS["deleteIssuer"], self.delete),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
         tenant_id = tenant_of(scope)
-        spec = (await read_json(scope, receive, IssuerBody)).spec()
+        spec = spec_of(await read_json(scope, receive, access.IssuerBody))
         async with aside(scope):
             spec = await self._prove(tenant_id, spec, None)
         try:
@@ -51,9 +51,9 @@ class IssuerRoutes:
 
     async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
         """201 when it was not there, 200 when it is now as the body says."""
-        body = await read_json(scope, receive, IssuerBody)
+        body = await read_json(scope, receive, access.IssuerBody)
         name, tenant_id = path_param(scope, "name"), tenant_of(scope)
-        spec, version = body.spec(name), if_match(header(scope, b"if-match"))
+        spec, version = spec_of(body, name), if_match(header(scope, b"if-match"))
         present = await self._present(tenant_id, name)
         if version is not None and (present is None or present.version != version):
             raise precondition_failed("issuer")
@@ -79,7 +79,7 @@ class IssuerRoutes:
             return None
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        issuer = await self._issuers.get(tenant_of(scope), _name(scope))
+        issuer = await self._issuers.get(tenant_of(scope), named(scope, "issuer"))
         await respond_one(send, 200, view(issuer), issuer.version)
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -89,7 +89,8 @@ class IssuerRoutes:
             page_size=page_size_of(query),
             page_token=query.text("page_token") or None,
         )
-        await respond_page(send, "issuers", [view(one) for one in page.items], page.next_token)
+        listing = access.IssuerPage([view(one) for one in page.items], page.next_token)
+        await respond_listing(send, listing)
 
     async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Its tokens hold no more. 409 when its subjects are the last owners, unless
@@ -97,18 +98,11 @@ class IssuerRoutes:
         async with refusals("issuer"):
             await self._issuers.delete(
                 tenant_of(scope),
-                _name(scope),
+                named(scope, "issuer"),
                 if_version=if_match(header(scope, b"if-match")),
                 force=Query(scope).flag("force"),
             )
         await respond_no_content(send)
-
-
-def _name(scope: Scope) -> str:
-    name = path_param(scope, "name")
-    if name_errors(name):
-        raise not_found("issuer", name)
-    return name
 
 
 def _taken() -> Problem:

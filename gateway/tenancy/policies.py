@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from edge.asgi import Receive, Route, Scope, Send, header, path_param, tenant_of
-from edge.problem import not_found
 from gateway.http.decoding import Query, if_match, read_json
-from gateway.names import name_errors
 from gateway.tenancy.answers import (
+    named,
     page_size_of,
     refusals,
+    respond_listing,
     respond_one,
-    respond_page,
     update_or_create,
 )
-from gateway.tenancy.policy_bodies import PolicyBody, view
+from gateway.tenancy.policy_bodies import spec_of, view
 from gateway.topics.topics import respond_no_content
 from metadata.tenancy.policies import PolicyRepository
-from openapi.access import OPERATIONS
+from openapi import access
 
 
 class PolicyRoutes:
@@ -25,15 +24,15 @@ class PolicyRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route(OPERATIONS["createPolicy"], self.create),
-            Route(OPERATIONS["listPolicies"], self.page),
-            Route(OPERATIONS["getPolicy"], self.get),
-            Route(OPERATIONS["putPolicy"], self.put),
-            Route(OPERATIONS["deletePolicy"], self.delete),
+            Route(access.OPERATIONS["createPolicy"], self.create),
+            Route(access.OPERATIONS["listPolicies"], self.page),
+            Route(access.OPERATIONS["getPolicy"], self.get),
+            Route(access.OPERATIONS["putPolicy"], self.put),
+            Route(access.OPERATIONS["deletePolicy"], self.delete),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
-        spec = (await read_json(scope, receive, PolicyBody)).spec()
+        spec = spec_of(await read_json(scope, receive, access.PolicyBody))
         async with refusals("policy", taken=spec.name):
             policy = await self._policies.create(tenant_of(scope), spec)
         location = ("policies", policy.name)
@@ -41,9 +40,9 @@ class PolicyRoutes:
 
     async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
         """201 when it was not there, 200 when it is now as the body says."""
-        body = await read_json(scope, receive, PolicyBody)
+        body = await read_json(scope, receive, access.PolicyBody)
         name, tenant_id = path_param(scope, "name"), tenant_of(scope)
-        spec, version = body.spec(name), if_match(header(scope, b"if-match"))
+        spec, version = spec_of(body, name), if_match(header(scope, b"if-match"))
         force = Query(scope).flag("force")
         policy, made = await update_or_create(
             "policy",
@@ -56,7 +55,7 @@ class PolicyRoutes:
         await respond_one(send, status, view(policy), policy.version, location=location)
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        policy = await self._policies.get(tenant_of(scope), _name(scope))
+        policy = await self._policies.get(tenant_of(scope), named(scope, "policy"))
         await respond_one(send, 200, view(policy), policy.version)
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,22 +65,16 @@ class PolicyRoutes:
             page_size=page_size_of(query),
             page_token=query.text("page_token") or None,
         )
-        await respond_page(send, "policies", [view(one) for one in page.items], page.next_token)
+        listing = access.PolicyPage([view(one) for one in page.items], page.next_token)
+        await respond_listing(send, listing)
 
     async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
         """409 when no owner would be left, unless `force=true`."""
         async with refusals("policy"):
             await self._policies.delete(
                 tenant_of(scope),
-                _name(scope),
+                named(scope, "policy"),
                 if_version=if_match(header(scope, b"if-match")),
                 force=Query(scope).flag("force"),
             )
         await respond_no_content(send)
-
-
-def _name(scope: Scope) -> str:
-    name = path_param(scope, "name")
-    if name_errors(name):
-        raise not_found("policy", name)
-    return name

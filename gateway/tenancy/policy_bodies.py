@@ -1,63 +1,29 @@
-"""A policy in JSON: a role, for whom, on what."""
+"""Policies between the API and the rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
-
-import msgspec
-from msgspec import UNSET, UnsetType
+from typing import cast
 
 from auth.policies import BadGrant, check_member, parse_resource
-from edge.problem import FieldError, invalid
-from gateway.names import label_errors, name_errors
-from gateway.tenancy.answers import same_name, text_errors
+from edge.problem import invalid
+from gateway.names import label_errors
+from gateway.tenancy.answers import grant_errors, name_of
 from metadata.tenancy.policies import Policy, PolicySpec
+from openapi import access
 
-MAX_MEMBERS = 500
-MAX_RESOURCES = 100
 _KEY = "key:"
 
 
-class PolicyBody(msgspec.Struct, forbid_unknown_fields=True):
-    """What makes a policy, or replaces what it is; the path of a PUT names it."""
-
-    role: Literal["owner", "admin", "publisher", "subscriber", "viewer"]
-    members: list[str]
-    resources: list[str] = msgspec.field(default_factory=lambda: ["*"])
-    name: str | UnsetType = UNSET
-    labels: dict[str, str] = {}
-
-    def spec(self, path_name: str | None = None) -> PolicySpec:
-        """Raises a 422 Problem, or 409 where it names another."""
-        if path_name is not None:
-            same_name(self.name, path_name)
-        name = path_name if path_name is not None else self.name or ""
-        errors = name_errors(name) + label_errors(self.labels)
-        errors += _each("members", self.members, MAX_MEMBERS, _check_member)
-        errors += _each("resources", self.resources, MAX_RESOURCES, parse_resource)
-        if errors:
-            raise invalid("The body does not fit.", errors)
-        members = tuple(dict.fromkeys(self.members))
-        return PolicySpec(
-            name, self.role, members, tuple(dict.fromkeys(self.resources)), self.labels
-        )
-
-
-def _each(
-    field: str, values: list[str], most: int, check: Callable[[str], object]
-) -> list[FieldError]:
-    if not 1 <= len(values) <= most:
-        return [FieldError(field, f"1 to {most} of them; there are {len(values)}")]
-    errors = []
-    for at, value in enumerate(values):
-        try:
-            check(value)
-        except BadGrant as error:
-            errors.append(FieldError(f"{field}[{at}]", str(error)))
-        else:
-            errors += text_errors(value, f"{field}[{at}]")
-    return errors
+def spec_of(body: access.PolicyBody, path_name: str | None = None) -> PolicySpec:
+    """Return the policy that a body describes; raise a 422 Problem, or 409 for another name."""
+    name, errors = name_of(body.name, path_name)
+    errors += label_errors(body.labels)
+    errors += grant_errors("members", body.members, _check_member)
+    errors += grant_errors("resources", body.resources, parse_resource)
+    if errors:
+        raise invalid("The body does not fit.", errors)
+    members, resources = dict.fromkeys(body.members), dict.fromkeys(body.resources)
+    return PolicySpec(name, body.role, tuple(members), tuple(resources), body.labels)
 
 
 def _check_member(text: str) -> None:
@@ -66,13 +32,14 @@ def _check_member(text: str) -> None:
     check_member(text)
 
 
-def view(policy: Policy) -> dict[str, object]:
-    return {
-        "name": policy.name,
-        "role": policy.role,
-        "members": policy.members,
-        "resources": policy.resources,
-        "labels": policy.labels,
-        "created_at": policy.created_at,
-        "updated_at": policy.updated_at,
-    }
+def view(policy: Policy) -> access.Policy:
+    """Return a policy as the API shows it."""
+    return access.Policy(
+        name=policy.name,
+        role=cast(access.Role, policy.role),
+        members=list(policy.members),
+        resources=list(policy.resources),
+        labels=dict(policy.labels),
+        created_at=policy.created_at,
+        updated_at=policy.updated_at,
+    )

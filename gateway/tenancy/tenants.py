@@ -9,21 +9,22 @@ from edge.problem import FieldError, Problem, invalid, not_found
 from gateway.http.decoding import Query, etag, if_match, read_json
 from gateway.names import name_errors
 from gateway.tenancy.answers import (
+    extended,
     page_size_of,
     refusals,
+    respond_listing,
     respond_one,
-    respond_page,
     update_or_create,
     utc_now,
 )
-from gateway.tenancy.tenant_bodies import TenantBody, view
+from gateway.tenancy.tenant_bodies import first_client_of, spec_of, view
 from gateway.tenancy.tenant_deletion import TenantDeletion
 from metadata.errors import Conflict
 from metadata.tenancy.clients import Client
 from metadata.tenancy.credentials import Minted, new_client_id, new_client_secret
 from metadata.tenancy.tenants import PLATFORM_NAME, FirstOwner, TenantRepository
 from metadata.types import Tenant, TenantSpec, TenantState
-from openapi.tenants import OPERATIONS
+from openapi import tenants as contract
 
 Made = tuple[Tenant, Client | None]
 
@@ -35,16 +36,16 @@ class TenantRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route(OPERATIONS["createTenant"], self.create),
-            Route(OPERATIONS["listTenants"], self.page),
-            Route(OPERATIONS["getTenant"], self.get),
-            Route(OPERATIONS["putTenant"], self.put),
-            Route(OPERATIONS["deleteTenant"], self.delete),
+            Route(contract.OPERATIONS["createTenant"], self.create),
+            Route(contract.OPERATIONS["listTenants"], self.page),
+            Route(contract.OPERATIONS["getTenant"], self.get),
+            Route(contract.OPERATIONS["putTenant"], self.put),
+            Route(contract.OPERATIONS["deleteTenant"], self.delete),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
         """201, with the secret of its first client where one was asked for."""
-        body = await read_json(scope, receive, TenantBody)
+        body = await read_json(scope, receive, contract.TenantBody)
         spec, minted = _spec(body), new_client_secret(utc_now())
         async with refusals("tenant", taken=spec.name):
             made = await self._tenants.create(spec, _owner(body, minted))
@@ -52,7 +53,7 @@ class TenantRoutes:
 
     async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
         """201 as of `create` when it was not there, 200 when it is now as the body says."""
-        body = await read_json(scope, receive, TenantBody)
+        body = await read_json(scope, receive, contract.TenantBody)
         spec = _spec(body, path_param(scope, "tenant"))
         version, minted = if_match(header(scope, b"if-match")), new_client_secret(utc_now())
 
@@ -77,7 +78,8 @@ class TenantRoutes:
         page = await self._tenants.page(
             page_size=page_size_of(query), page_token=query.text("page_token") or None
         )
-        await respond_page(send, "tenants", [view(one) for one in page.items], page.next_token)
+        listing = contract.TenantPage([view(one) for one in page.items], page.next_token)
+        await respond_listing(send, listing)
 
     async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
         """202: from now on its credentials are refused, and all that it has goes, step by step. 409
@@ -113,28 +115,24 @@ def tenant_name(scope: Scope) -> str:
     return name
 
 
-def _spec(body: TenantBody, path_name: str | None = None) -> TenantSpec:
-    spec = body.spec(path_name)
+def _spec(body: contract.TenantBody, path_name: str | None = None) -> TenantSpec:
+    spec = spec_of(body, path_name)
     if spec.name == PLATFORM_NAME:
         detail = "the platform's own; choose another"
         raise invalid("The body does not fit.", [FieldError("name", detail)])
     return spec
 
 
-def _owner(body: TenantBody, minted: Minted) -> FirstOwner | None:
-    client = body.first_client()
+def _owner(body: contract.TenantBody, minted: Minted) -> FirstOwner | None:
+    client = first_client_of(body)
     return None if client is None else FirstOwner(client, new_client_id(), minted.secret)
 
 
 async def _respond_made(send: Send, made: Made, minted: Minted) -> None:
     tenant, client = made
-    shown = view(tenant)
+    shown = extended(contract.TenantMade, view(tenant))
     if client is not None:
-        shown["owner"] = {
-            "name": client.name,
-            "client_id": client.client_id,
-            "client_secret": minted.text,
-        }
+        shown.owner = contract.FirstOwnerMade(client.name, client.client_id, minted.text)
     location = ("tenants", tenant.name)
     await respond_one(
         send, 201, shown, tenant.version, location=location, secret=client is not None

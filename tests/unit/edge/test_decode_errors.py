@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from edge.decode_errors import field_error, not_json
+from openapi.common import DisplayName
 
 
 class Inner(msgspec.Struct, forbid_unknown_fields=True):
@@ -24,6 +25,7 @@ class Body(msgspec.Struct, forbid_unknown_fields=True):
     data: bytes = b""
     flag: bool = True
     table: Annotated[str, msgspec.Meta(pattern="^[a-z]+$")] = "a"
+    title: DisplayName = ""
     labels: dict[str, str] = {}
 
 
@@ -44,6 +46,7 @@ class Body(msgspec.Struct, forbid_unknown_fields=True):
         ({"data": "?"}, "data", "must be base64"),
         ({"flag": "yes"}, "flag", "must be true or false, not a string"),
         ({"table": "A"}, "table", "must match the pattern '^[a-z]+$'"),
+        ({"title": "a\nb"}, "title", "must have no control characters"),
         ({"labels": {"a": 1}}, "labels[...]", "must be a string, not a whole number"),
         ({"other": 1}, "other", "unknown field"),
         ([], "body", "must be an object, not an array"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,18 +11,23 @@ import pytest
 
 from edge.problem import Problem
 from gateway.http.decoding import Query, decode_json
+from gateway.tenancy import client_bodies, issuer_bodies, key_bodies, policy_bodies, tenant_bodies
 from gateway.tenancy.answers import time_of
 from gateway.tenancy.audit import filter_of
-from gateway.tenancy.client_bodies import ClientBody
-from gateway.tenancy.issuer_bodies import IssuerBody
-from gateway.tenancy.key_bodies import KeyBody
-from gateway.tenancy.policy_bodies import PolicyBody
 from gateway.tenancy.quota_bodies import QuotaBody, view
-from gateway.tenancy.tenant_bodies import TenantBody
 from metadata.tenancy.quota_names import QUOTA_NAMES
 from metadata.tenancy.quotas import TenantQuota
+from openapi.access import ClientBody, IssuerBody, KeyBody, PolicyBody
+from openapi.tenants import TenantBody
 
 ISSUER = {"issuer": "https://id.example", "audience": "a"}
+SPECS: dict[Any, Callable[[Any, str | None], Any]] = {
+    ClientBody: client_bodies.spec_of,
+    TenantBody: tenant_bodies.spec_of,
+    KeyBody: key_bodies.spec_of,
+    PolicyBody: policy_bodies.spec_of,
+    IssuerBody: issuer_bodies.spec_of,
+}
 POLICY = {"role": "viewer", "members": ["client:a"]}
 
 
@@ -31,7 +37,7 @@ def refused(kind: Any, body: dict[str, Any], path_name: str | None = "x") -> lis
         if kind is QuotaBody:
             read.checked()
         else:
-            read.spec(path_name)
+            SPECS[kind](read, path_name)
 
     with pytest.raises(Problem) as error:
         take()
@@ -90,7 +96,8 @@ def test_each_refusal_names_its_field(kind: Any, body: dict[str, Any], fields: l
 def test_without_a_path_the_body_names_it(kind: Any) -> None:
     body = {KeyBody: {"scopes": ["read"]}, PolicyBody: POLICY, IssuerBody: ISSUER}.get(kind, {})
     assert refused(kind, body, None) == ["name"]
-    assert decode_json(msgspec.json.encode(body | {"name": "n"}), kind).spec().name == "n"
+    named = decode_json(msgspec.json.encode(body | {"name": "n"}), kind)
+    assert SPECS[kind](named, None).name == "n"
 
 
 def test_what_fits() -> None:
@@ -98,12 +105,13 @@ def test_what_fits() -> None:
         "scopes": ["read", "read", "publish:topics/a*"],
         "expires_at": "2030-01-01T02:00:00+02:00",
     }
-    spec = decode_json(msgspec.json.encode(key), KeyBody).spec("k")
+    spec = key_bodies.spec_of(decode_json(msgspec.json.encode(key), KeyBody), "k")
     assert spec.scopes == ("read", "publish:topics/a*")
     assert spec.expires_at == datetime(2030, 1, 1, tzinfo=UTC)
     members = ["client:*", "issuer:sso#ann@example.com"]
     policy = POLICY | {"members": members, "resources": ["topics/*", "locks/a-*"]}
-    assert decode_json(msgspec.json.encode(policy), PolicyBody).spec("p").members == tuple(members)
+    body = decode_json(msgspec.json.encode(policy), PolicyBody)
+    assert policy_bodies.spec_of(body, "p").members == tuple(members)
 
 
 def test_limits_in_force() -> None:
