@@ -71,7 +71,7 @@ def name_of(given: str | UnsetType, path_name: str | None) -> tuple[str, list[Fi
     return name, name_errors(name)
 
 
-def named(scope: Scope, kind: str) -> str:
+def name_in_path(scope: Scope, kind: str) -> str:
     """Return the name in the path; raise a 404 Problem if nothing can have it."""
     name = path_param(scope, "name")
     if name_errors(name):

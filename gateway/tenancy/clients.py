@@ -6,7 +6,7 @@ from edge.asgi import Receive, Route, Scope, Send, header, path_param, tenant_of
 from gateway.http.decoding import Query, if_match, read_json
 from gateway.tenancy.answers import (
     extended,
-    named,
+    name_in_path,
     old_until,
     page_size_of,
     refusals,
@@ -68,7 +68,7 @@ class ClientRoutes:
             await respond_one(send, 200, view(client), client.version)
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        client = await self._clients.get(tenant_of(scope), named(scope, "client"))
+        client = await self._clients.get(tenant_of(scope), name_in_path(scope, "client"))
         await respond_one(send, 200, view(client), client.version)
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,7 +87,7 @@ class ClientRoutes:
         async with refusals("client"):
             await self._clients.delete(
                 tenant_of(scope),
-                named(scope, "client"),
+                name_in_path(scope, "client"),
                 if_version=version,
                 force=Query(scope).flag("force"),
             )
@@ -101,7 +101,7 @@ class ClientRoutes:
         async with refusals("client"):
             client = await self._clients.add_secret(
                 tenant_of(scope),
-                named(scope, "client"),
+                name_in_path(scope, "client"),
                 minted.secret,
                 old_until(body, now),
                 if_version=if_match(header(scope, b"if-match")),
@@ -114,7 +114,7 @@ class ClientRoutes:
         async with refusals("client"):
             await self._clients.remove_secret(
                 tenant_of(scope),
-                named(scope, "client"),
+                name_in_path(scope, "client"),
                 path_param(scope, "prefix"),
                 if_version=if_match(header(scope, b"if-match")),
                 force=Query(scope).flag("force"),
@@ -123,7 +123,7 @@ class ClientRoutes:
 
     async def revoke_tokens(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Every access token it was given until now is refused from now on."""
-        client = await self._clients.revoke_tokens(tenant_of(scope), named(scope, "client"))
+        client = await self._clients.revoke_tokens(tenant_of(scope), name_in_path(scope, "client"))
         await respond_one(send, 200, view(client), client.version)
 
 

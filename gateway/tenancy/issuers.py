@@ -6,7 +6,7 @@ from edge.asgi import Receive, Route, Scope, Send, header, path_param, tenant_of
 from edge.problem import FieldError, Problem
 from gateway.http.decoding import Query, if_match, read_json
 from gateway.tenancy.answers import (
-    named,
+    name_in_path,
     page_size_of,
     refusals,
     respond_listing,
@@ -79,7 +79,7 @@ class IssuerRoutes:
             return None
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        issuer = await self._issuers.get(tenant_of(scope), named(scope, "issuer"))
+        issuer = await self._issuers.get(tenant_of(scope), name_in_path(scope, "issuer"))
         await respond_one(send, 200, view(issuer), issuer.version)
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -98,7 +98,7 @@ class IssuerRoutes:
         async with refusals("issuer"):
             await self._issuers.delete(
                 tenant_of(scope),
-                named(scope, "issuer"),
+                name_in_path(scope, "issuer"),
                 if_version=if_match(header(scope, b"if-match")),
                 force=Query(scope).flag("force"),
             )

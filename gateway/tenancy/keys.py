@@ -6,7 +6,7 @@ from edge.asgi import Receive, Route, Scope, Send, header, path_param, tenant_of
 from gateway.http.decoding import Query, if_match, read_json
 from gateway.tenancy.answers import (
     extended,
-    named,
+    name_in_path,
     old_until,
     page_size_of,
     refusals,
@@ -64,7 +64,7 @@ class KeyRoutes:
             await respond_one(send, 200, view(key), key.version)
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        key = await self._keys.get(tenant_of(scope), named(scope, "key"))
+        key = await self._keys.get(tenant_of(scope), name_in_path(scope, "key"))
         await respond_one(send, 200, view(key), key.version)
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -82,7 +82,7 @@ class KeyRoutes:
         async with refusals("key"):
             await self._keys.delete(
                 tenant_of(scope),
-                named(scope, "key"),
+                name_in_path(scope, "key"),
                 if_version=if_match(header(scope, b"if-match")),
                 force=Query(scope).flag("force"),
             )
@@ -91,7 +91,7 @@ class KeyRoutes:
     async def rotate(self, scope: Scope, receive: Receive, send: Send) -> None:
         """201 with another key of the same id, beside which the present one holds for a while."""
         body = await read_json(scope, receive, access.Rotation)
-        name, tenant_id, now = named(scope, "key"), tenant_of(scope), utc_now()
+        name, tenant_id, now = name_in_path(scope, "key"), tenant_of(scope), utc_now()
         present = await self._keys.get(tenant_id, name)
         minted = new_api_key(present.key_id, now)
         async with refusals("key"):

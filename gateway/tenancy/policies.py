@@ -5,7 +5,7 @@ from __future__ import annotations
 from edge.asgi import Receive, Route, Scope, Send, header, path_param, tenant_of
 from gateway.http.decoding import Query, if_match, read_json
 from gateway.tenancy.answers import (
-    named,
+    name_in_path,
     page_size_of,
     refusals,
     respond_listing,
@@ -55,7 +55,7 @@ class PolicyRoutes:
         await respond_one(send, status, view(policy), policy.version, location=location)
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        policy = await self._policies.get(tenant_of(scope), named(scope, "policy"))
+        policy = await self._policies.get(tenant_of(scope), name_in_path(scope, "policy"))
         await respond_one(send, 200, view(policy), policy.version)
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,7 +73,7 @@ class PolicyRoutes:
         async with refusals("policy"):
             await self._policies.delete(
                 tenant_of(scope),
-                named(scope, "policy"),
+                name_in_path(scope, "policy"),
                 if_version=if_match(header(scope, b"if-match")),
                 force=Query(scope).flag("force"),
             )

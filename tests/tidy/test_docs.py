@@ -90,8 +90,12 @@ def slugs() -> set[str]:
     }
 
 
-SLUG_AT = {"Problem": 1, "_not_done": 1, "unavailable": 0, "not_found": 0}
-SUFFIX = {"unavailable": "-unavailable", "not_found": "-not-found"}
+SLUG_AT = {"Problem": 1, "_not_done": 1, "unavailable": 0, "not_found": 0, "name_in_path": 1}
+SUFFIX = {
+    "unavailable": "-unavailable",
+    "not_found": "-not-found",
+    "name_in_path": "-not-found",
+}
 
 
 def test_every_problem_is_documented_and_no_other() -> None:
