@@ -20,6 +20,7 @@ from gateway.jobs import claim_line, end_watch
 from gateway.locks import line
 from gateway.oauth import endpoints
 from gateway.settings import ServerSettings
+from metadata.connection_turns import OF_TENANT, OF_TENANTS
 from metadata.exports import exports
 from metadata.locks import locks
 from metadata.settings import DatabaseSettings
@@ -37,6 +38,11 @@ PAGE = Path(__file__).parents[1] / "docs/operations/bounds.md"
 REFUSED = "packetboat_bound_refused_total"
 """With the name of the bound as its label."""
 HALF = "half"
+_CONNECTIONS_SHARE = f"{OF_TENANTS * OF_TENANT:.0%}; {1 - OF_TENANTS:.0%} is the platform's"
+_NO_TURN = (
+    "none: tenants take turns; after `PACKETBOAT_DATABASE_CONNECT_TIMEOUT_S` without one 503 "
+    "`metadata-unavailable`"
+)
 _PREFIXES = {
     ServerSettings: "",
     PublishSettings: "PUBLISH_",
@@ -73,7 +79,7 @@ def _set(
     share: str = "",
     metric: str = "",
 ) -> Bound:
-    """A bound that a setting changes; its default is the setting's."""
+    """Return a bound that a setting changes; its default is the setting's."""
     (found,) = [each for each in dataclasses.fields(kind) if each.name == field]
     assert isinstance(found.default, int | float)
     setting = f"PACKETBOAT_{_PREFIXES[kind]}{field.upper()}"
@@ -81,7 +87,7 @@ def _set(
 
 
 def _shared(name: str, protects: str, limit: float, answer: str, share: str = HALF) -> Bound:
-    """A bound of a process, named as its `Shares` is."""
+    """Return a bound of a process, named as its `Shares` is."""
     return Bound(name, protects, limit, answer, share, metric=f'{REFUSED}{{bound="{name}"}}')
 
 
@@ -335,13 +341,37 @@ AREAS = (
                 "Postgres, of one tenant",
                 "none: they wait",
             ),
+        ),
+    ),
+    Area(
+        "Operations on Postgres, of a process",
+        (
             _set(
-                DatabaseSettings, "max_operations", "Postgres, memory", "503 `metadata-unavailable`"
+                DatabaseSettings,
+                "data_connections",
+                "connections to Postgres: acks, leases, locks, claims",
+                _NO_TURN,
+                _CONNECTIONS_SHARE,
+            ),
+            _set(
+                DatabaseSettings,
+                "control_connections",
+                "connections to Postgres: changes and reads of topics and other objects",
+                _NO_TURN,
+                _CONNECTIONS_SHARE,
+            ),
+            _set(
+                DatabaseSettings,
+                "max_operations",
+                "Postgres, memory",
+                "503 `metadata-unavailable`",
+                f"{HALF}; the platform has as many of its own",
+                f'{REFUSED}{{bound="postgres_operations"}}',
             ),
         ),
     ),
     Area(
-        "What there is, of a tenant",
+        "Objects of a tenant",
         (
             _quota("topics", "Postgres, the store"),
             _quota("subscriptions", "Postgres, forwarders"),
@@ -381,8 +411,9 @@ _HEAD = """\
 
 Made of `gateway/bounds.py` by `make bounds-docs`. *Share*: what one tenant may have of it; from
 three quarters of such a bound on, a tenant has no more than its part by weight of all who hold
-something, so that one that comes next finds room. A default of 0 is no limit. Who has more than a
-limit in number when it is upgraded keeps all of it, and makes no more until some are deleted.
+something, so that one that comes next finds room. A default of 0 is no limit. A tenant that
+has more objects than a limit at an upgrade keeps all of them, and makes no more until some are
+deleted.
 """
 
 

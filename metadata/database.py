@@ -62,8 +62,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
@@ -77,6 +77,8 @@ from sqlalchemy.ext.asyncio import (
     create_async_engine,
 )
 
+from edge.shares import Shares
+from metadata.connection_turns import ConnectionTurns, Waiting
 from metadata.errors import MetadataError, MetadataUnavailable, UnsafeServer
 from metadata.gate import Gate
 from metadata.outcome import answered, translate
@@ -92,7 +94,7 @@ _FAILURES = Counter(
 )
 _CLEAN_UP_S = 1.0
 _UNCLEAN = (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.PostgresError)
-"""How a rollback or a release ends on a connection that is lost or does not answer."""
+"""Errors of a rollback or a release on a connection that is lost or does not answer."""
 _FIRST_QUESTION = """
 SELECT fsync, full_page_writes,
     CASE WHEN fsync = 'on' AND full_page_writes = 'on' THEN set_config('role', $1, false) END
@@ -106,9 +108,10 @@ _PLATFORM = f"SET LOCAL ROLE {PLATFORM_ROLE};"
 
 @dataclass(slots=True)
 class _Attempt:
-    """What is known of one operation's fate; `sent` once its commit may have left."""
+    """One operation's fate as far as it is known; `sent` once its commit may have left."""
 
     sent: bool = False
+    waiting: Waiting = field(default_factory=Waiting)
 
 
 class _Connection(asyncpg.Connection):  # type: ignore[misc,unused-ignore]
@@ -118,7 +121,7 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc,unused-ignore]
     """Sent with each BEGIN, and undone by the end of what that begins."""
 
     def become(self, statements: str) -> None:
-        """What the next transactions begin with."""
+        """Begin the next transactions with these statements."""
         self.begins_with = statements
 
     def get_reset_query(self) -> str:
@@ -141,25 +144,29 @@ class _Connection(asyncpg.Connection):  # type: ignore[misc,unused-ignore]
 class Sessions:
     """Transactions of the control plane, in one role."""
 
-    def __init__(self, database: Database, becoming: str) -> None:
+    def __init__(self, database: Database, becoming: str, tenant_id: bytes | None = None) -> None:
+        """`tenant_id` says whose operations these are; without one they are the platform's."""
         self._database = database
         self._becoming = becoming
+        self._tenant_id = tenant_id
 
     async def read(
         self, work: Callable[[AsyncSession], Awaitable[T]], *, deadline_s: float | None = None
     ) -> T:
-        """`work` in a session whose transaction is rolled back at the end."""
-        return await self._database.session(work, self._becoming, False, deadline_s)
+        """Run `work` in a session whose transaction is rolled back at the end."""
+        return await self._database.session(
+            work, self._becoming, False, deadline_s, self._tenant_id
+        )
 
     async def write(
         self, work: Callable[[AsyncSession], Awaitable[T]], *, deadline_s: float | None = None
     ) -> T:
-        """`work` in a session, then its commit."""
-        return await self._database.session(work, self._becoming, True, deadline_s)
+        """Run `work` in a session, then commit it."""
+        return await self._database.session(work, self._becoming, True, deadline_s, self._tenant_id)
 
 
 class TenantSessions(Sessions):
-    """The same of one tenant, and its raw statements."""
+    """Transactions of the control plane and raw statements, in the role of one tenant."""
 
     async def statement(
         self,
@@ -170,15 +177,19 @@ class TenantSessions(Sessions):
     ) -> T:
         """`work` does one statement, in a transaction of its own: three round trips."""
         return await self._database.transaction(
-            work, writes=writes, deadline_s=deadline_s, becoming=self._becoming
+            work,
+            writes=writes,
+            deadline_s=deadline_s,
+            becoming=self._becoming,
+            tenant_id=self._tenant_id,
         )
 
     async def transaction(
         self, work: Callable[[Connection], Awaitable[T]], *, deadline_s: float | None = None
     ) -> T:
-        """`work` in a READ COMMITTED transaction, then its commit."""
+        """Run `work` in a READ COMMITTED transaction, then commit it."""
         return await self._database.transaction(
-            work, deadline_s=deadline_s, becoming=self._becoming
+            work, deadline_s=deadline_s, becoming=self._becoming, tenant_id=self._tenant_id
         )
 
 
@@ -198,6 +209,11 @@ class Database:
         self._greet = greet
         self._gate = gate
         self._operations: set[asyncio.Task[Any]] = set()
+        self._of_platform = 0
+        self._of_tenants = Shares(settings.max_operations, name="postgres_operations")
+        wait_s = settings.connect_timeout_s
+        self._data_turns = ConnectionTurns(settings.data_connections, wait_s)
+        self._control_turns = ConnectionTurns(settings.control_connections, wait_s)
         self._pool: Any = None
         self._engine: AsyncEngine | None = None
         self._sessions: async_sessionmaker[AsyncSession] | None = None
@@ -230,7 +246,7 @@ class Database:
 
     def of(self, tenant_id: bytes) -> TenantSessions:
         """Sees and changes that tenant's rows only. The id is 16 bytes."""
-        return TenantSessions(self, _tenant(UUID(bytes=tenant_id)))
+        return TenantSessions(self, _tenant(UUID(bytes=tenant_id)), tenant_id)
 
     @property
     def platform(self) -> Sessions:
@@ -238,8 +254,8 @@ class Database:
         return Sessions(self, _PLATFORM)
 
     async def close(self, wait_s: float | None = None) -> None:
-        """Waits that long for what is in flight (for the deadline, unless told), then closes every
-        connection."""
+        """Wait that long for the operations in flight (for the deadline, unless told), then close
+        every connection."""
         if self._operations:
             wait_s = self._settings.deadline_s if wait_s is None else wait_s
             await asyncio.wait(self._operations, timeout=wait_s)
@@ -255,7 +271,7 @@ class Database:
             await self._engine.dispose()
 
     async def check(self) -> None:
-        """One round trip; MetadataUnavailable or UnsafeServer."""
+        """Make one round trip; raise MetadataUnavailable or UnsafeServer."""
 
         async def ask(connection: Connection) -> None:
             await connection.fetchval("SELECT 1")
@@ -270,12 +286,15 @@ class Database:
         becoming: str,
         writes: bool,
         deadline_s: float | None,
+        tenant_id: bytes | None = None,
     ) -> T:
-        """For `Sessions`, who say what it begins with."""
-        return await self._own(
-            lambda attempt: self._in_session(work, becoming, attempt if writes else None),
-            deadline_s,
-        )
+        """Run `work` for `Sessions`, which say how its transaction begins and whose it is."""
+
+        async def run(attempt: _Attempt) -> T:
+            async with self._control_turns.turn(tenant_id, attempt.waiting):
+                return await self._in_session(work, becoming, attempt if writes else None)
+
+        return await self._own(run, deadline_s, tenant_id=tenant_id)
 
     async def statement(
         self,
@@ -284,18 +303,17 @@ class Database:
         writes: bool,
         deadline_s: float | None = None,
         always: bool = False,
+        tenant_id: bytes | None = None,
     ) -> T:
-        """`work` does one statement, which commits itself, as the platform."""
+        """`work` does one statement, which commits itself, as the platform. `tenant_id`: who asked
+        for it, so that it takes that tenant's turn at a connection."""
 
         async def run(attempt: _Attempt) -> T:
-            connection = await self._acquire()
-            try:
+            async with self._connection(tenant_id, attempt) as connection:
                 attempt.sent = writes
                 return await work(connection)
-            finally:
-                await self._release(connection)
 
-        return await self._own(run, deadline_s, always=always)
+        return await self._own(run, deadline_s, always=always, tenant_id=tenant_id)
 
     async def transaction(
         self,
@@ -304,13 +322,13 @@ class Database:
         writes: bool = True,
         deadline_s: float | None = None,
         becoming: str = "",
+        tenant_id: bytes | None = None,
     ) -> T:
-        """`work` in a READ COMMITTED transaction, then its commit; as the platform, unless it is
-        `becoming` another."""
+        """Run `work` in a READ COMMITTED transaction, then commit it; as the platform, unless it is
+        `becoming` another. `tenant_id`: as for `statement`."""
 
         async def run(attempt: _Attempt) -> T:
-            connection = await self._acquire()
-            try:
+            async with self._connection(tenant_id, attempt) as connection:
                 connection.become(becoming)
                 transaction = connection.transaction()
                 await transaction.start()
@@ -323,13 +341,11 @@ class Database:
                 attempt.sent = writes
                 await transaction.commit()
                 return result
-            finally:
-                await self._release(connection)
 
-        return await self._own(run, deadline_s)
+        return await self._own(run, deadline_s, tenant_id=tenant_id)
 
     async def dedicated(self, application_name: str, role: str = PLATFORM_ROLE) -> Connection:
-        """A connection outside the pools, for LISTEN; the caller closes it."""
+        """Open a connection outside the pools, for LISTEN; the caller closes it."""
         connection = await asyncpg.connect(
             self._settings.url, **self._connect_arguments(application_name)
         )
@@ -373,20 +389,24 @@ class Database:
         deadline_s: float | None,
         *,
         always: bool = False,
+        tenant_id: bytes | None = None,
     ) -> T:
         """Runs it as our own task; the caller's cancellation does not reach it."""
         if self._pool is None:
             raise MetadataUnavailable("not connected")
-        if len(self._operations) >= self._settings.max_operations:
-            raise MetadataUnavailable("too many operations are waiting for Postgres")
         deadline_s = self._settings.deadline_s if deadline_s is None else deadline_s
-        passage = self._gate.enter(always=always) if self._gate is not None else 0
+        self._count(tenant_id)
+        try:
+            passage = self._gate.enter(always=always) if self._gate is not None else 0
+        except BaseException:
+            self._uncount(tenant_id)
+            raise
         attempt = _Attempt()
         operation = asyncio.create_task(_bounded(run, attempt, deadline_s))
         self._operations.add(operation)
         if self._gate is not None:
-            operation.add_done_callback(partial(_leave, self._gate, passage))
-        operation.add_done_callback(self._ended)
+            operation.add_done_callback(partial(_leave, self._gate, passage, attempt))
+        operation.add_done_callback(partial(self._ended, tenant_id))
         try:
             # Cleaning up after the inner deadline may hang as well; nobody waits for that.
             async with asyncio.timeout(deadline_s + 0.1):
@@ -399,10 +419,28 @@ class Database:
                 raise
             raise meaning from error
 
-    def _ended(self, operation: asyncio.Task[Any]) -> None:
+    def _count(self, tenant_id: bytes | None) -> None:
+        """Count one more operation of the tenant, or of the platform, whose bound is its own.
+        Raise MetadataUnavailable where there are as many as may be."""
+        if tenant_id is None:
+            full = self._of_platform >= self._settings.max_operations
+            self._of_platform += not full
+        else:
+            full = self._of_tenants.take(tenant_id) is not None
+        if full:
+            raise MetadataUnavailable("too many operations are waiting for Postgres")
+
+    def _uncount(self, tenant_id: bytes | None) -> None:
+        if tenant_id is None:
+            self._of_platform -= 1
+        else:
+            self._of_tenants.release(tenant_id)
+
+    def _ended(self, tenant_id: bytes | None, operation: asyncio.Task[Any]) -> None:
         self._operations.discard(operation)
+        self._uncount(tenant_id)
         if not operation.cancelled():
-            operation.exception()  # its caller may be gone; what it meant is lost with it
+            operation.exception()  # its caller may be gone, and then nobody else looks at the error
 
     async def _in_session(
         self,
@@ -428,13 +466,22 @@ class Database:
             finally:
                 driver.become("")
 
+    @contextlib.asynccontextmanager
+    async def _connection(
+        self, tenant_id: bytes | None, attempt: _Attempt
+    ) -> AsyncIterator[Connection]:
+        """Take a connection of the data pool, for the block."""
+        async with self._data_turns.turn(tenant_id, attempt.waiting):
+            connection = await self._acquire()
+            try:
+                yield connection
+            finally:
+                # One that can't be cleaned up has been closed by the pool; that is clean enough.
+                with contextlib.suppress(*_UNCLEAN):
+                    await self._pool.release(connection, timeout=_CLEAN_UP_S)
+
     async def _acquire(self) -> Connection:
         return await self._pool.acquire(timeout=self._settings.connect_timeout_s)
-
-    async def _release(self, connection: Connection) -> None:
-        # One that can't be cleaned up has been closed by the pool; that is clean enough.
-        with contextlib.suppress(*_UNCLEAN):
-            await self._pool.release(connection, timeout=_CLEAN_UP_S)
 
 
 def _tenant(tenant_id: UUID) -> str:
@@ -453,8 +500,8 @@ async def _undo(connection: Connection, transaction: Any) -> None:
             connection.terminate()
 
 
-def _leave(gate: Gate, passage: int, operation: asyncio.Task[Any]) -> None:
-    if operation.cancelled():
+def _leave(gate: Gate, passage: int, attempt: _Attempt, operation: asyncio.Task[Any]) -> None:
+    if operation.cancelled() or attempt.waiting.for_turn:
         gate.gave_up(passage)
     else:
         gate.left(passage, answered=answered(operation.exception()))
@@ -472,7 +519,7 @@ def _same(value: bytes) -> bytes:
 
 
 async def _begin_session(connection: Connection, role: str) -> None:
-    """In that role, on a server that keeps what it commits; else it is closed, and this raises."""
+    """Take that role, on a server that keeps its commits; else close the connection and raise."""
     try:
         row = await connection.fetchrow(_FIRST_QUESTION, role)
     except (asyncpg.InvalidParameterValueError, asyncpg.InsufficientPrivilegeError) as error:

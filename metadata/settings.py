@@ -23,7 +23,8 @@ class DatabaseSettings:
     PACKETBOAT_DATABASE_CONTROL_CONNECTIONS  connections for topics and subscriptions
     PACKETBOAT_DATABASE_CONNECT_TIMEOUT_S    to connect, or to get a connection from a pool
     PACKETBOAT_DATABASE_DEADLINE_S           for one operation, including all waiting
-    PACKETBOAT_DATABASE_MAX_OPERATIONS       at once; more are refused as unavailable
+    PACKETBOAT_DATABASE_MAX_OPERATIONS       of tenants at once, half of them one tenant's, and as
+                                             many of the platform; others are refused
     """
 
     url: str
@@ -31,7 +32,7 @@ class DatabaseSettings:
     control_connections: int = number(8, 1)
     connect_timeout_s: float = number(2.0, above=0)
     deadline_s: float = number(5.0, above=0)
-    max_operations: int = number(1024, 1)
+    max_operations: int = number(2048, 1)
 
     @classmethod
     def from_environment(

@@ -1,6 +1,6 @@
 """The database as the holder of a lock has it: nothing is written but under the lock's fence.
 
-Whoever may be deposed while it works is given this in the place of the `Database`, and its
+A process that may be deposed while it works is given this in the place of the `Database`, and its
 repositories are made of it: so there is no way for it to write without the fence. Each transaction
 that writes begins with the check, in the round trip of its BEGIN, whatever role it goes on in. A
 new holder waits for what was checked before it (locks.py), and comes before what is after it.
@@ -38,8 +38,8 @@ END $check$;
 
 class FencedDatabase(Database):
     """`held` gives the lock as it was last renewed, or raises LeaseLost, as every write here does
-    when the lock has a new holder. Reads are as ever. Who made the database connects and closes
-    it."""
+    when the lock has a new holder. Reads are as ever. The maker of the database connects and
+    closes it. All of it is the platform's work: it does not wait in the line of any tenant."""
 
     def __init__(self, database: Database, held: Callable[[], Lock]) -> None:
         self._database = database
@@ -55,6 +55,7 @@ class FencedDatabase(Database):
         becoming: str,
         writes: bool,
         deadline_s: float | None,
+        tenant_id: bytes | None = None,
     ) -> T:
         if writes:
             becoming = self._check() + becoming
@@ -67,6 +68,7 @@ class FencedDatabase(Database):
         writes: bool,
         deadline_s: float | None = None,
         always: bool = False,
+        tenant_id: bytes | None = None,
     ) -> T:
         """One that writes is a transaction: three round trips in the place of one."""
         if writes:
@@ -82,6 +84,7 @@ class FencedDatabase(Database):
         writes: bool = True,
         deadline_s: float | None = None,
         becoming: str = "",
+        tenant_id: bytes | None = None,
     ) -> T:
         if writes:
             becoming = self._check() + becoming

@@ -226,7 +226,9 @@ class LockRepository:
         if claim.tenant_id == PLATFORM:
             row = await self._database.transaction(work, deadline_s=RENEW_DEADLINE_S)
         else:
-            row = await self._database.statement(work, writes=True, deadline_s=RENEW_DEADLINE_S)
+            row = await self._database.statement(
+                work, writes=True, deadline_s=RENEW_DEADLINE_S, tenant_id=claim.tenant_id
+            )
         if row is None:
             return None
         if row["owner"] is None:
@@ -251,7 +253,9 @@ class LockRepository:
                 raise TooManyLocks(f"a tenant has at most {MAX_LOCKS} locks; delete some")
             await connection.execute(_MAKE, tenant_id, name, floor)
 
-        await self._database.transaction(work, deadline_s=RENEW_DEADLINE_S)
+        await self._database.transaction(
+            work, deadline_s=RENEW_DEADLINE_S, tenant_id=_asking(tenant_id)
+        )
 
     async def renew(self, lock: Lock) -> Lock:
         """LeaseLost when it was over when the renewal arrived, or has a new holder."""
@@ -271,7 +275,11 @@ class LockRepository:
 
         sent_s = self._monotonic_s()
         row = await self._database.statement(
-            work, writes=True, deadline_s=RENEW_DEADLINE_S, always=True
+            work,
+            writes=True,
+            deadline_s=RENEW_DEADLINE_S,
+            always=True,
+            tenant_id=_asking(tenant_id),
         )
         if row is None:
             raise LeaseLost(f"the lease of the lock {name!r} is over")
@@ -313,8 +321,14 @@ class LockRepository:
                 # A statement of its own: it sees who has begun to wait before the row was ours.
                 await ring(connection, tenant_id, name)
 
-        await self._database.transaction(work, deadline_s=RENEW_DEADLINE_S)
+        await self._database.transaction(
+            work, deadline_s=RENEW_DEADLINE_S, tenant_id=_asking(tenant_id)
+        )
 
 
 def _valid_until_s(sent_s: float, ttl_s: float) -> float:
     return sent_s + ttl_s - min(MARGIN_S, ttl_s / 4)
+
+
+def _asking(tenant_id: bytes) -> bytes | None:
+    return None if tenant_id == PLATFORM else tenant_id

@@ -75,7 +75,9 @@ class LockWaiterRepository:
             got: int = await connection.fetchval(_JOIN, tenant_id, name, ticket, ALIVE_S)
             return got
 
-        found = await self._database.statement(work, writes=True, deadline_s=DEADLINE_S)
+        found = await self._database.statement(
+            work, writes=True, deadline_s=DEADLINE_S, tenant_id=tenant_id
+        )
         return Place(tenant_id, name, found)
 
     async def renew(self, places: Collection[Place]) -> set[int]:
@@ -96,7 +98,7 @@ class LockWaiterRepository:
             if not await connection.fetchval(_HELD, place.tenant_id, place.name):
                 await ring(connection, place.tenant_id, place.name)
 
-        await self._database.transaction(work, deadline_s=DEADLINE_S)
+        await self._database.transaction(work, deadline_s=DEADLINE_S, tenant_id=place.tenant_id)
 
     async def sweep(self) -> None:
         """Removes tickets whose processes have long died."""

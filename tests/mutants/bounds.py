@@ -6,6 +6,33 @@ from tests.mutants.mutant import Edit, Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "tenants take no turns at the connections to Postgres",
+        (Edit("metadata/connection_turns.py", "if tenant_id is None:", "if True:"),),
+        killed_by="tests/unit/metadata/test_connection_turns.py"
+        "::test_one_tenant_leaves_connections_to_another",
+        breaks="P19",
+    ),
+    Mutant(
+        "an operation that waited for its tenant's other operations says that Postgres is silent",
+        (Edit("metadata/database.py", " or attempt.waiting.for_turn:", ":"),),
+        killed_by="tests/unit/metadata/test_connection_turns.py"
+        "::test_an_operation_that_got_no_turn_says_nothing_of_postgres",
+        breaks="P19",
+    ),
+    Mutant(
+        "a tenant's locks take no turn at a connection to Postgres",
+        (
+            Edit(
+                "metadata/locks/locks.py",
+                "deadline_s=RENEW_DEADLINE_S, tenant_id=claim.tenant_id",
+                "deadline_s=RENEW_DEADLINE_S",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_connection_shares.py::test_a_lock[acquire]",
+        breaks="P19",
+        fails_with="TimeoutError",
+    ),
+    Mutant(
         "a body of very many values is read",
         (Edit("gateway/http/decoding.py", "    if bounded:\n", "    if False:\n"),),
         killed_by="tests/unit/gateway/test_decoding.py"

@@ -8,7 +8,7 @@ from gateway import bounds
 from quotas.settings import QuotaSettings
 from tests.parts import ROOT
 
-PARTS = ("appending", "edge", "gateway", "publish_forwarder", "subscribe_forwarder")
+PARTS = ("appending", "edge", "gateway", "metadata", "publish_forwarder", "subscribe_forwarder")
 
 
 def listed() -> dict[str, bounds.Bound]:

@@ -1,0 +1,65 @@
+"""The connections of a pool, divided: tenants take turns at most of them.
+
+A tenant that asks much waits in a line of its own, and the others find a connection meanwhile. The
+platform's own operations (flushes, leases, the feed, the scheduler) wait for no turn: a quarter of
+the connections is theirs alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from edge.shares import Shares, Turns
+from metadata.errors import MetadataUnavailable
+
+OF_TENANTS = 0.75
+"""The part of a pool that all tenants together use at most."""
+OF_TENANT = 2 / 3
+"""The part of these connections that one tenant uses at most, so half of the pool."""
+
+
+class Waiting:
+    """One operation's wait for its tenant's turn; if it ends there, it never met Postgres."""
+
+    __slots__ = ("for_turn",)
+
+    def __init__(self) -> None:
+        self.for_turn = False
+
+
+class ConnectionTurns:
+    """The turns of tenants at the connections of one pool."""
+
+    def __init__(self, connections: int, wait_s: float) -> None:
+        """A pool of one connection has no part for the platform: all take turns at it. An
+        operation waits `wait_s` for its turn."""
+        of_tenants = max(1, int(OF_TENANTS * connections))
+        # `Database` bounds how many operations wait: here is one line for each tenant.
+        self._turns = Turns(Shares(of_tenants, OF_TENANT), Shares(math.inf))
+        self._wait_s = wait_s
+
+    @asynccontextmanager
+    async def turn(self, tenant_id: bytes | None, waiting: Waiting) -> AsyncIterator[None]:
+        """Hold one of the tenants' connections for the block; without a tenant, hold none of them.
+
+        Raises MetadataUnavailable when the tenant's other operations leave it no turn in time.
+        """
+        if tenant_id is None:
+            yield
+            return
+        waiting.for_turn = True
+        try:
+            async with asyncio.timeout(self._wait_s):
+                await self._turns.begin(tenant_id)
+        except TimeoutError as error:
+            raise MetadataUnavailable(
+                "the tenant's other operations use all connections to Postgres that it may use"
+            ) from error
+        waiting.for_turn = False
+        try:
+            yield
+        finally:
+            self._turns.ended(tenant_id)
