@@ -1,7 +1,7 @@
 """Every bound between a socket and a disk: what it protects, and what a caller is answered.
 
 This is the one list of them. `make bounds-docs` writes docs/operations/bounds.md of it, which a
-test holds in step; what tenants share of these is divided by `edge/shares.py`.
+test holds in step; `edge/shares.py` divides the bounds that tenants share.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from subscribe_forwarder.settings import SubscribeSettings
 
 PAGE = Path(__file__).parents[1] / "docs/operations/bounds.md"
 REFUSED = "packetboat_bound_refused_total"
-"""With the name of the bound as its label."""
+"""The metric has the name of the bound as its label."""
 HALF = "half"
 _CONNECTIONS_SHARE = f"{OF_TENANTS * OF_TENANT:.0%}; {1 - OF_TENANTS:.0%} is the platform's"
 _NO_TURN = (

@@ -31,7 +31,7 @@ from gateway.http.request import (
     Head,
     Malformed,
 )
-from gateway.http.unsent import Account
+from gateway.http.unsent import Account, unsent_of
 
 if TYPE_CHECKING:
     from gateway.http.dispatch import TurnedAway
@@ -111,6 +111,7 @@ class Connection(asyncio.Protocol):
         """Whose request was the last here."""
         self.given_bytes = 0
         """All that was ever written."""
+        self._taken_bytes = 0
         self.account = Account(self._end)
         self._writable: asyncio.Future[None] | None = None
         self._client: tuple[str, int] | None = None
@@ -241,7 +242,7 @@ class Connection(asyncio.Protocol):
     def sweep(self, now_s: float, idle_s: float) -> None:
         """Ends a connection that has waited too long for a request, for the rest of its head, or
         for its client to take what was answered."""
-        if self.account.unsent_bytes or self.transport.get_write_buffer_size():
+        if self.given_bytes != self._taken_bytes:
             self._account_for_unsent()
             self._server.unsent.sweep(self.account, now_s)
         if self._request is not None or self.transport.is_closing():
@@ -260,7 +261,8 @@ class Connection(asyncio.Protocol):
     def _account_for_unsent(self) -> None:
         request = self._request
         tenant_id = self.tenant_id if request is None else request.tenant_id
-        unsent_bytes = self.transport.get_write_buffer_size()
+        unsent_bytes = unsent_of(self.transport)
+        self._taken_bytes = self.given_bytes - unsent_bytes
         self._server.unsent.note(self.account, tenant_id, unsent_bytes, self.given_bytes)
 
     def _end(self, why: str) -> None:

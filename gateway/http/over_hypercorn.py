@@ -42,7 +42,7 @@ from gateway.http.connection import (
     HEAD_SECONDS,
     Connection,
 )
-from gateway.http.unsent import Account
+from gateway.http.unsent import Account, unsent_of
 
 if TYPE_CHECKING:
     from gateway.http.server import HttpServer
@@ -235,7 +235,7 @@ class HypercornConnection(TCPServer):
         self._account_for_unsent()
 
     def _account_for_unsent(self) -> None:
-        unsent_bytes = self.buffered_bytes + self.writer.transport.get_write_buffer_size()
+        unsent_bytes = self.buffered_bytes + unsent_of(self.writer.transport)
         # What has left the buffers of streams has been given to the socket, and counts there.
         given_bytes = self._given_bytes + self.buffered_bytes
         self._server.unsent.note(self.account, self.tenant_id, unsent_bytes, given_bytes)

@@ -41,6 +41,7 @@ HOLD_STEP_SECONDS = 0.05
 MAX_CONNECTIONS = 20_000
 MAX_CONNECTIONS_OF_ADDRESS = 10_000
 SWEEP_SECONDS = 1.0
+SWEPT_AT_ONCE = 500
 LISTEN_BACKLOG = 2048
 TurnAway = Callable[[bytes, int], TurnedAway | None]
 CONNECTIONS = Gauge(
@@ -201,6 +202,9 @@ class HttpServer:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             now_s = self.loop.time()
-            for connection in list(self.connections):
-                connection.sweep(now_s, self.config.keep_alive_timeout)
+            for number, connection in enumerate(list(self.connections), 1):
+                if connection in self.connections:
+                    connection.sweep(now_s, self.config.keep_alive_timeout)
+                if number % SWEPT_AT_ONCE == 0:
+                    await asyncio.sleep(0)
             UNSENT.set(self.unsent.total_bytes)

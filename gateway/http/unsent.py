@@ -1,8 +1,9 @@
 """Bytes of answers that clients have not taken yet: who has how many, and when that is too much.
 
-An answer leaves memory when its client reads it. Whoever reads nothing, or sets the window of
-HTTP/2 to nothing, would have the process keep answers for ever. So what is unsent is counted for
-each connection, for the tenant whose answers they are, and for the process, and each has a bound:
+An answer leaves memory when its client reads it. For a client that reads nothing, or sets the
+window of HTTP/2 to nothing, the process would keep answers for ever. So bytes that are unsent, here
+and in the kernel, are counted for each connection, for the tenant whose answers they are, and for
+the process, and each has a bound:
 
 - a connection beyond its bound is ended;
 - of a tenant beyond its bound, the connection ends that has gone without progress for longest;
@@ -14,6 +15,10 @@ Ended means aborted: closing would wait until the rest is taken.
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
+import sys
+import termios
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,9 +34,21 @@ UNSENT = Gauge(
 )
 
 
+def unsent_of(transport: asyncio.WriteTransport) -> int:
+    """Return how many bytes that were written its client has not taken.
+
+    The kernel takes megabytes for a client that reads nothing, so its bytes count like ours.
+    """
+    unsent_bytes = transport.get_write_buffer_size()
+    if not transport.is_closing():
+        found = fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
+        unsent_bytes += int.from_bytes(found, sys.byteorder)
+    return unsent_bytes
+
+
 @dataclass(frozen=True, slots=True)
 class UnsentLimits:
-    """Of bytes that clients have not taken; `timeout_s` is how long they may take none."""
+    """Bounds of the bytes that clients have not taken, and of the time in which they take none."""
 
     connection_bytes: int = 64 * 1024 * 1024
     tenant_bytes: int = 128 * 1024 * 1024
@@ -40,9 +57,17 @@ class UnsentLimits:
 
 
 class Account:
-    """What one connection has unsent. `end` aborts it, and is told why."""
+    """The unsent bytes of one connection. `end` aborts it, and is told why."""
 
-    __slots__ = ("_end", "ended", "since_s", "taken_bytes", "tenant_id", "unsent_bytes")
+    __slots__ = (
+        "_end",
+        "ended",
+        "given_bytes",
+        "since_s",
+        "taken_bytes",
+        "tenant_id",
+        "unsent_bytes",
+    )
 
     def __init__(self, end: Callable[[str], None]) -> None:
         self._end = end
@@ -50,9 +75,11 @@ class Account:
         self.tenant_id = b""
         self.unsent_bytes = 0
         self.since_s = 0.0
-        """When its client had taken all, or enough of it, last."""
+        """The last moment at which its client had taken enough."""
         self.taken_bytes = 0
-        """How much it had taken then."""
+        """Bytes that it had taken then."""
+        self.given_bytes = 0
+        """Bytes that had been given to be sent then."""
 
     def end(self, why: str) -> None:
         if not self.ended:
@@ -69,7 +96,7 @@ class UnsentBytes:
         self.total_bytes = 0
         self._of_tenant: defaultdict[bytes, int] = defaultdict(int)
         self._accounts: dict[Account, None] = {}
-        """Those that have any."""
+        """Accounts that have unsent bytes."""
 
     def note(self, account: Account, tenant_id: bytes, unsent_bytes: int, given_bytes: int) -> None:
         """So much is unsent there now, of answers to that tenant, out of all that was ever given
@@ -77,8 +104,10 @@ class UnsentBytes:
         if account.ended:
             return
         taken_bytes = given_bytes - unsent_bytes
-        if not account.unsent_bytes or taken_bytes - account.taken_bytes >= LEAST_BYTES:
+        enough_bytes = min(account.taken_bytes + LEAST_BYTES, account.given_bytes)
+        if not account.unsent_bytes or taken_bytes >= enough_bytes:
             account.since_s, account.taken_bytes = self._now_s(), taken_bytes
+            account.given_bytes = given_bytes
         grown = unsent_bytes > account.unsent_bytes
         self._move(account, tenant_id, unsent_bytes)
         if grown:
@@ -90,12 +119,12 @@ class UnsentBytes:
             self.end(account, "stalled")
 
     def end(self, account: Account, why: str) -> None:
-        """What it had unsent goes with it."""
+        """End the connection; its unsent bytes go with it."""
         self._move(account, account.tenant_id, 0)
         account.end(why)
 
     def forget(self, account: Account) -> None:
-        """Its connection is lost."""
+        """Drop the account of a connection that is lost."""
         self._move(account, account.tenant_id, 0)
         account.ended = True
 

@@ -11,6 +11,33 @@ _UNSENT = "tests/unit/gateway/test_unsent.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "bytes that the kernel keeps for a client count as taken",
+        (
+            Edit(
+                "gateway/http/unsent.py",
+                "        unsent_bytes += int.from_bytes(found, sys.byteorder)\n",
+                "",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_unread_answers.py"
+        "::test_a_client_that_reads_nothing_is_not_counted_for_longer_than_the_timeout[own]",
+        fails_with="TimeoutError",
+        breaks="P19",
+    ),
+    Mutant(
+        "a client that takes all that waits, a little at a time, is a stalled one",
+        (
+            Edit(
+                "gateway/http/unsent.py",
+                "min(account.taken_bytes + LEAST_BYTES, account.given_bytes)",
+                "account.taken_bytes + LEAST_BYTES",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_unsent.py"
+        "::test_who_takes_all_that_waited_each_time_is_not_ended",
+        breaks="P19",
+    ),
+    Mutant(
         "a body in chunks takes what follows it",
         (
             Edit(

@@ -8,9 +8,9 @@ LIMITS = UnsentLimits(connection_bytes=100, tenant_bytes=150, process_bytes=300,
 class Place:
     """Accounts of connections, and what they were told."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: UnsentLimits = LIMITS) -> None:
         self.now_s = 0.0
-        self.unsent = UnsentBytes(LIMITS, lambda: self.now_s)
+        self.unsent = UnsentBytes(limits, lambda: self.now_s)
         self.ended: list[tuple[str, str]] = []
 
     def account(self, name: str) -> Account:
@@ -94,12 +94,28 @@ def test_who_takes_enough_of_a_stream_is_not_ended() -> None:
         place.note(one, b"", 50, taken)
         place.at(second, one)
     assert not place.ended
-    for second in range(300, 400, 10):
+
+
+def test_who_takes_too_little_of_what_waits_is_ended() -> None:
+    place = Place(UnsentLimits(timeout_s=30.0))
+    one, taken = place.account("one"), 0
+    for second in range(0, 100, 10):
         taken += LEAST_BYTES // 8
         place.now_s = second
-        place.note(one, b"", 50, taken)
+        place.note(one, b"", 4 * LEAST_BYTES, taken)
         place.at(second, one)
     assert place.ended == [("one", "stalled")]
+
+
+def test_who_takes_all_that_waited_each_time_is_not_ended() -> None:
+    """A stream that says little, and says it just before each look, is not a stalled one."""
+    place = Place()
+    one = place.account("one")
+    for second in range(100):
+        place.now_s = second
+        place.note(one, b"", 20, 20 * second)
+        place.at(second, one)
+    assert not place.ended
 
 
 def test_who_had_taken_all_has_the_whole_timeout_again() -> None:
