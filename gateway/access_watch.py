@@ -116,6 +116,7 @@ class OpenRequest:
             raise
         finally:
             self._asking, self._interrupted = None, False
+            del asking
 
     def refuse(self, refusal: Problem) -> None:
         """The handler hears of it, also where it waits already."""

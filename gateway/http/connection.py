@@ -135,6 +135,7 @@ class Connection(asyncio.Protocol):
             self._address = None
         if self._request is not None:
             self._request.disconnected()
+            self._request = None
         self.resume_writing()
         self._server.unsent.forget(self.account)
 

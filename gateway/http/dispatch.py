@@ -52,7 +52,13 @@ from gateway.http.router import Endpoint, Router
 from gateway.metrics import RequestMetrics
 from gateway.middleware.access_log import AccessLog
 from gateway.middleware.auth import PRINCIPAL, bearer_token
-from gateway.middleware.errors import body_timeout, internal, problem_of, too_many_fields
+from gateway.middleware.errors import (
+    body_timeout,
+    forget,
+    internal,
+    problem_of,
+    too_many_fields,
+)
 from gateway.middleware.exchange import Exchange
 from gateway.middleware.request_id import HEADER as REQUEST_ID_HEADER
 from gateway.middleware.request_id import request_id
@@ -194,6 +200,7 @@ class Dispatcher:
             exchange.status = CLIENT_GONE
         except Exception as error:
             await self._answer_error(scope, exchange, error)
+            forget(error)
         except asyncio.CancelledError:
             if not exchange.timed_out or exchange.status:
                 raise

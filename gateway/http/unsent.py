@@ -34,14 +34,18 @@ UNSENT = Gauge(
 )
 
 
+def _nothing(_: str) -> None: ...
+
+
 def unsent_of(transport: asyncio.WriteTransport) -> int:
     """Return how many bytes that were written its client has not taken.
 
     The kernel takes megabytes for a client that reads nothing, so its bytes count like ours.
     """
     unsent_bytes = transport.get_write_buffer_size()
-    if not transport.is_closing():
-        found = fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
+    connected = transport.get_extra_info("socket")
+    if connected is not None and not transport.is_closing():
+        found = fcntl.ioctl(connected.fileno(), termios.TIOCOUTQ, bytes(4))
         unsent_bytes += int.from_bytes(found, sys.byteorder)
     return unsent_bytes
 
@@ -86,6 +90,11 @@ class Account:
             self.ended = True
             self._end(why)
 
+    def lost(self) -> None:
+        """Forget the connection: it and its account would keep each other in memory."""
+        self.ended = True
+        self._end = _nothing
+
 
 class UnsentBytes:
     """One per process: who has how much unsent."""
@@ -126,7 +135,7 @@ class UnsentBytes:
     def forget(self, account: Account) -> None:
         """Drop the account of a connection that is lost."""
         self._move(account, account.tenant_id, 0)
-        account.ended = True
+        account.lost()
 
     def _move(self, account: Account, tenant_id: bytes, unsent_bytes: int) -> None:
         self._add(account.tenant_id, -account.unsent_bytes)

@@ -8,6 +8,7 @@ from metadata import errors as metadata
 from store_nodes import errors as store
 
 UNKNOWN_TITLE = "Outcome unknown"
+_MOST_CAUSES = 20
 
 
 def problem_of(error: Exception) -> Problem | None:
@@ -30,6 +31,21 @@ def problem_of(error: Exception) -> Problem | None:
     if isinstance(error, metadata.MetadataError):
         return _metadata_problem(error)
     return None
+
+
+def forget(error: BaseException | None) -> None:
+    """Drop the tracebacks of an error that was answered, and of the errors that it came from.
+
+    Their frames hold what the error passed through, often the error itself. Such a circle would
+    stay in memory until a collection of garbage, which keeps all other requests waiting.
+    """
+    for _ in range(_MOST_CAUSES):
+        if error is None:
+            return
+        error.__traceback__ = None
+        for inner in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
+            forget(inner)
+        error = error.__cause__ or error.__context__
 
 
 def unauthenticated() -> Problem:

@@ -4,7 +4,48 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Edit, Mutant
 
+_CYCLES = (
+    "tests/unit/gateway/test_cycles.py::test_a_request_leaves_nothing_to_the_collector_of_garbage"
+)
+
 MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "an error that was answered keeps its traceback",
+        (
+            Edit(
+                "gateway/http/dispatch.py",
+                "exchange, error)\n            forget(error)\n",
+                "exchange, error)\n",
+            ),
+        ),
+        killed_by=f"{_CYCLES}[a refusal by Postgres]",
+        breaks="P19",
+    ),
+    Mutant(
+        "a request that waits is in a circle with the task that listens to its client",
+        (Edit("gateway/access_watch.py", "            del asking\n", ""),),
+        killed_by=f"{_CYCLES}[a wait for a lock]",
+        breaks="P19",
+    ),
+    Mutant(
+        "a connection that was lost keeps its request",
+        (Edit("gateway/http/connection.py", "            self._request = None\n", ""),),
+        killed_by=f"{_CYCLES}[a pull whose client leaves]",
+        breaks="P19",
+    ),
+    Mutant(
+        "the account of a connection that was lost keeps the connection",
+        (Edit("gateway/http/unsent.py", "        self._end = _nothing\n", ""),),
+        killed_by=f"{_CYCLES}[an answer]",
+        breaks="P19",
+    ),
+    Mutant(
+        "one collection of garbage looks at the objects of thousands of requests",
+        (Edit("gateway/heap.py", "MIDDLE = 10\n", "MIDDLE = 100\n"),),
+        killed_by="tests/unit/gateway/test_heap.py"
+        "::test_a_collection_looks_at_few_objects_however_many_requests_wait",
+        breaks="P19",
+    ),
     Mutant(
         "tenants take no turns at the connections to Postgres",
         (Edit("metadata/connection_turns.py", "if tenant_id is None:", "if True:"),),

@@ -70,7 +70,7 @@ class Wire(asyncio.Transport):
         self.closed = self.paused = False
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return ("127.0.0.1", 1)
+        return default if name == "socket" else ("127.0.0.1", 1)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += data

@@ -1,0 +1,225 @@
+"""Requests leave nothing to the collector of garbage, whose collections keep all others waiting.
+
+400 waits of one tenant once left very many objects in circles of references: an error
+and the frames that it came through, a connection and its account. Collections took up to 228 ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import types
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+import uvloop
+
+from auth.principal import Principal, everything
+from edge.asgi import Receive, Route, Scope, Send, respond, tenant_of
+from edge.problem import Problem
+from gateway.app import create_app
+from gateway.http.server import HttpServer
+from gateway.locks.line import LockLine
+from gateway.locks.locks import LockRoutes
+from gateway.readiness import Readiness
+from gateway.server import hypercorn_config
+from metadata.database import Connection, Database
+from metadata.errors import NotFound
+from metadata.locks.locks import Claim, Held
+from metadata.locks.waiters import Place
+from metadata.settings import DatabaseSettings
+from tests.made_up_routes import made_up
+from tests.unit.subscribe_forwarder import subscribe_support as forwarders
+
+REQUESTS = 40
+WARM = 5
+"""Requests before those that count: what is made once stays."""
+LEAVES_S = 0.1
+MOST_OBJECTS = REQUESTS // 2
+"""Objects that a collection may find after REQUESTS requests, so less than one for each."""
+WAITS, GONE = "wait_seconds=0.2", "wait_seconds=60"
+
+
+class Tokens:
+    async def verify(self, token: bytes) -> Principal:
+        return Principal(forwarders.TENANT, "key:k", everything())
+
+
+class Pool:
+    """Lend the same connection to each operation."""
+
+    async def acquire(self, **_: object) -> Pool:
+        return self
+
+    async def release(self, *_: object, **__: object) -> None: ...
+
+
+class Locks:
+    """Every lock is held by somebody else, and there is room in each line."""
+
+    def __init__(self) -> None:
+        self.tickets = 0
+
+    async def acquire(self, claim: Claim, ticket: int) -> Held:
+        await asyncio.sleep(0)
+        return Held("somebody", 60.0)
+
+    async def join(self, tenant_id: bytes, name: str) -> Place:
+        self.tickets += 1
+        return Place(tenant_id, name, self.tickets)
+
+    async def leave(self, place: Place) -> None: ...
+
+
+async def answered(scope: Scope, receive: Receive, send: Send) -> None:
+    await respond(send, 200, b"{}")
+
+
+async def refused(scope: Scope, receive: Receive, send: Send) -> None:
+    problem = Problem(409, "no", "No", "No.")
+    try:
+        raise problem
+    except Problem as error:
+        raise Problem(404, "none", "None", "None.") from error
+
+
+def refused_by_postgres() -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+    database = Database(DatabaseSettings("postgresql://nowhere"))
+    database._pool = Pool()
+
+    async def work(_: Connection) -> None:
+        raise NotFound("topic", "none")
+
+    async def handler(scope: Scope, receive: Receive, send: Send) -> None:
+        await database.statement(work, writes=False, tenant_id=tenant_of(scope))
+
+    return handler
+
+
+def lock_routes() -> list[Route]:
+    locks: Any = Locks()
+    line = LockLine(Database(DatabaseSettings("postgresql://nowhere")), locks=locks)
+    line._places = locks
+    return LockRoutes(locks, cast(Any, None), line).routes()
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[int]:
+    """Serve a forwarder's routes, those of locks, and some that end in one way each; the port."""
+    async with forwarders.world() as world:
+        routes = [
+            made_up("GET", "/answered", answered, "read", "*"),
+            made_up("GET", "/refused", refused, "read", "*"),
+            made_up("GET", "/by-postgres", refused_by_postgres(), "read", "*"),
+            *forwarders.routes(world.forwarder, world.fates, forwarders.NO_TASK_ACKS),
+            *lock_routes(),
+        ]
+        app = create_app(routes, Tokens(), Readiness())
+        listener = socket.create_server(("127.0.0.1", 0))
+        listener.setblocking(False)
+        server = HttpServer(app, hypercorn_config())
+        await server.start(listener)
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            await server.close(0.5)
+
+
+async def ask(port: int, method: str, target: str, body: bytes, leaves: bool) -> bytes:
+    """Send one request on a connection of its own; return the status line of its answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = (
+        f"{method} {target} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n"
+        f"Authorization: Bearer x\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    writer.write(head.encode() + body)
+    answer = b""
+    try:
+        async with asyncio.timeout(LEAVES_S if leaves else 10):
+            answer = await reader.read()
+    except TimeoutError:
+        assert leaves, f"no answer to {target}"
+    writer.close()
+    return answer.partition(b"\r\n")[0]
+
+
+async def garbage(port: int, *request: Any) -> tuple[bytes, Counter[str]]:
+    """Return the last answer's status line, and the types of what a collection finds."""
+    for _ in range(WARM):
+        status = await ask(port, *request)
+    await asyncio.sleep(0.05)
+    gc.collect()
+    gc.disable()
+    try:
+        await asyncio.gather(*(ask(port, *request) for _ in range(REQUESTS)))
+        await asyncio.sleep(0.05)
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        # The client of this test is no part of the product.
+        found = Counter(_named(each) for each in gc.garbage if not _of_client(each))
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    return status, found
+
+
+def _of_client(one: object) -> bool:
+    return type(one).__module__ == "asyncio.streams"
+
+
+def _named(one: object) -> str:
+    if isinstance(one, types.FrameType):
+        return f"frame of {one.f_code.co_name}"
+    return type(one).__qualname__
+
+
+KINDS = {
+    "an answer": (b"200", "GET", "/answered", b"", False),
+    "a refusal": (b"404", "GET", "/refused", b"", False),
+    "a refusal by Postgres": (b"404", "GET", "/by-postgres", b"", False),
+    "a path that is none": (b"404", "GET", "/none", b"", False),
+    "a pull": (b"200", "GET", "/subscriptions/reader/messages", b"", False),
+    "a pull that waits": (b"200", "GET", f"/subscriptions/reader/messages?{WAITS}", b"", False),
+    "a pull whose client leaves": (
+        b"",
+        "GET",
+        f"/subscriptions/reader/messages?{GONE}",
+        b"",
+        True,
+    ),
+    "a stream": (b"200", "GET", "/subscriptions/reader/messages:stream?max_seconds=1", b"", False),
+    "a stream whose client leaves": (
+        b"",
+        "GET",
+        "/subscriptions/reader/messages:stream?max_seconds=60",
+        b"",
+        True,
+    ),
+    "a lock that is held": (b"409", "POST", "/locks/a:acquire", b"{}", False),
+    "a wait for a lock": (b"409", "POST", "/locks/a:acquire", b'{"wait_seconds": 0.2}', False),
+    "a wait for a lock whose client leaves": (
+        b"",
+        "POST",
+        "/locks/a:acquire",
+        b'{"wait_seconds": 60}',
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_request_leaves_nothing_to_the_collector_of_garbage(kind: str) -> None:
+    expected, *request = KINDS[kind]
+
+    async def run() -> tuple[bytes, Counter[str]]:
+        async with served() as port:
+            return await garbage(port, *request)
+
+    status, found = uvloop.run(run())
+    assert expected in status
+    assert found.total() <= MOST_OBJECTS, found.most_common(12)
