@@ -15,24 +15,24 @@ from edge.problem import FieldError, Problem, invalid
 
 MAX_BODY_BYTES = 256 * 1024
 MAX_VALUES = 40_000
-"""Of a body. Reading it, looking for duplicates and converting it takes half a microsecond each."""
+"""Values of a body; reading, looking for duplicates and converting take 0.5 µs for each."""
 MAX_CONTAINERS = 10_000
-"""Arrays and objects of a body; each takes two microseconds."""
+"""Arrays and objects of a body; each takes 2 µs."""
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
-"""It matches whatever follows a quote: one that found no end would be looked for from each."""
+"""The expression matches whatever follows a quote: without an end it would be tried from each."""
 MAX_EXACT_FLOAT = 2**53
 T = TypeVar("T")
 
 
 async def read_json(scope: Scope, receive: Receive, kind: type[T]) -> T:
-    """The body as `kind`: 400 for what is no JSON or has too many values, 422 naming the field for
-    what does not fit."""
+    """Return the body as `kind`: 400 if it is no JSON or has too many values, 422 naming the field
+    if it does not fit."""
     return decode_json(await read_body(scope, receive, MAX_BODY_BYTES), kind)
 
 
 def decode_json(body: bytes, kind: type[T], *, bounded: bool = True) -> T:
-    """`bounded`: False for a caller that is above all tenants, whose bodies are as large as they
-    have to be."""
+    """Return the body as `kind`; `bounded` is False for a caller that is above all tenants, whose
+    bodies are as large as they have to be."""
     if bounded:
         _refuse_many(body)
     try:
@@ -46,8 +46,8 @@ def decode_json(body: bytes, kind: type[T], *, bounded: bool = True) -> T:
 
 
 def _refuse_many(body: bytes) -> None:
-    """Raises a 400 Problem for a body of so many values that reading it would hold up others."""
-    if _within_bounds(body) or _within_bounds(_STRING.sub(b"", body)):
+    """Raise a 400 Problem for a body that reading would hold up others."""
+    if has_few_values(body):
         return
     raise Problem(
         400,
@@ -57,13 +57,18 @@ def _refuse_many(body: bytes) -> None:
     )
 
 
+def has_few_values(body: bytes) -> bool:
+    """Return whether reading the body as JSON takes no longer than a callback may."""
+    return _within_bounds(body) or _within_bounds(_STRING.sub(b"", body))
+
+
 def _within_bounds(text: bytes) -> bool:
     containers = text.count(b"[") + text.count(b"{")
     return containers <= MAX_CONTAINERS and text.count(b",") + containers <= MAX_VALUES
 
 
 def converted(value: object, kind: type[T]) -> T:
-    """Of decoded JSON. Raises a 422 Problem naming the field."""
+    """Return decoded JSON as `kind`; raise a 422 Problem naming the field."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -89,7 +94,7 @@ class Query:
         self._values = parse_qs(raw, keep_blank_values=True, errors="replace")
 
     def all(self) -> dict[str, str]:
-        """Every one of them."""
+        """Return every parameter."""
         return {name: values[-1] for name, values in self._values.items()}
 
     def text(self, name: str) -> str | None:
@@ -97,7 +102,7 @@ class Query:
         return values[-1] if values else None
 
     def integer(self, name: str, default: int, low: int, high: int) -> int:
-        """400 naming the parameter and its range."""
+        """Return the parameter; answer 400 naming it and its range."""
         text = self.text(name)
         if text is None:
             return default
@@ -110,7 +115,7 @@ class Query:
         )
 
     def flag(self, name: str) -> bool:
-        """`true` or `false`, which it is when absent; 400 naming the parameter."""
+        """Return whether it is `true`, not `false` or absent; answer 400 naming the parameter."""
         text = self.text(name)
         if text not in (None, "true", "false"):
             errors = [FieldError(name, "true or false")]
@@ -123,7 +128,7 @@ def etag(version: int) -> tuple[bytes, bytes]:
 
 
 def if_match(header_value: bytes | None) -> int | None:
-    """The version of an If-Match header; None when absent or `*`; -1 matches nothing."""
+    """Return the version of an If-Match header: None for none or `*`, -1 if it matches nothing."""
     if header_value is None or header_value.strip() == b"*":
         return None
     found = re.fullmatch(rb'"([0-9]{1,18})"', header_value.strip())

@@ -1,7 +1,7 @@
-"""What the audit keeps of a request: what was asked for, without secrets and of bounded size.
+"""The members of a request that the audit keeps, without secrets and of bounded size.
 
-A member is left out by its name, by how its value begins, or because it is payload. What is kept
-can be stored whatever it is: no NUL, no half of a surrogate pair, no number that JSON lacks.
+A member is left out by its name, by how its value begins, or because it is payload. The others can
+be stored whatever they are: no NUL, no half of a surrogate pair, no number that JSON lacks.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import re
 from typing import Any
 
 import msgspec
+
+from gateway.http.decoding import has_few_values
 
 REDACTED = "(redacted)"
 LEFT_OUT = "(left out)"
@@ -27,7 +29,7 @@ SECRET_NAMES = re.compile(
 SECRET_VALUES = re.compile(
     r"pb(s|k|dev)_|whs[ek]c?_|bearer\s|basic\s|eyj[a-z0-9_-]+\.|-----begin", re.IGNORECASE
 )
-"""How credentials of ours begin, keys of webhooks, and what goes into Authorization."""
+"""Beginnings of credentials of ours, of keys of webhooks, and of Authorization headers."""
 UNMARKED = ("headers",)
 """Members of which every value is a secret, and the names are not."""
 PAYLOAD = ("data", "data_base64", "definition", "inputs", "output")
@@ -36,7 +38,10 @@ _QUERY_OF_URL = re.compile(r"(?<=://)([^\s?#]*)[?#]\S*")
 
 
 def members_of(body: bytes) -> dict[str, Any]:
-    """Of a JSON object; nothing of anything else."""
+    """Return the members of a JSON object; none of anything else, or of a body that its reader
+    refuses because it has too many values."""
+    if not has_few_values(body):
+        return {}
     try:
         value = msgspec.json.decode(body) if body else {}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -50,7 +55,7 @@ def members_of(body: bytes) -> dict[str, Any]:
 
 
 def redacted(value: Any, depth: int = 0) -> Any:
-    """The same, fit to be kept."""
+    """Return the value as it is kept."""
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What the audit keeps of a request: no secret, whatever it is called or wherever it is."""
+"""The audit keeps no secret of a request, whatever its name and wherever it is."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.tenancy.redaction import LEFT_OUT, REDACTED, members_of, redacted
+from tests.loop_cpu import MAX_CALLBACK_MS, cpu_ms
 
 
 def kept(value: object) -> Any:
@@ -118,7 +119,7 @@ values = st.recursive(
 
 @given(st.dictionaries(st.text(), values, max_size=4))
 def test_whatever_is_kept_can_be_stored(body: dict[str, Any]) -> None:
-    """As Postgres' jsonb: no NUL, no half of a pair, no number that JSON lacks."""
+    """The jsonb of Postgres takes no NUL, no half of a pair, and no number that JSON lacks."""
     for leaf in leaves(redacted(body)):
         if isinstance(leaf, str):
             assert "\0" not in leaf
@@ -130,7 +131,7 @@ def test_whatever_is_kept_can_be_stored(body: dict[str, Any]) -> None:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """Names of members too."""
+    """Yield each value within, and the names of members."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield name
@@ -140,3 +141,12 @@ def leaves(value: Any) -> Iterator[Any]:
             yield from leaves(inner)
     else:
         yield value
+
+
+def test_a_body_of_very_many_values_costs_little_and_nothing_of_it_is_kept() -> None:
+    """Handlers refuse such a body unread. The audit once read it before them, which took 25 ms, and
+    50 on a busy machine."""
+    body = b'{"name":' + b"[" * 200 + b"[]," * 80_000 + b"[]" + b"]" * 200 + b"}"
+    took_ms, found = min(cpu_ms(lambda: members_of(body)) for _ in range(3))
+    assert found == {}
+    assert took_ms < MAX_CALLBACK_MS / 10
