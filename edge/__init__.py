@@ -1,1 +1,1 @@
-"""What every HTTP-facing part shares and no part owns: problems, ASGI helpers, message ids."""
+"""Code that all HTTP-facing parts share: problems, ASGI helpers, message ids, quotas and bounds."""

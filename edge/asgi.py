@@ -1,4 +1,4 @@
-"""Plain-ASGI helpers: a handler is `async (scope, receive, send)`, no request objects between."""
+"""Plain ASGI helpers: a handler is `async (scope, receive, send)`, without request objects."""
 
 from __future__ import annotations
 
@@ -19,29 +19,33 @@ Header = tuple[bytes, bytes]
 JSON = b"application/json"
 PROBLEM_JSON = b"application/problem+json"
 WAITED = "packetboat.waited"
-"""Seconds that a request lay here before it was looked at."""
+"""Scope key: the seconds that a request waited in this process before it was looked at."""
 EXPECTS = "packetboat.expects"
 """Scope key: whether the client sends the body only when it is asked to (Expect: 100-continue)."""
 TENANT = "packetboat.tenant"
 """Scope key: the 16-byte tenant id, put there by the auth middleware from the verified token."""
 SUBJECT = "packetboat.subject"
-"""Scope key: who calls, as audits name them."""
+"""Scope key: the caller's name, as audits have it."""
 CALLER = "packetboat.caller"
-"""Scope key: what the caller may do, by name; there wherever TENANT is."""
+"""Scope key: the permissions of the caller; there wherever TENANT is."""
 REQUEST_ID = "packetboat.request_id"
 """Scope key: the request's id, as bytes; there wherever TENANT is."""
 AUTHORISED = Caller((permission, "*", "*") for permission in ("publish", "consume", "read"))
-"""Of a request that another forwarder has checked and passed on over a link."""
+"""The caller of a request that another forwarder has checked and passed on over a link."""
 DRAIN_BYTES = 64 * 1024 * 1024
 
 
 class ClientGone(Exception):
-    """The client closed the connection before its request was whole; there is nobody to answer."""
+    """The client closed the connection before its request was complete; nobody waits for an
+    answer.
+    """
 
 
 class Route(NamedTuple):
-    """A row of the contract's table, and the handler that carries it out. The row says which
-    permission the caller needs, and on what; without a row there is no route."""
+    """A row of the API contract's table, and the handler that carries it out.
+
+    The row says which permission the caller needs, and on what. Without a row there is no route.
+    """
 
     operation: Operation
     handler: Handler
@@ -68,7 +72,7 @@ def subject_of(scope: Scope) -> str:
 
 
 def caller_of(scope: Scope) -> Caller:
-    """Whom handlers ask about names that are not in the path."""
+    """Return the caller, for handlers that ask about names that are not in the path."""
     return cast(Caller, scope[CALLER])
 
 
@@ -77,7 +81,7 @@ def path_param(scope: Scope, name: str) -> str:
 
 
 def header(scope: Scope, name: bytes) -> bytes | None:
-    """The first header of that lower-case name."""
+    """Return the first header of a lower-case name, or None."""
     for key, value in cast(Iterable[Header], scope["headers"]):
         if key == name:
             return value
@@ -85,10 +89,11 @@ def header(scope: Scope, name: bytes) -> bytes | None:
 
 
 async def read_body(scope: Scope, receive: Receive, limit_bytes: int) -> bytes:
-    """The whole body, at most `limit_bytes`; raises a 413 Problem or ClientGone.
+    """Return the whole body, at most `limit_bytes`; raises a 413 Problem or ClientGone.
 
-    An oversized body is drained (bounded) first: answering HTTP/2 before the request has ended
-    breaks the whole connection in Hypercorn, and HTTP/1.1 clients see a reset instead of the 413.
+    An oversized body is read to its end first, up to `DRAIN_BYTES`: answering HTTP/2 before the
+    request has ended breaks the whole connection in Hypercorn, and HTTP/1.1 clients see a reset
+    instead of the 413.
     """
     message = await receive()
     if message["type"] == "http.disconnect":

@@ -1,20 +1,20 @@
-"""A circuit breaker: whether a call to something that may hang is worth its caller's time.
+"""A circuit breaker, which says whether a call to a dependency that may hang is worth making.
 
 A pure state machine; times are passed in, in seconds of any one monotonic clock.
 
     closed ──► open        `failures` in a row, or nothing has answered for `silent_s` while calls
-                           wait: those that would come now would only wait as well
+                           wait: new calls would only wait as well
     open ──► half open     when the open time is over, and no call of any kind began within
                            `probe_every_s`: one may try, and so on
     half open ──► open     a try failed; the open time doubles, with jitter, up to `open_most_s`
-    any ──► closed         anything succeeded, or `reset`: what it stands before is known to be back
+    any ──► closed         a call succeeded, or `reset`: the dependency is known to be back
 
-A success counts whenever its call began: it says that the other side answers now. Calls that are
-made whatever the state (renewals of leases, polls) are told to it like others; they are the first
+A success counts whenever its call began, since it says that the other side answers now. Calls that
+are made in any state (renewals of leases, polls) are reported to it like others; they are the first
 to find out.
 
-Silence is believed only when it is seen twice, `SEEN_AGAIN_S` apart: after a pause of our own
-process the answers of meanwhile are still to be read.
+Silence counts only if it is seen twice, `SEEN_AGAIN_S` apart: after a pause of this process, the
+answers that came in the meantime have not been read yet.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class State(enum.Enum):
 
 
 class Ended(enum.Enum):
-    """How a call went; NEITHER says nothing about the other side."""
+    """The outcome of a call; NEITHER says nothing about the other side."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -46,7 +46,7 @@ class Ended(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When it opens, and for how long."""
+    """The limits at which a breaker opens, and the times for which it stays open."""
 
     failures: int
     silent_s: float
@@ -56,7 +56,7 @@ class Limits:
 
 
 class Breaker:
-    """Of one dependency. `on_change` is told each new state, and why."""
+    """A circuit breaker of one dependency; `on_change` is told each new state, and why."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Breaker:
         self._answered_s = float("-inf")
         self._silent_seen_s: float | None = None
         self._calls: dict[int, float] = {}
-        """When each call began, the oldest first."""
+        """Time at which each call began, the oldest first."""
         self._next_call = 0
 
     @property
@@ -84,13 +84,13 @@ class Breaker:
         return self._state
 
     def retry_after_s(self, now_s: float) -> float:
-        """When the next call may be admitted, if nothing else tries before."""
+        """Return the seconds until the next call may be admitted, if no other is made before."""
         if self._state is State.CLOSED:
             return 0.0
         return max(0.0, self._try_at_s - now_s, self._began_s + self._limits.probe_every_s - now_s)
 
     def admit(self, now_s: float) -> bool:
-        """Whether a call may be made; in the half-open state, each True is a try."""
+        """Return whether a call may be made; in the half-open state, each True is a try."""
         self._listen(now_s)
         if self._state is State.CLOSED:
             return True
@@ -102,7 +102,7 @@ class Breaker:
         return True
 
     def began(self, now_s: float) -> int:
-        """A call is made; pass the number to `ended`."""
+        """Record that a call begins; pass the returned number to `ended`."""
         self._listen(now_s)
         self._next_call += 1
         self._began_s = now_s
@@ -110,7 +110,7 @@ class Breaker:
         return self._next_call
 
     def ended(self, call: int, how: Ended, now_s: float) -> None:
-        """Once for each call that began."""
+        """Record the outcome of a call, once for each call that began."""
         self._calls.pop(call, None)
         if how is Ended.SUCCESS:
             self._answered(now_s, "it answers")
@@ -118,7 +118,9 @@ class Breaker:
             self._failed(now_s)
 
     def reset(self, now_s: float, why: str) -> None:
-        """It is known to be back; what waits has waited from now on."""
+        """Close the breaker, since the dependency is known to be back; silence counts from now
+        on.
+        """
         self._answered(now_s, why)
 
     def _answered(self, now_s: float, why: str) -> None:
@@ -138,7 +140,7 @@ class Breaker:
 
     def _listen(self, now_s: float) -> None:
         if self._state is State.CLOSED and self._is_silent(now_s):
-            # What waits has been counted; it does not open the breaker again.
+            # The waiting calls have been counted; they do not open the breaker again.
             self._calls.clear()
             self._open(now_s, f"nothing answered for {self._limits.silent_s:g} s")
 

@@ -1,7 +1,8 @@
-"""What the caller of a request may do: permissions, each on the names that patterns match.
+"""The permissions of a request's caller, each on the names that its patterns match.
 
-Made once per verified token, so a request costs one look into a dict. A pattern is a name in which
-`*` stands for any characters; it is never compiled to a regular expression, so no pattern is slow.
+A `Caller` is made once per verified token, so a request costs one look-up in a dict. A pattern is a
+name in which `*` stands for any characters; it is never compiled to a regular expression, so no
+pattern is slow.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from collections.abc import Collection, Iterable, Sequence
 from edge.problem import Problem
 
 ANY = "*"
-"""As a kind: every kind; as a pattern: every name."""
+"""Every kind, if it stands for a kind; every name, if it stands for a pattern."""
 MAX_REMEMBERED = 4096
-"""Names whose answer is kept per caller: more are asked for only by those who try names."""
+"""Names whose answer is kept per caller; only a caller that guesses names asks about more."""
 
 
 def fits(pattern: str, name: str) -> bool:
-    """Whether the pattern matches the name, in time linear in the two."""
+    """Return whether the pattern matches the name, in time linear in the two."""
     first, *rest = pattern.split(ANY)
     if not rest:
         return name == pattern
@@ -34,7 +35,7 @@ def fits(pattern: str, name: str) -> bool:
 
 
 def forbidden(permission: str, kind: str = "", name: str = "") -> Problem:
-    """The 403 for what the token's grants do not cover."""
+    """Return the 403 Problem for a permission that the token's grants do not cover."""
     if name:
         what = f"this token lacks the permission {permission!r} on the {kind} {name[:128]!r}"
     elif kind == ANY:
@@ -47,7 +48,7 @@ def forbidden(permission: str, kind: str = "", name: str = "") -> Problem:
 
 
 class _Granted:
-    """The names on which one permission is granted: those that are written out, and patterns."""
+    """The names on which one permission is granted, as exact names and as patterns."""
 
     __slots__ = ("_names", "_patterns", "kinds", "whole")
 
@@ -81,8 +82,8 @@ _NOTHING = _Granted(())
 class Caller:
     """The grants of one principal, as (permission, kind, pattern).
 
-    They may be a hundred thousand: making a caller costs nothing, and a permission is gone into
-    when it is first asked about.
+    There may be a hundred thousand: making a caller costs nothing, and the grants of a permission
+    are collected when it is first asked about.
     """
 
     __slots__ = ("_grants", "_known", "_remembered")
@@ -100,7 +101,7 @@ class Caller:
         return found
 
     def may(self, permission: str, kind: str, name: str) -> bool:
-        """On that name."""
+        """Return whether the caller has the permission on a name."""
         asked = (permission, kind, name)
         known = self._remembered.get(asked)
         if known is None:
@@ -110,15 +111,17 @@ class Caller:
         return known
 
     def may_all(self, permission: str, kind: str = ANY) -> bool:
-        """On every name of the kind; of every kind where none is named."""
+        """Return whether the caller has it on every name of the kind; by default, of every kind."""
         return not self._of(permission).whole.isdisjoint((kind, ANY))
 
     def may_some(self, permission: str, kind: str = ANY) -> bool:
-        """On a name of the kind, whichever; of any kind where none is named."""
+        """Return whether the caller has it on at least one name of the kind; by default, of any
+        kind.
+        """
         kinds = self._of(permission).kinds
         return bool(kinds) if kind == ANY else not kinds.isdisjoint((kind, ANY))
 
     def require(self, permission: str, kind: str, name: str) -> None:
-        """Raises the 403 Problem; for names that stand in bodies."""
+        """Check a name that stands in a body; raises the 403 Problem."""
         if not self.may(permission, kind, name):
             raise forbidden(permission, kind, name)

@@ -1,11 +1,13 @@
-"""CloudEvents 1.0 as messages: what a message must have to be an event, and what its event is.
+"""CloudEvents 1.0 as messages: when a message is an event, and the context attributes of that
+event.
 
 A context attribute of an event is the message's attribute of that name with `ce-` before it, in
-whichever mode the event was published; `datacontenttype` is the message's content type, and the
-data is its body. A message without `ce-specversion` is no event.
+every mode of publishing; `datacontenttype` is the message's content type, and the data is its body.
+A message without `ce-specversion` is no event.
 
 Attributes of a message are texts. The names of context attributes that were a bare number or a bare
-true or false in JSON are kept in `packetboat-event-literals`, so that they are that in JSON again.
+true or false in JSON are kept in `packetboat-event-literals`, so that they are written as that in
+JSON again.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ REQUIRED = ("specversion", "id", "source", "type")
 MIN_INTEGER, MAX_INTEGER = -(2**31), 2**31 - 1
 _NOT_EMPTY = frozenset({*REQUIRED, "subject", "dataschema", "partitionkey"})
 _NOT_ATTRIBUTES = frozenset({"data", "datacontenttype"})
-"""Names whose place is the body and its content type."""
+"""Names that are no attributes: the body and its content type carry them."""
 _NAME = re.compile(r"[a-z0-9]+")
 _LITERAL = re.compile(r"true|false|0|-?[1-9][0-9]{0,9}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -40,13 +42,13 @@ class Fault(NamedTuple):
 
 
 def context_of(attributes: Mapping[str, str]) -> dict[str, str]:
-    """The context attributes among those of a message, by their own names."""
+    """Return the context attributes among the attributes of a message, without their prefix."""
     start = len(PREFIX)
     return {name[start:]: value for name, value in attributes.items() if name.startswith(PREFIX)}
 
 
 def fault_of(context: Mapping[str, str]) -> Fault | None:
-    """What is wrong first with the context attributes of an event, if anything is."""
+    """Return the first fault of an event's context attributes, or None."""
     for name in REQUIRED:
         if name not in context:
             return Fault(name, "is required in a CloudEvent.")
@@ -67,7 +69,9 @@ def fault_of(context: Mapping[str, str]) -> Fault | None:
 
 
 def event_of(attributes: Mapping[str, str] | None) -> dict[str, str] | None:
-    """The context attributes of the event that a stored message is; None where it is none."""
+    """Return the context attributes of the event that a stored message is, or None if it is no
+    event.
+    """
     if not attributes or SPEC_VERSION not in attributes:
         return None
     context = context_of(attributes)
@@ -75,7 +79,7 @@ def event_of(attributes: Mapping[str, str] | None) -> dict[str, str] | None:
 
 
 def literals_of(attributes: Mapping[str, str]) -> frozenset[str]:
-    """Which context attributes are bare in JSON: a number, true or false."""
+    """Return the names of context attributes that are bare in JSON: a number, true or false."""
     names = attributes.get(LITERALS)
     if not names:
         return frozenset()

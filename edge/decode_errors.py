@@ -1,6 +1,6 @@
-"""Errors of a body, in words of this project instead of those of the decoder.
+"""Error texts for bodies that cannot be decoded, in words of this project instead of the decoder's.
 
-A reader gets the field, what it must be and the limit, in the terms of JSON; the texts of a library
+A reader gets the field, what it must be and the limit, in the terms of JSON. The texts of a library
 change with its releases, and speak of its own types.
 """
 
@@ -54,7 +54,7 @@ _ENCODED = (
 
 
 def not_json(error: Exception) -> str:
-    """Return the reason that a body is no JSON, as the end of a sentence: `it ends too early`."""
+    """Return why a body is no JSON, as the end of a sentence: `it ends too early`."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, UnicodeDecodeError):
@@ -69,9 +69,11 @@ def not_json(error: Exception) -> str:
 
 
 def field_error(message: str, whole: str = "body", kind: Any = None) -> FieldError:
-    """Return the dotted field and its rule, for the text of a `msgspec.ValidationError`. `whole` is
-    the field where all of the value is meant; `kind` the type that was wanted, by which the values
-    that a field may have are named."""
+    """Return the dotted field and what it must be, for the text of a `msgspec.ValidationError`.
+
+    `whole` names the field if all of the value is meant. `kind` is the type that was wanted; it
+    gives the values that a field may have.
+    """
     at = _AT.search(message)
     path = at["path"].removeprefix("$").removeprefix(".") if at else ""
     text = message[: at.start()] if at else message
@@ -85,7 +87,7 @@ def field_error(message: str, whole: str = "body", kind: Any = None) -> FieldErr
 
 
 def _values_at(kind: Any, path: str) -> list[str]:
-    """Return the literals that a field may be; none where that cannot be told."""
+    """Return the literals that a field may be; empty if they cannot be found."""
     types = list(alternatives(kind))
     for name in re.split(r"[.[]", path):
         if not name or name.endswith("]"):

@@ -1,4 +1,4 @@
-"""How a request that waits learns that nobody is to be answered any more."""
+"""The signal to a waiting request that its client has gone, or that its caller must not wait."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from edge.problem import Problem
 
 
 async def disconnected(receive: Receive) -> None:
-    """Returns when the client has gone; the request was read before. Raises the Problem when its
-    caller may not wait any longer."""
+    """Return when the client has gone; the request was read before.
+
+    Raises the Problem if its caller may not wait any longer.
+    """
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 def ended_by(gone: asyncio.Future[None]) -> Problem:
-    """Why the wait is over, of a `disconnected` that is done: what is still to be told to the
-    client. Raises ClientGone where the client has gone."""
+    """Return the Problem to answer with, from a `disconnected` that is done.
+
+    Raises ClientGone if the client has gone.
+    """
     error = gone.exception()
     if error is None:
         raise ClientGone

@@ -1,7 +1,7 @@
-"""The text that Prometheus reads, of every process but a runner of exports.
+"""The text that Prometheus reads, of every process but the runners of exports.
 
-Names follow Prometheus's rules: units last, `_total` for counters alone, `_count` for histograms
-and summaries alone. `_created` series, which the text format has no use for, are left out.
+Names follow Prometheus's rules: units last, `_total` for counters only, `_count` for histograms and
+summaries only. `_created` series, for which the text format has no use, are left out.
 """
 
 from __future__ import annotations
@@ -63,11 +63,13 @@ GAUGES_WITH_COUNT = (
 OLD_NAMES = {f"packetboat_{name}": f"packetboat_{name}_count" for name in GAUGES_WITH_COUNT} | {
     "packetboat_scheduler_export_runs_live": "packetboat_scheduler_export_runs_count"
 }
-"""What a family of today was called in 0.2, of those that were renamed."""
+"""Names in 0.2 of the families that were renamed since, by their names of today."""
 
 
 def exposition(registry: Collector, *, old_names: bool) -> bytes:
-    """What the registry holds now; `old_names` adds each renamed family under its old name."""
+    """Return the current values of a registry; `old_names` adds renamed families under their old
+    names.
+    """
     return generate_latest(_Told(registry, old_names))
 
 

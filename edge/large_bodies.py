@@ -1,8 +1,8 @@
-"""Bodies of requests that take long to read are read in a worker process, where they hold up
-nobody and are paid for by their tenant (`edge/workshop.py`).
+"""Bodies of requests that take long to decode are decoded in a worker process.
 
-What a body costs is known by its length and by how many values it can have: reading a value takes
-up to a tenth of a microsecond, and a byte of it up to a hundredth.
+There they hold up nobody, and count for the CPU time of their tenant (`edge/workshop.py`). The cost
+of a body is estimated by its length and by the number of values that it can have: decoding a value
+takes up to a tenth of a microsecond, and a byte of it up to a hundredth.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from edge.problem import Problem
 from edge.workshop import LIMIT_S, TookTooLong, Workshop
 
 SMALL_BYTES = 256 * 1024
-"""Such a body is read on the event loop, whatever it holds."""
+"""Length up to which a body is decoded on the event loop, with any content."""
 HERE_BYTES = 2 * 1024 * 1024
 MAX_VALUES_HERE = 100_000
-"""A longer one is read there if it has at most so many bytes and, by its commas, values."""
+"""Most values, by its commas, of a longer body that is decoded on the event loop."""
 T = TypeVar("T")
 
 
 def dear(body: bytes) -> bool:
-    """Whether reading it would hold up others: for decoders that make few objects of each value."""
+    """Return whether decoding a body would hold up others, with a decoder that makes few objects
+    per value.
+    """
     size = len(body)
     return size > SMALL_BYTES and (size > HERE_BYTES or body.count(b",") > MAX_VALUES_HERE)
 
@@ -37,9 +39,10 @@ async def read_apart(
     body: bytes,
     *arguments: Any,
 ) -> T:
-    """What the function makes of the body, in a worker process. It is one of a module, its other
-    arguments are of MessagePack, and its result can be made of MessagePack. Without a workshop it
-    is called here.
+    """Return the result of a function of the body, called in a worker process.
+
+    It must be a function of a module. Its other arguments are of MessagePack, and its result can be
+    made from MessagePack. Without a workshop it is called here.
 
     Raises the Problems that the function raises, 413 for a body that takes too long, and 429.
     """

@@ -1,9 +1,10 @@
-"""How loaded this process and its machine are, sampled ten times a second.
+"""The load of this process and its machine, sampled ten times a second.
 
-Two things are measured: how late the event loop calls a timer, which is how long whatever has
-arrived waits before it is looked at; and the processor, of this process and of the machine. Load
-that all is on time under is a machine well used; so it is the *standing* lag that says "too much",
-the least of half a second: one long callback, or a moment without the processor, is no queue.
+Two things are measured: how late the event loop calls a timer, which is how long anything that has
+arrived waits before it is looked at; and the use of the processor, by this process and by the
+machine. A machine on which everything is on time is well used, however busy. So only the *standing*
+lag, the least of half a second, counts as overload: one long callback, or a moment without the
+processor, is no queue.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ _OVERLOADED = Gauge(
 
 
 class MachineCpu:
-    """Busy and total time of all cores together, of /proc/stat; called without it, zeros."""
+    """A reader of busy and total time of all cores together, from /proc/stat; zeros without that
+    file.
+    """
 
     def __init__(self) -> None:
         self._file = -1
@@ -47,7 +50,7 @@ class MachineCpu:
             self._file = os.open("/proc/stat", os.O_RDONLY | os.O_CLOEXEC)
 
     def __call__(self) -> tuple[float, float]:
-        """Jiffies since the machine was started."""
+        """Return the busy and the total jiffies since the machine was started."""
         if self._file < 0:
             return 0.0, 0.0
         line = os.pread(self._file, 256, 0).split(b"\n", 1)[0]
@@ -63,7 +66,9 @@ class MachineCpu:
 
 
 class MachineLoad:
-    """Started and stopped on the loop it watches; tests call `sample` themselves."""
+    """A sampler, started and stopped on the loop that it watches; tests call `sample`
+    themselves.
+    """
 
     def __init__(
         self,
@@ -73,7 +78,11 @@ class MachineLoad:
         process_s: Callable[[], float] = time.process_time,
         machine: Callable[[], tuple[float, float]] | None = None,
     ) -> None:
-        """`process_s`: processor time used; `machine`: busy and total time of it."""
+        """Make a sampler that is not started.
+
+        `process_s` returns the processor time used by the process, `machine` the busy and total
+        time of the machine.
+        """
         self._target_lag_s = target_lag_s
         self._clock = clock
         self._process_s = process_s
@@ -86,23 +95,25 @@ class MachineLoad:
         self._due_s = 0.0
         self._listeners: list[Callable[[float], None]] = []
         self.process_cpu = 0.0
-        """Of one core, smoothed over half a second; above 1 where threads work beside the loop."""
+        """Cores in use by the process, smoothed over half a second; above 1 if threads work beside
+        the loop.
+        """
         self.machine_cpu = 0.0
-        """Of all cores, smoothed so too."""
+        """Part of all cores in use, smoothed in the same way."""
         self.loop_lag_s = 0.0
-        """Of the last sample."""
+        """Seconds by which the loop was late at the last sample."""
         self.standing_lag_s = 0.0
-        """The least of the last half second."""
+        """Smallest lag of the last half second."""
         self.overloaded = 0.0
-        """From 0, on time, to 1, twice the lag that may be."""
+        """Overload, from 0 (on time) to 1 (twice the lag that is allowed, or more)."""
 
     @property
     def cpu(self) -> float:
-        """0 to 1: the process's core or the machine, whichever is the fuller."""
+        """Use of the process's core or of the machine, the larger of the two, from 0 to 1."""
         return min(1.0, max(self.process_cpu, self.machine_cpu))
 
     def add_listener(self, sampled: Callable[[float], None]) -> None:
-        """Called after each sample, with the seconds since the last."""
+        """Call a function after each sample, with the seconds since the last."""
         self._listeners.append(sampled)
 
     def start(self) -> None:
@@ -123,7 +134,7 @@ class MachineLoad:
         self.sample(lag_s)
 
     def sample(self, lag_s: float) -> None:
-        """A timer was called so late."""
+        """Take a sample when a timer was called `lag_s` late."""
         now_s = self._clock()
         took_s, self._sampled_s = now_s - self._sampled_s, now_s
         if took_s <= 0:

@@ -1,10 +1,10 @@
-"""The message id a publisher and every consumer sees: opaque, URL-safe, final.
+"""The message id that publishers and consumers see: opaque, URL-safe, final.
 
     base64url of: form u8 · topic uid 16 B · partition u32 · lane u8 · number u64 (40 characters)
 
-Form 1 numbers an offset. The generation that holds it is not in the id: it is found from the
+Form 1 numbers an offset. The generation that holds it is not in the id: it is found in the
 partitions table. Form 2 numbers a message published with a delay: generation (24 bits) and stage
-number (40 bits), for each generation of a partition is a queue that counts its own from 0.
+number (40 bits), since each generation of a partition is a queue that counts from 0.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class MessageId(NamedTuple):
 
     @property
     def generation(self) -> int:
-        """Of a FORM_STAGE id: the generation of the partition whose queue staged the message."""
+        """Generation, in a FORM_STAGE id, of the partition whose queue staged the message."""
         return self.number >> _STAGE_BITS
 
     @property
     def stage_number(self) -> int:
-        """Of a FORM_STAGE id: the number in that queue."""
+        """Number, in a FORM_STAGE id, of the message in the queue of its generation."""
         return self.number & ((1 << _STAGE_BITS) - 1)
 
     def __str__(self) -> str:
@@ -55,30 +55,35 @@ class MessageId(NamedTuple):
 def staged(
     topic_uid: bytes, partition: int, generation: int, stage_number: int, lane: int = 0
 ) -> MessageId:
-    """The id of a message by where it was staged; it keeps it once it is released."""
+    """Return the id of a delayed message, which it keeps when it is released."""
     number = staged_number(generation, stage_number)
     return MessageId(FORM_STAGE, topic_uid, partition, lane, number)
 
 
 def staged_number(generation: int, stage_number: int) -> int:
-    """What `suffix` takes for an id of FORM_STAGE."""
+    """Return the number to give to `suffix` for an id of FORM_STAGE."""
     assert 0 <= stage_number < 1 << _STAGE_BITS
     return generation << _STAGE_BITS | stage_number
 
 
 def prefix(topic_uid: bytes, partition: int, form: int = FORM_OFFSET) -> str:
-    """The 28 characters shared by all ids of a partition: made once, not per message."""
+    """Return the 28 characters that all ids of a partition begin with; make it once, not per
+    message.
+    """
     return urlsafe_b64encode(_HEAD.pack(form, topic_uid, partition)).decode()
 
 
 def suffix(number: int, lane: int = 0) -> str:
-    """The 12 characters of one message."""
+    """Return the 12 characters of one message."""
     return urlsafe_b64encode(_TAIL.pack(lane, number)).decode()
 
 
 def run_together(topic_uid: bytes, partition: int, lane: int, offsets: array[int]) -> bytes:
-    """The ids of many offsets, signed integers of 64 bits, one after the other: a tenth of the cost
-    of making each. 30 bytes are 40 characters, without padding between one id and the next."""
+    """Return the ids of many offsets, signed integers of 64 bits, one after the other.
+
+    It costs a tenth of making each. 30 bytes are 40 characters, so no padding is needed between
+    ids.
+    """
     count = len(offsets)
     numbers = offsets[:]
     if sys.byteorder == "little":
@@ -92,7 +97,7 @@ def run_together(topic_uid: bytes, partition: int, lane: int, offsets: array[int
 
 
 def parse(text: str) -> MessageId:
-    """Raises BadMessageId; accepts only what `str(MessageId)` makes."""
+    """Parse an id; accepts only the form that `str(MessageId)` makes. Raises BadMessageId."""
     if len(text) != ID_CHARS:
         raise BadMessageId(f"a message id has {ID_CHARS} characters")
     try:

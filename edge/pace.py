@@ -1,11 +1,11 @@
-"""How much may go each second while there is too much, found out by trying.
+"""The rate of work that a process can do under overload, found by trying.
 
-Unlimited while all is well. When work begins to queue, the pace is a little less than what went
-until then; while it goes on queueing, less again, once in `CUT_S`, as the last cut needs so long
-to show; while nothing queues, more, and the faster the longer nothing does. When for `CALM_S` so
-little was wanted that the pace held nothing back, it is unlimited again. It never goes below a part
-of the most that went lately: what is lower than that is not for the work that goes, but for what
-it costs to refuse the rest. Pure: the caller counts and tells.
+The pace is unlimited until work begins to queue. Then it is set a little below the rate so far.
+While work goes on queueing it is reduced again, once in `CUT_S`, since the last cut needs that long
+to show. While nothing queues it grows, the faster the longer nothing does. It is unlimited again
+when for `CALM_S` so little was wanted that the pace held nothing back. It never goes below a part
+of the highest recent rate: if that is too much, the cost is that of refusing the rest, and not that
+of the work. Pure: the caller counts, and passes the counts.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ CUT_S = 0.5
 CALM_S = 1.0
 LEAST_PER_S = 20.0
 LEAST_PART = 1 / 2
-"""Of the most that went lately."""
+"""Part of the highest recent rate below which the pace does not go."""
 LATELY_S = 300.0
-"""What went so long ago counts for a third of what it was: a machine can become slower."""
+"""Seconds after which a rate counts for a third: a machine can become slower."""
 _GROWTH_PER_S = 0.25
 _STEADY_S = 3.0
-"""So long after a cut it grows faster: what there is to find is far."""
+"""Seconds after a cut from which on the pace grows faster: the right rate is far away."""
 _FIRST_CUT = 0.1
 _CUT = 0.2
 _SLACK = 0.85
@@ -27,19 +27,22 @@ _SMOOTHED_S = 0.5
 
 
 class Pace:
-    """`tick` it some times a second."""
+    """A pace; call `tick` a few times a second."""
 
     __slots__ = ("_calm_s", "_most_per_s", "_since_cut_s", "_went_per_s", "per_second")
 
     def __init__(self) -> None:
         self.per_second: float | None = None
-        """None: unlimited."""
+        """Allowed rate; None means unlimited."""
         self._went_per_s = self._most_per_s = 0.0
         self._since_cut_s = 0.0
         self._calm_s = 0.0
 
     def tick(self, *, went: float, wanted: float, took_s: float, overloaded: float) -> None:
-        """In the last `took_s` so much went, of so much that was wanted; `overloaded`: 0 to 1."""
+        """Adapt the pace to the last `took_s`, in which `went` of `wanted` were done.
+
+        `overloaded` is from 0 to 1.
+        """
         went_per_s = went / took_s
         self._went_per_s += min(1.0, took_s / _SMOOTHED_S) * (went_per_s - self._went_per_s)
         self._most_per_s = max(self._went_per_s, self._most_per_s * (1.0 - took_s / LATELY_S))

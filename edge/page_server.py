@@ -1,8 +1,8 @@
-"""Pages for operators, over HTTP, in threads of their own: metrics, and whether a process is well.
+"""Pages for operators, over HTTP, in threads of their own: metrics, and the health of a process.
 
-Nothing of a process's work goes over this port, so it needs no secret; who may reach it is for the
-network to say, and by default only this machine does. A page is made in the thread that answers, so
-the event loop never makes one.
+No work of a process goes over this port, so it needs no secret. The network decides who may reach
+it; by default only this machine can. A page is made in the thread that answers, so the event loop
+never makes one.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from threading import BoundedSemaphore, Lock, Thread
 from typing import Any, NamedTuple
 
 IDLE_S = 10.0
-"""A connection that sends nothing for so long is closed."""
+"""Seconds after which a connection that sends nothing is closed."""
 MAX_CONNECTIONS = 32
-"""More are closed at once: each is a thread."""
+"""Connections beyond these are closed at once, since each is a thread."""
 CACHED_S = 1.0
 JSON = "application/json"
 
 
 class Page(NamedTuple):
-    """An answer."""
+    """An answer to a request."""
 
     status: int
     kind: str
@@ -32,25 +32,28 @@ class Page(NamedTuple):
 
 
 Answer = Callable[[str], Page]
-"""Of a path without its query; raises TimeoutError where the process does not say in time."""
+"""Function that returns the page of a path, which has no query.
+
+It raises TimeoutError if the process does not answer in time.
+"""
 
 
 class PageServer:
-    """From its making to `close`."""
+    """A server of pages, which runs until `close`."""
 
     def __init__(self, listener: socket.socket, answer: Answer, *, name: str) -> None:
-        """`listener` is bound; the server closes it."""
+        """Start a server on a bound listener, which the server closes."""
         self._server = _Server(listener, _handler(answer))
         Thread(target=self._server.serve_forever, name=name, daemon=True).start()
 
     def close(self) -> None:
-        """Blocking, for half a second at most; answers nothing any more."""
+        """Stop the server; blocks for half a second at most."""
         self._server.shutdown()
         self._server.server_close()
 
 
 class Cached:
-    """Makes a page once in `CACHED_S`, whoever asks; callers meanwhile have the last one."""
+    """A page that is made at most once in `CACHED_S`; other calls return the last one."""
 
     def __init__(
         self, make: Callable[[], Page], *, clock: Callable[[], float] = time.monotonic
@@ -91,12 +94,12 @@ class _Server(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Who asked has gone."""
+        """Ignore the error: the client has gone."""
 
 
 def _handler(answer: Answer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        """GET and HEAD only; logs nothing."""
+        """A handler of GET and HEAD requests, which logs nothing."""
 
         timeout = IDLE_S
 
@@ -116,6 +119,6 @@ def _handler(answer: Answer) -> type[BaseHTTPRequestHandler]:
             self.do_GET()
 
         def log_message(self, format: str, *args: object) -> None:
-            """Probes come every few seconds."""
+            """Log nothing: probes come every few seconds."""
 
     return Handler

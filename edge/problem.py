@@ -1,4 +1,4 @@
-"""RFC 9457 problem details: the one shape of every error Packetboat answers with."""
+"""RFC 9457 problem details, the form of every error that Packetboat answers with."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ TYPE_BASE = "https://packetboat.dev/problems/"
 
 
 class FieldError(NamedTuple):
-    """One field that is wrong: its name (dotted, with indices) and what to do about it."""
+    """A field that is wrong: its name (dotted, with indices) and how to correct it."""
 
     field: str
     detail: str
 
 
 class Problem(Exception):
-    """Raised anywhere below the edge; the error middleware turns it into problem+json.
+    """An error that any code may raise; the error middleware turns it into problem+json.
 
-    `slug` names the type; `detail` says what happened, the limit, and what to do.
-    `retry_after_s` becomes a Retry-After header; `extra` holds members beyond the standard ones.
+    `slug` names the type; `detail` says what happened, the limit, and what to do. `retry_after_s`
+    becomes a Retry-After header; `extra` holds members beyond the standard ones.
     """
 
     def __init__(
@@ -48,7 +48,9 @@ class Problem(Exception):
         self.extra = dict(extra or {})
 
     def as_dict(self, instance: str | None = None) -> dict[str, object]:
-        """The members of the JSON object, empty ones left out; also used per item of a batch."""
+        """Return the members of the JSON object without empty ones; also used per item of a
+        batch.
+        """
         members: dict[str, object] = {
             "type": TYPE_BASE + self.slug,
             "title": self.title,
@@ -66,7 +68,7 @@ class Problem(Exception):
         return msgspec.json.encode(self.as_dict(instance))
 
     def form(self) -> ProblemForm:
-        """As another process of ours is told of it."""
+        """Return the problem in the form in which other processes of ours get it."""
         return ProblemForm(
             self.status,
             self.slug,
@@ -105,17 +107,17 @@ class ProblemForm(msgspec.Struct, array_like=True):
 
 
 def not_found(kind: str, name: str) -> Problem:
-    """404: also for what belongs to another tenant."""
+    """Return a 404 Problem, also for a resource of another tenant."""
     return Problem(404, f"{kind}-not-found", f"No such {kind}", f"There is no {kind} {name!r}.")
 
 
 def unavailable(what: str, detail: str, retry_after_s: float = 1.0) -> Problem:
-    """503 before anything was accepted."""
+    """Return a 503 Problem for a request of which nothing was accepted."""
     return Problem(
         503, f"{what}-unavailable", "Temporarily unavailable", detail, retry_after_s=retry_after_s
     )
 
 
 def invalid(detail: str, errors: Sequence[FieldError], *, status: int = 422) -> Problem:
-    """Fields that don't hold: 422 for bodies and headers, 400 for query parameters."""
+    """Return a Problem for wrong fields: 422 for bodies and headers, 400 for query parameters."""
     return Problem(status, "invalid-request", "Invalid request", detail, errors=errors)

@@ -1,7 +1,7 @@
-"""What parts of a server process ask of limits and metering: the seam before `quotas/`.
+"""The interface to limits and metering that parts of a server process use; `quotas/` implements it.
 
-`take` and `count` are called for each request, so they neither wait nor fail. What is taken beyond
-a limit is refused as a whole, with 429 `rate-limited`; nothing of the request is done then.
+`take` and `count` are called for each request, so they neither wait nor fail. An amount beyond a
+limit is refused as a whole, with 429 `rate-limited`; then nothing of the request is done.
 """
 
 from __future__ import annotations
@@ -36,44 +36,51 @@ class Refusal(NamedTuple):
 
     quota: str
     limit: float
-    """Of the tenant as a whole."""
+    """Limit of the tenant as a whole."""
     retry_after_s: float
     headers: Sequence[Header]
 
 
 class Quotas(Protocol):
-    """What tenants may use."""
+    """The rate limits of tenants."""
 
     def take(self, tenant_id: bytes, quota: str, amount: float) -> Refusal | None:
-        """None: it is taken."""
+        """Take an amount of a quota; return the refusal if it was not taken."""
         ...
 
     def take_publish(self, tenant_id: bytes, messages: int, size_bytes: int) -> Refusal | None:
-        """Of both rates of publishing, or of neither."""
+        """Take from both rates of publishing, or from neither; return the refusal if it was not
+        taken.
+        """
         ...
 
     def headers(self, tenant_id: bytes, quotas: Sequence[str]) -> Sequence[Header]:
-        """RateLimit-Policy and RateLimit of those rates that the tenant has limits of; else
-        empty."""
+        """Return RateLimit-Policy and RateLimit for those rates that the tenant has limits of.
+
+        Empty if it has none.
+        """
         ...
 
 
 class Levels(Protocol):
-    """How many of something a tenant may have at once."""
+    """The limits on how many of something a tenant may have at once."""
 
     def share(self, tenant_id: bytes, quota: str, held: int, wanted: int) -> float | None:
-        """This process's part, who holds so many and would have so many more; None: no limit."""
+        """Return the part of the limit for this process; None if there is no limit.
+
+        This process holds `held` for the tenant, and would hold `wanted` more.
+        """
         ...
 
 
 class Usage(Protocol):
-    """Metering."""
+    """The metering of tenants."""
 
     def count(self, tenant_id: bytes, metric: str, value: float) -> None: ...
 
 
 class NoLimits:
-    """Everybody may have everything, and nothing is counted."""
+    """Quotas, levels and usage without limits and without counts."""
 
     def take(self, tenant_id: bytes, quota: str, amount: float) -> Refusal | None:
         return None
@@ -95,7 +102,7 @@ NO_LIMITS = NoLimits()
 
 
 def rate_limited(refusal: Refusal) -> Problem:
-    """The 429."""
+    """Return the 429 Problem of a refusal."""
     seconds = max(1, math.ceil(refusal.retry_after_s))
     return Problem(
         429,

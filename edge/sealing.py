@@ -1,16 +1,16 @@
-"""Secrets that must be had back (private signing keys, secrets of webhooks), sealed before they are
-stored.
+"""Sealing of secrets that must be readable again (private signing keys, secrets of webhooks).
 
-A sealed text says which key opens it, and is bound to its purpose: what was sealed as a webhook's
-secret does not open as anything else, so a row that is copied to another place is of no use there.
+They are sealed before they are stored. A sealed text says which key opens it, and is bound to its
+purpose: a sealed secret of a webhook does not open as anything else, so a row that is copied to
+another place is of no use there.
 
     ┌─────────┬──────────┬──────────┬───────────┬─────────────────────────────┐
     │ version │ id bytes │ key id   │ nonce     │ AES-256-GCM of the text     │
     │ 1       │ 1        │ ASCII    │ 12 random │ and its tag of 16 bytes     │
     └─────────┴──────────┴──────────┴───────────┴─────────────────────────────┘
 
-All in front of the nonce is authenticated together with the purpose. To change the key, put a new
-one in front of the old: the first seals, all of them open.
+The bytes in front of the nonce are authenticated together with the purpose. To change the key, put
+a new one in front of the old: the first seals, all of them open.
 """
 
 from __future__ import annotations
@@ -30,14 +30,21 @@ _KEY_ID = re.compile(r"[A-Za-z0-9._-]{1,32}")
 
 
 class SealBroken(Exception):
-    """Not sealed by any of our keys, for another purpose, or altered; the text never holds any."""
+    """A text that was not sealed by any of our keys, was sealed for another purpose, or was
+    altered.
+
+    The error's text never holds secrets.
+    """
 
 
 class Sealer:
-    """Seals with the first key, opens with all. Safe to share between tasks and threads."""
+    """A set of keys: the first seals, all open; safe to share between tasks and threads."""
 
     def __init__(self, keys: dict[str, bytes]) -> None:
-        """`keys`: id → 32 bytes, in order. Raises ValueError, which never quotes a key."""
+        """Make a sealer of keys in order, 32 bytes by id.
+
+        Raises ValueError, which never quotes a key.
+        """
         if not keys:
             raise ValueError("at least one key is needed to seal with")
         for key_id, key in keys.items():
@@ -50,7 +57,10 @@ class Sealer:
 
     @classmethod
     def from_text(cls, text: str) -> Sealer:
-        """Of `id:hex[,id:hex…]`, 32 bytes in hex each. Raises ValueError, which quotes no key."""
+        """Parse `id:hex[,id:hex…]`, 32 bytes in hex each.
+
+        Raises ValueError, which quotes no key.
+        """
         keys: dict[str, bytes] = {}
         for part in text.split(","):
             key_id, colon, digits = part.strip().partition(":")
@@ -65,7 +75,7 @@ class Sealer:
         return cls(keys)
 
     def seal(self, plain: bytes, purpose: str) -> bytes:
-        """Never the same twice. `purpose` must be given again to open it."""
+        """Seal a text, never twice to the same bytes; opening it needs the same `purpose`."""
         head = bytes((_VERSION, len(self._first))) + self._first
         nonce = os.urandom(_NONCE_BYTES)
         return (
@@ -73,7 +83,7 @@ class Sealer:
         )
 
     def open(self, sealed: bytes, purpose: str) -> bytes:
-        """Raises SealBroken."""
+        """Return the text of a sealed text. Raises SealBroken."""
         if not 2 <= len(sealed) <= MAX_SEALED_BYTES or sealed[0] != _VERSION:
             raise SealBroken("this is no sealed text")
         end = 2 + sealed[1]
@@ -93,7 +103,7 @@ class Sealer:
             raise SealBroken("it was altered, or sealed for another purpose") from None
 
     def is_current(self, sealed: bytes) -> bool:
-        """Whether the key that seals now sealed it: what is not, may be sealed again."""
+        """Return whether the current key sealed a text; if not, it may be sealed again."""
         return sealed[:1] == bytes((_VERSION,)) and sealed[2 : 2 + sealed[1]] == self._first
 
 

@@ -1,4 +1,4 @@
-"""A bound of a process that tenants share: at most so many here, of one tenant at most its share.
+"""Bounds of a process that tenants share, such as a number of connections or of bytes.
 
 How to use it. Make one `Shares` for each thing that is bounded, with a limit and a share, and ask
 it before anything is done for the caller:
@@ -11,21 +11,22 @@ it before anything is done for the caller:
     finally:
         replays.release(tenant_id)
 
-or `with replays.held_by(tenant_id) as refused:`, where one block covers the whole use. The key is
-the tenant's id, or whatever else shares are of: connections use `of_address`, by which all
+or `with replays.held_by(tenant_id) as refused:`, if one block covers the whole use. The key is the
+tenant's id, or any other key that shares are counted by: connections use `of_address`, by which all
 addresses of an IPv6 /64 are one. Amounts may be bytes. `refusal` asks without taking.
 
-The rule, of a bound with the limit L and the share s:
+The rule, for a bound with the limit L and the share s:
 
 1. All together hold at most L.
-2. One tenant holds at most s × L, also where nobody else is there: what comes next finds room.
-3. From three quarters of L on, a tenant holds at most its part of s × L by weight, of all who hold
-   something. Who holds less than one may have one, as long as there is room.
+2. A tenant holds at most s × L, even if it is alone: the next tenant finds room.
+3. From three quarters of L on, a tenant holds at most its part of s × L by weight, among all that
+   hold something. A tenant that holds less than one may have one, as long as there is room.
 
-`Line` keeps those who wait for such a bound in turn: a line for each tenant, and next is who has
-had the least for its weight. `Turns` joins both for callers that can wait.
+`Line` keeps the waiting users of such a bound in turn. It has a line for each tenant, and the next
+is of the tenant that has had the least for its weight. `Turns` joins both for callers that can
+wait.
 
-Nothing here waits but `Turns`, and nothing is locked: use each on one event loop.
+Only `Turns` waits, and nothing is locked: use each on one event loop.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ from typing import Generic, TypeVar
 from prometheus_client import Counter
 
 FULL = "full"
-"""All that there is of it is held."""
+"""Refusal since the limit is reached by all together."""
 SHARE = "share"
-"""Its tenant holds as much as it may, and there is more for others."""
+"""Refusal since the tenant holds as much as it may; there is room for others."""
 CROWDED = 0.75
-"""Of a limit: from here on, only who is within its part goes on."""
+"""Part of a limit above which each tenant is held to its part."""
 DEFAULT_SHARE = 0.5
 _MOST_KNOWN = 10_000
 _Who = Hashable
@@ -70,7 +71,7 @@ class _Holder:
 
 
 class Shares:
-    """One bound. Each `take` that returned None has its `release`, same arguments."""
+    """A bound. Each `take` that returned None needs a `release` with the same arguments."""
 
     __slots__ = ("_holders", "_present", "_weight_of", "crowded", "held", "limit", "most", "name")
 
@@ -82,30 +83,33 @@ class Shares:
         *,
         name: str = "",
     ) -> None:
-        """`share`: the part of the limit that one tenant may hold at most. `name`: by which metrics
-        count what `take` refuses; without one nothing is counted."""
+        """Make a bound; `share` is the part of the limit that one tenant may hold at most.
+
+        `name` is the label under which metrics count refusals of `take`; without one nothing is
+        counted.
+        """
         assert limit > 0
         assert 0 < share <= 1
         self.name = name
         self.limit = limit
         self.most = share * limit
-        """What one tenant may hold."""
+        """Amount that one tenant may hold."""
         self.crowded = CROWDED * limit
         self.held: float = 0
-        """By all together."""
+        """Amount that all together hold."""
         self._holders: dict[_Who, _Holder] = {}
-        """Those who hold something, and some who lately did."""
+        """Tenants that hold something, and some that did lately."""
         self._present = 0.0
-        """The weight of all who hold something."""
+        """Weight of all tenants that hold something."""
         self._weight_of = weight_of
 
     def of(self, who: _Who) -> float:
-        """What it holds."""
+        """Return the amount that a tenant holds."""
         holder = self._holders.get(who)
         return 0 if holder is None else holder.held
 
     def refusal(self, who: _Who, more: float = 1) -> str | None:
-        """Why it may not have so much more: FULL or SHARE. None: it may."""
+        """Return why a tenant may not have `more`, FULL or SHARE; None if it may."""
         after = self.held + more
         if after > self.limit:
             return FULL
@@ -118,11 +122,13 @@ class Shares:
         return SHARE
 
     def part(self, who: _Who) -> float:
-        """What it may hold while the bound is crowded."""
+        """Return the amount that a tenant may hold while the bound is crowded."""
         return self.most * self.fraction(who)
 
     def fraction(self, who: _Who) -> float:
-        """Its weight, of the weight of all who hold something and its own."""
+        """Return a tenant's weight as part of the weight of all that hold something, itself
+        included.
+        """
         holder = self._holders.get(who)
         if holder is not None and holder.held:
             return holder.weight / self._present
@@ -130,13 +136,13 @@ class Shares:
         return weight / (self._present + weight)
 
     def follow_weights(self) -> None:
-        """They may be other than before."""
+        """Read the weights of all holders again, since they may have changed."""
         for who, holder in self._holders.items():
             holder.weight = self._weight_of(who)
         self._present = sum(one.weight for one in self._holders.values() if one.held)
 
     def take(self, who: _Who, more: float = 1) -> str | None:
-        """None: it is held from now on. Else why not, and nothing has changed."""
+        """Take an amount; return why it was refused and nothing has changed, or None."""
         reason = self.refusal(who, more)
         if reason is None:
             self.add(who, more)
@@ -145,7 +151,7 @@ class Shares:
         return reason
 
     def add(self, who: _Who, more: float = 1) -> None:
-        """Holds so much more of it without a question: `refusal` was asked, or it has to be."""
+        """Take an amount without a check; the caller called `refusal`, or has no choice."""
         holder = self._holders.get(who) or self._met(who)
         if not holder.held:
             self._present += holder.weight
@@ -153,7 +159,7 @@ class Shares:
         self.held += more
 
     def release(self, who: _Who, less: float = 1) -> None:
-        """Of what was taken."""
+        """Release an amount that was taken."""
         holder = self._holders[who]
         holder.held -= less
         self.held -= less
@@ -161,7 +167,7 @@ class Shares:
         if not holder.held:
             self._present -= holder.weight
             if not self.held:
-                self._present = 0.0  # no rounding adds up
+                self._present = 0.0  # so that rounding errors do not add up
 
     def _met(self, who: _Who) -> _Holder:
         if len(self._holders) >= _MOST_KNOWN:
@@ -171,7 +177,7 @@ class Shares:
 
     @contextmanager
     def held_by(self, who: _Who, more: float = 1) -> Iterator[str | None]:
-        """Held within the block, unless it is told why not."""
+        """Hold an amount within the block; yield why it was refused, if it was."""
         reason = self.take(who, more)
         try:
             yield reason
@@ -181,15 +187,18 @@ class Shares:
 
 
 class Line(Generic[T]):
-    """Who waits, in turn: first come first served of one tenant; of tenants, who has had the least
-    for its weight. A tenant that was away starts level with the others."""
+    """The waiting users of a bound, in turn.
+
+    The users of one tenant are served in order. The next tenant is the one that has had the least
+    for its weight. A tenant that was away starts level with the others.
+    """
 
     __slots__ = ("_had", "_least", "_lines", "_weight_of")
 
     def __init__(self, weight_of: Callable[..., float] = _alike) -> None:
         self._lines: dict[_Who, deque[T]] = {}
         self._had: dict[_Who, float] = {}
-        """By weight, of those who have waited since there was a line, and more."""
+        """Amount had by weight, of tenants that waited since the line began, and of some others."""
         self._least = 0.0
         self._weight_of = weight_of
 
@@ -197,7 +206,7 @@ class Line(Generic[T]):
         return bool(self._lines)
 
     def add(self, who: _Who, one: T) -> None:
-        """It waits from now on."""
+        """Append a user to the line of its tenant."""
         line = self._lines.get(who)
         if line is None:
             line = self._lines[who] = deque()
@@ -205,12 +214,12 @@ class Line(Generic[T]):
         line.append(one)
 
     def charge(self, who: _Who, amount: float) -> None:
-        """So much was had, in turn or before there was a line to wait in."""
+        """Count an amount that was had, in turn or before there was a line to wait in."""
         if self._had:
             self._had[who] = self._had.get(who, self._least) + amount / self._weight_of(who)
 
     def next(self, may: Callable[[_Who], bool] | None = None) -> tuple[_Who, T] | None:
-        """Takes the next out of the line, of tenants that may now."""
+        """Remove and return the next user, of tenants that `may` accepts."""
         ready = self._lines if may is None else [who for who in self._lines if may(who)]
         if not ready:
             return None
@@ -223,7 +232,7 @@ class Line(Generic[T]):
         return who, one
 
     def drop(self, who: _Who, one: T) -> None:
-        """It does not wait any more."""
+        """Remove a user that does not wait any more."""
         line = self._lines.get(who)
         if line is not None and one in line:
             line.remove(one)
@@ -232,18 +241,18 @@ class Line(Generic[T]):
         self.settle()
 
     def settle(self) -> None:
-        """Forgets who had what, once nobody waits."""
+        """Drop the amounts that were had, once nobody waits."""
         if not self._lines:
             self._had.clear()
             self._least = 0.0
 
 
 class TooManyWaiting(Exception):
-    """As many of its tenant, or of all, wait for a turn as may."""
+    """No more may wait for a turn, of this tenant or of all tenants together."""
 
 
 class Turn:
-    """One that is had."""
+    """A turn that its holder may give back early."""
 
     __slots__ = ("_had", "_turns", "_who")
 
@@ -254,22 +263,25 @@ class Turn:
 
     @asynccontextmanager
     async def aside(self) -> AsyncIterator[None]:
-        """Gives it back for the block, in which something else is waited for; then it waits for
-        another. TooManyWaiting."""
+        """Give the turn back for the block, in which something else is waited for; then wait for
+        another.
+
+        Raises TooManyWaiting.
+        """
         self.end()
         yield
         await self._turns.begin(self._who)
         self._had = True
 
     def end(self) -> None:
-        """Others may go on. Again is no error."""
+        """End the turn, so that others may go on; has no effect if it was ended before."""
         if self._had:
             self._had = False
             self._turns.ended(self._who)
 
 
 class Turns:
-    """So many at once, of one tenant at most its share; the others wait in turn."""
+    """A number of turns at once, of one tenant at most its share; the others wait in line."""
 
     def __init__(self, at_once: Shares, waiting: Shares) -> None:
         self.at_once = at_once
@@ -278,7 +290,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, who: _Who) -> AsyncIterator[Turn]:
-        """Returns when it is its turn, which lasts for the block. TooManyWaiting."""
+        """Wait for a turn, which lasts for the block. Raises TooManyWaiting."""
         await self.begin(who)
         turn = Turn(self, who)
         try:
@@ -287,12 +299,12 @@ class Turns:
             turn.end()
 
     def ended(self, who: _Who) -> None:
-        """For `Turn`."""
+        """End a turn; only `Turn` calls it."""
         self.at_once.release(who)
         self._serve()
 
     async def begin(self, who: _Who) -> None:
-        """For `Turn`."""
+        """Wait for a turn and hold it. Raises TooManyWaiting."""
         if not self._line and self.at_once.take(who) is None:
             self._line.charge(who, 1)
             return
@@ -324,8 +336,11 @@ class Turns:
 
 
 def of_address(host: str) -> str:
-    """What a connection of that address is counted under: an IPv6 address by its /64, since one
-    host has as many of these as it likes. What is no address stays as it is."""
+    """Return the key under which connections of an address are counted.
+
+    An IPv6 address is counted by its /64, since a host can have any number of addresses in it. Text
+    that is no address stays as it is.
+    """
     if ":" not in host:
         return host
     try:

@@ -1,7 +1,7 @@
-"""Spans of a server: what its parts tell a recorder of spans, where an operator switched one on.
+"""Spans of a server, which its parts report to a recorder if an operator switched one on.
 
-A part is given a `Tracer` when it is opened, or None, and is composed accordingly: with None,
-nothing of a request asks about spans. Only `gateway.telemetry` knows OpenTelemetry.
+A part gets a `Tracer` when it is opened, or None. With None, requests run no code about spans. Only
+`gateway.telemetry` knows OpenTelemetry.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_LINKS = 128
 
 
 class Kind(enum.Enum):
-    """What a span stands for, in OpenTelemetry's words."""
+    """The kind of a span, in OpenTelemetry's words."""
 
     SERVER = "server"
     CLIENT = "client"
@@ -27,7 +27,9 @@ class Kind(enum.Enum):
 
 
 class TraceContext(NamedTuple):
-    """A place in a trace, as W3C Trace Context writes it. What is no such text stands for none."""
+    """A place in a trace, as W3C Trace Context writes it; a text that is no such place counts as
+    none.
+    """
 
     traceparent: str | None = None
     tracestate: str | None = None
@@ -37,7 +39,7 @@ NOWHERE = TraceContext()
 
 
 class Span(Protocol):
-    """An operation that goes on. Whoever starts a span ends it."""
+    """An operation that is under way; the code that starts a span ends it."""
 
     @property
     def context(self) -> TraceContext:
@@ -54,7 +56,7 @@ class Span(Protocol):
 
 
 class Tracer(Protocol):
-    """Starts spans. It neither raises nor waits, whatever becomes of its recorder."""
+    """A source of spans, which neither raises nor waits, even if its recorder fails."""
 
     def start(
         self,

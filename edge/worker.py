@@ -1,8 +1,8 @@
-"""The program of a worker process (`edge/workshop.py`): calls functions for its parent, one at a
-time, and is ended by the kernel once a call has used its CPU time.
+"""The program of a worker process (`edge/workshop.py`), which calls functions for its parent.
 
-It reads and writes frames of four bytes of length and MessagePack. It has no secrets: it inherits
-nothing of its parent's environment, and no open file but these.
+It makes one call at a time, and the kernel ends it once a call has used its CPU time. It reads and
+writes frames of four bytes of length and MessagePack. It has no secrets: it inherits nothing of its
+parent's environment, and no open file but these.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import msgspec
 from edge.problem import Problem, ProblemForm
 
 MAX_MEMORY_BYTES = 2 * 1024**3
-"""Of address space; what needs more fails with MemoryError."""
+"""Bytes of address space; a call that needs more fails with MemoryError."""
 LENGTH_BYTES = 4
 
 
 class Call(msgspec.Struct, array_like=True):
-    """`limit_s`: of CPU time."""
+    """A call of a function of a module; `limit_s` is of CPU time."""
 
     limit_s: float
     module: str
@@ -35,7 +35,9 @@ class Call(msgspec.Struct, array_like=True):
 
 
 class Reply(msgspec.Struct, array_like=True):
-    """`failure` names the exception that the function raised, unless that was a Problem."""
+    """The reply to a call; `failure` names the exception that was raised, unless it was a
+    Problem.
+    """
 
     cpu_s: float
     result: Any = None
@@ -49,8 +51,10 @@ def framed(message: Call | Reply) -> bytes:
 
 
 def answer(call: Call, limit_cpu: Callable[[float], None]) -> Reply:
-    """Call the function. `limit_cpu` is told the seconds of CPU time that it may use from then on,
-    and 0 when it has returned."""
+    """Call the function.
+
+    Tell `limit_cpu` the seconds of CPU time that it may use, and 0 afterwards.
+    """
     began_s = time.process_time()
     try:
         function: Callable[..., Any] = getattr(importlib.import_module(call.module), call.function)
@@ -68,13 +72,16 @@ def answer(call: Call, limit_cpu: Callable[[float], None]) -> Reply:
 
 
 def _limit_cpu(seconds: float) -> None:
-    """SIGPROF is left as it is: without a handler it ends the process, also within a library that
-    never comes back to Python."""
+    """Limit the CPU time from now on.
+
+    SIGPROF has no handler, so it ends the process, even within a library that never comes back to
+    Python.
+    """
     signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def _serve(calls: BinaryIO, replies: BinaryIO) -> None:
-    """Until its parent closes the pipe or dies."""
+    """Make calls until the parent closes the pipe or dies."""
     decoder = msgspec.msgpack.Decoder(Call)
     while length := calls.read(LENGTH_BYTES):
         call = decoder.decode(calls.read(int.from_bytes(length, "big")))
@@ -87,7 +94,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with os.fdopen(os.dup(1), "wb") as replies:
-        os.dup2(2, 1)  # What a library prints is no reply.
+        os.dup2(2, 1)  # A library's output must not be taken for a reply.
         _serve(sys.stdin.buffer, replies)
 
 

@@ -1,16 +1,17 @@
-"""Work whose cost a tenant chooses, and nobody knows before it is done, in processes of its own.
+"""Worker processes for calls whose cost a tenant chooses, and which is not known before they are
+done.
 
-Many such calls into libraries hold the GIL for as long as they take: on the event loop and in a
-thread alike everybody would wait for them. A worker process can be ended instead. What holds:
+Many such calls into libraries hold the GIL for as long as they take: on the event loop, and in a
+thread as well, everybody would wait for them. A worker process can be ended instead. The rules:
 
 - one call takes at most `LIMIT_S` of CPU time; then the kernel ends the worker (`edge/worker.py`),
-  the caller is told `TookTooLong`, and the next call has a new worker;
-- a tenant has one worker at a time; its calls wait in line, `MAX_WAITING` at most, and tenants have
-  their turns alike;
-- of the CPU time of workers a tenant has `CPU_PART` in the long run and `CPU_BURST_S` at once. All
-  that was used is counted, whatever came of it; who has used more is answered 429.
+  the caller gets `TookTooLong`, and the next call has a new worker;
+- a tenant has one worker at a time; its calls wait in line, `MAX_WAITING` at most, and tenants take
+  turns;
+- a tenant may use `CPU_PART` of the CPU time of a worker in the long run, and `CPU_BURST_S` at
+  once. All CPU time is counted, with any outcome; a tenant that has used more is answered 429.
 
-Workers start with the first call and end when nothing was asked of them for `IDLE_S`.
+Workers start with the first call and end when they were not used for `IDLE_S`.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ from edge.problem import Problem
 from edge.shares import Shares, TooManyWaiting, Turns
 
 WORKERS = 2
-"""In one process, for all tenants."""
+"""Workers of a server process, for all tenants."""
 LIMIT_S = 2.0
 WALL_S = 30.0
-"""Of a call on a machine that has too much to do."""
+"""Seconds that a call may take on a machine that is overloaded."""
 MAX_WAITING = 16
-"""Calls of one tenant; of all, `ALL_WAITING`."""
+"""Waiting calls of one tenant; those of all tenants are limited by `ALL_WAITING`."""
 ALL_WAITING = 256
 CPU_PART = 0.25
 CPU_BURST_S = 10.0
 MAX_CALLS = 10_000
-"""Of one worker; then comes another, whatever libraries have kept."""
+"""Calls that a worker makes before it is replaced, since libraries may keep memory."""
 IDLE_S = 60.0
 MAX_ACCOUNTS = 1_000
 _log = structlog.get_logger("packetboat.work")
@@ -49,15 +50,15 @@ _reply = msgspec.msgpack.Decoder(worker.Reply)
 
 
 class TookTooLong(Exception):
-    """It used all the CPU time that one call may use, or more memory than a worker has."""
+    """The call used all its CPU time, or more memory than a worker has."""
 
 
 class CallFailed(Exception):
-    """The function raised what it does not say that it raises; the text names it."""
+    """The function raised an exception that it does not declare; the text names it."""
 
 
 class _Account:
-    """What a tenant has left of the CPU time of workers."""
+    """The CPU time of workers that a tenant has left."""
 
     __slots__ = ("_at_s", "_left_s")
 
@@ -93,7 +94,7 @@ class _Worker:
         )
 
     async def call(self, call: worker.Call) -> worker.Reply:
-        """Raises TookTooLong; then it is dead, or has to be killed."""
+        """Make a call. Raises TookTooLong; then the worker is dead, or must be killed."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -115,7 +116,7 @@ class _Worker:
 
 
 class Workshop:
-    """One per server process."""
+    """The worker processes of a server process."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -128,11 +129,12 @@ class Workshop:
         self._dismissal: asyncio.TimerHandle | None = None
 
     async def run(self, tenant_id: bytes, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What the function returns, as MessagePack has it. It is one of a module, and its
-        arguments are of MessagePack too.
+        """Return the result of a function, as MessagePack decodes it.
 
-        Raises a 429 Problem, the Problem that the function raises, TookTooLong and CallFailed. Who
-        goes away meanwhile pays for it.
+        It must be a function of a module, and its arguments must be of MessagePack too. A caller
+        that is cancelled pays for the call nevertheless.
+
+        Raises a 429 Problem, the Problem that the function raises, TookTooLong and CallFailed.
         """
         account = self._account(tenant_id)
         left_s = account.left_s(self._clock())
@@ -166,7 +168,7 @@ class Workshop:
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # Nobody may be left to take it.
+            task.exception()  # No caller may be left to take the exception.
 
     async def _do(self, tenant_id: bytes, account: _Account, call: worker.Call) -> Any:
         try:

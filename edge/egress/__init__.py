@@ -1,1 +1,1 @@
-"""What this installation may ask of the world outside: one guard before every outbound request."""
+"""The rules of outbound requests, and the one HTTP session that enforces them."""

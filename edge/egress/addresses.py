@@ -1,8 +1,8 @@
-"""Which addresses are of the public internet, and of nothing of ours.
+"""The table of addresses that outbound requests may not be sent to.
 
-A table of our own: `ipaddress.is_global` holds for multicast, for NAT64 and 6to4 of a private
-address, and for services of clouds that have public addresses. An address that carries an IPv4
-address in it is judged by that one as well.
+Packetboat has its own table: `ipaddress.is_global` holds for multicast, for NAT64 and 6to4 of a
+private address, and for services of clouds that have public addresses. An address that carries an
+IPv4 address is checked by that one as well.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ DENIED_V4 = tuple(
     )
 )
 GLOBAL_V6 = IPv6Network("2000::/3")
-"""All else of IPv6 is denied: loopback, unique local, link-local, multicast, what is unassigned."""
+"""The only range of IPv6 that is allowed: loopback, unique local, link-local, multicast and
+unassigned addresses are outside of it.
+"""
 DENIED_V6 = tuple(
     (IPv6Network(network), what)
     for network, what in (
@@ -62,24 +64,27 @@ _COMPATIBLE = IPv6Network("::/96")
 
 
 def parse(text: str) -> Address:
-    """Raises ValueError for all but the one usual notation; a zone (`%eth0`) counts as none."""
+    """Parse an address in its usual notation; a zone (`%eth0`) is ignored.
+
+    Raises ValueError for every other notation.
+    """
     return ip_address(text.partition("%")[0])
 
 
 def parse_network(text: str) -> Network:
-    """Raises ValueError, also where bits beside the mask are set."""
+    """Parse a network. Raises ValueError, also if bits beside the mask are set."""
     return ip_network(text)
 
 
 def plain(address: Address) -> Address:
-    """An IPv4-mapped address as IPv4: the kernel sends to that."""
+    """Return an IPv4-mapped address as IPv4, since the kernel sends to that."""
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return address.ipv4_mapped
     return address
 
 
 def carried(address: IPv6Address) -> tuple[IPv4Address, ...]:
-    """The IPv4 addresses that a packet to it may end at."""
+    """Return the IPv4 addresses at which a packet to an IPv6 address may arrive."""
     if address in NAT64 or address in _TRANSLATED or address in _COMPATIBLE or address in _MAPPED:
         return (IPv4Address(int(address) & 0xFFFFFFFF),)
     if address.sixtofour is not None:
@@ -90,7 +95,7 @@ def carried(address: IPv6Address) -> tuple[IPv4Address, ...]:
 
 
 def denied_for(address: Address) -> str | None:
-    """Why nothing may be sent to it; None: it is of the public internet."""
+    """Return why nothing may be sent to an address, or None if it is of the public internet."""
     address = plain(address)
     if isinstance(address, IPv4Address):
         return next((what for network, what in DENIED_V4 if address in network), None)

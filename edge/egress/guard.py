@@ -1,12 +1,12 @@
 """The rules of outbound requests: which schemes, names, ports and addresses are allowed.
 
-Without an exception: https, to the ports listed, and to public addresses alone. What is allowed
-beside that is said entry by entry, as
+Without an exception, only https is allowed, to the ports listed, and to public addresses. Each
+exception is an entry of the form
 
     [http://](network | host | *.suffix)[:port | :*]
 
 `http://` allows plain HTTP there as well. A named host may have any address; a network may have any
-name. Without a port, the usual ones count.
+name. Without a port, the usual ports are allowed.
 """
 
 from __future__ import annotations
@@ -31,18 +31,20 @@ _NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
 
 
 class EgressDenied(Exception):
-    """The rules of this installation forbid the request. Nothing was sent."""
+    """The rules of this installation forbid the request, and nothing was sent."""
 
 
 class Allowance(NamedTuple):
-    """One entry of a list of exceptions."""
+    """An entry of a list of exceptions."""
 
     network: Network | None
     host: str
-    """Lower case; `*.` in front: all below; empty where there is a network."""
+    """A name in lower case, all names below it if it begins with `*.`, or empty if there is a
+    network.
+    """
     http: bool
     port: int | None
-    """None: the usual ones; 0: all."""
+    """The only port; None stands for the usual ports, 0 for all."""
 
     def names(self, host: str) -> bool:
         if self.host.startswith("*."):
@@ -61,7 +63,7 @@ class Allowance(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where a request wants to go."""
+    """The scheme, host and port that a request asks for."""
 
     scheme: str
     host: str
@@ -70,7 +72,7 @@ class Target(NamedTuple):
 
 
 def parse_allowance(text: str) -> Allowance:
-    """Raises ValueError that says how an entry is written."""
+    """Parse an entry. Raises ValueError that says how an entry is written."""
     found = _ENTRY.fullmatch(text.strip())
     port = found["port"] if found else None
     if found is None or (port not in (None, "*") and not 0 < int(port) < 65536):
@@ -87,7 +89,10 @@ def parse_allowance(text: str) -> Allowance:
 
 
 def parse_allowances(text: str) -> tuple[str, ...]:
-    """Of a setting: entries with commas between. Raises ValueError for the first that is none."""
+    """Return the entries of a setting, which has commas between them.
+
+    Raises ValueError for the first that is no entry.
+    """
     entries = tuple(entry.strip() for entry in text.split(",") if entry.strip())
     for entry in entries:
         parse_allowance(entry)
@@ -95,18 +100,18 @@ def parse_allowances(text: str) -> tuple[str, ...]:
 
 
 class Guard:
-    """Rules that do not change; two of the same list are equal."""
+    """A set of rules that does not change; two with the same entries are equal."""
 
     __slots__ = ("_allowances", "_networks", "_ports", "key")
 
     def __init__(self, allowed: Iterable[str] = (), ports: Iterable[int] = HTTPS_PORTS) -> None:
-        """Raises ValueError for an entry that is none."""
+        """Parse the entries. Raises ValueError for the first that is no entry."""
         entries = tuple(dict.fromkeys(allowed))
         self._allowances = tuple(parse_allowance(entry) for entry in entries)
         self._networks = tuple(one for one in self._allowances if one.network is not None)
         self._ports = frozenset(ports)
         self.key = (entries, self._ports)
-        """What its rules are; hashable."""
+        """Rules as a hashable value."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Guard) and other.key == self.key
@@ -115,9 +120,11 @@ class Guard:
         return hash(self.key)
 
     def target(self, scheme: str, host: str | None, port: int | None) -> Target:
-        """What of a URL can be judged before its name is looked up. Raises EgressDenied.
+        """Check a URL as far as possible before its name is looked up.
 
-        `host` is as the client will use it, with what is international encoded.
+        Raises EgressDenied.
+
+        `host` is as the client will use it, with international characters encoded.
         """
         if scheme not in ("http", "https"):
             raise EgressDenied(f"the scheme is {scheme!r}: only https is allowed")
@@ -135,7 +142,7 @@ class Guard:
         return target
 
     def check_address(self, target: Target, address: Address | str) -> None:
-        """Whether the target may be sought at that address. Raises EgressDenied."""
+        """Check that the target may be reached at an address. Raises EgressDenied."""
         address = plain(parse(address) if isinstance(address, str) else address)
         for one in self._allowances:
             if (one.holds(address) or one.names(target.host)) and one.fits(
@@ -147,13 +154,16 @@ class Guard:
         self.check(address)
 
     def check(self, ip: Address | str) -> None:
-        """Whether an address may be reached by all, at the usual ports. Raises EgressDenied."""
+        """Check that everybody may reach an address, at the usual ports. Raises EgressDenied."""
         what = denied_for(parse(ip) if isinstance(ip, str) else ip)
         if what is not None:
             raise EgressDenied(f"the address {ip} is not allowed: {what}")
 
     def _may_fit(self, target: Target) -> bool:
-        """Networks count: what address a name has is not known yet."""
+        """Return whether some address of the target may be allowed.
+
+        Networks count, since the addresses of a name are not known yet.
+        """
         if target.scheme == "https" and target.port in self._ports:
             return True
         return any(
@@ -169,8 +179,11 @@ class Guard:
 
 
 def _literal(host: str) -> Address | None:
-    """Of a host that is an address; EgressDenied for one in a notation that resolvers read apart
-    (octal, hexadecimal, with parts left out, as one number)."""
+    """Return the address that a host is, or None for a name.
+
+    Raises EgressDenied for an address in a notation that resolvers read differently (octal,
+    hexadecimal, with parts left out, as one number).
+    """
     try:
         return parse(host.removeprefix("[").removesuffix("]"))
     except ValueError:

@@ -1,10 +1,10 @@
-"""Names to addresses: the system's resolver, in threads, so that nobody waits for a name but those
-who asked for it.
+"""Resolution of names by the system's resolver, in threads, so that a slow name holds up only the
+tenant that asked for it.
 
-A name whose servers do not answer keeps its thread for half a minute, and nothing ends that. So
-each asker has a few threads at most, whatever it asks, and the rest of its questions wait behind
-its own; and a name that was answered not long ago is answered with that where it takes long, or
-the resolver says to try again. What is known is no tenant's: whoever uses it checks it.
+A name whose servers do not answer keeps its thread for half a minute, and nothing can end that. So
+each asker has a few threads at most, and the rest of its questions wait behind its own. If an
+answer takes long, or the resolver says to try again, an answer of the last minutes is used. Answers
+are shared by all tenants; each user of an answer checks its addresses.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 DNS_THREADS = 64
 DNS_THREADS_OF_ONE = 4
 SLOW_S = 1.0
-"""Then an earlier answer will do."""
+"""Seconds of waiting after which an earlier answer is used."""
 FRESH_S = 10.0
-"""For so long nobody asks again."""
+"""Seconds for which an answer is used without asking again."""
 KNOWN_S = 600.0
 MAX_KNOWN = 10_000
 _asker: ContextVar[Hashable] = ContextVar("egress_asker", default=None)
@@ -36,7 +36,9 @@ _asker: ContextVar[Hashable] = ContextVar("egress_asker", default=None)
 
 @contextmanager
 def asking(asker: Hashable) -> Iterator[None]:
-    """Names that are looked up within are of this asker; a tenant is one."""
+    """Count the names that are looked up within the block as questions of this asker, mostly a
+    tenant.
+    """
     token = _asker.set(asker)
     try:
         yield
@@ -45,14 +47,14 @@ def asking(asker: Hashable) -> Iterator[None]:
 
 
 class Question(NamedTuple):
-    """What a thread asks the system."""
+    """A question that a thread asks the system."""
 
     host: str
     port: int
     family: socket.AddressFamily
 
     def ask(self) -> list[ResolveResult]:
-        """Raises OSError."""
+        """Ask the system's resolver. Raises OSError."""
         found = socket.getaddrinfo(
             self.host,
             self.port,
@@ -75,7 +77,7 @@ class Question(NamedTuple):
 
 class _Known(NamedTuple):
     answer: deque[ResolveResult]
-    """Another address is the first of each use."""
+    """Addresses, rotated so that each use begins with another one."""
     at_s: float
 
     def used(self) -> list[ResolveResult]:
@@ -88,7 +90,7 @@ class _Known(NamedTuple):
 
 
 class SystemResolver(AbstractResolver):
-    """One per process; use it on one event loop."""
+    """The resolver of a process; use it on one event loop."""
 
     def __init__(
         self,
@@ -103,13 +105,15 @@ class SystemResolver(AbstractResolver):
         self._threads_of_one = threads_of_one
         self._slow_s = slow_s
         self._turns: WeakValueDictionary[Hashable, asyncio.Semaphore] = WeakValueDictionary()
-        """By asker; there while somebody waits or a thread is at work for it."""
+        """Semaphore of each asker; there while a question of it waits or a thread is at work for
+        it.
+        """
         self._known: OrderedDict[Question, _Known] = OrderedDict()
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Raises OSError."""
+        """Return the addresses of a host. Raises OSError."""
         question = Question(host, port, family)
         known = self._known.get(question)
         if known is None or not known.is_no_older_than(KNOWN_S):
@@ -133,7 +137,8 @@ class SystemResolver(AbstractResolver):
         turn = self._turns.setdefault(_asker.get(), asyncio.Semaphore(self._threads_of_one))
         await turn.acquire()
         known = self._known.get(question)
-        if known is not None and known.is_no_older_than(FRESH_S):  # by now
+        # answered while waiting for the turn
+        if known is not None and known.is_no_older_than(FRESH_S):
             turn.release()
             return known.used()
         try:
@@ -143,7 +148,7 @@ class SystemResolver(AbstractResolver):
             raise OSError(str(error)) from error
 
         def ended(done: Future[list[ResolveResult]]) -> None:
-            # In its thread; who asked may have gone, and the thread was busy until now.
+            # It runs in its thread: the caller may have gone, but the thread was busy until now.
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(functools.partial(self._answered, turn, question, done))
 

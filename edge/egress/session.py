@@ -1,11 +1,11 @@
 """Outbound HTTP behind a guard.
 
-Three places check, and each would do alone: the URL before anything else; every address that a name
-has, where it is looked up (one that is denied refuses all: a name that mixes them is an attempt);
-and the very address that a socket is about to connect to, so that a name which has changed its mind
-in between gains nothing. No redirect is followed, no variable of the environment heard, no cookie
-kept, no body unpacked. A pool of connections belongs to one guard: what one tenant may reach, no
-other reaches over its connections.
+The rules are checked at three places, each of which would be enough: the URL before anything else;
+every address of a name when it is looked up (one that is denied refuses all, since a name that
+mixes them is an attack); and the very address that a socket is about to connect to, so that a name
+that changes in between gains nothing. No redirect is followed, no environment variable is read, no
+cookie is kept and no body is unpacked. A pool of connections belongs to one guard, so that a tenant
+cannot reach over a connection what only another tenant may reach.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from edge.egress.guard import MAX_URL_CHARS, EgressDenied, Guard, Target
 from edge.egress.resolver import SystemResolver
 
 KEEPALIVE_S = 4.0
-"""Shorter than the 5 s after which some servers close: a request on its way then is lost."""
+"""Shorter than the 5 s after which some servers close: a request on its way then would be lost."""
 READ_BUFFER_BYTES = 16_384
 MAX_HEADER_BYTES = 8190
 MAX_HEADERS = 100
 MAX_INTERIM = 16
-"""Responses 1xx before an answer; nobody but an attacker sends more than two or three."""
+"""Responses 1xx before an answer; only an attacker sends more than two or three."""
 MAX_FRAMING_BYTES = 32_768
-"""Of a body, beyond a quarter of its length: sizes of chunks, extensions, trailers."""
+"""Bytes beyond a quarter of a body's length for sizes of chunks, extensions and trailers."""
 _AT_ONCE_BYTES = 16_384
 _CHECKED_MAX = 10_000
 
 
 class BodyTooLong(Exception):
-    """The body has more bytes than its reader takes; the connection is closed."""
+    """The body has more bytes than its reader accepts; the connection is closed."""
 
 
 class _Attempt:
-    """One connection that is being made; the tasks that make it share it."""
+    """A connection that is being made; the tasks that make it share it."""
 
     __slots__ = ("denied", "target")
 
@@ -59,7 +59,7 @@ _attempt: ContextVar[_Attempt | None] = ContextVar("egress_attempt", default=Non
 
 
 class GuardedResolver(AbstractResolver):
-    """Refuses a name any of whose addresses is denied."""
+    """A resolver that refuses a name if any of its addresses is denied."""
 
     def __init__(self, guard: Guard, inner: AbstractResolver) -> None:
         self._guard = guard
@@ -68,10 +68,10 @@ class GuardedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Raises EgressDenied, OSError."""
+        """Return the addresses of a host. Raises EgressDenied, OSError."""
         found = await self._inner.resolve(host, port, family)
         attempt = _attempt.get()
-        # Whoever looks up a name without connecting is held to the strictest rules.
+        # A look-up without a connection is held to the strictest rules.
         target = attempt.target if attempt else Target("https", host.lower().rstrip("."), port)
         for each in found:
             try:
@@ -81,21 +81,25 @@ class GuardedResolver(AbstractResolver):
         return found
 
     async def close(self) -> None:
-        """The inner one belongs to whoever made it."""
+        """Leave the inner resolver open: its owner closes it."""
 
 
 class _Answers(ResponseHandler):
-    """Of one connection. What costs us more than whoever sends it ends here, before the event loop
-    is busy with it for longer than any time-out: interim responses without end, which the client
-    reads one after the other without waiting, and bodies in the tiniest of chunks."""
+    """The protocol of one connection, which ends responses that cost more to read than to send.
+
+    Such are interim responses without end, which the client reads one after the other without
+    waiting, and bodies in very small chunks. They end here before the event loop is busy with them
+    for longer than any time-out.
+    """
 
     _interim = 0
     _body: StreamReader | None = None
     _came = 0
-    """Bytes since the head of the body."""
+    """Bytes since the head of the response."""
 
     def data_received(self, data: bytes) -> None:
-        # A piece at a time, so that no more is parsed than what shows that it is too much.
+        # Feed a part at a time, so that no more is parsed than is needed to see that it is too
+        # much.
         for at in range(0, len(data) or 1, _AT_ONCE_BYTES):
             piece = data[at : at + _AT_ONCE_BYTES]
             super().data_received(piece)
@@ -126,7 +130,9 @@ class _Answers(ResponseHandler):
 
 
 class GuardedConnector(aiohttp.TCPConnector):
-    """Checks the URL of each request, and each address before a socket connects to it."""
+    """A connector that checks the URL of each request, and each address before a socket connects to
+    it.
+    """
 
     def __init__(
         self,
@@ -138,8 +144,9 @@ class GuardedConnector(aiohttp.TCPConnector):
         ssl_context: ssl.SSLContext | None = None,
         proxied: bool = False,
     ) -> None:
-        """`proxied`: all requests go to a proxy, which has the addresses to check; none may go
-        past it."""
+        """Make a connector; `proxied` says that all requests must go to a proxy, which checks the
+        addresses.
+        """
         self._guard = guard
         self._proxied = proxied
         self._own_resolver = SystemResolver() if resolver is None else None
@@ -148,7 +155,7 @@ class GuardedConnector(aiohttp.TCPConnector):
         self._targets: dict[tuple[str, str | None, int | None], Target] = {}
         super().__init__(
             resolver=resolver if proxied else GuardedResolver(guard, resolver),
-            use_dns_cache=False,  # it would let one asker wait for what another asked
+            use_dns_cache=False,  # one asker would wait for the question of another
             limit=limit,
             limit_per_host=limit_per_host,
             keepalive_timeout=KEEPALIVE_S,
@@ -161,7 +168,7 @@ class GuardedConnector(aiohttp.TCPConnector):
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[Any], timeout: aiohttp.ClientTimeout
     ) -> Any:
-        """Raises EgressDenied beside what any connector raises."""
+        """Connect for a request. Raises EgressDenied, and what any connector raises."""
         target = self._target_of(req.url)
         if self._proxied:
             if req.proxy is None:
@@ -195,7 +202,7 @@ class GuardedConnector(aiohttp.TCPConnector):
         return target
 
     def _open_socket(self, info: tuple[Any, ...]) -> socket.socket:
-        """For aiohttp, which connects it to the address of `info` and to no other."""
+        """Make a socket for aiohttp, which connects it to the address of `info` and to no other."""
         family, kind, proto, _, address = info
         attempt = _attempt.get()
         assert attempt is not None, "a connection that nobody asked for"
@@ -203,12 +210,13 @@ class GuardedConnector(aiohttp.TCPConnector):
             self._guard.check_address(attempt.target, address[0])
         except EgressDenied as error:
             attempt.denied = error
-            raise OSError(str(error)) from error  # as aiohttp knows it: this address is no good
+            # aiohttp takes it as an address that does not work
+            raise OSError(str(error)) from error
         return socket.socket(family, kind, proto)
 
 
 def check_url(guard: Guard, text: str) -> Target:
-    """What can be said of a URL before its name is looked up. Raises EgressDenied."""
+    """Check a URL as far as possible before its name is looked up. Raises EgressDenied."""
     if len(text) > MAX_URL_CHARS:
         raise EgressDenied(f"the URL has over {MAX_URL_CHARS} characters")
     if any(char <= " " or char in "\\\x7f" for char in text):
@@ -235,9 +243,12 @@ def guarded_session(
     timeout: aiohttp.ClientTimeout | None = None,
     watch_redirects: bool = True,
 ) -> aiohttp.ClientSession:
-    """Its requests raise EgressDenied where the guard says so, and at a redirect, unless they are
-    made with `allow_redirects=False`: who makes all of his so may save the watch, which costs some
-    microseconds a request. A resolver that is given stays its giver's to close."""
+    """Return a session whose requests raise EgressDenied if the guard forbids them or they are
+    redirected.
+
+    `watch_redirects=False` saves some microseconds a request, for callers that make all requests
+    with `allow_redirects=False`. A given resolver is closed by its owner.
+    """
     connector = GuardedConnector(
         guard,
         resolver,
@@ -270,8 +281,10 @@ def _authority(text: str) -> str:
 
 
 async def read_capped(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    """The whole body. Raises BodyTooLong where it has more than `limit` bytes, and what reading
-    from aiohttp raises."""
+    """Return the whole body.
+
+    Raises BodyTooLong if it has more than `limit` bytes, and what reading from aiohttp raises.
+    """
     chunks, total = [], 0
     async for chunk in response.content.iter_any():
         total += len(chunk)

@@ -1,13 +1,13 @@
-"""What an expression may contain, so that evaluating it takes time linear in the message.
+"""The limits of an expression, which make sure that it takes time linear in the message.
 
-The engine has no limit of its own. What is measured to be worse than linear there is refused:
-lists that are built (`map` and `filter` copy the list for each element), loops in loops, a loop
-that looks at the whole body again for each element, and patterns, which the engine compiles anew
-for every evaluation (`\\w{100}` takes 36 ms).
+The engine has no limit of its own. Expressions that were measured to be worse than linear are
+refused: lists that are built (`map` and `filter` copy the list for each element), loops in loops, a
+loop that looks at the whole body again for each element, and patterns, which the engine compiles
+anew for every evaluation (`\\w{100}` takes 36 ms).
 
-The checks read the tokens of the scanner, and the engine is given what these say (tokens.py).
-A backslash in triple quotes is read as an escape, which in a raw string it is not: raw strings in
-triple quotes are refused.
+The checks read the tokens of the scanner, and the engine compiles the text made of these
+(tokens.py). A backslash in triple quotes is read as an escape, which in a raw string it is not: raw
+strings in triple quotes are refused.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _UNICODE_CLASS = re.compile(r"\\[wWdDsSbBpP]|\(\?[a-z]*[iu]")
 
 
 class Refused(ValueError):
-    """`at` is where in the text it begins."""
+    """The expression is refused; `at` is where the fault begins in the text."""
 
     def __init__(self, at: int, detail: str) -> None:
         super().__init__(detail)
@@ -47,7 +47,7 @@ class Refused(ValueError):
 
 
 def check(tokens: list[Token], variables: Collection[str]) -> None:
-    """Raises Refused."""
+    """Check an expression against all limits. Raises Refused."""
     _check_strings(tokens)
     loops = list(loops_of(tokens))
     bound: set[str] = set()
@@ -81,7 +81,7 @@ def _member(tokens: list[Token], index: int) -> bool:
 
 
 def loops_of(tokens: list[Token]) -> Iterator[tuple[int, int]]:
-    """The indices of the brackets of each loop."""
+    """Yield the indices of the brackets of each loop. Raises Refused for one that builds a list."""
     for index, token in enumerate(tokens):
         if token.kind is Kind.NAME and _member(tokens, index) and _called(tokens, index):
             if token.text in _BUILDERS:
@@ -91,7 +91,7 @@ def loops_of(tokens: list[Token]) -> Iterator[tuple[int, int]]:
 
 
 def _check_loop(tokens: list[Token], opening: int, end: int, variables: Collection[str]) -> str:
-    """The name that the loop binds."""
+    """Check a loop, and return the name that it binds. Raises Refused."""
     name = tokens[opening + 1]
     if name.text in variables:
         raise Refused(name.at, f"{name.text} is a variable of the message; take another name")
@@ -125,7 +125,10 @@ def _check_names(tokens: list[Token], variables: Collection[str], bound: set[str
 
 
 def pattern_weight(tokens: list[Token]) -> int:
-    """Of all patterns together. Raises Refused for one that may not be used."""
+    """Return the weight of all patterns together.
+
+    Raises Refused for a pattern that may not be used.
+    """
     weight = 0
     for index, token in enumerate(tokens):
         if not (token.is_("matches") and _called(tokens, index)):
@@ -151,7 +154,7 @@ def pattern_weight(tokens: list[Token]) -> int:
 
 
 def _weight(pattern: str) -> int:
-    """What compiling it takes, in half microseconds or so."""
+    """Return the time for compiling a pattern, in about half microseconds."""
     weight = len(pattern) + 9 * len(_WIDE.findall(pattern))
     for counts in _COUNTED.findall(pattern):
         weight *= max([int(count) for count in counts if count], default=1) or 1

@@ -1,8 +1,8 @@
-"""`attributes.kind == "x" && …`: the parts of a conjunction that need no evaluation.
+"""The parts of a conjunction (`attributes.kind == "x" && …`) that need no evaluation.
 
-An expression is true for a message where each part is true for it: an error in one makes no other
-true. So equalities of attributes can be answered from an index, and the rest be evaluated where
-they hold.
+An expression is true for a message if each part is true for it: an error in one part makes no other
+part true. So equalities of attributes can be answered from an index, and the rest is evaluated only
+for messages for which they hold.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ _ATTRIBUTES = "attributes"
 
 
 class Equality(NamedTuple):
-    """True where the attribute has one of these values."""
+    """A part that is true if the attribute has one of these values."""
 
     attribute: str
     values: frozenset[str]
 
 
 class Conjunction(NamedTuple):
-    """`residual` is what remains to be evaluated, as text; None where nothing does."""
+    """An expression in two parts; `residual` remains to be evaluated, or is None if nothing
+    does.
+    """
 
     equalities: tuple[Equality, ...]
     residual: str | None
@@ -78,7 +80,7 @@ def _equality_of(name: str, literals: list[Token]) -> Equality | None:
 
 
 def _attribute(tokens: list[Token]) -> tuple[str, list[Token]] | None:
-    """The attribute that `tokens` begin with, and what follows it."""
+    """Return the attribute that the tokens begin with, and the tokens after it."""
     if len(tokens) < 3 or not tokens[0].is_(_ATTRIBUTES):
         return None
     if tokens[1].is_(".") and tokens[2].kind is Kind.NAME:
@@ -90,7 +92,7 @@ def _attribute(tokens: list[Token]) -> tuple[str, list[Token]] | None:
 
 
 def fields_of(variable: str, tokens: list[Token]) -> frozenset[str] | None:
-    """Which members of a map the expression looks at; None where it may be all of them."""
+    """Return the members of a map that the expression looks at; None if it may be all of them."""
     fields = set()
     for index, token in enumerate(tokens):
         if not token.is_(variable) or (index and tokens[index - 1].is_(".")):

@@ -1,4 +1,4 @@
-"""One compiled expression. An evaluation that fails, or gives no boolean, is no match."""
+"""A compiled expression; an evaluation that fails, or gives no boolean, is no match."""
 
 from __future__ import annotations
 
@@ -32,12 +32,14 @@ MESSAGE_VARIABLES = (
     "offset",
     "publisher_id",
 )
-"""What filters and skip rules may look at: `data` is the parsed JSON body or null."""
+"""Variables that filters and skip rules may use; `data` is the parsed JSON body or null."""
 MAX_ERROR_CHARS = 200
 MAX_TOKENS = 2000
-"""Of a new expression: compiling one takes a tenth of a millisecond for each ten of them."""
+"""Tokens of a new expression at most; ten of them take a tenth of a millisecond to compile."""
 MAX_READINGS = 512
-"""That are kept: a filter is read when it is taken, and again to be used."""
+"""Compiled texts that are kept; a filter is compiled when it is created, and again when it is
+used.
+"""
 _ERROR = re.compile(r"ERROR: <input>:(\d+):(\d+): (?:Syntax error: )?([^\n]*)")
 _TOKEN = re.compile(r"(?:input|at:) '(.+?)'$", re.DOTALL)
 _NO_TEXT = "a text that does not end, or has an escape that there is not"
@@ -59,7 +61,9 @@ _REASONS: tuple[tuple[type[Exception], str], ...] = (
 
 
 class BadExpression(ValueError):
-    """It is not taken; `line` and `column` count from 1, `detail` says what is wrong there."""
+    """The expression is refused; `line` and `column` count from 1, `detail` says what is wrong
+    there.
+    """
 
     def __init__(self, line: int, column: int, detail: str) -> None:
         super().__init__(f"line {line}, column {column}: {detail}")
@@ -72,7 +76,7 @@ class BadExpression(ValueError):
 
 
 class _Reading(NamedTuple):
-    """What was found in a text: as much as all who use it share."""
+    """The results of compiling a text, which all expressions of the same text share."""
 
     program: cel.Program
     price: Price
@@ -80,11 +84,11 @@ class _Reading(NamedTuple):
     fields: Mapping[str, frozenset[str] | None]
     conjunction: Conjunction
     no_boolean: Refused | None
-    """Why it certainly gives none."""
+    """Reason why it certainly gives no boolean, if it does not."""
 
 
 class Expression:
-    """`variables` are those it mentions: `matches` needs a mapping of these, and no others."""
+    """An expression; `matches` needs a mapping of exactly the `variables` that it mentions."""
 
     __slots__ = ("_program", "_reading", "errors", "first_error", "price", "text", "variables")
 
@@ -95,17 +99,17 @@ class Expression:
         self.price = self._reading.price
         self.variables = self._reading.variables
         self.errors = 0
-        """How many evaluations failed or gave no boolean."""
+        """Number of evaluations that failed or gave no boolean."""
         self.first_error: str | None = None
 
     def check_boolean(self) -> None:
-        """Raises BadExpression where it certainly gives no boolean."""
+        """Check that it can give a boolean. Raises BadExpression if it certainly gives none."""
         refused = self._reading.no_boolean
         if refused is not None:
             raise BadExpression(*_place(self.text, refused.at), refused.detail)
 
     def fields(self, variable: str) -> frozenset[str] | None:
-        """Which members of a map it looks at; None: perhaps all."""
+        """Return the members of a map that it looks at; None if it may be all of them."""
         return self._reading.fields[variable]
 
     def conjunction(self) -> Conjunction:
@@ -124,14 +128,19 @@ class Expression:
         return False
 
     def failed(self, reason: str) -> None:
-        """It was not evaluated, or not to a boolean."""
+        """Record an evaluation that failed or gave no boolean; the first reason is kept."""
         self.errors += 1
         if self.first_error is None:
             self.first_error = reason[:MAX_ERROR_CHARS]
 
 
 def compile_expression(text: str, variables: Collection[str] = MESSAGE_VARIABLES) -> Expression:
-    """Raises BadExpression, which says where. One that was compiled a while ago costs nothing."""
+    """Compile an expression.
+
+    Raises BadExpression, which says where the fault is.
+
+    A text that was compiled a while ago costs nothing.
+    """
     if len(text) > MAX_CHARS:
         raise BadExpression(*_place(text, MAX_CHARS), f"over {MAX_CHARS} characters")
     if "\0" in text:
@@ -140,9 +149,13 @@ def compile_expression(text: str, variables: Collection[str] = MESSAGE_VARIABLES
 
 
 def compile_filter(text: str, variables: Collection[str] = MESSAGE_VARIABLES) -> Expression:
-    """As a new filter is taken. What was stored before is compiled by `compile_expression`, and is
-    no match where it gives no boolean. With at most `MAX_TOKENS` this takes less than
-    50 ms."""
+    """Compile a new filter.
+
+    Raises BadExpression.
+
+    Stored filters are compiled by `compile_expression`, and are no match if they give no boolean.
+    With at most `MAX_TOKENS` this takes less than 50 ms.
+    """
     if MAX_TOKENS < len(text) <= MAX_CHARS:
         tokens = scan(text)
         if len(tokens) > MAX_TOKENS:
@@ -174,13 +187,15 @@ def _read(text: str, variables: tuple[str, ...]) -> _Reading:
 
 
 def _compiled(text: str, tokens: list[Token]) -> cel.Program:
-    """Of what was read. What the engine does not take is compiled as it was written, to say where
-    it is wrong."""
+    """Compile the tokens; if the engine refuses them, compile the text itself to find the place.
+
+    Raises BadExpression.
+    """
     try:
         text.encode()
         return _program(rendered(tokens))
     except NotRead as error:
-        # Not by the engine: what it says of a text of such characters takes it a tenth of a second.
+        # Do not ask the engine: it takes a tenth of a second to report a text of such characters.
         token = next(token for token in tokens if token.at == error.at)
         quoted = token.kind is Kind.STRING or token.text in "\"'"
         detail = _NO_TEXT if quoted else f"'{token.text}' does not belong here"
@@ -197,8 +212,11 @@ def _program(text: str) -> cel.Program:
 
 @lru_cache(1)
 def _engine() -> ModuleType:
-    """The extension module of the engine alone, in hundredths of a second: its package imports a
-    command line too, which took a second of the event loop when the first filter came."""
+    """Import the engine's extension module alone, which takes hundredths of a second.
+
+    Its package imports a command line too, which took a second of the event loop when the first
+    filter came.
+    """
     name = "cel.cel"
     if name not in sys.modules:
         package = find_spec("cel")
@@ -212,7 +230,7 @@ def _engine() -> ModuleType:
 
 
 def _refuse(text: str) -> None:
-    """Raises BadExpression where the engine does not take it."""
+    """Raise BadExpression if the engine refuses the text."""
     try:
         text.encode()
         _engine().compile(text)
@@ -225,7 +243,7 @@ def _refuse(text: str) -> None:
 
 
 def _own_words(detail: str) -> str:
-    """What is wrong at a place, for what the engine's parser says of it."""
+    """Return an error in words of this project for an error of the engine's parser."""
     if "Recursion limit" in detail:
         return "nested too deeply"
     if "ExprContext" in detail or _ENDS.search(detail):

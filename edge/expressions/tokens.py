@@ -1,10 +1,10 @@
-"""The tokens of an expression, and the expression as the engine is given it.
+"""The tokens of an expression, and the text that is made of them for the engine.
 
-The engine shows nobody its syntax tree, so what an expression contains is read from these tokens.
-That holds only where both cut the text alike. Therefore the engine never sees what a tenant wrote:
-it compiles what `rendered` makes of the tokens, in which every string is written out anew, without
-a character that could end or go on with it. Where the two would read the text differently, the
-engine is given what was read here, and checked.
+The engine does not show its syntax tree, so an expression is checked by these tokens. That is right
+only if both split the text in the same way. Therefore the engine never gets the text of a tenant:
+it compiles the text that `rendered` makes of the tokens, in which every string is written anew,
+without a character that could end or continue it. If the two would read the text differently, the
+engine gets the reading that was checked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Kind(enum.Enum):
 
 
 class Token(NamedTuple):
-    """`at` is where it begins in the text; `depth` how many brackets are open around it."""
+    """A token that begins at `at` in the text, with `depth` brackets open around it."""
 
     kind: Kind
     text: str
@@ -35,7 +35,7 @@ class Token(NamedTuple):
         return self.at + len(self.text)
 
     def is_(self, text: str) -> bool:
-        """Whether it is that operator, bracket or name."""
+        """Return whether it is a certain operator, bracket or name."""
         return self.kind is not Kind.STRING and self.text == text
 
 
@@ -54,7 +54,7 @@ _KINDS = {"name": Kind.NAME, "other": Kind.OTHER}
 
 
 def scan(text: str) -> list[Token]:
-    """All but spaces and comments."""
+    """Return the tokens of a text, without spaces and comments."""
     tokens: list[Token] = []
     depth = at = 0
     while at < len(text):
@@ -85,7 +85,9 @@ _SURROGATES = range(0xD800, 0xE000)
 
 
 class NotRead(ValueError):
-    """There is no such token; `at` is where in the text."""
+    """The text has something at `at` that is no token, or a literal that the engine does not
+    accept.
+    """
 
     def __init__(self, at: int) -> None:
         super().__init__(f"at {at}")
@@ -93,7 +95,7 @@ class NotRead(ValueError):
 
 
 def rendered(tokens: list[Token]) -> str:
-    """The same expression, as the engine is to compile it. Raises NotRead."""
+    """Return the same expression as text for the engine. Raises NotRead."""
     parts: list[str] = []
     end = 0
     for token in tokens:
@@ -108,7 +110,7 @@ def rendered(tokens: list[Token]) -> str:
 
 
 def string_of(token: Token) -> str | None:
-    """The value of a string literal; None for bytes."""
+    """Return the value of a string literal; None for bytes."""
     value = _value(token)
     return value if isinstance(value, str) else None
 
@@ -121,13 +123,16 @@ def _written(token: Token) -> str:
 
 
 def _value(token: Token) -> str | bytes:
-    """Of a literal of strings or bytes. Raises NotRead for an escape that there is not."""
+    """Return the value of a literal of a string or bytes.
+
+    Raises NotRead for an escape that does not exist.
+    """
     at = next(index for index, char in enumerate(token.text) if char in "\"'")
     prefix, quoted = token.text[:at].lower(), token.text[at:]
     width = 3 if len(quoted) >= 6 and quoted[:3] in ('"""', "'''") else 1
     inner, is_bytes = quoted[width:-width], "b" in prefix
     if prefix == "rb" or (width == 1 and "\r" in inner):
-        raise NotRead(token.at)  # As in the engine's grammar.
+        raise NotRead(token.at)  # as in the engine's grammar
     inner = inner.replace("\r\n", "\n").replace("\r", "\n")
     if "r" in prefix:
         return inner.encode() if is_bytes else inner
@@ -162,7 +167,7 @@ def _value(token: Token) -> str | bytes:
 
 
 def closing(tokens: list[Token], opening: int) -> int:
-    """The index of the bracket that closes the one at `opening`."""
+    """Return the index of the bracket that closes the one at `opening`."""
     depth = tokens[opening].depth
     for index in range(opening + 1, len(tokens)):
         token = tokens[index]
@@ -172,8 +177,11 @@ def closing(tokens: list[Token], opening: int) -> int:
 
 
 class Operands:
-    """The expression as operands of its operators. Each is a list of indices: its tokens outside
-    of brackets, and the brackets. However deep they are nested, all together are looked at once."""
+    """The expression as operands of its operators.
+
+    Each operand is a list of indices: its tokens outside of brackets, and the brackets. However
+    deep they are nested, each token is looked at only once for all of them together.
+    """
 
     def __init__(self, tokens: list[Token]) -> None:
         self._tokens = tokens
@@ -189,17 +197,17 @@ class Operands:
         return self._between(0, len(self._tokens))
 
     def tokens(self, operand: list[int]) -> list[Token]:
-        """All tokens of an operand, those in brackets too."""
+        """Return all tokens of an operand, including those in brackets."""
         return self._tokens[operand[0] : operand[-1] + 1]
 
     def bare(self, operand: list[int]) -> list[int]:
-        """Without brackets around all of it."""
+        """Return the operand without brackets around all of it."""
         while len(operand) == 2 and self._tokens[operand[0]].is_("("):
             operand = self._between(operand[0] + 1, operand[1])
         return operand
 
     def find(self, operand: list[int], *texts: str, start: int = 1) -> int | None:
-        """The place in `operand`, from `start` on, of the first of these operators."""
+        """Return the place in `operand`, from `start` on, of the first of these operators."""
         for place in range(start, len(operand)):
             index = operand[place]
             token = self._tokens[index]
@@ -210,7 +218,9 @@ class Operands:
         return None
 
     def split(self, operand: list[int], operator: str) -> list[list[int]]:
-        """The operands of all uses of a binary operator; the operand itself where there is none."""
+        """Return the operands of all uses of a binary operator; the operand itself if there is no
+        use.
+        """
         parts: list[list[int]] = [[]]
         for index in operand:
             if self._tokens[index].is_(operator):
