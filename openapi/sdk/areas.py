@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from openapi.sdk import calls, messaging, resources, work
+from openapi.sdk import calls, messaging, resources, tenancy, work
 from openapi.sdk.methods import Area
 from openapi.sdk.text import PACKAGE, styled
 
-AREAS: tuple[Area, ...] = (*work.AREAS, *messaging.AREAS)
+AREAS: tuple[Area, ...] = (*work.AREAS, *messaging.AREAS, *tenancy.AREAS)
 
 
 def generated() -> dict[Path, str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from keyword import iskeyword
 from typing import get_type_hints
 
 import msgspec
 
 from openapi.areas import OPERATIONS
 from openapi.contract import Operation
-from openapi.sdk.methods import IN_BRACES, Area, Argument, Method, arguments, snake, tagged
+from openapi.sdk.methods import IN_BRACES, Area, Argument, Method, arguments, call_name, tagged
 from openapi.sdk.text import module
 from openapi.sdk.types import answer_type
 
@@ -56,10 +57,10 @@ def _function(area: Area, method: Method, operation_id: str) -> str:
     kind, member = result(method, operation)
     if operation.paged:
         heads += PAGES
-        kind = f"Page[{kind}]" if not method.result else method.result
+        kind, member = (method.result, "") if method.result else (f"Page[{kind}]", member)
     lines = _body(method, given)
     call = _call(method, operation, given, kind, member)
-    text = f"def {snake(operation_id)}({', '.join(heads)}) -> Call[{kind}]:\n"
+    text = f"def {call_name(method, operation_id)}({', '.join(heads)}) -> Call[{kind}]:\n"
     return text + "".join(f"    {line}\n" for line in [*lines, f"return {call}"]).rstrip()
 
 
@@ -71,6 +72,7 @@ def _body(method: Method, given: list[Argument]) -> list[str]:
     if not sent and not method.settings:
         return []
     members = [f'"{each.sent}": {_value(each)}' for each in required]
+    members += [f'"{name}": {value}' for name, value in method.constant.items()]
     members += ["**settings"] if method.settings else []
     lines = [f"body: dict[str, Any] = {{{', '.join(members)}}}"]
     if optional:
@@ -86,8 +88,8 @@ def _left_out(argument: Argument) -> bool:
 
 
 def _keywords(given: list[Argument]) -> str:
-    plain = [f"{each.sent}={_value(each)}" for each in given if each.sent not in ("from", "to")]
-    others = [f'"{each.sent}": {_value(each)}' for each in given if each.sent in ("from", "to")]
+    plain = [f"{each.sent}={_value(each)}" for each in given if not iskeyword(each.sent)]
+    others = [f'"{each.sent}": {_value(each)}' for each in given if iskeyword(each.sent)]
     return ", ".join([*plain, f"**{{{', '.join(others)}}}"] if others else plain)
 
 
@@ -102,7 +104,7 @@ def _call(
 ) -> str:
     path = _path(operation, given)
     query = ", ".join(f'"{each.sent}": {_asked(each)}' for each in given if each.where == "query")
-    etag = ", tagged=True" if tagged(operation) and not operation.paged else ""
+    etag = ", tagged=True" if tagged(method, operation) and not operation.paged else ""
     if operation.paged and not method.result:
         paged = f'page({path}, "{member}", {kind[5:-1]}, page_size, page_token'
         return f"{paged}, {{{query}}})" if query else f"{paged})"
@@ -142,7 +144,7 @@ def _sent(
     target = f"with_query({path}, {{{query}}})" if query else path
     has_body = bool(method.settings) or any(each.where == "body" for each in given)
     body = "body" if has_body else "None"
-    if has_body and not operation.body_required:
+    if has_body and method.bodyless:
         body = "body or None"
     safe = _safe(method, operation)
     if member or kind == "None":

@@ -19,8 +19,8 @@ from openapi.contract import Operation
 from openapi.sdk.types import argument_type, may_be_missing
 
 IN_BRACES = re.compile(r"\{(\w+)\}")
-IDENTIFIERS = {"from": "since", "to": "until"}
-"""The names in Python of fields and parameters whose own names are words of the language."""
+TIMES = {"from": "since", "to": "until"}
+"""The names in Python of the two ends of a span of time; `from` is a word of the language."""
 
 
 class Given(NamedTuple):
@@ -42,10 +42,15 @@ class Method(NamedTuple):
     """One method of a resource. A method that lists stands for two: the second returns a page."""
 
     name: str
+    """The name; "" is a method by hand, for which only the call is written."""
     operation: str
     """The id of the operation that it sends."""
-    doc: str
+    doc: str = ""
     """The docstring."""
+    call: str = ""
+    """The name of the call, if it is not that of the operation."""
+    named: dict[str, str] = {}
+    """The names in Python of parameters of the path, over those of the area."""
     own: str = ""
     """The id of the operation that it sends where the first argument is None."""
     positional: tuple[str, ...] = ()
@@ -61,12 +66,18 @@ class Method(NamedTuple):
     given: tuple[Given, ...] = ()
     left_out: tuple[str, ...] = ()
     """Fields and parameters that are not sent."""
+    constant: dict[str, str] = {}
+    """Fields that are always sent with this value, as text."""
     body: str = ""
     """The function of `packetboat.calls.bodies` that the body goes through."""
+    bodyless: bool = False
+    """Whether a request without fields is sent without a body."""
     safe: str = ""
     """The expression in Python that says whether sending the request twice does no harm."""
     waits: str = ""
     """The argument whose seconds the answer may take longer, or a number of seconds."""
+    untagged: bool = False
+    """Whether the model has no room for the ETag of the answer."""
     whole: bool = False
     """Whether the answer is returned as it is although it has one field."""
     result: str = ""
@@ -110,8 +121,10 @@ class Argument(NamedTuple):
     """Whether it is a time, which is checked for its zone."""
 
 
-def snake(name: str) -> str:
+def call_name(method: Method, name: str) -> str:
     """Return the name of the call of an operation."""
+    if method.call:
+        return method.call
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower().replace("a_m_i", "am_i")
 
 
@@ -128,11 +141,10 @@ def arguments(area: Area, method: Method, operation_id: str = "") -> list[Argume
 
 
 def _of_path(area: Area, method: Method, operation: Operation) -> list[Argument]:
-    given = {each.sent: each for each in method.given}
     named = IN_BRACES.findall(operation.path)
     found = []
     for index, sent in enumerate(named):
-        name = given[sent].name if sent in given else area.named.get(sent, sent)
+        name = (area.named | method.named).get(sent, sent)
         kind = argument_type(IN_PATH[sent].kind)
         found.append(Argument(name, sent, "path", kind, None, False))
         if index == 0 and method.own:
@@ -150,7 +162,9 @@ def _of_body(method: Method, operation: Operation) -> list[Argument]:
         sent = field.encode_name
         required = field.required or _named_by_post(operation, sent)
         own = required or sent in given or sent in method.required
-        if sent in method.left_out or (sent == "name" and operation.method == "PUT"):
+        if sent in (*method.left_out, *method.constant):
+            continue
+        if sent == "name" and operation.method == "PUT":
             continue
         if method.settings and not own and sent not in method.fields:
             continue
@@ -175,10 +189,10 @@ def _of_parameters(method: Method, operation: Operation) -> list[Argument]:
 
 def _argument(method: Method, sent: str, where: str, kind: Any, required: bool) -> Argument:
     given = next((each for each in method.given if each.sent == sent), Given(sent))
-    name = given.name or IDENTIFIERS.get(sent, sent)
-    text = given.kind or argument_type(kind)
-    moment = text.removesuffix(" | None") == "datetime"
     required = required or sent in method.required
+    text = given.kind or argument_type(kind, required)
+    moment = text.removesuffix(" | None") == "datetime"
+    name = given.name or (TIMES.get(sent, sent) if moment else sent)
     if text == "bool" and not required:
         given = given._replace(default=given.default or "False")
     if required:
@@ -191,6 +205,7 @@ def _argument(method: Method, sent: str, where: str, kind: Any, required: bool) 
     return Argument(name, sent, where, text, default, by_name, given.encoded, moment)
 
 
-def tagged(operation: Operation) -> bool:
+def tagged(method: Method, operation: Operation) -> bool:
     """Return whether the answer has an ETag, which the model keeps."""
-    return any(header.name == "ETag" for each in operation.answers for header in each.headers)
+    headers = [header.name for each in operation.answers for header in each.headers]
+    return "ETag" in headers and not method.untagged

@@ -6,7 +6,7 @@ import textwrap
 
 from openapi.areas import OPERATIONS
 from openapi.sdk.calls import result
-from openapi.sdk.methods import Area, Argument, Method, arguments, snake
+from openapi.sdk.methods import Area, Argument, Method, arguments, call_name
 from openapi.sdk.text import WIDTH, module
 
 SEND = "await self._sender.send({call}, timeout_s)"
@@ -16,7 +16,8 @@ ONE_PAGE = "Return one page; `page_token` is that of the page before."
 
 def written(area: Area) -> str:
     """Return the text of the resource of an area."""
-    methods = "\n\n".join(text for each in area.methods for text in _methods(area, each))
+    shown = [each for each in area.methods if each.name]
+    methods = "\n\n".join(text for each in shown for text in _methods(area, each))
     kind = class_name(area)
     start = "    def __init__(self, sender: AsyncSender) -> None:\n        self._sender = sender"
     text = f"class {kind}:\n{docstring(area.doc, 4)}\n\n{start}\n\n{methods}"
@@ -109,7 +110,7 @@ def _call(area: Area, method: Method, operation_id: str, last: list[str]) -> str
     if method.settings:
         place = next((i for i, each in enumerate(given) if each.default is not None), len(given))
         names.insert(place, _rest(method))
-    return f"calls.{snake(operation_id)}({', '.join([*names, *last])})"
+    return f"calls.{call_name(method, operation_id)}({', '.join([*names, *last])})"
 
 
 def docstring(text: str, indent: int) -> str:

@@ -39,9 +39,12 @@ def model_name(kind: type) -> str:
     return MODELS.get(kind.__name__, kind.__name__)
 
 
-def argument_type(kind: Any) -> str:
-    """Return the type of an argument: an array is any sequence, and words are checked."""
+def argument_type(kind: Any, required: bool = False) -> str:
+    """Return the type of an argument: an array is any sequence, and words are checked. One that is
+    required is not left out."""
     origin, arguments = get_origin(kind), get_args(kind)
+    if required and UnsetType in arguments:
+        arguments = tuple(each for each in arguments if each is not UnsetType)
     if kind in WORDS:
         return WORDS[kind]
     if origin is Annotated:

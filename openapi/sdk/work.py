@@ -1,4 +1,4 @@
-"""Resources of the SDK: locks, schedules and schemas."""
+"""Resources of the SDK: locks, schedules, schemas, pools and exports."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from openapi.sdk.methods import Area, Given, Method
 
 LIST = "Iterate over all of them, page by page."
 GET = "Raise NotFound where there is none of this name."
+RUN = "Raise NotFound where there is none of this number."
 UPDATE = "Change the fields that are given; the others stay."
 
 LOCKS = Area(
@@ -154,4 +155,117 @@ SCHEMAS = Area(
     ),
 )
 
-AREAS = (LOCKS, SCHEDULES, SCHEMAS)
+POOLS = Area(
+    "pools",
+    "Pools",
+    "Pools: the most tasks of a kind of work that run at once, over all workers.",
+    (
+        Method(
+            "put",
+            "putPool",
+            "Create or change the pool; None is no limit.",
+            keyword=("max_running",),
+            required=("max_running",),
+            left_out=("If-Match",),
+            untagged=True,
+        ),
+        Method(
+            "get",
+            "getPool",
+            "Return the pool, with the numbers of its tasks that run and wait.",
+            untagged=True,
+        ),
+        Method(
+            "list",
+            "listPools",
+            "Iterate over pools that were made or have tasks, page by page.",
+        ),
+        Method(
+            "delete",
+            "deletePool",
+            "Delete the limit of the pool; its tasks stay.",
+            left_out=("If-Match",),
+        ),
+    ),
+    named={"pool": "name"},
+    models="packetboat.models.jobs",
+)
+
+EXPORTS = Area(
+    "exports",
+    "Exports",
+    "Exports: topics that are written into tables of a lake, run by run.",
+    (
+        Method(
+            "create",
+            "createExport",
+            "Create an export. `topic` may be a pattern, such as `orders-*`. Raise Conflict where "
+            "the name is taken, or the table is another export's.",
+            settings="ExportSettings",
+            body="export_body",
+        ),
+        Method(
+            "get",
+            "getExport",
+            "Return the export with its state: rows, lag, positions, the last run, the place of "
+            f"the table. {GET}",
+        ),
+        Method(
+            "list",
+            "listExports",
+            "Iterate over all of them, or over those that a topic is part of, page by page.",
+        ),
+        Method(
+            "put",
+            "putExport",
+            "Create or replace the export; fields that are not given get their defaults. Raise "
+            "Conflict for a change of what an export is made with for good.",
+            settings="ExportSettings",
+            body="export_body",
+        ),
+        Method("update", "patchExport", UPDATE, settings="ExportChanges", body="export_body"),
+        Method(
+            "delete",
+            "deleteExport",
+            f"Delete the export and its history of runs; the table stays. {GET}",
+        ),
+        Method(
+            "pause",
+            "pauseExport",
+            "Begin no run until the export is resumed. Messages that it has not exported stay "
+            "stored, within the limits of the topic.",
+            safe="True",
+        ),
+        Method(
+            "resume",
+            "resumeExport",
+            "Begin runs again; the next one takes all messages of the pause.",
+            safe="True",
+        ),
+        Method(
+            "",
+            "runExport",
+            given=(Given("kind", kind="ExportKind", default='"export"'),),
+            safe='kind == "export"',
+        ),
+        Method(
+            "runs",
+            "listExportRuns",
+            "Iterate over the runs of one export, the newest first, page by page.",
+            page="runs_page",
+        ),
+        Method("get_run", "getExportRun", "Return one run as it stands. " + RUN),
+        Method(
+            "cancel_run",
+            "cancelExportRun",
+            "Cancel a run, which commits nothing more. A finished run stays as it is.",
+            safe="True",
+        ),
+        Method("log", "getExportRunLog", "Return the log of the run, line by line."),
+    ),
+    named={"run": "number"},
+    models="packetboat.models.exports",
+    base=True,
+)
+
+AREAS = (LOCKS, SCHEDULES, SCHEMAS, POOLS, EXPORTS)

@@ -32,11 +32,13 @@ RULES = [
     (r"\baclos(?=e\b|ing\b)", "clos"),
     (r"\bpacketboat\.aio\b", "packetboat.sync"),
 ]
+GENERATED = "# Generated from openapi/: `make generate`. Do not edit.\n"
 HEADER = "# Generated from aio/{name}: `make generate`. Do not edit.\n"
 
 
 def translated(source: str, name: str) -> str:
     """Return the synchronous twin of a module, whose name has its folder."""
+    source = source.removeprefix(GENERATED)
     for pattern, replacement in RULES:
         source = re.sub(pattern, replacement, source)
     path = str(TARGET / name)

@@ -1,21 +1,11 @@
-"""What subscriptions have to do, and whether every message is accounted for."""
+"""Streams of the backlogs of subscriptions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from packetboat.calls.call import Call, StreamCall, fetch
+from packetboat.calls.call import StreamCall, path_of
 from packetboat.calls.streams import stream_call
-from packetboat.calls.subscriptions import path_of
-from packetboat.models import Backlog, Reconciliation
-
-
-def get_backlog(name: str) -> Call[Backlog]:
-    return fetch(f"{path_of(name)}/backlog", Backlog)
-
-
-def get_reconciliation(name: str) -> Call[Reconciliation]:
-    return fetch(f"{path_of(name)}/reconciliation", Reconciliation)
 
 
 def stream_backlog(
@@ -34,7 +24,7 @@ def stream_backlogs(
     heartbeat_seconds: float,
     max_seconds: float | None,
 ) -> StreamCall:
-    """Names, or beginnings of names and a `*`; none: all."""
+    """Open the stream of these names, or beginnings of names and a `*`; without any, of all."""
     query = {
         "subscription": list(subscriptions) or None,
         "min_messages": min_messages,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+from datetime import datetime
 from typing import Any
 
-from packetboat.calls.call import put
+import msgspec
+
+from packetboat.calls.call import moment, put
 from packetboat.calls.content import content_members
-from packetboat.models import ScheduleMessage
+from packetboat.models import Edit, Position, ScheduleMessage
 
 
 def schedule_body(body: dict[str, Any]) -> dict[str, Any]:
@@ -35,3 +38,39 @@ def body_to_validate(body: dict[str, Any]) -> dict[str, Any]:
         return body
     del body["data"]
     return body | {"data_base64": base64.b64encode(data).decode("ascii")}
+
+
+def subscription_body(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the body of a subscription: its start as the API has it, and its type where it has an
+    endpoint."""
+    if "start" in body:
+        body["start"] = position(body["start"])
+    if body.get("push") is not None:
+        body.setdefault("type", "push")
+    return body
+
+
+def position(to: Position) -> Any:
+    """Return a position as the API has it."""
+    if isinstance(to, datetime):
+        return {"time": moment(to)}
+    return {"offset": to} if isinstance(to, int) else to
+
+
+def export_body(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the body of an export, whose start may be a time."""
+    start = body.get("start")
+    return body | {"start": moment(start)} if isinstance(start, datetime) else body
+
+
+def edited(edit: Edit | None) -> dict[str, Any] | None:
+    """Return the changes of a redrive as the API has them."""
+    if edit is None:
+        return None
+    members: dict[str, Any] = {}
+    put(members, attributes=edit.attributes, content_type=edit.content_type)
+    if edit.data is not msgspec.UNSET:
+        members |= content_members(edit.data, edit.content_type)
+    if edit.key is not msgspec.UNSET:
+        members["key"] = edit.key
+    return members

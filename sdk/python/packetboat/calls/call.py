@@ -210,6 +210,11 @@ def part(name: str) -> str:
     return quote(name, safe="")
 
 
+def path_of(subscription: str) -> str:
+    """Return the path of a subscription."""
+    return f"/subscriptions/{part(subscription)}"
+
+
 def numbers(values: Sequence[int] | None) -> str | None:
     """Return numbers with commas between them."""
     return None if values is None else ",".join(str(value) for value in values)

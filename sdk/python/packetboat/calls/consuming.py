@@ -7,10 +7,9 @@ from typing import Any
 
 import msgspec
 
-from packetboat.calls.call import TIMEOUT_S, Call, StreamCall, get, numbers, put, send_json
+from packetboat.calls.call import TIMEOUT_S, Call, StreamCall, get, numbers, path_of, put, send_json
 from packetboat.calls.content import content_members
 from packetboat.calls.streams import stream_call
-from packetboat.calls.subscriptions import path_of
 from packetboat.models import ItemFailure, Message, Output, Settled
 from packetboat.tracing import context_of
 

@@ -27,7 +27,6 @@ from packetboat.models.jobs import (
     JobOutput,
     JobSpec,
     JobTask,
-    Pool,
     TaskFailure,
     TasksSettled,
 )
@@ -35,11 +34,11 @@ from packetboat.models.page import Page
 
 T = TypeVar("T")
 MAX_TASKS = 1000
-"""Of one page of inputs."""
+"""The most inputs of one page."""
 MAX_INPUT_BYTES = 64 * 1024
 MAX_OUTPUT_BYTES = 256 * 1024
 MAX_LEASES = 100
-"""Of one claim, completion, failure, extension or release."""
+"""The most leases of one claim, completion, failure, extension or release."""
 
 
 def create_job(name: str, spec: JobSpec) -> Call[Job]:
@@ -52,7 +51,7 @@ def put_job(name: str, spec: JobSpec) -> Call[Job]:
 
 
 def get_job(name: str, wait_seconds: float = 0) -> Call[Job]:
-    """Answered when the job is finished, or after that long."""
+    """Return the call for a job, which is answered when the job is finished or the wait is over."""
     call = fetch(_job(name), Job, {"wait_seconds": wait_seconds or None})
     return _waiting(call, wait_seconds)
 
@@ -96,26 +95,7 @@ def list_outputs(
     return page(f"{_job(job)}/outputs", "outputs", JobOutput, page_size, page_token, query)
 
 
-# Pools.
-
-
-def put_pool(name: str, max_running: int | None) -> Call[Pool]:
-    return change("PUT", _pool(name), {"max_running": max_running}, Pool, safe=True)
-
-
-def get_pool(name: str) -> Call[Pool]:
-    return fetch(_pool(name), Pool)
-
-
-def list_pools(page_size: int, page_token: str | None) -> Call[Page[Pool]]:
-    return page("/pools", "pools", Pool, page_size, page_token)
-
-
-def delete_pool(name: str) -> Call[None]:
-    return delete(_pool(name))
-
-
-# What workers do.
+# The calls of workers.
 
 
 def claim(

@@ -1,18 +1,30 @@
-"""Subscriptions: make, change, move and pause them, and what they leave out."""
+# Generated from openapi/: `make generate`. Do not edit.
+"""Calls of subscriptions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
-from packetboat.calls.call import Call, change, delete, fetch, get, member, moment, page, part, put
+from packetboat.calls.bodies import position, subscription_body
+from packetboat.calls.call import (
+    Call,
+    change,
+    delete,
+    fetch,
+    get,
+    member,
+    page,
+    part,
+    put,
+)
 from packetboat.models import (
+    Backlog,
     FilterPreview,
     Flow,
     Hold,
-    Page,
     Position,
+    Reconciliation,
     SkipRule,
     SkipRules,
     Sought,
@@ -20,87 +32,135 @@ from packetboat.models import (
     Subscription,
     SubscriptionState,
 )
+from packetboat.models.page import Page
+
+
+def create_subscription(topic: str, name: str, settings: Mapping[str, Any]) -> Call[Subscription]:
+    body: dict[str, Any] = {"name": name, **settings}
+    body = subscription_body(body)
+    return change("POST", f"/topics/{part(topic)}/subscriptions", body, Subscription, tagged=True)
+
+
+def get_subscription(name: str) -> Call[Subscription]:
+    return fetch(f"/subscriptions/{part(name)}", Subscription, tagged=True)
+
+
+def list_topic_subscriptions(
+    topic: str, page_size: int, page_token: str | None
+) -> Call[Page[Subscription]]:
+    return page(
+        f"/topics/{part(topic)}/subscriptions", "subscriptions", Subscription, page_size, page_token
+    )
 
 
 def list_subscriptions(page_size: int, page_token: str | None) -> Call[Page[Subscription]]:
     return page("/subscriptions", "subscriptions", Subscription, page_size, page_token)
 
 
-def list_topic_subscriptions(
-    topic: str, page_size: int, page_token: str | None
-) -> Call[Page[Subscription]]:
-    return page(_of_topic(topic), "subscriptions", Subscription, page_size, page_token)
-
-
-def create_subscription(topic: str, name: str, settings: Mapping[str, Any]) -> Call[Subscription]:
-    body = {"name": name} | _body(settings)
-    return change("POST", _of_topic(topic), body, Subscription, tagged=True)
-
-
-def get_subscription(name: str) -> Call[Subscription]:
-    return fetch(path_of(name), Subscription, tagged=True)
-
-
 def put_subscription(
-    name: str, topic: str | None, settings: Mapping[str, Any], if_match: str | None
+    name: str, settings: Mapping[str, Any], topic: str | None, if_match: str | None
 ) -> Call[Subscription]:
-    body = _body(settings)
+    body: dict[str, Any] = {**settings}
     put(body, topic=topic)
-    return _changed("PUT", name, body, if_match)
+    body = subscription_body(body)
+    return change(
+        "PUT",
+        f"/subscriptions/{part(name)}",
+        body,
+        Subscription,
+        safe=settings.get("push") is None,
+        if_match=if_match,
+        tagged=True,
+    )
 
 
 def patch_subscription(
-    name: str, changes: Mapping[str, Any], if_match: str | None
+    name: str, settings: Mapping[str, Any], if_match: str | None
 ) -> Call[Subscription]:
-    return _changed("PATCH", name, dict(changes), if_match)
+    body: dict[str, Any] = {**settings}
+    body = subscription_body(body)
+    return change(
+        "PATCH",
+        f"/subscriptions/{part(name)}",
+        body,
+        Subscription,
+        safe=settings.get("push") is None,
+        if_match=if_match,
+        tagged=True,
+    )
 
 
-def delete_subscription(name: str, force: bool, if_match: str | None) -> Call[None]:
-    return delete(path_of(name), force, if_match)
+def delete_subscription(name: str, if_match: str | None, force: bool) -> Call[None]:
+    return delete(f"/subscriptions/{part(name)}", force=force, if_match=if_match)
 
 
 def list_subscription_holds(name: str) -> Call[tuple[Hold, ...]]:
-    return Call(get(f"{path_of(name)}/holds"), member("holds", tuple[Hold, ...]), safe=True)
+    return Call(
+        get(f"/subscriptions/{part(name)}/holds"), member("holds", tuple[Hold, ...]), safe=True
+    )
 
 
 def create_stream_ticket(name: str) -> Call[StreamTicket]:
-    return change("POST", f"{path_of(name)}/stream_tickets", None, StreamTicket, safe=True)
+    return change(
+        "POST", f"/subscriptions/{part(name)}/stream_tickets", None, StreamTicket, safe=True
+    )
 
 
 def pause(name: str, reason: str | None) -> Call[SubscriptionState]:
-    return _state(name, "pause", reason)
+    body: dict[str, Any] = {}
+    put(body, reason=reason)
+    return change(
+        "POST", f"/subscriptions/{part(name)}/pause", body or None, SubscriptionState, safe=True
+    )
 
 
 def resume(name: str, reason: str | None) -> Call[SubscriptionState]:
-    return _state(name, "resume", reason)
+    body: dict[str, Any] = {}
+    put(body, reason=reason)
+    return change(
+        "POST", f"/subscriptions/{part(name)}/resume", body or None, SubscriptionState, safe=True
+    )
 
 
 def drain(name: str, reason: str | None) -> Call[SubscriptionState]:
-    return _state(name, "drain", reason)
+    body: dict[str, Any] = {}
+    put(body, reason=reason)
+    return change(
+        "POST", f"/subscriptions/{part(name)}/drain", body or None, SubscriptionState, safe=True
+    )
 
 
 def seek(name: str, to: Position, dry_run: bool) -> Call[Sought]:
-    """Not safe: a seek to the latest that is repeated passes over what came meanwhile."""
     body: dict[str, Any] = {"to": position(to), "dry_run": dry_run}
-    return change("POST", f"{path_of(name)}/seek", body, Sought, safe=dry_run)
+    return change("POST", f"/subscriptions/{part(name)}/seek", body, Sought, safe=dry_run)
+
+
+def get_backlog(name: str) -> Call[Backlog]:
+    return fetch(f"/subscriptions/{part(name)}/backlog", Backlog)
+
+
+def get_reconciliation(name: str) -> Call[Reconciliation]:
+    return fetch(f"/subscriptions/{part(name)}/reconciliation", Reconciliation)
 
 
 def preview_subscription_filter(name: str, expression: str, messages: int) -> Call[FilterPreview]:
-    body = {"filter": expression, "messages": messages}
-    return change("POST", f"{path_of(name)}:preview_filter", body, FilterPreview, safe=True)
+    body: dict[str, Any] = {"filter": expression, "messages": messages}
+    return change(
+        "POST", f"/subscriptions/{part(name)}:preview_filter", body, FilterPreview, safe=True
+    )
 
 
 def list_skip_rules(name: str, removed: bool) -> Call[SkipRules]:
-    return fetch(f"{path_of(name)}/skip_rules", SkipRules, {"removed": removed or None})
+    return fetch(f"/subscriptions/{part(name)}/skip_rules", SkipRules, {"removed": removed or None})
 
 
 def add_skip_rule(name: str, expression: str, reason: str) -> Call[SkipRule]:
-    body = {"expression": expression, "reason": reason}
-    return change("POST", f"{path_of(name)}/skip_rules", body, SkipRule)
+    body: dict[str, Any] = {"expression": expression, "reason": reason}
+    return change("POST", f"/subscriptions/{part(name)}/skip_rules", body, SkipRule)
 
 
 def remove_skip_rule(name: str, rule: str) -> Call[None]:
-    return delete(f"{path_of(name)}/skip_rules/{part(rule)}")._replace(safe=True)
+    return delete(f"/subscriptions/{part(name)}/skip_rules/{part(rule)}")._replace(safe=True)
 
 
 def say_flow(
@@ -118,53 +178,12 @@ def say_flow(
         ttl_seconds=ttl_seconds,
         reason=reason,
     )
-    return change("POST", f"{path_of(name)}/flow", body, Flow, safe=True)
+    return change("POST", f"/subscriptions/{part(name)}/flow", body, Flow, safe=True)
 
 
 def get_flow(name: str) -> Call[Flow]:
-    return fetch(f"{path_of(name)}/flow", Flow)
+    return fetch(f"/subscriptions/{part(name)}/flow", Flow)
 
 
 def end_flow(name: str) -> Call[None]:
-    return delete(f"{path_of(name)}/flow")._replace(safe=True)
-
-
-def path_of(name: str) -> str:
-    """Return the path of a subscription."""
-    return f"/subscriptions/{part(name)}"
-
-
-def position(to: Position) -> Any:
-    """Return a position as the API has it."""
-    if isinstance(to, datetime):
-        return {"time": moment(to)}
-    return {"offset": to} if isinstance(to, int) else to
-
-
-def _of_topic(topic: str) -> str:
-    return f"/topics/{part(topic)}/subscriptions"
-
-
-def _body(settings: Mapping[str, Any]) -> dict[str, Any]:
-    body = dict(settings)
-    if "start" in body:
-        body["start"] = position(body["start"])
-    if body.get("push") is not None:
-        body.setdefault("type", "push")
-    return body
-
-
-def _changed(
-    method: str, name: str, body: dict[str, Any], if_match: str | None
-) -> Call[Subscription]:
-    """The secrets of an endpoint are told once, so the answer that tells them is not asked for
-    twice: it is safe where there is no endpoint."""
-    safe = body.get("push") is None
-    return change(
-        method, path_of(name), body, Subscription, safe=safe, if_match=if_match, tagged=True
-    )
-
-
-def _state(name: str, verb: str, reason: str | None) -> Call[SubscriptionState]:
-    body = None if reason is None else {"reason": reason}
-    return change("POST", f"{path_of(name)}/{verb}", body, SubscriptionState, safe=True)
+    return delete(f"/subscriptions/{part(name)}/flow")._replace(safe=True)

@@ -60,7 +60,7 @@ class Faults:
         self._seen: Counter[str] = Counter()
         self.counts: Counter[Fault] = Counter()
         """How many of each there were: a test of faults that had none shows nothing."""
-        self.requests = 0
+        self.requests: int = 0
 
     def drop_requests(self, rate: float = 1.0, *, seed: int | None = None, on: str = "") -> None:
         """They never arrive, and the connection breaks. `on`: the beginning of the request lines

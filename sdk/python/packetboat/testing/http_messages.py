@@ -9,7 +9,7 @@ from typing import NamedTuple
 MAX_HEAD_BYTES = 256 * 1024
 _END = b"\r\n\r\n"
 _PART_BYTES = 64 * 1024
-Broken = (IncompleteReadError, LimitOverrunError, OSError, ValueError)
+Broken: tuple[type[Exception], ...] = (IncompleteReadError, LimitOverrunError, OSError, ValueError)
 """What a connection that ends, or speaks something else, raises."""
 
 

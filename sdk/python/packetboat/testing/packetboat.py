@@ -16,11 +16,11 @@ class Packetboat:
     """The fixture `packetboat`."""
 
     def __init__(self, access: Access, clock: Clock, proxy: FaultyProxy) -> None:
-        self.url = proxy.url
+        self.url: str = proxy.url
         """Faults happen on the way there, whoever makes the requests."""
-        self.token = access.key
+        self.token: str = access.key
         """May do everything in this tenant, and does not expire."""
-        self.tenant = access.name
+        self.tenant: str = access.name
         self.clock = clock
         self.faults: Faults = proxy.begin()
         self._clients = ExitStack()

@@ -43,7 +43,7 @@ class FaultyProxy:
         self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.port = 0
+        self.port: int = 0
         self._thread = threading.Thread(target=self._run, name="packetboat-proxy", daemon=True)
         self._thread.start()
         assert self._started.wait(START_S)

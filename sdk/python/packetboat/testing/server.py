@@ -33,9 +33,9 @@ class Server:
         self._process: subprocess.Popen[str] | None = None
         self._stack = ExitStack()
         self._log = self._stack.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115
-        self.port = 0
+        self.port: int = 0
         """On 127.0.0.1."""
-        self.credential = ("", "")
+        self.credential: tuple[str, str] = ("", "")
         """Client id and secret of an operator, who is above all tenants."""
 
     @property

@@ -52,6 +52,8 @@ class PullSource(Source):
     take just now, and any proxy lets it through.
     """
 
+    on_its_way: bool
+
     async def run(self) -> None:
         backoff = Backoff()
         while not self._stopping.asked:

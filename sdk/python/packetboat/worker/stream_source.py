@@ -24,6 +24,8 @@ class StreamSource(Source):
     first ones are short, so that the window follows what handlers turn out to take.
     """
 
+    on_its_way: bool
+
     async def run(self) -> None:
         backoff = Backoff()
         life_s = FIRST_LIFE_S

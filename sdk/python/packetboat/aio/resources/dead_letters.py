@@ -1,4 +1,5 @@
-"""Dead letters of a subscription, and publishing them again."""
+# Generated from openapi/: `make generate`. Do not edit.
+"""Dead letters of a subscription, and redriving them."""
 
 from __future__ import annotations
 
@@ -15,15 +16,13 @@ from packetboat.models import (
     Discarded,
     DryRun,
     Edit,
-    Page,
     Redrive,
 )
-
-State = Literal["open", "redriven", "discarded"]
+from packetboat.models.page import Page
 
 
 class AsyncDeadLetters:
-    """Dead letters of a subscription, and publishing them again."""
+    """Dead letters of a subscription, and redriving them."""
 
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
@@ -32,16 +31,16 @@ class AsyncDeadLetters:
         self,
         subscription: str,
         *,
-        state: State | None = None,
         filter: str | None = None,
+        state: Literal["open", "redriven", "discarded"] | None = None,
         page_size: int = 100,
         timeout_s: float | None = None,
     ) -> AsyncIterator[DeadLetter]:
-        """Oldest first, open ones unless said otherwise. `filter` is a CEL expression over reason,
-        detail, attempts, key, attributes and more."""
+        """Iterate over dead letters, the oldest first, and over open ones unless `state` is given.
+        `filter` is a CEL expression over reason, detail, attempts, key, attributes and more."""
         return every(
             self._sender,
-            lambda token: calls.list_dead_letters(subscription, state, filter, page_size, token),
+            lambda token: calls.list_dead_letters(subscription, filter, state, page_size, token),
             timeout_s,
         )
 
@@ -49,72 +48,75 @@ class AsyncDeadLetters:
         self,
         subscription: str,
         *,
-        state: State | None = None,
         filter: str | None = None,
+        state: Literal["open", "redriven", "discarded"] | None = None,
         page_size: int = 100,
         page_token: str | None = None,
         timeout_s: float | None = None,
     ) -> DeadLetterPage:
-        """One page; `page_token` is that of the page before."""
-        call = calls.list_dead_letters(subscription, state, filter, page_size, page_token)
-        return await self._sender.send(call, timeout_s)
+        """Return one page; `page_token` is that of the page before."""
+        return await self._sender.send(
+            calls.list_dead_letters(subscription, filter, state, page_size, page_token), timeout_s
+        )
 
     async def get(
         self, subscription: str, letter: str, *, timeout_s: float | None = None
     ) -> DeadLetterWithMessage:
-        """With its message. Raises NotFound."""
+        """Return the dead letter with its message. Raise NotFound where there is none of this
+        id."""
         return await self._sender.send(calls.get_dead_letter(subscription, letter), timeout_s)
 
     async def discard(
         self,
         subscription: str,
         *,
-        ids: Sequence[str] | None = None,
         filter: str | None = None,
+        ids: Sequence[str] | None = None,
         timeout_s: float | None = None,
     ) -> Discarded:
-        """Not to be redriven: these, or those for which the filter is true; give one of the two.
-        Ask again where it is not `complete`."""
+        """Discard dead letters, by their ids or by a filter; give one of the two. Ask again where
+        the answer is not `complete`."""
         return await self._sender.send(
-            calls.discard_dead_letters(subscription, ids, filter), timeout_s
+            calls.discard_dead_letters(subscription, filter, ids), timeout_s
         )
 
     async def redrive(
         self,
         subscription: str,
         *,
-        ids: Sequence[str] | None = None,
         filter: str | None = None,
+        ids: Sequence[str] | None = None,
         to: str | None = None,
         edit: Edit | None = None,
         rate: float | None = None,
         timeout_s: float | None = None,
     ) -> Redrive:
-        """Publishes them again, at most `rate` messages a second: these, those for which the filter
-        is true, or all open ones. To the subscription alone, or to the topic `to`, changed by
-        `edit`. Returns when it has begun; `get_redrive` tells how far it is."""
-        call = calls.redrive_dead_letters(subscription, ids, filter, to, edit, rate)
-        return await self._sender.send(call, timeout_s)
+        """Publish dead letters again, at most `rate` messages a second: these, those for which the
+        filter is true, or all open ones. They go to the subscription alone, or to the topic `to`,
+        changed by `edit`. Return when the redrive has begun; `get_redrive` tells how far it is."""
+        return await self._sender.send(
+            calls.redrive_dead_letters(subscription, filter, ids, to, edit, rate), timeout_s
+        )
 
     async def redrive_dry_run(
         self,
         subscription: str,
         *,
-        ids: Sequence[str] | None = None,
         filter: str | None = None,
+        ids: Sequence[str] | None = None,
         to: str | None = None,
         edit: Edit | None = None,
         timeout_s: float | None = None,
     ) -> DryRun:
-        """What `redrive` would publish again."""
+        """Say which dead letters `redrive` would publish again."""
         return await self._sender.send(
-            calls.redrive_dry_run(subscription, ids, filter, to, edit), timeout_s
+            calls.redrive_dry_run(subscription, filter, ids, to, edit), timeout_s
         )
 
     def redrives(
         self, subscription: str, *, page_size: int = 100, timeout_s: float | None = None
     ) -> AsyncIterator[Redrive]:
-        """Newest first."""
+        """Iterate over redrives, the newest first."""
         return every(
             self._sender,
             lambda token: calls.list_redrives(subscription, page_size, token),
@@ -129,7 +131,7 @@ class AsyncDeadLetters:
         page_token: str | None = None,
         timeout_s: float | None = None,
     ) -> Page[Redrive]:
-        """One page; `page_token` is that of the page before."""
+        """Return one page; `page_token` is that of the page before."""
         return await self._sender.send(
             calls.list_redrives(subscription, page_size, page_token), timeout_s
         )
@@ -137,11 +139,11 @@ class AsyncDeadLetters:
     async def get_redrive(
         self, subscription: str, redrive: str, *, timeout_s: float | None = None
     ) -> Redrive:
-        """How far it is. Raises NotFound."""
+        """Return how far a redrive is. Raise NotFound where there is none of this id."""
         return await self._sender.send(calls.get_redrive(subscription, redrive), timeout_s)
 
     async def cancel_redrive(
         self, subscription: str, redrive: str, *, timeout_s: float | None = None
     ) -> Redrive:
-        """Redrives no more of it."""
+        """Redrive no more of its dead letters."""
         return await self._sender.send(calls.cancel_redrive(subscription, redrive), timeout_s)

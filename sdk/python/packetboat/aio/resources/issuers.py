@@ -1,4 +1,5 @@
-"""Other issuers whose tokens hold here."""
+# Generated from openapi/: `make generate`. Do not edit.
+"""Other issuers, whose tokens the tenant trusts."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ from typing import Unpack
 
 from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
-from packetboat.calls import access as calls
-from packetboat.models import Issuer, IssuerSettings, Page
+from packetboat.calls import issuers as calls
+from packetboat.models import Issuer, IssuerSettings
+from packetboat.models.page import Page
 
 
 class AsyncIssuers:
-    """Other issuers whose tokens hold here."""
+    """Other issuers, whose tokens the tenant trusts."""
 
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
@@ -26,27 +28,27 @@ class AsyncIssuers:
         timeout_s: float | None = None,
         **settings: Unpack[IssuerSettings],
     ) -> Issuer:
-        """Its keys are found by OpenID Connect Discovery. Its tokens name the tenant's own audience
-        (`whoami().token_audience`); another needs a proof. Raises Conflict where the name is
-        taken."""
+        """Trust an issuer. Its keys are found by OpenID Connect Discovery. Its tokens name the
+        tenant's own audience (`whoami().token_audience`); another needs a proof. Raise Conflict
+        where the name is taken."""
         return await self._sender.send(
-            calls.create_issuer(name, issuer, audience, settings), timeout_s
+            calls.create_issuer(name, issuer, settings, audience), timeout_s
         )
 
     async def get(self, name: str, *, timeout_s: float | None = None) -> Issuer:
-        """Raises NotFound."""
+        """Return the issuer. Raise NotFound where there is none of this name."""
         return await self._sender.send(calls.get_issuer(name), timeout_s)
 
     def list(
         self, *, page_size: int = 100, timeout_s: float | None = None
     ) -> AsyncIterator[Issuer]:
-        """All of them, page by page."""
+        """Iterate over all of them, page by page."""
         return every(self._sender, lambda token: calls.list_issuers(page_size, token), timeout_s)
 
     async def page(
         self, *, page_size: int = 100, page_token: str | None = None, timeout_s: float | None = None
     ) -> Page[Issuer]:
-        """One page; `page_token` is that of the page before."""
+        """Return one page; `page_token` is that of the page before."""
         return await self._sender.send(calls.list_issuers(page_size, page_token), timeout_s)
 
     async def put(
@@ -59,9 +61,9 @@ class AsyncIssuers:
         timeout_s: float | None = None,
         **settings: Unpack[IssuerSettings],
     ) -> Issuer:
-        """Makes it, or replaces it; what is not given gets its default."""
+        """Create or replace the issuer; fields that are not given get their defaults."""
         return await self._sender.send(
-            calls.put_issuer(name, issuer, audience, settings, if_match), timeout_s
+            calls.put_issuer(name, issuer, settings, audience, if_match), timeout_s
         )
 
     async def delete(
@@ -72,5 +74,6 @@ class AsyncIssuers:
         force: bool = False,
         timeout_s: float | None = None,
     ) -> None:
-        """Raises Conflict where nobody would be left who may give roles, unless forced."""
+        """Delete the issuer. Raise Conflict where nobody would be left who may give roles, unless
+        `force` is true."""
         await self._sender.send(calls.delete_issuer(name, if_match, force), timeout_s)

@@ -1,3 +1,4 @@
+# Generated from openapi/: `make generate`. Do not edit.
 """API keys."""
 
 from __future__ import annotations
@@ -7,8 +8,9 @@ from typing import Unpack
 
 from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
-from packetboat.calls import access as calls
-from packetboat.models import Key, KeySettings, Page
+from packetboat.calls import keys as calls
+from packetboat.models import Key, KeySettings
+from packetboat.models.page import Page
 
 
 class AsyncKeys:
@@ -25,25 +27,23 @@ class AsyncKeys:
         timeout_s: float | None = None,
         **settings: Unpack[KeySettings],
     ) -> Key:
-        """`scopes` are permissions, each alone or with a resource: `read`,
-        `publish:topics/orders-*`. `key` of the answer is shown once. Raises
-        Conflict where the name is taken."""
-        return await self._sender.send(
-            calls.create_key(name, {"scopes": scopes, **settings}), timeout_s
-        )
+        """Create a key. `scopes` are permissions, each alone or with a resource: `read`,
+        `publish:topics/orders-*`. `key` of the answer is shown once. Raise Conflict where the name
+        is taken."""
+        return await self._sender.send(calls.create_key(name, scopes, settings), timeout_s)
 
     async def get(self, name: str, *, timeout_s: float | None = None) -> Key:
-        """Raises NotFound."""
+        """Return the key. Raise NotFound where there is none of this name."""
         return await self._sender.send(calls.get_key(name), timeout_s)
 
     def list(self, *, page_size: int = 100, timeout_s: float | None = None) -> AsyncIterator[Key]:
-        """All of them, page by page."""
+        """Iterate over all of them, page by page."""
         return every(self._sender, lambda token: calls.list_keys(page_size, token), timeout_s)
 
     async def page(
         self, *, page_size: int = 100, page_token: str | None = None, timeout_s: float | None = None
     ) -> Page[Key]:
-        """One page; `page_token` is that of the page before."""
+        """Return one page; `page_token` is that of the page before."""
         return await self._sender.send(calls.list_keys(page_size, page_token), timeout_s)
 
     async def put(
@@ -56,10 +56,10 @@ class AsyncKeys:
         timeout_s: float | None = None,
         **settings: Unpack[KeySettings],
     ) -> Key:
-        """Makes it, or replaces it; what is not given gets its default. Raises Conflict where
-        nobody would be left who may give roles, unless forced."""
+        """Create or replace the key; fields that are not given get their defaults. Raise Conflict
+        where nobody would be left who may give roles, unless `force` is true."""
         return await self._sender.send(
-            calls.put_key(name, {"scopes": scopes, **settings}, if_match, force), timeout_s
+            calls.put_key(name, scopes, settings, if_match, force), timeout_s
         )
 
     async def delete(
@@ -70,7 +70,8 @@ class AsyncKeys:
         force: bool = False,
         timeout_s: float | None = None,
     ) -> None:
-        """Raises Conflict where nobody would be left who may give roles, unless forced."""
+        """Delete the key. Raise Conflict where nobody would be left who may give roles, unless
+        `force` is true."""
         await self._sender.send(calls.delete_key(name, if_match, force), timeout_s)
 
     async def rotate(
@@ -81,8 +82,8 @@ class AsyncKeys:
         if_match: str | None = None,
         timeout_s: float | None = None,
     ) -> Key:
-        """Another secret, `key` of the answer, shown once. The earlier ones hold for
-        `old_expires_in_seconds`, a day unless given; 0: not at all."""
+        """Give the key another secret, `key` of the answer, shown once. The earlier secrets hold
+        for `old_expires_in_seconds`, a day unless given; 0 ends them at once."""
         return await self._sender.send(
             calls.rotate_key(name, old_expires_in_seconds, if_match), timeout_s
         )

@@ -38,9 +38,9 @@ class AsyncLaneReading:
         partition: int,
         lane: int,
     ) -> None:
-        self.name = lane_name(partition, lane)
-        self.at = 0
-        self.end = 0
+        self.name: str = lane_name(partition, lane)
+        self.at: int = 0
+        self.end: int = 0
         """One past the last that the log had at the beginning."""
         self._sender = sender
         self._tables = tables

@@ -1,14 +1,15 @@
-"""Keys of ordered subscriptions that wait aside."""
+# Generated from openapi/: `make generate`. Do not edit.
+"""Parked keys of ordered subscriptions."""
 
 from __future__ import annotations
 
 from packetboat.aio.sender import AsyncSender
-from packetboat.calls import dead_letters as calls
+from packetboat.calls import parked_keys as calls
 from packetboat.models import ParkedKey
 
 
 class AsyncParkedKeys:
-    """Keys of ordered subscriptions that wait aside."""
+    """Parked keys of ordered subscriptions."""
 
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
@@ -16,11 +17,12 @@ class AsyncParkedKeys:
     async def list(
         self, subscription: str, *, timeout_s: float | None = None
     ) -> tuple[ParkedKey, ...]:
-        """Those whose first message is used up, with how many wait behind it."""
+        """Return the keys whose first message failed for good, with the number of messages that
+        wait behind it."""
         return await self._sender.send(calls.list_parked_keys(subscription), timeout_s)
 
     async def resume(self, subscription: str, key: str, *, timeout_s: float | None = None) -> int:
-        """Delivers its messages again; returns how many keys that was about."""
+        """Deliver the messages of the key again, and return the number of keys resumed."""
         return await self._sender.send(calls.resume_parked_key(subscription, key), timeout_s)
 
     async def skip(
@@ -31,8 +33,8 @@ class AsyncParkedKeys:
         dead_letter: bool = False,
         timeout_s: float | None = None,
     ) -> int:
-        """Gives up its first message, as a dead letter if said so; returns how many keys that was
-        about."""
+        """Give up the first message of the key, as a dead letter if `dead_letter` is true, and
+        return the number of keys resumed."""
         return await self._sender.send(
             calls.skip_parked_key(subscription, key, dead_letter), timeout_s
         )

@@ -1,15 +1,16 @@
-"""What a tenant may use."""
+# Generated from openapi/: `make generate`. Do not edit.
+"""Quotas: the limits of a tenant."""
 
 from __future__ import annotations
 
 from packetboat import models
 from packetboat.aio.sender import AsyncSender
-from packetboat.calls import tenants as calls
+from packetboat.calls import quotas as calls
 from packetboat.models import Limits
 
 
 class AsyncQuotas:
-    """What a tenant may use."""
+    """Quotas: the limits of a tenant."""
 
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
@@ -17,7 +18,7 @@ class AsyncQuotas:
     async def get(
         self, tenant: str | None = None, *, timeout_s: float | None = None
     ) -> models.Quotas:
-        """The own ones; those of a tenant, for operators."""
+        """Return the own quotas, or those of a tenant, for operators."""
         if tenant is None:
             return await self._sender.send(calls.get_own_quotas(), timeout_s)
         return await self._sender.send(calls.get_quotas(tenant), timeout_s)
@@ -31,7 +32,8 @@ class AsyncQuotas:
         if_match: str | None = None,
         timeout_s: float | None = None,
     ) -> models.Quotas:
-        """All that a tenant has of its own, for operators; what is not named is the platform's."""
+        """Set all limits that a tenant has of its own, for operators; limits that are not named are
+        the platform's."""
         return await self._sender.send(
             calls.put_quotas(tenant, limits, weight, if_match), timeout_s
         )

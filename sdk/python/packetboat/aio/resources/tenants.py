@@ -1,3 +1,4 @@
+# Generated from openapi/: `make generate`. Do not edit.
 """Tenants, for operators."""
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from typing import Unpack
 from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
 from packetboat.calls import tenants as calls
-from packetboat.models import Page, Tenant, TenantSettings
+from packetboat.models import Tenant, TenantSettings
+from packetboat.models.page import Page
 
 
 class AsyncTenants:
@@ -20,24 +22,24 @@ class AsyncTenants:
     async def create(
         self, name: str, *, timeout_s: float | None = None, **settings: Unpack[TenantSettings]
     ) -> Tenant:
-        """With `owner` the answer has the first client and its secret, shown once. Raises Conflict
-        where the name is taken."""
+        """Create a tenant; with `owner` the answer has the first client and its secret, shown once.
+        Raise Conflict where the name is taken."""
         return await self._sender.send(calls.create_tenant(name, settings), timeout_s)
 
     async def get(self, name: str, *, timeout_s: float | None = None) -> Tenant:
-        """Raises NotFound."""
+        """Return the tenant. Raise NotFound where there is none of this name."""
         return await self._sender.send(calls.get_tenant(name), timeout_s)
 
     def list(
         self, *, page_size: int = 100, timeout_s: float | None = None
     ) -> AsyncIterator[Tenant]:
-        """All of them, page by page."""
+        """Iterate over all of them, page by page."""
         return every(self._sender, lambda token: calls.list_tenants(page_size, token), timeout_s)
 
     async def page(
         self, *, page_size: int = 100, page_token: str | None = None, timeout_s: float | None = None
     ) -> Page[Tenant]:
-        """One page; `page_token` is that of the page before."""
+        """Return one page; `page_token` is that of the page before."""
         return await self._sender.send(calls.list_tenants(page_size, page_token), timeout_s)
 
     async def put(
@@ -48,17 +50,17 @@ class AsyncTenants:
         timeout_s: float | None = None,
         **settings: Unpack[TenantSettings],
     ) -> Tenant:
-        """Makes it, or replaces it; what is not given gets its default."""
+        """Create or replace the tenant; fields that are not given get their defaults."""
         return await self._sender.send(calls.put_tenant(name, settings, if_match), timeout_s)
 
     async def delete(
         self,
         name: str,
         *,
-        force: bool = False,
         if_match: str | None = None,
+        force: bool = False,
         timeout_s: float | None = None,
     ) -> Tenant:
-        """It is `deleting` until all that it has is gone. Raises Conflict while it has topics,
-        unless forced."""
-        return await self._sender.send(calls.delete_tenant(name, force, if_match), timeout_s)
+        """Delete the tenant, which is `deleting` until all that it has is gone. Raise Conflict
+        while it has topics, unless `force` is true."""
+        return await self._sender.send(calls.delete_tenant(name, if_match, force), timeout_s)

@@ -1,4 +1,5 @@
-"""What a tenant used, per hour."""
+# Generated from openapi/: `make generate`. Do not edit.
+"""The usage of a tenant, per hour."""
 
 from __future__ import annotations
 
@@ -7,13 +8,13 @@ from datetime import datetime
 
 from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
-from packetboat.calls import tenants as calls
-from packetboat.calls.call import Call
-from packetboat.models import Page, UsageHour
+from packetboat.calls import usage as calls
+from packetboat.models import UsageHour
+from packetboat.models.page import Page
 
 
 class AsyncUsage:
-    """What a tenant used, per hour."""
+    """The usage of a tenant, per hour."""
 
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
@@ -28,11 +29,15 @@ class AsyncUsage:
         page_size: int = 100,
         timeout_s: float | None = None,
     ) -> AsyncIterator[UsageHour]:
-        """Of hours not before `since` and before `until`, which have a zone. Of a tenant, for
-        operators, or the own one."""
+        """Iterate over hours not before `since` and before `until`, which have a zone: of a tenant,
+        for operators, or of the own one."""
         return every(
             self._sender,
-            lambda token: _call(tenant, since, until, metric, page_size, token),
+            lambda token: (
+                calls.get_own_usage(since, until, metric, page_size, token)
+                if tenant is None
+                else calls.get_usage(tenant, since, until, metric, page_size, token)
+            ),
             timeout_s,
         )
 
@@ -47,19 +52,10 @@ class AsyncUsage:
         page_token: str | None = None,
         timeout_s: float | None = None,
     ) -> Page[UsageHour]:
-        """One page; `page_token` is that of the page before."""
-        call = _call(tenant, since, until, metric, page_size, page_token)
-        return await self._sender.send(call, timeout_s)
-
-
-def _call(
-    tenant: str | None,
-    since: datetime | None,
-    until: datetime | None,
-    metric: str | None,
-    page_size: int,
-    token: str | None,
-) -> Call[Page[UsageHour]]:
-    if tenant is None:
-        return calls.get_own_usage(since, until, metric, page_size, token)
-    return calls.get_usage(tenant, since, until, metric, page_size, token)
+        """Return one page; `page_token` is that of the page before."""
+        return await self._sender.send(
+            calls.get_own_usage(since, until, metric, page_size, page_token)
+            if tenant is None
+            else calls.get_usage(tenant, since, until, metric, page_size, page_token),
+            timeout_s,
+        )

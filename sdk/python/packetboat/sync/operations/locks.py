@@ -1,5 +1,4 @@
 # Generated from aio/operations/locks.py: `make generate`. Do not edit.
-# Generated from openapi/: `make generate`. Do not edit.
 """Locks: one client holds each at a time."""
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Unpack
 
-from packetboat.calls import access as calls
-from packetboat.models import ClientSettings, OAuthClient, Page
+from packetboat.calls import clients as calls
+from packetboat.models import ClientSettings, OAuthClient
+from packetboat.models.page import Page
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
 
@@ -21,23 +22,24 @@ class Clients:
     def create(
         self, name: str, *, timeout_s: float | None = None, **settings: Unpack[ClientSettings]
     ) -> OAuthClient:
-        """`client_secret` of the answer is shown once. Raises Conflict where the name is taken."""
+        """Create a client; `client_secret` of the answer is shown once. Raise Conflict where the
+        name is taken."""
         return self._sender.send(calls.create_client(name, settings), timeout_s)
 
     def get(self, name: str, *, timeout_s: float | None = None) -> OAuthClient:
-        """Raises NotFound."""
+        """Return the client. Raise NotFound where there is none of this name."""
         return self._sender.send(calls.get_client(name), timeout_s)
 
     def list(
         self, *, page_size: int = 100, timeout_s: float | None = None
     ) -> Iterator[OAuthClient]:
-        """All of them, page by page."""
+        """Iterate over all of them, page by page."""
         return every(self._sender, lambda token: calls.list_clients(page_size, token), timeout_s)
 
     def page(
         self, *, page_size: int = 100, page_token: str | None = None, timeout_s: float | None = None
     ) -> Page[OAuthClient]:
-        """One page; `page_token` is that of the page before."""
+        """Return one page; `page_token` is that of the page before."""
         return self._sender.send(calls.list_clients(page_size, page_token), timeout_s)
 
     def put(
@@ -49,8 +51,8 @@ class Clients:
         timeout_s: float | None = None,
         **settings: Unpack[ClientSettings],
     ) -> OAuthClient:
-        """Makes it, or replaces it; what is not given gets its default. Raises Conflict where
-        nobody would be left who may give roles, unless forced."""
+        """Create or replace the client; fields that are not given get their defaults. Raise
+        Conflict where nobody would be left who may give roles, unless `force` is true."""
         return self._sender.send(calls.put_client(name, settings, if_match, force), timeout_s)
 
     def delete(
@@ -61,7 +63,8 @@ class Clients:
         force: bool = False,
         timeout_s: float | None = None,
     ) -> None:
-        """Raises Conflict where nobody would be left who may give roles, unless forced."""
+        """Delete the client. Raise Conflict where nobody would be left who may give roles, unless
+        `force` is true."""
         self._sender.send(calls.delete_client(name, if_match, force), timeout_s)
 
     def add_secret(
@@ -72,8 +75,8 @@ class Clients:
         if_match: str | None = None,
         timeout_s: float | None = None,
     ) -> OAuthClient:
-        """Another secret, `client_secret` of the answer, shown once. The earlier ones hold for
-        `old_expires_in_seconds`, a day unless given; 0: not at all."""
+        """Give the client another secret, `client_secret` of the answer, shown once. The earlier
+        secrets hold for `old_expires_in_seconds`, a day unless given; 0 ends them at once."""
         return self._sender.send(
             calls.add_client_secret(name, old_expires_in_seconds, if_match), timeout_s
         )
@@ -87,9 +90,9 @@ class Clients:
         force: bool = False,
         timeout_s: float | None = None,
     ) -> None:
-        """By how it begins."""
+        """Remove a secret, which `prefix` names by its beginning."""
         self._sender.send(calls.remove_client_secret(name, prefix, if_match, force), timeout_s)
 
     def revoke_tokens(self, name: str, *, timeout_s: float | None = None) -> OAuthClient:
-        """All tokens that were issued to it until now are refused."""
+        """Refuse all tokens that were issued to the client until now."""
         return self._sender.send(calls.revoke_client_tokens(name), timeout_s)

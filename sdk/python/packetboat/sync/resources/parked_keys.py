@@ -1,25 +1,26 @@
 # Generated from aio/resources/parked_keys.py: `make generate`. Do not edit.
-"""Keys of ordered subscriptions that wait aside."""
+"""Parked keys of ordered subscriptions."""
 
 from __future__ import annotations
 
-from packetboat.calls import dead_letters as calls
+from packetboat.calls import parked_keys as calls
 from packetboat.models import ParkedKey
 from packetboat.sync.sender import Sender
 
 
 class ParkedKeys:
-    """Keys of ordered subscriptions that wait aside."""
+    """Parked keys of ordered subscriptions."""
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
 
     def list(self, subscription: str, *, timeout_s: float | None = None) -> tuple[ParkedKey, ...]:
-        """Those whose first message is used up, with how many wait behind it."""
+        """Return the keys whose first message failed for good, with the number of messages that
+        wait behind it."""
         return self._sender.send(calls.list_parked_keys(subscription), timeout_s)
 
     def resume(self, subscription: str, key: str, *, timeout_s: float | None = None) -> int:
-        """Delivers its messages again; returns how many keys that was about."""
+        """Deliver the messages of the key again, and return the number of keys resumed."""
         return self._sender.send(calls.resume_parked_key(subscription, key), timeout_s)
 
     def skip(
@@ -30,6 +31,6 @@ class ParkedKeys:
         dead_letter: bool = False,
         timeout_s: float | None = None,
     ) -> int:
-        """Gives up its first message, as a dead letter if said so; returns how many keys that was
-        about."""
+        """Give up the first message of the key, as a dead letter if `dead_letter` is true, and
+        return the number of keys resumed."""
         return self._sender.send(calls.skip_parked_key(subscription, key, dead_letter), timeout_s)

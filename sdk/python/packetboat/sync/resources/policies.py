@@ -1,19 +1,19 @@
 # Generated from aio/resources/policies.py: `make generate`. Do not edit.
-"""Who may do what."""
+"""Policies: who may do what."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
-from packetboat.calls import access as calls
-from packetboat.models import Page, Policy, Role
+from packetboat.calls import policies as calls
+from packetboat.models import Policy, Role
+from packetboat.models.page import Page
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
 
 
 class Policies:
-    """Who may do what."""
+    """Policies: who may do what."""
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
@@ -28,24 +28,25 @@ class Policies:
         labels: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> Policy:
-        """Gives `members`, each `client:NAME` or `issuer:NAME#SUBJECT`, the role for `resources`:
-        `*`, or `topics/NAME`, `subscriptions/NAME`, …; `*` stands for any characters. Raises
+        """Give `members`, each `client:NAME` or `issuer:NAME#SUBJECT`, the role for `resources`:
+        `*`, or `topics/NAME`, `subscriptions/NAME`, …; `*` stands for any characters. Raise
         Conflict where the name is taken."""
-        body = _body(role, members, resources, labels)
-        return self._sender.send(calls.create_policy(name, body), timeout_s)
+        return self._sender.send(
+            calls.create_policy(name, role, members, resources, labels), timeout_s
+        )
 
     def get(self, name: str, *, timeout_s: float | None = None) -> Policy:
-        """Raises NotFound."""
+        """Return the policy. Raise NotFound where there is none of this name."""
         return self._sender.send(calls.get_policy(name), timeout_s)
 
     def list(self, *, page_size: int = 100, timeout_s: float | None = None) -> Iterator[Policy]:
-        """All of them, page by page."""
+        """Iterate over all of them, page by page."""
         return every(self._sender, lambda token: calls.list_policies(page_size, token), timeout_s)
 
     def page(
         self, *, page_size: int = 100, page_token: str | None = None, timeout_s: float | None = None
     ) -> Page[Policy]:
-        """One page; `page_token` is that of the page before."""
+        """Return one page; `page_token` is that of the page before."""
         return self._sender.send(calls.list_policies(page_size, page_token), timeout_s)
 
     def put(
@@ -60,10 +61,11 @@ class Policies:
         force: bool = False,
         timeout_s: float | None = None,
     ) -> Policy:
-        """Makes it, or replaces it. Raises Conflict where nobody would be left who may give roles,
-        unless forced."""
-        body = _body(role, members, resources, labels)
-        return self._sender.send(calls.put_policy(name, body, if_match, force), timeout_s)
+        """Create or replace the policy. Raise Conflict where nobody would be left who may give
+        roles, unless `force` is true."""
+        return self._sender.send(
+            calls.put_policy(name, role, members, resources, labels, if_match, force), timeout_s
+        )
 
     def delete(
         self,
@@ -73,15 +75,6 @@ class Policies:
         force: bool = False,
         timeout_s: float | None = None,
     ) -> None:
-        """Raises Conflict where nobody would be left who may give roles, unless forced."""
+        """Delete the policy. Raise Conflict where nobody would be left who may give roles, unless
+        `force` is true."""
         self._sender.send(calls.delete_policy(name, if_match, force), timeout_s)
-
-
-def _body(
-    role: Role,
-    members: Sequence[str],
-    resources: Sequence[str],
-    labels: Mapping[str, str] | None,
-) -> dict[str, Any]:
-    body: dict[str, Any] = {"role": role, "members": members, "resources": resources}
-    return body if labels is None else body | {"labels": labels}

@@ -1,22 +1,22 @@
 # Generated from aio/resources/quotas.py: `make generate`. Do not edit.
-"""What a tenant may use."""
+"""Quotas: the limits of a tenant."""
 
 from __future__ import annotations
 
 from packetboat import models
-from packetboat.calls import tenants as calls
+from packetboat.calls import quotas as calls
 from packetboat.models import Limits
 from packetboat.sync.sender import Sender
 
 
 class Quotas:
-    """What a tenant may use."""
+    """Quotas: the limits of a tenant."""
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
 
     def get(self, tenant: str | None = None, *, timeout_s: float | None = None) -> models.Quotas:
-        """The own ones; those of a tenant, for operators."""
+        """Return the own quotas, or those of a tenant, for operators."""
         if tenant is None:
             return self._sender.send(calls.get_own_quotas(), timeout_s)
         return self._sender.send(calls.get_quotas(tenant), timeout_s)
@@ -30,5 +30,6 @@ class Quotas:
         if_match: str | None = None,
         timeout_s: float | None = None,
     ) -> models.Quotas:
-        """All that a tenant has of its own, for operators; what is not named is the platform's."""
+        """Set all limits that a tenant has of its own, for operators; limits that are not named are
+        the platform's."""
         return self._sender.send(calls.put_quotas(tenant, limits, weight, if_match), timeout_s)

@@ -1,5 +1,4 @@
 # Generated from aio/resources/schedules.py: `make generate`. Do not edit.
-# Generated from openapi/: `make generate`. Do not edit.
 """Schedules: they publish messages at times given by a cron expression."""
 
 from __future__ import annotations

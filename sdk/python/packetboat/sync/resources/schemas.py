@@ -1,5 +1,4 @@
 # Generated from aio/resources/schemas.py: `make generate`. Do not edit.
-# Generated from openapi/: `make generate`. Do not edit.
 """Schemas that bodies of a topic must fit."""
 
 from __future__ import annotations

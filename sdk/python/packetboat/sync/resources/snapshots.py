@@ -1,18 +1,19 @@
 # Generated from aio/resources/snapshots.py: `make generate`. Do not edit.
-"""Snapshots of what a subscription had not acked."""
+"""Snapshots of the messages that a subscription had not acked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from packetboat.calls import snapshots as calls
-from packetboat.models import Page, Snapshot
+from packetboat.models import Snapshot
+from packetboat.models.page import Page
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
 
 
 class Snapshots:
-    """Snapshots of what a subscription had not acked."""
+    """Snapshots of the messages that a subscription had not acked."""
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
@@ -26,26 +27,27 @@ class Snapshots:
         labels: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> Snapshot:
-        """Kept for a week unless said otherwise, and with it the messages. Raises Conflict where
-        the name is taken. Go back to it by `subscriptions.seek(name, {"snapshot": …})`."""
+        """Take a snapshot, which is kept for a week unless `expires_in_seconds` is given, and with
+        it the messages. Raise Conflict where the name is taken. Go back to it by
+        `subscriptions.seek(name, {"snapshot": …})`."""
         return self._sender.send(
             calls.create_snapshot(subscription, name, expires_in_seconds, labels), timeout_s
         )
 
     def get(self, name: str, *, timeout_s: float | None = None) -> Snapshot:
-        """Raises NotFound."""
+        """Return the snapshot. Raise NotFound where there is none of this name."""
         return self._sender.send(calls.get_snapshot(name), timeout_s)
 
     def list(self, *, page_size: int = 100, timeout_s: float | None = None) -> Iterator[Snapshot]:
-        """All of them, page by page."""
+        """Iterate over all of them, page by page."""
         return every(self._sender, lambda token: calls.list_snapshots(page_size, token), timeout_s)
 
     def page(
         self, *, page_size: int = 100, page_token: str | None = None, timeout_s: float | None = None
     ) -> Page[Snapshot]:
-        """One page; `page_token` is that of the page before."""
+        """Return one page; `page_token` is that of the page before."""
         return self._sender.send(calls.list_snapshots(page_size, page_token), timeout_s)
 
     def delete(self, name: str, *, timeout_s: float | None = None) -> None:
-        """What it alone kept may go."""
+        """Delete the snapshot; messages that nothing else keeps may go."""
         self._sender.send(calls.delete_snapshot(name), timeout_s)

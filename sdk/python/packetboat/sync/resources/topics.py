@@ -1,5 +1,4 @@
 # Generated from aio/resources/topics.py: `make generate`. Do not edit.
-# Generated from openapi/: `make generate`. Do not edit.
 """Topics, and the places of their partitions."""
 
 from __future__ import annotations

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Literal
 
-from packetboat.calls import push as calls
+from packetboat.calls import webhooks as calls
 from packetboat.models import (
     NewSigningSecret,
-    Page,
     PushAttempt,
     PushEndpointState,
     PushReplayed,
@@ -18,10 +17,9 @@ from packetboat.models import (
     SigningKind,
     SigningSecrets,
 )
+from packetboat.models.page import Page
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
-
-Outcome = Literal["delivered", "refused", "busy", "failed", "gone"]
 
 
 class Webhooks:
@@ -34,12 +32,13 @@ class Webhooks:
         self,
         subscription: str,
         *,
-        outcome: Outcome | None = None,
+        outcome: Literal["delivered", "refused", "busy", "failed", "gone"] | None = None,
         message_id: str | None = None,
         page_size: int = 100,
         timeout_s: float | None = None,
     ) -> Iterator[PushAttempt]:
-        """Requests to the endpoint, newest first; the newest 1,000 of 7 days are kept."""
+        """Iterate over requests to the endpoint, the newest first. The newest 1,000 of 7 days are
+        kept."""
         return every(
             self._sender,
             lambda token: calls.list_push_attempts(
@@ -52,18 +51,20 @@ class Webhooks:
         self,
         subscription: str,
         *,
-        outcome: Outcome | None = None,
+        outcome: Literal["delivered", "refused", "busy", "failed", "gone"] | None = None,
         message_id: str | None = None,
         page_size: int = 100,
         page_token: str | None = None,
         timeout_s: float | None = None,
     ) -> Page[PushAttempt]:
-        """One page; `page_token` is that of the page before."""
-        call = calls.list_push_attempts(subscription, outcome, message_id, page_size, page_token)
-        return self._sender.send(call, timeout_s)
+        """Return one page; `page_token` is that of the page before."""
+        return self._sender.send(
+            calls.list_push_attempts(subscription, outcome, message_id, page_size, page_token),
+            timeout_s,
+        )
 
     def test(self, subscription: str, *, timeout_s: float | None = None) -> PushTest:
-        """Sends a sample to the endpoint now, and says what it answered."""
+        """Send a sample to the endpoint now, and return its answer."""
         return self._sender.send(calls.test_push_endpoint(subscription), timeout_s)
 
     def replay(
@@ -76,23 +77,25 @@ class Webhooks:
         max_messages: int | None = None,
         timeout_s: float | None = None,
     ) -> PushReplayed:
-        """Delivers settled messages once more: these, or those published from `since` to `until`,
-        which have a zone. Raises UnknownOutcome where it is open which are."""
-        call = calls.replay_to_endpoint(subscription, message_ids, since, until, max_messages)
-        return self._sender.send(call, timeout_s)
+        """Deliver settled messages once more: these, or those published from `since` to `until`,
+        which have a zone. Raise UnknownOutcome where it is open which are."""
+        return self._sender.send(
+            calls.replay_to_endpoint(subscription, message_ids, since, until, max_messages),
+            timeout_s,
+        )
 
     def enable(self, subscription: str, *, timeout_s: float | None = None) -> PushEndpointState:
-        """Delivers to a disabled endpoint again; the backlog comes first."""
+        """Deliver to a disabled endpoint again; the backlog comes first."""
         return self._sender.send(calls.enable_push_endpoint(subscription), timeout_s)
 
     def verify(self, subscription: str, *, timeout_s: float | None = None) -> PushEndpointState:
-        """Sends the endpoint a challenge now."""
+        """Send the endpoint a challenge now."""
         return self._sender.send(calls.verify_push_endpoint(subscription), timeout_s)
 
     def signing_secrets(
         self, subscription: str, *, timeout_s: float | None = None
     ) -> SigningSecrets:
-        """What requests are signed with now; the secrets themselves are not told again."""
+        """Return the secrets that sign requests now, without their values."""
         return self._sender.send(calls.list_signing_secrets(subscription), timeout_s)
 
     def create_signing_secret(
@@ -104,12 +107,15 @@ class Webhooks:
         if_match: str | None = None,
         timeout_s: float | None = None,
     ) -> NewSigningSecret:
-        """Signs at once, beside the earlier ones of its kind for `expires_previous_after_seconds`
-        (a day unless given). `secret` of the answer is shown once."""
-        call = calls.create_signing_secret(
-            subscription, kind, expires_previous_after_seconds, if_match
+        """Add a secret that signs at once, beside the earlier ones of its kind for
+        `expires_previous_after_seconds` (a day unless given). `secret` of the answer is shown
+        once."""
+        return self._sender.send(
+            calls.create_signing_secret(
+                subscription, kind, expires_previous_after_seconds, if_match
+            ),
+            timeout_s,
         )
-        return self._sender.send(call, timeout_s)
 
     def delete_signing_secret(
         self,
@@ -119,5 +125,6 @@ class Webhooks:
         if_match: str | None = None,
         timeout_s: float | None = None,
     ) -> None:
-        """By its id; it signs nothing from now on. Raises Conflict for the last one."""
+        """Delete a secret by its id; it signs nothing from now on. Raise Conflict for the last
+        one."""
         self._sender.send(calls.delete_signing_secret(subscription, secret, if_match), timeout_s)

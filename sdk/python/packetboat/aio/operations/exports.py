@@ -1,0 +1,135 @@
+# Generated from openapi/: `make generate`. Do not edit.
+"""Exports: topics that are written into tables of a lake, run by run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Unpack
+
+from packetboat.aio.resources.pages import every
+from packetboat.aio.sender import AsyncSender
+from packetboat.calls import exports as calls
+from packetboat.models.exports import Export, ExportChanges, ExportRun, ExportSettings
+from packetboat.models.page import Page
+
+
+class AsyncExportsOperations:
+    """Exports: topics that are written into tables of a lake, run by run."""
+
+    def __init__(self, sender: AsyncSender) -> None:
+        self._sender = sender
+
+    async def create(
+        self,
+        name: str,
+        topic: str,
+        *,
+        timeout_s: float | None = None,
+        **settings: Unpack[ExportSettings],
+    ) -> Export:
+        """Create an export. `topic` may be a pattern, such as `orders-*`. Raise Conflict where the
+        name is taken, or the table is another export's."""
+        return await self._sender.send(calls.create_export(name, topic, settings), timeout_s)
+
+    async def get(self, name: str, *, timeout_s: float | None = None) -> Export:
+        """Return the export with its state: rows, lag, positions, the last run, the place of the
+        table. Raise NotFound where there is none of this name."""
+        return await self._sender.send(calls.get_export(name), timeout_s)
+
+    def list(
+        self, *, topic: str | None = None, page_size: int = 100, timeout_s: float | None = None
+    ) -> AsyncIterator[Export]:
+        """Iterate over all of them, or over those that a topic is part of, page by page."""
+        return every(
+            self._sender, lambda token: calls.list_exports(topic, page_size, token), timeout_s
+        )
+
+    async def page(
+        self,
+        *,
+        topic: str | None = None,
+        page_size: int = 100,
+        page_token: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Page[Export]:
+        """Return one page; `page_token` is that of the page before."""
+        return await self._sender.send(calls.list_exports(topic, page_size, page_token), timeout_s)
+
+    async def put(
+        self,
+        name: str,
+        topic: str,
+        *,
+        if_match: str | None = None,
+        timeout_s: float | None = None,
+        **settings: Unpack[ExportSettings],
+    ) -> Export:
+        """Create or replace the export; fields that are not given get their defaults. Raise
+        Conflict for a change of what an export is made with for good."""
+        return await self._sender.send(calls.put_export(name, topic, settings, if_match), timeout_s)
+
+    async def update(
+        self,
+        name: str,
+        *,
+        if_match: str | None = None,
+        timeout_s: float | None = None,
+        **changes: Unpack[ExportChanges],
+    ) -> Export:
+        """Change the fields that are given; the others stay."""
+        return await self._sender.send(calls.patch_export(name, changes, if_match), timeout_s)
+
+    async def delete(
+        self, name: str, *, if_match: str | None = None, timeout_s: float | None = None
+    ) -> None:
+        """Delete the export and its history of runs; the table stays. Raise NotFound where there is
+        none of this name."""
+        await self._sender.send(calls.delete_export(name, if_match), timeout_s)
+
+    async def pause(
+        self, name: str, *, if_match: str | None = None, timeout_s: float | None = None
+    ) -> Export:
+        """Begin no run until the export is resumed. Messages that it has not exported stay stored,
+        within the limits of the topic."""
+        return await self._sender.send(calls.pause_export(name, if_match), timeout_s)
+
+    async def resume(
+        self, name: str, *, if_match: str | None = None, timeout_s: float | None = None
+    ) -> Export:
+        """Begin runs again; the next one takes all messages of the pause."""
+        return await self._sender.send(calls.resume_export(name, if_match), timeout_s)
+
+    def runs(
+        self, name: str, *, page_size: int = 100, timeout_s: float | None = None
+    ) -> AsyncIterator[ExportRun]:
+        """Iterate over the runs of one export, the newest first, page by page."""
+        return every(
+            self._sender, lambda token: calls.list_export_runs(name, page_size, token), timeout_s
+        )
+
+    async def runs_page(
+        self,
+        name: str,
+        *,
+        page_size: int = 100,
+        page_token: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Page[ExportRun]:
+        """Return one page; `page_token` is that of the page before."""
+        return await self._sender.send(
+            calls.list_export_runs(name, page_size, page_token), timeout_s
+        )
+
+    async def get_run(self, name: str, number: int, *, timeout_s: float | None = None) -> ExportRun:
+        """Return one run as it stands. Raise NotFound where there is none of this number."""
+        return await self._sender.send(calls.get_export_run(name, number), timeout_s)
+
+    async def cancel_run(
+        self, name: str, number: int, *, timeout_s: float | None = None
+    ) -> ExportRun:
+        """Cancel a run, which commits nothing more. A finished run stays as it is."""
+        return await self._sender.send(calls.cancel_export_run(name, number), timeout_s)
+
+    async def log(self, name: str, number: int, *, timeout_s: float | None = None) -> str:
+        """Return the log of the run, line by line."""
+        return await self._sender.send(calls.get_export_run_log(name, number), timeout_s)
