@@ -9,7 +9,12 @@ from typing import NamedTuple
 MAX_HEAD_BYTES = 256 * 1024
 _END = b"\r\n\r\n"
 _PART_BYTES = 64 * 1024
-Broken: tuple[type[Exception], ...] = (IncompleteReadError, LimitOverrunError, OSError, ValueError)
+Broken: tuple[type[EOFError], type[Exception], type[OSError], type[ValueError]] = (
+    IncompleteReadError,
+    LimitOverrunError,
+    OSError,
+    ValueError,
+)
 """What a connection that ends, or speaks something else, raises."""
 
 
