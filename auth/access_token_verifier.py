@@ -1,9 +1,9 @@
-"""From an access token to a principal: what it says, as far as that still holds.
+"""The verifier of our own access tokens, which knows all that may have ended a token since.
 
-It holds while the token is not revoked, its client is there and active, it was issued after the
-client's `tokens_valid_from`, and its tenant is active. All of that is known from memory and told by
-the change feed; `CachingVerifier` drops what it has of a token when the feed tells of any of it.
-The token of a run of an export has no client: it holds until its attempt is over.
+A token is valid while it is not revoked, its client exists and is active, it was issued after the
+client's `tokens_valid_from`, and its tenant is active. All of that is in memory and kept up to date
+by the change feed; `CachingVerifier` drops its answer for a token when the feed reports a change of
+any of it. The token of a run of an export has no client: it is valid until its attempt is over.
 
 The principal's `credential` is `token:` and the token's id in hex.
 """
@@ -22,14 +22,14 @@ from metadata.tenancy.clients import Client, ClientState
 from metadata.tenancy.tenants import PLATFORM_ID
 
 OWNS = GRANTABLE - OF_OPERATORS
-"""What an operator may do in a tenant: as its owner."""
+"""Permissions of an operator in a tenant, which are those of the tenant's owner."""
 
 
 class Grants(Protocol):
-    """What a tenant's policies grant to a subject."""
+    """The grants that a tenant's policies give to a subject."""
 
     async def of(self, tenant_id: bytes, subject: str) -> frozenset[Grant]:
-        """VerifierUnavailable when that can't be told now."""
+        """Return the grants of a subject. Raises VerifierUnavailable if they cannot be read now."""
         ...
 
 
@@ -61,8 +61,10 @@ class AccessTokenVerifier:
         )
 
     async def held(self, token: bytes) -> AccessToken:
-        """What it says, if it holds now. Raises TokenRefused, TenantSuspended or
-        VerifierUnavailable."""
+        """Return the content of a token that is valid now.
+
+        Raises TokenRefused, TenantSuspended or VerifierUnavailable.
+        """
         found = await self._tokens.read(token)
         if not found.topics:
             client = await self._directory.client(found.client_id)
@@ -85,14 +87,16 @@ class AccessTokenVerifier:
 
 
 def subject_of(client: Client) -> str:
-    """As audits name it."""
+    """Return the subject of a client, as audits name it."""
     kind = "operator" if client.tenant_id == PLATFORM_ID else "client"
     return f"{kind}:{client.name}"
 
 
 def allowed(client: Client, tenant_id: bytes) -> frozenset[Permission]:
-    """The most that a token of the client may have in that tenant: nothing in any where its
-    operator is held to a part of what is above tenants."""
+    """Return the most that a token of the client may be allowed in a tenant.
+
+    It is nothing in any tenant if the client is an operator with limited permissions.
+    """
     if client.tenant_id != PLATFORM_ID:
         return OWNS
     if client.permissions is None:
@@ -102,7 +106,9 @@ def allowed(client: Client, tenant_id: bytes) -> frozenset[Permission]:
 
 
 def _speaks_for(found: AccessToken, client: Client) -> bool:
-    """Whether the client may still be who the token says, and from when on."""
+    """Return whether the client may still be the subject of the token, and was when it was
+    issued.
+    """
     subject = subject_of(client)
     operates = client.tenant_id == PLATFORM_ID
     if found.subject != subject or found.operator != (subject if operates else ""):

@@ -4,14 +4,14 @@
     claims   iss, sub, aud, exp, iat, jti, client_id, tenant, scope; act for operators, topics and
              schemas for runs of exports
 
-`sub` is who acts, as audits name it; `tenant` is the tenant's id. An operator inside a tenant has
-`act` as well, with the operator's own subject. `scope` bounds what the token may do by permissions;
-what the client may do at all is decided by the tenant's policies whenever the token is looked at.
-`topics` is the pattern of what a run reads, `schemas` what it needs to do so, and that is all that
-it may do (`auth/run_tokens.py`).
+`sub` is the acting subject, as audits name it; `tenant` is the tenant's id. The token of an
+operator inside a tenant has `act` as well, with the operator's own subject. `scope` limits the
+permissions of the token; the permissions of the client are decided by the tenant's policies
+whenever the token is checked. `topics` is the pattern of the topics that a run reads, `schemas` has
+the schemas that it needs for that, and a run may do nothing else (`auth/run_tokens.py`).
 
-What is refused here is always the same TokenRefused. The algorithm is the key's own, never what the
-header says; the key is one of ours that `kid` names, never one that comes with the token.
+Every refusal here is the same TokenRefused. The algorithm is that of our key, never that of the
+header; the key is one of ours that `kid` names, never one that comes with the token.
 """
 
 from __future__ import annotations
@@ -34,16 +34,18 @@ from metadata.ids import new_uid
 
 TYPE = "at+jwt"
 LEEWAY_S = 30
-"""How far clocks may differ: of those who issue, and those who check."""
+"""Seconds by which the clocks of issuers and verifiers may differ."""
 MAX_TEXT = 512
-"""Characters of one claim."""
+"""Most characters of one claim."""
 _HEADER = frozenset({"alg", "typ", "kid"})
 _SCOPES = {permission.value: permission for permission in GRANTABLE}
 
 
 @dataclass(frozen=True, slots=True)
 class AccessToken:
-    """What a token of ours says. `jti` and `tenant_id` are 16 bytes, times seconds of the epoch."""
+    """The content of a token of ours; `jti` and `tenant_id` are 16 bytes, times seconds of the
+    epoch.
+    """
 
     jti: bytes
     tenant_id: bytes
@@ -55,7 +57,7 @@ class AccessToken:
     operator: str = ""
     """The subject of the operator that acts in a tenant; empty for the tenant's own."""
     topics: str = ""
-    """The pattern of topics that a run of an export reads; empty for what clients have."""
+    """The pattern of topics that a run of an export reads; empty for the tokens of clients."""
     schemas: tuple[str, ...] = ()
     """The names of schemas that the run reads."""
 
@@ -65,12 +67,12 @@ class AccessToken:
 
 
 def scope_text(scope: frozenset[Permission]) -> str:
-    """As OAuth writes it, always in the same order."""
+    """Return a scope as OAuth writes it, always in the same order."""
     return " ".join(permission.value for permission in Permission if permission in scope)
 
 
 def parse_scope(text: str) -> frozenset[Permission] | None:
-    """None where it names anything that is no permission."""
+    """Parse a scope; return None if it names anything that is no permission."""
     named = text.split(" ") if text else []
     if not all(name in _SCOPES for name in named):
         return None
@@ -78,7 +80,9 @@ def parse_scope(text: str) -> frozenset[Permission] | None:
 
 
 class AccessTokens:
-    """Issues and reads. `audience` is ours: what a token for anything else names is refused."""
+    """The issuer and reader of access tokens; a token for another `audience` than ours is
+    refused.
+    """
 
     def __init__(
         self,
@@ -109,9 +113,13 @@ class AccessTokens:
         jti: bytes | None = None,
         lasts_s: int | None = None,
     ) -> tuple[str, AccessToken]:
-        """The token and what it says. Raises NoSigningKey. `not_before_s` is the client's
-        `tokens_valid_from`, after which every token says that it was issued. A `jti` is there for
-        tokens that are revoked together."""
+        """Issue a token; return it and its content.
+
+        Raises NoSigningKey.
+
+        `not_before_s` is the client's `tokens_valid_from`; the token is dated later than that.
+        Tokens that are revoked together share a `jti`.
+        """
         issued_at = int(self._clock())
         if issued_at <= not_before_s:
             issued_at = math.floor(not_before_s) + 1
@@ -133,12 +141,15 @@ class AccessTokens:
         return jwt.encode(header, claims, signer.key, algorithms=[signer.algorithm]), token
 
     async def read(self, token: bytes) -> AccessToken:
-        """Raises TokenRefused or VerifierUnavailable. Says nothing of revocations."""
+        """Check a token, except whether it was revoked.
+
+        Raises TokenRefused or VerifierUnavailable.
+        """
         unverified = read(token)
         header = unverified.header
         if header.keys() != _HEADER or header["typ"] != TYPE:
             raise TokenRefused
-        # All that costs nothing is looked at before a signature is.
+        # Every check that costs nothing is made before that of the signature.
         found = self._checked(unverified.claims)
         key = await self._keys.public(kid_of(header))
         if key is None or header["alg"] != key.algorithm:

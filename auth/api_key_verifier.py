@@ -1,7 +1,7 @@
-"""API keys: sent as they are with each request, known here by hash only.
+"""API keys, which are sent as they are with each request, and of which only hashes are stored.
 
-A key is looked up by its public part and its secret compared with each that is live, in the same
-time whichever matches. Its scopes are its whole authority.
+A key is found by its public part, and its secret is compared with each that is live, in a time that
+does not depend on which matches. Its scopes are its whole authority.
 
 The principal's `credential` is `key:` and the key's public part.
 """
@@ -29,7 +29,7 @@ from metadata.types import Change, ChangeKind
 PREFIX = b"pbk_"
 TOUCH_EVERY_S = 10.0
 MAX_NOTED = 10_000
-"""Keys whose use is not yet written down; of others nothing is noted until some are."""
+"""Keys whose use is not written yet, at most; beyond these, the use of others is not noted."""
 _FORM = re.compile(r"pbk_([A-Za-z0-9]{12})_[A-Za-z0-9_-]{43}")
 _log = structlog.get_logger("packetboat.identity")
 Touch = Callable[[Sequence[tuple[bytes, bytes, datetime]]], Awaitable[None]]
@@ -47,7 +47,9 @@ def _now() -> datetime:
 
 
 class LastUses:
-    """When credentials were last used, written down some seconds later and many at once."""
+    """The times at which credentials were last used, written some seconds later and many at
+    once.
+    """
 
     def __init__(self, touch: Touch, *, every_s: float = TOUCH_EVERY_S) -> None:
         self._touch = touch
@@ -59,7 +61,7 @@ class LastUses:
             self._noted[tenant_id, uid] = at
 
     async def write(self) -> None:
-        """What could not be written is kept for the next time."""
+        """Write the noted times; those that cannot be written are kept for the next time."""
         noted, self._noted = self._noted, {}
         if not noted:
             return
@@ -70,7 +72,7 @@ class LastUses:
             _log.debug("the last uses of credentials wait", error=str(error))
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Write the noted times regularly, until cancelled."""
         while True:
             await asyncio.sleep(self._every_s)
             await self.write()
@@ -128,7 +130,7 @@ class ApiKeyVerifier:
 
 
 def scoped(scopes: Sequence[str]) -> frozenset[Grant]:
-    """A scope that nobody knows grants nothing."""
+    """Return the grants of scopes; a scope that nobody knows grants nothing."""
     grants = set()
     for scope in scopes:
         try:
@@ -139,6 +141,6 @@ def scoped(scopes: Sequence[str]) -> frozenset[Grant]:
 
 
 def _until(key: ApiKey, text: str, now: datetime) -> datetime | None:
-    """When the key ends, or the secret that it came with, if that is sooner."""
+    """Return the end of the key, or of the secret that was sent, if that is sooner."""
     ends = [secret.expires_at for secret in key.secrets if matches([secret], text, now)]
     return min((end for end in (key.expires_at, *ends) if end is not None), default=None)

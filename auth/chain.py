@@ -1,6 +1,6 @@
-"""Which verifier a token is for: by how it begins, or by who says to have issued it.
+"""The choice of the verifier for a token, by its first characters or by the issuer that it names.
 
-What a token says of its issuer is believed for nothing but that choice.
+The issuer that a token names is trusted for nothing but that choice.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from auth.verifier import TokenVerifier
 
 
 class Chain:
-    """A `TokenVerifier`; a part that is None refuses."""
+    """A `TokenVerifier` that passes each token to one of its parts; a part that is None refuses."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class Chain:
         issuers: TokenVerifier | None = None,
         development: TokenVerifier | None = None,
     ) -> None:
-        """`issuer` is ours."""
+        """Make a chain; `issuer` is the issuer of our own tokens."""
         self._issuer = issuer
         self._access_tokens = access_tokens
         self._api_keys = api_keys

@@ -1,6 +1,6 @@
-"""Clients and tenants as tokens need them: from memory, until the change feed tells of a change.
+"""Clients and tenants for the checks of tokens, in memory until the change feed reports a change.
 
-What is absent is never remembered. What is known stays in use while Postgres is down.
+A missing client or tenant is never remembered. Those in memory stay in use while Postgres is down.
 """
 
 from __future__ import annotations
@@ -29,16 +29,22 @@ class ClientDirectory:
         self._tenants = Known[bytes, Tenant](tenant_of)
 
     async def client(self, client_id: str) -> Client | None:
-        """Of whichever tenant. VerifierUnavailable when that can't be told now."""
+        """Return a client of any tenant, or None.
+
+        Raises VerifierUnavailable if it cannot be read now.
+        """
         return await self._clients.get(client_id)
 
     async def tenant(self, tenant_id: bytes) -> Tenant | None:
-        """VerifierUnavailable when that can't be told now."""
+        """Return a tenant, or None. Raises VerifierUnavailable if it cannot be read now."""
         return await self._tenants.get(tenant_id)
 
     async def require_served(self, tenant_id: bytes, *, suspended: bool = False) -> None:
-        """Raises TokenRefused for a tenant that is not there or on its way out, TenantSuspended
-        unless a `suspended` one will do, and VerifierUnavailable."""
+        """Check that a tenant is served.
+
+        Raises TokenRefused for a tenant that does not exist or is being deleted, TenantSuspended
+        for a suspended one unless `suspended` is true, and VerifierUnavailable.
+        """
         tenant = await self.tenant(tenant_id)
         if tenant is None or tenant.state is TenantState.DELETING:
             raise TokenRefused

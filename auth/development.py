@@ -36,7 +36,7 @@ class DevTokenVerifier:
 
 
 def dev_token(path: Path) -> str:
-    """The token kept at `path`, made (mode 0600) when it is not there yet."""
+    """Return the token kept at `path`; make it (mode 0600) if it does not exist yet."""
     try:
         return path.read_text(encoding="ascii").strip()
     except FileNotFoundError:
@@ -55,5 +55,5 @@ def dev_token(path: Path) -> str:
 
 
 def token_hash(token: str) -> str:
-    """What the server is configured with, in hex."""
+    """Return the hash in hex with which the server is configured."""
     return hashlib.sha256(token.encode("ascii")).hexdigest()

@@ -1,8 +1,8 @@
-"""Why a token does not act.
+"""Errors of checking a token.
 
 AuthError
 ├── TokenRefused        not a token of ours, expired or revoked; the text never says which
-├── TenantSuspended     the token is good and its tenant is not served now (403)
+├── TenantSuspended     the token is valid and its tenant is not served now (403)
 └── VerifierUnavailable the token could not be checked now (503, never a guess)
 """
 
@@ -22,4 +22,4 @@ class TenantSuspended(AuthError):
 
 
 class VerifierUnavailable(AuthError):
-    """What decides about the token cannot be reached, and nothing valid is cached."""
+    """The data that decides about the token cannot be reached, and nothing valid is cached."""

@@ -1,11 +1,11 @@
-"""The public keys of other people's issuers: fetched, kept and renewed without being led about.
+"""The public keys of tenants' own issuers: how they are fetched, kept and renewed safely.
 
     none ──► fresh ──► due ──► over       `fresh_s` since the keys were fetched, `stale_s`
                         │ renewed in the background, used meanwhile
 
-What must hold: whoever sends tokens decides nothing. Where to ask follows from the configured
-issuer alone; it is asked by one request at a time, after a pause of `pause_s` whatever tokens name
-and however it answered; answers are bounded in bytes and time (by `fetch`), and in keys. Keys that
+The sender of a token decides nothing. The URL to ask follows from the configured issuer alone. It
+is asked by one request at a time, with a pause of `pause_s` after each, whatever tokens name and
+however it answered. Answers are bounded in bytes and time (by `fetch`), and in keys. Keys that
 could not be renewed are used until `stale_s`, so an issuer may be down for that long.
 """
 
@@ -36,8 +36,10 @@ ALGORITHMS: Mapping[str, tuple[str, str]] = {
     "EdDSA": ("OKP", "Ed25519"),
     "Ed25519": ("OKP", "Ed25519"),
 }
-"""What an issuer may be configured to sign with, and the type and curve of key that goes with it:
-nothing symmetric, and not `none`."""
+"""Algorithms that an issuer may be configured to sign with, and the type and curve of their keys.
+
+No symmetric algorithm is among them, and not `none`.
+"""
 FRESH_S = 600.0
 STALE_S = 6 * 3600.0
 PAUSE_S = 10.0
@@ -46,11 +48,15 @@ MAX_ISSUERS = 1000
 MIN_RSA_BITS = 2048
 MAX_RSA_BITS = 8192
 MAX_EXPONENT_CHARS = 6
-"""Of base64, so 36 bits; everybody uses 65537. To check a signature with an exponent as long as the
-modulus costs as much as to make one."""
+"""Base64 characters of an exponent, which are 36 bits; the usual exponent is 65537.
+
+Checking a signature with an exponent as long as the modulus costs as much as making one.
+"""
 MAX_CANDIDATES = 4
-"""Keys of one name and kind that a token's signature is tried with; an issuer has one, or two while
-it changes them."""
+"""Keys of one name and kind that a token's signature is tried with.
+
+An issuer has one, or two while it changes them.
+"""
 _KEYS_AT_ONCE = 8
 """Keys that are read in one turn of the event loop."""
 DISCOVERY = "/.well-known/openid-configuration"
@@ -61,7 +67,10 @@ _PUBLIC = {
 }
 _log = structlog.get_logger("packetboat.identity")
 Fetch = Callable[[bytes, str], Awaitable[bytes]]
-"""Given a tenant's id and a URL, the body of its 200; raises IssuerUnreachable."""
+"""Function that returns the body of a 200 response, for a tenant's id and a URL.
+
+It raises IssuerUnreachable.
+"""
 
 
 class IssuerUnreachable(Exception):
@@ -71,7 +80,7 @@ class IssuerUnreachable(Exception):
 class IssuerKey(NamedTuple):
     kid: str
     algorithm: str
-    """What it is for; empty where the issuer does not say."""
+    """Algorithm of the key; empty if the issuer does not name it."""
     kty: str
     curve: str
     key: Key
@@ -84,7 +93,7 @@ class IssuerKey(NamedTuple):
 
 
 class _Issuer:
-    """What is known of one. `keys` is None until it was reached once."""
+    """The keys of one issuer; `keys` is None until it was reached once."""
 
     __slots__ = ("asked_at_s", "fetched_at_s", "keys", "task", "why")
 
@@ -97,7 +106,7 @@ class _Issuer:
 
 
 class IssuerKeys:
-    """Kept by tenant and issuer: what one tenant may reach is another's no more than its keys."""
+    """A cache of keys by tenant and issuer, since tenants may reach different hosts."""
 
     def __init__(
         self,
@@ -118,8 +127,11 @@ class IssuerKeys:
     async def candidates(
         self, tenant_id: bytes, issuer: str, kid: str | None, algorithm: str
     ) -> Sequence[IssuerKey]:
-        """Keys that may have signed a token of that header; none when the issuer has none such.
-        VerifierUnavailable when that can't be told now."""
+        """Return the keys that may have signed a token of that header; empty if the issuer has
+        none.
+
+        Raises VerifierUnavailable if that is not known now.
+        """
         known = self._known(tenant_id, issuer)
         age_s = self._clock() - known.fetched_at_s
         if known.keys is None or age_s >= self._stale_s:
@@ -130,7 +142,7 @@ class IssuerKeys:
         found = _fitting(known.keys or (), kid, algorithm)
         if found:
             return found
-        # A key that we do not know may be newer than what we fetched.
+        # A key that is not known here may be newer than the last answer.
         if known.task is not None or self._may_ask(known):
             await self._renewed(known, tenant_id, issuer)
             found = _fitting(known.keys or (), kid, algorithm)
@@ -139,7 +151,7 @@ class IssuerKeys:
         return found
 
     def forget(self, tenant_ids: frozenset[bytes] | None) -> None:
-        """What is known of issuers of those tenants; of all, for None."""
+        """Drop the keys of issuers of some tenants; those of all tenants for None."""
         for key in [k for k in self._issuers if tenant_ids is None or k[0] in tenant_ids]:
             self._end(self._issuers.pop(key))
 
@@ -163,12 +175,12 @@ class IssuerKeys:
         return known.task is None and self._clock() - known.asked_at_s >= self._pause_s
 
     async def _renewed(self, known: _Issuer, tenant_id: bytes, issuer: str) -> None:
-        """With the next answer, whoever asked for it. VerifierUnavailable where it is none."""
+        """Wait for the issuer's next answer. Raises VerifierUnavailable if there is none."""
         asked_s = known.fetched_at_s
         if known.task is None and self._may_ask(known):
             self._renew(known, tenant_id, issuer)
         if known.task is not None:
-            # Whoever waits may go away; the request goes on for the others.
+            # The caller may be cancelled; the request goes on for the others.
             await asyncio.wait([known.task])
         if known.fetched_at_s == asked_s:
             raise VerifierUnavailable(f"the issuer {issuer} could not be asked: {known.why}")
@@ -191,7 +203,7 @@ class IssuerKeys:
             known.task = None
 
     async def _read(self, tenant_id: bytes, issuer: str) -> tuple[IssuerKey, ...]:
-        """Raises IssuerUnreachable."""
+        """Fetch the keys of an issuer. Raises IssuerUnreachable."""
         at = issuer.removesuffix("/") + DISCOVERY
         described = _object(await self._fetch(tenant_id, at))
         if described.get("issuer") != issuer:
@@ -215,7 +227,9 @@ class IssuerKeys:
 
 
 def read_key(jwk: object) -> IssuerKey | None:
-    """None for a key that is not public, not for signatures, weak or of a kind we do not know."""
+    """Read a key; return None if it is not public, not for signatures, weak or of an unknown
+    kind.
+    """
     if not isinstance(jwk, dict):
         return None
     kty, kid, algorithm = jwk.get("kty"), jwk.get("kid", ""), jwk.get("alg", "")
@@ -226,7 +240,7 @@ def read_key(jwk: object) -> IssuerKey | None:
         return None
     if not isinstance(operations, list) or "verify" not in operations:
         return None
-    # Of the key itself and nothing beside it: no private parts, certificates or URLs.
+    # Only the key itself is read: no private parts, certificates or URLs.
     plain = {name: jwk[name] for name in _PUBLIC[kty] if isinstance(jwk.get(name), str)}
     # Four characters are three bytes; the modulus is looked at before anything computes with it.
     bits = len(plain.get("n", "")) * 6
@@ -242,7 +256,10 @@ def read_key(jwk: object) -> IssuerKey | None:
 
 
 def _fitting(keys: Sequence[IssuerKey], kid: str | None, algorithm: str) -> Sequence[IssuerKey]:
-    """A token without a key's name can only be of an issuer with one key of its kind."""
+    """Return the keys that may have signed a token.
+
+    A token without a key's name can only be of an issuer with one key of its kind.
+    """
     found = [key for key in keys if key.fits(algorithm) and kid in (None, key.kid)]
     return found[:MAX_CANDIDATES] if kid is not None or len(found) == 1 else ()
 

@@ -1,7 +1,8 @@
-"""Reading a compact JWS before anything of it is believed (RFC 7515, RFC 8725).
+"""Reading of a compact JWS before anything in it is trusted (RFC 7515, RFC 8725).
 
-Stricter than parsers in general: sizes are bounded, base64url must be canonical, the header and the
-claims must be JSON objects that name nothing twice. All of it takes time linear in the length.
+It is stricter than parsers in general: sizes are bounded, base64url must be canonical, the header
+and the claims must be JSON objects that name nothing twice. All of it takes time linear in the
+length.
 """
 
 from __future__ import annotations
@@ -20,19 +21,24 @@ _ALPHABET = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123
 
 
 class Unverified(NamedTuple):
-    """What a token says; nobody has looked at its signature yet."""
+    """The content of a token whose signature was not checked."""
 
     header: dict[str, Any]
     claims: dict[str, Any]
 
 
 def looks_like_one(token: bytes) -> bool:
-    """Whether it has three parts of base64url, of which the first begins as a JSON object does."""
+    """Return whether a token has three parts, of which the first begins as a JSON object in
+    base64url does.
+    """
     return token.startswith(b"ey") and token.count(b".") == 2
 
 
 def read(token: bytes) -> Unverified:
-    """Raises TokenRefused. Refuses `crit` and `b64` as well: we know no extension (§4.1.11)."""
+    """Read a token.
+
+    Raises TokenRefused, also for `crit` and `b64`: no extension is known (§4.1.11).
+    """
     if len(token) > MAX_TOKEN_BYTES:
         raise TokenRefused
     parts = token.split(b".")
@@ -46,7 +52,10 @@ def read(token: bytes) -> Unverified:
 
 
 def kid_of(header: dict[str, Any]) -> str:
-    """The name of a key, good for nothing but a look-up among those we have. TokenRefused."""
+    """Return the name of the key, which may only be used for a look-up among our keys.
+
+    Raises TokenRefused.
+    """
     kid = header.get("kid")
     if not isinstance(kid, str) or not 0 < len(kid) <= MAX_KID_CHARACTERS:
         raise TokenRefused
@@ -60,7 +69,7 @@ def _decoded(part: bytes) -> bytes:
         decoded = base64.urlsafe_b64decode(part + b"=" * (-len(part) % 4))
     except binascii.Error:
         raise TokenRefused from None
-    # Bits left over may have any value for the decoder; one text has one form here.
+    # The decoder accepts any value of left-over bits; here a text has only one form.
     if base64.urlsafe_b64encode(decoded).rstrip(b"=") != part:
         raise TokenRefused
     return decoded

@@ -1,6 +1,6 @@
-"""What tokens are judged by, in memory until the change feed tells of a change.
+"""A cache of the rows that decide about tokens, in memory until the change feed reports a change.
 
-What is absent is never remembered. What is known stays in use while Postgres is down.
+A missing row is never remembered. Rows in memory stay in use while Postgres is down.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from metadata.errors import MetadataError
 
 MAX_KNOWN = 10_000
 MAX_LOOKS = 4
-"""At a time: tokens that nobody made take no more of the connections to Postgres."""
+"""Reads at a time, so that tokens that nobody issued take no more of the connections to
+Postgres.
+"""
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
 class Known(Generic[K, V]):
-    """A bounded cache; what changed while it was read is not kept."""
+    """A bounded cache; a row that changed while it was read is not kept."""
 
     def __init__(self, read: Callable[[K], Awaitable[V | None]]) -> None:
         self._read = read
@@ -29,7 +31,10 @@ class Known(Generic[K, V]):
         self._looks = asyncio.Semaphore(MAX_LOOKS)
 
     async def get(self, key: K) -> V | None:
-        """VerifierUnavailable when that can't be told now."""
+        """Return a row, or None if it does not exist.
+
+        Raises VerifierUnavailable if it cannot be read now.
+        """
         value = self._values.get(key)
         if value is not None:
             return value

@@ -1,13 +1,13 @@
 """Tokens of a tenant's own OIDC issuer, read by the rules of RFC 8725.
 
-Everything that decides is in the tenant's configuration: the issuer (compared as it stands), the
-audience, the algorithms, the claim that names the subject, and claims that must be there. Where
-tenants share an issuer, the audience says which of them a token is for: who has proved it takes it
-before who has not (`Trust`), so no registration takes another tenant's tokens. A token's
-header chooses among the keys of that issuer, and nothing else.
+The tenant's configuration decides: the issuer (compared as text), the audience, the algorithms, the
+claim that names the subject, and claims that must be there. If tenants share an issuer, the
+audience says for which of them a token is: a tenant that has proved the audience takes precedence
+over one that has not (`Trust`), so no registration takes another tenant's tokens. A token's header
+chooses among the keys of that issuer, and nothing else.
 
-The subject is `issuer:NAME#SUBJECT`; what it may do, the tenant's policies say. The principal's
-`credential` is `issuer:NAME`.
+The subject is `issuer:NAME#SUBJECT`, whose permissions are decided by the tenant's policies. The
+principal's `credential` is `issuer:NAME`.
 """
 
 from __future__ import annotations
@@ -31,23 +31,25 @@ from metadata.tenancy.issuers import Issuer, Trust
 from metadata.types import Change, ChangeKind
 
 LEEWAY_S = 30
-"""How far clocks may differ."""
+"""Seconds by which clocks may differ."""
 MAX_SUBJECT = 256
-"""Characters."""
+"""Characters of a subject."""
 MAX_ISSUER = 512
 MAX_AUDIENCES = 32
 _TYPES = ("jwt", "at+jwt", "application/at+jwt")
-"""Of tokens that are for us, where they say so: no logout token, no proof of possession."""
+"""Types of tokens that are for us, if they name a type: no logout token, no proof of possession."""
 _PROOFS = (
     frozenset({Trust.AUDIENCE}),
     frozenset({Trust.DOCUMENT, Trust.OPERATOR}),
     frozenset({Trust.UNPROVED}),
 )
-"""The best first: who has a lesser one takes no token from who has a better one."""
+"""Groups of proofs, the best first; a tenant with a lesser proof gets no token from one with a
+better.
+"""
 
 
 class Grants(Protocol):
-    """What a tenant's policies grant to a subject."""
+    """The grants that a tenant's policies give to a subject."""
 
     async def of(self, tenant_id: bytes, subject: str) -> frozenset[Grant]: ...
 
@@ -60,7 +62,7 @@ class Issuers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Trusted:
-    """Who trusts one issuer; there is at least one."""
+    """The tenants' configurations of one issuer, at least one."""
 
     issuers: tuple[Issuer, ...]
 
@@ -96,7 +98,7 @@ class IssuerVerifier:
         issuer = await self._issuer_of(claims)
         if algorithm not in issuer.algorithms or algorithm not in ALGORITHMS:
             raise TokenRefused
-        # All that costs nothing is looked at before anybody is asked for a key.
+        # Every check that costs nothing is made before anybody is asked for a key.
         subject, expires_at = self._checked(issuer, claims)
         await self._directory.require_served(issuer.tenant_id)
         keys = await self._keys.candidates(issuer.tenant_id, issuer.issuer, kid, algorithm)
@@ -118,12 +120,16 @@ class IssuerVerifier:
         about = (ChangeKind.ISSUER, ChangeKind.TENANT)
         tenants = frozenset(change.tenant_id for change in changes if change.kind in about)
         if tenants:
-            # Also where a tenant begins to trust an issuer that another one trusts already.
+            # A change may also add an issuer that another tenant trusts already.
             self._trusted.forget(lambda _: True)
             self._keys.forget(tenants)
 
     async def _issuer_of(self, claims: Mapping[str, Any]) -> Issuer:
-        """The one that trusts the token's issuer for one of its audiences, by the best proof."""
+        """Return the configuration with the best proof that trusts the issuer for one of the
+        audiences.
+
+        Raises TokenRefused.
+        """
         name, audiences = claims.get("iss"), claims.get("aud")
         if isinstance(audiences, str):
             audiences = [audiences]
@@ -138,17 +144,17 @@ class IssuerVerifier:
         for proofs in _PROOFS:
             found = [each for each in fitting if each.trust in proofs]
             if Trust.UNPROVED in proofs and owners:
-                # The issuer is somebody's, who has not said that it is theirs too.
+                # The issuer belongs to a tenant that has not configured this audience.
                 found = [each for each in found if each.tenant_id in owners]
             if len(found) == 1:
                 return found[0]
             if found:
-                # Of several tenants at once: nobody can say whose it is.
+                # Several tenants fit, and nothing decides between them.
                 break
         raise TokenRefused
 
     def _checked(self, issuer: Issuer, claims: Mapping[str, Any]) -> tuple[str, float]:
-        """The subject, and when the token ends."""
+        """Return the subject, and the time at which the token ends. Raises TokenRefused."""
         now_s = self._clock()
         expires_at = _seconds(claims.get("exp"))
         if expires_at <= now_s - LEEWAY_S:
@@ -178,8 +184,8 @@ def _seconds(value: object) -> float:
 
 def _signed(token: bytes, key: Any, algorithm: str) -> bool:
     try:
-        # Issuers put more into a header than we know; `crit` was refused when it was read. Some
-        # still call Ed25519 by its old name EdDSA, which is fine where it is configured.
+        # Issuers put more fields into a header than we know; `crit` was refused when it was read.
+        # Some still call Ed25519 by its old name EdDSA, which is accepted if it is configured.
         registry = jose.JWSRegistry(algorithms=[algorithm], strict_check_header=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SecurityWarning)

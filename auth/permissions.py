@@ -1,4 +1,4 @@
-"""What a principal may do. Every route names exactly one of these; there is no default."""
+"""The permissions of principals; every route names exactly one, and there is no default."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import enum
 
 
 class Permission(enum.StrEnum):
-    """The value is the name a `Route` carries.
+    """A permission; its value is the name that a `Route` carries.
 
-    PUBLIC is for what must answer without a token (health, the API's own description): it is
-    written out at the route like any other, never implied. SELF is what every valid token allows:
-    to look at itself. ADMINISTER is over the tenant's own
-    clients, keys, policies and issuers, OPERATE over the installation, above all tenants.
-    RUN_EXPORTS is what a process needs that makes the runs of exports, of all tenants.
+    PUBLIC is for routes that must answer without a token (health, the API's own description): it is
+    written out at the route like any other, never implied. SELF is what every valid token allows: a
+    look at the token itself. ADMINISTER is for the tenant's own clients, keys, policies and
+    issuers, OPERATE for the installation, above all tenants. RUN_EXPORTS is for a process that
+    makes the runs of exports of all tenants.
     """
 
     PUBLIC = "public"
@@ -29,11 +29,11 @@ class Permission(enum.StrEnum):
 
 GRANTABLE = frozenset(Permission) - {Permission.PUBLIC, Permission.SELF}
 OF_OPERATORS = frozenset({Permission.OPERATE, Permission.RUN_EXPORTS})
-"""What is above tenants: no tenant can grant it, and it is of no use inside one."""
+"""Permissions above tenants; no tenant can grant them, and they are of no use inside one."""
 KINDS = (
     *("topic", "subscription", "schema", "schedule", "snapshot", "lock"),
     *("job", "pool", "export"),
 )
-"""What a grant may be limited to names of."""
+"""Kinds of resources to whose names a grant may be limited."""
 EVERY = "*"
-"""As a kind: every kind; as a pattern: every name."""
+"""Every kind, if it stands for a kind; every name, if it stands for a pattern."""

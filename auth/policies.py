@@ -1,11 +1,11 @@
-"""From policies and scopes to grants: who may do what, on which names.
+"""The grants of policies and scopes: which subjects have which permissions on which names.
 
 A policy binds a role to members on resources. Members are `client:NAME`, `key:NAME` and
 `issuer:NAME#SUBJECT`; resources are `topics/NAME`, `subscriptions/NAME` and so on, or `*` for
 everything. `*` in a NAME or SUBJECT stands for any characters.
 
 A scope of an API key is a permission, or a permission and a resource: `read`,
-`publish:topics/orders-*`. Scopes are all that a key may do; no policy adds to them.
+`publish:topics/orders-*`. A key may do only what its scopes allow; no policy adds to them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from metadata.tenancy.policies import Policy
 from metadata.types import Change, ChangeKind
 
 OF_TENANTS = GRANTABLE - OF_OPERATORS
-"""What a tenant can grant."""
+"""Permissions that a tenant can grant."""
 ROLES: Mapping[str, frozenset[Permission]] = {
     "owner": OF_TENANTS,
     "admin": OF_TENANTS - {Permission.ADMINISTER},
@@ -32,12 +32,12 @@ ROLES: Mapping[str, frozenset[Permission]] = {
     "viewer": frozenset({Permission.READ}),
 }
 PLURALS: Mapping[str, str] = {f"{kind}s": kind for kind in KINDS}
-"""The first part of a resource, and the kind it is of."""
+"""The first part of a resource, and the kind that it stands for."""
 MEMBERS = ("client", "key", "issuer")
 MAX_CHARACTERS = 256
-"""Of a member, resource or scope."""
+"""Characters of a member, resource or scope."""
 MAX_SUBJECTS = 1_000
-"""Of a tenant, whose policies are remembered."""
+"""Subjects of a tenant whose policies are remembered."""
 
 
 class BadGrant(ValueError):
@@ -53,7 +53,7 @@ class Resource(NamedTuple):
 
 
 def parse_resource(text: str) -> Resource:
-    """Raises BadGrant."""
+    """Parse a resource. Raises BadGrant."""
     if text == EVERY:
         return Resource(EVERY, EVERY)
     plural, slash, pattern = text.partition("/")
@@ -66,7 +66,7 @@ def parse_resource(text: str) -> Resource:
 
 
 def parse_scope(text: str) -> Grant:
-    """Of an API key. Raises BadGrant."""
+    """Parse a scope of an API key. Raises BadGrant."""
     name, colon, resource = text.partition(":")
     permission = next((each for each in OF_TENANTS if each.value == name), None)
     if permission is None or (colon and not resource):
@@ -77,7 +77,7 @@ def parse_scope(text: str) -> Grant:
 
 
 def check_member(text: str) -> None:
-    """Raises BadGrant."""
+    """Check the form of a member. Raises BadGrant."""
     kind, _, name = text.partition(":")
     issuer, mark, subject = name.partition("#")
     named = issuer and mark and subject if kind == "issuer" else name
@@ -86,13 +86,17 @@ def check_member(text: str) -> None:
 
 
 def is_member(member: str, subject: str) -> bool:
-    """Part by part: no `*` reaches from the name of an issuer into what the issuer says."""
+    """Return whether a member of a policy matches a subject.
+
+    Parts are compared one by one: no `*` reaches from the name of an issuer into the issuer's
+    subject.
+    """
     wanted, given = _parts(member), _parts(subject)
     return len(wanted) == len(given) and all(map(fits, wanted, given))
 
 
 def _parts(member: str) -> tuple[str, ...]:
-    """The kind and the name, of which an issuer's has two parts."""
+    """Return the kind and the name of a member; an issuer's name has two parts."""
     kind, _, name = member.partition(":")
     if kind != "issuer":
         return kind, name
@@ -101,12 +105,16 @@ def _parts(member: str) -> tuple[str, ...]:
 
 
 def _whole(member: str) -> str:
-    """Of an issuer with its `#`, so that it begins as what it matches does."""
+    """Return an issuer's member with its `#`, so that it begins as the subjects that it matches
+    do.
+    """
     return f"{member}#" if member.startswith("issuer:") and "#" not in member else member
 
 
 def grants_of(policies: Iterable[Policy]) -> frozenset[Grant]:
-    """What they grant to their members. A role or resource that nobody knows grants nothing."""
+    """Return the grants of policies to their members; an unknown role or resource grants
+    nothing.
+    """
     return frozenset(
         Grant(permission, *resource)
         for policy in policies
@@ -132,10 +140,9 @@ class Policies(Protocol):
 
 
 class Members:
-    """The policies of a tenant by their members, so that looking for one subject does not go
-    through all members of all policies.
+    """The policies of a tenant by their members, so that a look-up does not go through all members.
 
-    A member without `*` is found by its text. The others are found by what stands before their
+    A member without `*` is found by its text. The others are found by the characters before their
     first `*`, and only these are compared, a slice of them in each turn of the loop.
     """
 
@@ -143,9 +150,9 @@ class Members:
         self.policies = policies
         self._exact: dict[str, list[int]] = {}
         self._by_prefix: dict[str, dict[str, list[int]]] = {}
-        """By prefix and member, the indices of policies."""
+        """The indices of policies, by prefix and member."""
         self._found: dict[str, tuple[Policy, ...]] = {}
-        """By subject."""
+        """The policies that name a subject, by subject."""
 
     @classmethod
     async def of(cls, policies: tuple[Policy, ...]) -> Members:
@@ -164,7 +171,7 @@ class Members:
         return made
 
     async def naming(self, subject: str) -> tuple[Policy, ...]:
-        """Those of which the subject is a member, in their order."""
+        """Return the policies of which the subject is a member, in their order."""
         known = self._found.get(subject)
         if known is not None:
             return known
@@ -193,8 +200,10 @@ class _OfTenant:
 
 
 class PolicyBook:
-    """The policies of tenants, from memory. `on_changes` is a listener of the change feed, added
-    before the first question is asked."""
+    """The policies of tenants, in memory.
+
+    `on_changes` is a listener of the change feed, added before the first question is asked.
+    """
 
     def __init__(self, policies: Policies) -> None:
         async def read(tenant_id: bytes) -> _OfTenant:
@@ -203,7 +212,7 @@ class PolicyBook:
         self._known = Known[bytes, _OfTenant](read)
 
     async def of(self, tenant_id: bytes, subject: str) -> frozenset[Grant]:
-        """What the tenant's policies grant to a subject. VerifierUnavailable."""
+        """Return the grants of the tenant's policies to a subject. Raises VerifierUnavailable."""
         grants: set[Grant] = set()
         slices = Slices()
         said = {(each.role, each.resources): each for each in await self.naming(tenant_id, subject)}
@@ -214,7 +223,7 @@ class PolicyBook:
         return frozenset(grants)
 
     async def naming(self, tenant_id: bytes, subject: str) -> tuple[Policy, ...]:
-        """Those of which the subject is a member. VerifierUnavailable."""
+        """Return the policies of which the subject is a member. Raises VerifierUnavailable."""
         found = await self._known.get(tenant_id)
         assert found is not None, "a tenant without policies has none"
         return await found.members.naming(subject)

@@ -1,9 +1,9 @@
-"""Tokens that our webhooks carry, by which an endpoint knows that we sent them.
+"""Tokens in the requests of our webhooks, by which an endpoint knows that we sent them.
 
 A JWT (typ "JWT") for the endpoint's audience, signed with the same keys as access tokens, so that a
-receiver finds them by our OpenID configuration. It is no access token: neither its type nor its
-audience is one's. `tenant` says whose subscription it is: subjects are chosen by tenants, so an
-endpoint compares both.
+receiver finds them by our OpenID configuration. It is no access token: its type and its audience
+differ from those. `tenant` names the tenant of the subscription: subjects are chosen by tenants, so
+an endpoint compares both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from auth.signing_keys import NoSigningKey, SigningKeys
 from metadata.ids import new_uid
 
 LASTS_S = 3_600
-"""No longer than access tokens may be set to: a key verifies until what it signed is over."""
+"""Not longer than access tokens may be set to: a key verifies until its last token is over."""
 RENEWED_BEFORE_S = 600
 MAX_CACHED = 10_000
 
@@ -38,7 +38,7 @@ class _Cached(NamedTuple):
 
 
 class PushTokens:
-    """One token for each endpoint, made again well before it expires."""
+    """A cache of one token for each endpoint, which is renewed well before it expires."""
 
     def __init__(
         self,
@@ -48,7 +48,9 @@ class PushTokens:
         own_audience: str,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`own_audience` is that of access tokens, which no endpoint gets a token for."""
+        """Make the cache; `own_audience` is that of access tokens, for which no endpoint gets a
+        token.
+        """
         self._keys = keys
         self._issuer = issuer
         self._own_audience = own_audience
@@ -57,7 +59,10 @@ class PushTokens:
         self._cached: dict[_Endpoint, _Cached] = {}
 
     def for_endpoint(self, tenant_id: bytes, subscription: str, audience: str, subject: str) -> str:
-        """With some minutes left to live. LookupError, saying what lacks."""
+        """Return a token that is valid for some more minutes.
+
+        Raises LookupError, which says what is missing.
+        """
         if audience == self._own_audience:
             raise LookupError("the audience is this service's own; name the endpoint's")
         try:

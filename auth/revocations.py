@@ -1,8 +1,8 @@
-"""Which tokens were revoked before their time, known in every process without asking for each.
+"""The tokens that were revoked before their time, known in every process without a query for each.
 
-All of them are in memory: read once, then told by the change feed. So a revocation holds in every
-process that reaches Postgres as soon as the feed does, and a process that does not reach it goes on
-with what it knew: it must, to serve while Postgres is down.
+All of them are in memory: read once, and then reported by the change feed. So a revocation takes
+effect in every process that reaches Postgres as soon as the feed does. A process that does not
+reach it goes on with the revocations that it knows: it must, to serve while Postgres is down.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from metadata.tenancy.signing_keys import NOBODY
 from metadata.types import Change, ChangeKind
 
 MOST_A_TOKEN_LASTS_S = 86_400.0
-"""No token of ours is set to last longer; what the feed tells of is remembered for that long."""
+"""Longest life of our tokens, for which a revocation from the feed is remembered."""
 _SWEEP_EVERY_S = 60.0
 
 
 class Revocations:
-    """`on_changes` is a listener of the change feed, added before the first question is asked."""
+    """The set of revoked tokens.
+
+    `on_changes` is a listener of the change feed, added before the first question is asked.
+    """
 
     def __init__(
         self, repository: RevokedTokenRepository, *, clock: Callable[[], float] = time.time
@@ -36,13 +39,16 @@ class Revocations:
         self._swept_at_s = clock()
 
     async def includes(self, jti: bytes) -> bool:
-        """VerifierUnavailable while it was never possible to read them."""
+        """Return whether a token is revoked.
+
+        Raises VerifierUnavailable while the revoked tokens could never be read.
+        """
         if not self._known:
             await self._load()
         return jti in self._until_s
 
     def add(self, jti: bytes) -> None:
-        """It is known here at once."""
+        """Add a revoked token, which takes effect in this process at once."""
         self._until_s[jti] = self._clock() + MOST_A_TOKEN_LASTS_S
 
     async def on_changes(self, changes: Sequence[Change]) -> None:
@@ -61,7 +67,8 @@ class Revocations:
                 revoked = await self._repository.all()
             except MetadataError as error:
                 raise VerifierUnavailable("revoked tokens are not known yet") from error
-            # Beside what the feed told of meanwhile, which may be younger than what was read.
+            # Tokens that the feed reported in the meantime stay, since they may be newer than the
+            # rows.
             for token in revoked:
                 self._until_s.setdefault(token.jti, token.expires_at.timestamp() + 60.0)
             self._known = True

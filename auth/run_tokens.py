@@ -1,8 +1,9 @@
-"""Tokens of runs of exports: they read the topics of the export and their schemas, nothing else.
+"""Tokens of runs of exports, which may read the topics of the export and their schemas, nothing
+else.
 
-They are access tokens of ours without a client: the process that has a run gets one with its lease
-and a new one with each renewal. All those of one attempt have the same id, so one revocation ends
-them with the attempt; nobody else's token can have that id, which is a hash of the attempt's.
+They are access tokens of ours without a client: the process that has a run gets one with its lease,
+and a new one with each renewal. All tokens of one attempt have the same id, so one revocation ends
+them with the attempt. No other token can have that id, which is a hash of the attempt's.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from metadata.tenancy.revoked_tokens import RevokedToken, RevokedTokenRepository
 
 LASTS_S = 3_600
 CLIENT_ID = "export_runs"
-"""As those who introspect see it."""
+"""Client id that introspection shows for these tokens."""
 MAX_SCHEMAS = 50
-"""A token is sent with every request, so it has a bound."""
+"""Most schemas in a token, which is sent with every request."""
 _log = structlog.get_logger("packetboat.exports")
 
 
 class Attempt(NamedTuple):
-    """Of a run: `run_uid` is 16 bytes."""
+    """An attempt of a run; `run_uid` is 16 bytes."""
 
     tenant_id: bytes
     run_uid: bytes
@@ -45,7 +46,7 @@ class RunToken(NamedTuple):
 
 
 class RunTokens:
-    """Issues and ends."""
+    """The issuer of the tokens of runs, which also revokes them."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class RunTokens:
         revoked: RevokedTokenRepository,
         catch_up: Callable[[], Awaitable[None]],
     ) -> None:
-        """`catch_up` reads the change feed, for those who check tokens in this process."""
+        """Make an issuer; `catch_up` reads the change feed, for the verifiers in this process."""
         self._tokens = tokens
         self._revoked = revoked
         self._catch_up = catch_up
@@ -61,7 +62,7 @@ class RunTokens:
     def issue(
         self, attempt: Attempt, export: str, topics: str, schemas: Sequence[str] = ()
     ) -> RunToken:
-        """`topics` is a name or a pattern. Raises NoSigningKey."""
+        """Issue a token; `topics` is a name or a pattern. Raises NoSigningKey."""
         text, said = self._tokens.issue(
             tenant_id=attempt.tenant_id,
             subject=f"export:{export}",
@@ -75,9 +76,12 @@ class RunTokens:
         return RunToken(text, datetime.fromtimestamp(said.expires_at, UTC))
 
     async def end(self, attempt: Attempt) -> None:
-        """This process refuses the tokens of the attempt once this returns, also one that it has
-        just taken; others do when they hear of it. Where that cannot be written down, or read back,
-        a warning is logged, and the tokens end later: with their time at the latest."""
+        """Revoke the tokens of an attempt.
+
+        This process refuses them once this returns, also one that it has just accepted; other
+        processes do when they read the change feed. If the revocation cannot be written or read
+        back, a warning is logged, and the tokens end later, at the latest when they expire.
+        """
         until = datetime.now(UTC) + timedelta(seconds=LASTS_S)
         try:
             await self._revoked.revoke(RevokedToken(attempt.jti, attempt.tenant_id, until))

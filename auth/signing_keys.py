@@ -3,13 +3,12 @@
     published ──► signs ──► verifies ──► gone
      `published_before_s`   `signs_for_s`  until its last token is over
 
-`due` is the whole of the rotation, and pure: of a ring as it is, what it is to become. Any process
-may run it at any time; `metadata.tenancy.signing_keys` lets one at a time do so, on the ring as it
-is then. So each process rotates when it sees a need, and where several see it, the first one's key
-stands.
+`due` decides the whole rotation, and is pure: it depends only on the present ring. Any process may
+rotate at any time; `metadata.tenancy.signing_keys` lets one at a time do so, on the ring as it is
+then. So each process rotates when a key is due. If several do, the key of the first stays.
 
-A token names its key by `kid`, which is looked up among the keys we made and nothing else. One that
-is not known here is looked for in Postgres once a second at most, whatever is asked.
+A token names its key by `kid`, which is looked up only among the keys that we made. One that is not
+known here is looked up in Postgres at most once a second, whatever is asked.
 """
 
 from __future__ import annotations
@@ -36,19 +35,23 @@ RSA_BITS = 2048
 LOOK_EVERY_S = 30.0
 RETRY_S = 1.0
 LOOK_FOR_ONE_S = 1.0
-"""The shortest time between two looks for keys that tokens name and we do not know."""
+"""Shortest time between two look-ups in Postgres of unknown keys that tokens name."""
 MARGIN_S = 600.0
-"""Clocks that differ, and tokens signed at the very end: a key verifies for that much longer."""
+"""Seconds for which a key verifies longer, since clocks differ and tokens are signed until its
+end.
+"""
 _log = structlog.get_logger("packetboat.identity")
 
 
 class NoSigningKey(VerifierUnavailable):
-    """There is no key to sign with now: none was made yet, or ours can't be opened."""
+    """No key can sign now: none was made yet, or ours cannot be opened."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPolicy:
-    """How keys are made and when. `tokens_last_s`: the longest life of a token they sign."""
+    """The algorithm and the times of keys; `tokens_last_s` is the longest life of a token they
+    sign.
+    """
 
     algorithm: str = "RS256"
     signs_for_s: float = 30 * 86_400.0
@@ -56,13 +59,15 @@ class KeyPolicy:
     tokens_last_s: float = 3_600.0
 
     def window(self, signs_from: datetime) -> tuple[datetime, datetime, datetime]:
-        """signs_from, signs_until, verifies_until of a key that signs from then on."""
+        """Return signs_from, signs_until and verifies_until of a key that signs from a certain time
+        on.
+        """
         until = signs_from + timedelta(seconds=self.signs_for_s)
         return signs_from, until, until + timedelta(seconds=self.tokens_last_s + MARGIN_S)
 
 
 class PublicKey(NamedTuple):
-    """Verifies with that algorithm and with no other."""
+    """A key that verifies with its algorithm and with no other."""
 
     kid: str
     algorithm: str
@@ -70,7 +75,7 @@ class PublicKey(NamedTuple):
 
 
 class Signer(NamedTuple):
-    """Signs now."""
+    """A key that signs now."""
 
     kid: str
     algorithm: str
@@ -78,7 +83,7 @@ class Signer(NamedTuple):
 
 
 def due(ring: KeyRing, policy: KeyPolicy) -> datetime | None:
-    """From when on a key that is to be made now would sign; None while none is needed."""
+    """Return the time from which a new key would sign; None while no new key is needed."""
     last = max((key.signs_until for key in ring.keys), default=ring.now)
     if last <= ring.now:
         return ring.now
@@ -87,7 +92,7 @@ def due(ring: KeyRing, policy: KeyPolicy) -> datetime | None:
 
 
 def succession(ring: KeyRing, candidate: SigningKey, policy: KeyPolicy) -> KeyTurn:
-    """The candidate after all others, if a key is due at all."""
+    """Return the change that adds the candidate after all others, empty if no key is due."""
     signs_from = due(ring, policy)
     if signs_from is None:
         return KeyTurn()
@@ -97,8 +102,11 @@ def succession(ring: KeyRing, candidate: SigningKey, policy: KeyPolicy) -> KeyTu
 def replacement(
     ring: KeyRing, candidate: SigningKey, policy: KeyPolicy, *, forget: frozenset[str] = frozenset()
 ) -> KeyTurn:
-    """The candidate signs from now on. The current key verifies what it signed; those to `forget`,
-    and one that has not signed yet, go at once with every token they signed."""
+    """Return the change by which the candidate signs from now on.
+
+    The current key still verifies the tokens that it signed. The keys to `forget`, and one that has
+    not signed yet, go at once with every token that they signed.
+    """
     current = next((k for k in ring.keys if k.signs_from <= ring.now < k.signs_until), None)
     ended = {key.kid for key in ring.keys if key.signs_from > ring.now} | forget
     shorter = None
@@ -114,7 +122,10 @@ def _within(key: SigningKey, window: tuple[datetime, datetime, datetime]) -> Sig
 
 
 def make_key(policy: KeyPolicy, sealer: Sealer, now: datetime) -> SigningKey:
-    """A new one. Takes up to a second of processor time: not for the event loop."""
+    """Make a new key.
+
+    It takes up to a second of processor time, so never call it on the event loop.
+    """
     key: Key
     if policy.algorithm == "RS256":
         key = RSAKey.generate_key(RSA_BITS, private=True, auto_kid=True)
@@ -140,7 +151,7 @@ def _purpose(kid: str) -> str:
 
 
 class SigningKeys:
-    """The ring as this process knows it. Without a sealer it only verifies."""
+    """The ring of keys as this process knows it. Without a sealer it only verifies."""
 
     def __init__(
         self,
@@ -150,7 +161,7 @@ class SigningKeys:
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`clock`: seconds of the epoch."""
+        """Make an empty ring; `clock` returns seconds of the epoch."""
         self._repository = repository
         self._policy = policy
         self._sealer = sealer
@@ -166,7 +177,9 @@ class SigningKeys:
         return self._policy
 
     def not_ready_reason(self) -> str | None:
-        """Until tokens can be judged, and made where they are."""
+        """Return why tokens cannot be checked yet, or made if they are made here; None once they
+        can.
+        """
         if self._ring is None:
             return "the signing keys are not known yet"
         if self._sealer is not None and not self._ring.keys:
@@ -174,7 +187,7 @@ class SigningKeys:
         return None
 
     def signer(self) -> Signer:
-        """Whose turn it is. Raises NoSigningKey."""
+        """Return the key that signs now. Raises NoSigningKey."""
         now_s = self._clock()
         for stored in self._ring.keys if self._ring is not None else ():
             if stored.signs_from.timestamp() <= now_s < stored.signs_until.timestamp():
@@ -182,7 +195,10 @@ class SigningKeys:
         raise NoSigningKey("no signing key is current")
 
     async def public(self, kid: str) -> PublicKey | None:
-        """The key of that name, while it verifies. VerifierUnavailable when that can't be told."""
+        """Return the key of a name while it verifies, or None.
+
+        Raises VerifierUnavailable if the keys were never read.
+        """
         if (known := self._known(kid)) is not None:
             return known
         async with self._looking:
@@ -199,8 +215,10 @@ class SigningKeys:
         return self._known(kid)
 
     def jwks(self) -> list[dict[str, str]]:
-        """Public JWKs of all keys whose signatures may be met, also of the next one. Raises
-        VerifierUnavailable before the first look."""
+        """Return the public JWKs of all keys that verify, and of the next one.
+
+        Raises VerifierUnavailable before the keys were read.
+        """
         if self._ring is None:
             raise VerifierUnavailable("the signing keys are not known yet")
         now_s = self._clock()
@@ -211,19 +229,21 @@ class SigningKeys:
         ]
 
     async def look(self) -> None:
-        """Learns the keys as they are in Postgres. MetadataError."""
+        """Read the keys from Postgres. Raises MetadataError."""
         self._looked_at_s = time.monotonic()
         self._learn(await self._repository.ring())
 
     async def on_changes(self, changes: Sequence[Change]) -> None:
-        """A listener of the change feed: keys that others made, or ended."""
+        """Read the keys again if others made or ended some; a listener of the change feed."""
         kinds = {(change.kind, change.uid == NOBODY) for change in changes}
         if (ChangeKind.TOKEN, True) in kinds or any(k is ChangeKind.RESET for k, _ in kinds):
             await self.look()
 
     async def rotate(self) -> None:
-        """Learns the keys, makes the one that is due if one is, and seals anew what an older seal
-        key sealed. MetadataError."""
+        """Read the keys, make a key if one is due, and seal again what an older seal key sealed.
+
+        Raises MetadataError.
+        """
         await self.look()
         assert self._ring is not None
         if self._sealer is None:
@@ -239,7 +259,10 @@ class SigningKeys:
             self._learn(await self._repository.turn(lambda r: KeyTurn(sealed=self._sealed_anew(r))))
 
     async def replace(self, *, forget: frozenset[str] = frozenset()) -> None:
-        """A new key signs at once; the keys to `forget` verify nothing any more. MetadataError."""
+        """Make a new key that signs at once; the keys to `forget` verify nothing any more.
+
+        Raises MetadataError.
+        """
         assert self._sealer is not None
         ring = await self._repository.ring()
         candidate = await asyncio.to_thread(make_key, self._policy, self._sealer, ring.now)
@@ -249,7 +272,7 @@ class SigningKeys:
         )
 
     async def run(self) -> None:
-        """Until cancelled. Looks often enough to publish a key well before it signs."""
+        """Rotate until cancelled, often enough to publish a key well before it signs."""
         every_s = min(LOOK_EVERY_S, self._policy.signs_for_s / 8)
         while True:
             pause_s = every_s
@@ -291,7 +314,7 @@ class SigningKeys:
         return key
 
     def _sealed_anew(self, ring: KeyRing) -> dict[str, bytes]:
-        """Of keys that an older seal key of ours sealed."""
+        """Return the newly sealed private keys of all keys that an older seal key sealed."""
         sealed = {}
         for key in ring.keys:
             if self._sealer is not None and not self._sealer.is_current(key.private_sealed):

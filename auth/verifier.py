@@ -1,14 +1,15 @@
-"""The seam between a bearer token and a principal, and the cache every request goes through.
+"""The interface between a bearer token and a principal, and the cache for the tokens of all
+requests.
 
-A verifier is asked once per token and minute; in between the answer comes from memory, so a request
-pays one hash. Refusals are cached too (shorter, and apart, so that a stream of bad tokens neither
-costs more than good ones nor drives them out). Keys are SHA-256 of the token: the cache never holds
-a credential.
+A verifier is asked once per token and minute. In between the answer comes from memory, so a request
+costs one hash. Refusals are cached too, for a shorter time and separately, so that many invalid
+tokens neither cost more than valid ones nor drive them out. Keys are SHA-256 of the token: the
+cache never holds a credential.
 
-What must hold: what the change feed tells of takes effect with the next request. So everything of a
-tenant is dropped when a client, key, policy or issuer of it changes, or the tenant itself; a
-revoked token is dropped alone; and an answer that was being found meanwhile is given once and not
-kept. Those who answer must have heard of the change before: `on_changes` is the last listener.
+A change that the change feed reports takes effect with the next request. So all answers for a
+tenant are dropped when a client, key, policy or issuer of it changes, or the tenant itself; a
+revoked token is dropped alone; and an answer that was being found at that time is given once and
+not kept. The verifiers must have handled the change before: `on_changes` is the last listener.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from metadata.types import Change, ChangeKind
 CACHE_SECONDS = 60.0
 REFUSAL_SECONDS = 5.0
 MAX_CACHED_TOKENS = 10_000
-"""Of good ones, and as many of bad ones."""
+"""Cached valid tokens at most, and as many refused ones."""
 MAX_TOKEN_BYTES = 8 * 1024
 _OF_TENANT = (
     ChangeKind.TENANT,
@@ -38,14 +39,17 @@ _OF_TENANT = (
 )
 V = TypeVar("V")
 Concerned = Callable[[Principal], bool]
-"""Whether what was known of a token of that principal is dropped."""
+"""Function that returns whether the answer for a token of a principal is dropped."""
 
 
 class TokenVerifier(Protocol):
-    """One way to check tokens: the development token, JWTs, API keys, OIDC issuers."""
+    """A way to check tokens: the development token, JWTs, API keys, OIDC issuers."""
 
     async def verify(self, token: bytes) -> Principal:
-        """Raises TokenRefused, TenantSuspended or VerifierUnavailable."""
+        """Return the principal of a token.
+
+        Raises TokenRefused, TenantSuspended or VerifierUnavailable.
+        """
         ...
 
 
@@ -60,7 +64,7 @@ class _Bad(NamedTuple):
 
 
 class CachingVerifier:
-    """Remembers answers for a bounded time and a bounded number of tokens."""
+    """A cache of answers, for a bounded time and a bounded number of tokens."""
 
     def __init__(
         self,
@@ -78,11 +82,13 @@ class CachingVerifier:
         self._dropped: list[Callable[[Concerned], None]] = []
 
     def tell_dropped(self, listener: Callable[[Concerned], None]) -> None:
-        """It is called whenever the change feed has told of something, with what is dropped."""
+        """Call a listener after each change, with a function that says which principals are
+        dropped.
+        """
         self._dropped.append(listener)
 
     def cached(self, token: bytes) -> Principal | None:
-        """The principal when it is known now, without awaiting anything: the hot path."""
+        """Return the principal if it is known now, without awaiting anything: the hot path."""
         entry = self._good.get(hashlib.sha256(token).digest())
         if entry is None or entry.until_s <= self._clock():
             return None
@@ -113,7 +119,7 @@ class CachingVerifier:
         return principal
 
     async def on_changes(self, changes: Sequence[Change]) -> None:
-        """The listener of the change feed that comes after those of all who verify."""
+        """Drop the answers that changes concern; the last listener of the change feed."""
         if any(change.kind is ChangeKind.RESET for change in changes):
             self._drop(lambda _: True)
             return
@@ -122,8 +128,8 @@ class CachingVerifier:
         if not tenants and not tokens:
             return
         credentials = {f"token:{uid.hex()}" for uid in tokens}
-        # A change of a signing key may end any token of ours, one of the platform's clients any
-        # operator's, who acts in other tenants.
+        # A change of a signing key may end any token of ours. A change of a client of the platform
+        # may end any operator's token, and operators act in other tenants.
         keys, operators = NOBODY in tokens, PLATFORM_ID in tenants
 
         def concerned(principal: Principal) -> bool:
