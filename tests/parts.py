@@ -15,8 +15,8 @@ from typing import NamedTuple, TypeVar
 ROOT = Path(__file__).parents[1]
 MUTANTS = 16
 LONG_TESTS = 5
-ABUSED_ROUTES = 3
-"""How many parts `rotating` chooses from, for each list."""
+ABUSED_ROUTES = 2
+"""Parts that `rotating` chooses from, of each list."""
 Item = TypeVar("Item")
 
 
@@ -30,7 +30,7 @@ class Part(NamedTuple):
         return f"{self.number}/{self.count}"
 
     def choose(self, items: Sequence[Item]) -> list[Item]:
-        """Every `count`-th item, so that neighbours, which are alike, are in different parts."""
+        """Return every `count`-th item: neighbours, which are alike, are in different parts."""
         return list(items[self.number - 1 :: self.count])
 
 
@@ -38,7 +38,7 @@ ALL = Part(1, 1)
 
 
 def commits() -> int:
-    """The number of commits up to the checked-out one."""
+    """Return the number of commits up to the checked-out one."""
     command = ["git", "-c", "safe.directory=*", "rev-list", "--count", "HEAD"]
     return int(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
 

@@ -8,8 +8,8 @@ without a token does to the listener (connections.py). *Tenants*: what a tenant 
 for, beside as many ordinary requests (scenarios.py). A fourth, h2spec, compares the listener with
 Hypercorn alone, where that program is on the PATH.
 
-`--part rotating` attacks a third of the routes, another one with each commit. Of a route that is
-beyond the promise the inputs are named that were.
+`--part rotating` attacks half of the routes, the other half with the next commit. Where a
+route is beyond the promise, the inputs are named that were.
 
 The table at the end has the longest callback of an event loop and the memory for each. The exit
 status is 1 where something is beyond the bounds of the promise (judge.py).
@@ -56,7 +56,7 @@ MOST_BYTES_IN_SHORT = 2 * 1024 * 1024
 CONNECTIONS = 4
 PATIENCE_S = 30.0
 RENEW_S = 600.0
-"""So often another tenant attacks: what an attack leaves in it makes the next one another."""
+"""Seconds after which another tenant attacks: objects that an attack leaves change the next one."""
 T = TypeVar("T")
 PARTS = ("routes", "connections", "tenants", "h2spec")
 
@@ -94,7 +94,7 @@ class Program:
     async def _routes(self) -> None:
         served = self._site.measured().routes
         assert served, "the server names no routes"
-        # What deletes comes last: others need what is there.
+        # Deletions come last: other routes need the objects.
         served = sorted(served, key=lambda key: (key[0] == "DELETE", key[1], key[0]))
         for key in self._options.part.choose(served):
             route = self._contract.get(key)
@@ -162,7 +162,7 @@ class Program:
         connection.close()
 
     async def _requests(self, route: Route) -> list[Input]:
-        """What is sent to that route."""
+        """Return the requests that are sent to that route."""
         site, short = self._site, self._options.short
         ids, token = site.attacker.ids, None if route.public else site.owner.token
         most_bytes = await self._most_bytes(route, Maker(route, ids, token, 0))
@@ -227,7 +227,7 @@ class Program:
     async def _sent(
         self, requests: list[bytes], connections: int, within_s: float, rate: float | None
     ) -> Counter[int]:
-        """Again and again, for as long as an attack takes."""
+        """Send them again and again, for as long as an attack takes."""
         end_s = time.monotonic() + self._options.seconds
 
         def until_end() -> Iterator[bytes]:

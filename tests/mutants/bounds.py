@@ -10,6 +10,26 @@ _CYCLES = (
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "each failed request has a line in the log",
+        (
+            Edit(
+                "gateway/middleware/access_log.py",
+                "return self._failures <= FAILURES_PER_S",
+                "return True",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_access_log.py"
+        "::test_failures_that_a_tenant_provokes_do_not_fill_the_log",
+        breaks="P19",
+    ),
+    Mutant(
+        "the audit reads a body of very many values",
+        (Edit("gateway/tenancy/redaction.py", "if not has_few_values(body):", "if False:"),),
+        killed_by="tests/unit/gateway/test_redaction.py"
+        "::test_a_body_of_very_many_values_costs_little_and_nothing_of_it_is_kept",
+        breaks="P19",
+    ),
+    Mutant(
         "an error that was answered keeps its traceback",
         (
             Edit(
