@@ -49,8 +49,10 @@ _MADE_TOGETHER_TRIES = 5
 
 
 def open_catalog(settings: LakeSettings) -> Catalog:
-    """Connected; the catalog's own tables exist. `schema` of the properties is that of Postgres.
-    Raises CatalogUnavailable."""
+    """Connect to the catalog, whose own tables exist afterwards.
+
+    The property `schema` is the schema of Postgres. Raises CatalogUnavailable.
+    """
     properties = {
         **settings.storage,
         **settings.catalog,
@@ -69,22 +71,25 @@ def open_catalog(settings: LakeSettings) -> Catalog:
 
 
 def close_catalog(catalog: Catalog) -> None:
-    """Its connections, too."""
+    """Close the catalog and its connections."""
     if isinstance(catalog, SqlCatalog):
         catalog.engine.dispose()
     catalog.close()
 
 
 def forget_connections(catalog: Catalog) -> None:
-    """After a COMMIT that failed: a connection that is still there may be inside of the transaction
-    (SQLite's is), and show what was not committed as if it were."""
+    """Drop all connections after a COMMIT that failed.
+
+    A connection that is still there may be inside of the transaction (SQLite's is), and show
+    changes as committed that were not.
+    """
     if isinstance(catalog, SqlCatalog):
         catalog.engine.dispose()
 
 
 @contextmanager
 def reachable() -> Iterator[None]:
-    """Says CatalogUnavailable of all that means: not there, or lost on the way."""
+    """Raise CatalogUnavailable for every error that means that the catalog is away or was lost."""
     try:
         yield
     except (
@@ -111,7 +116,7 @@ def _unavailable(error: Exception) -> CatalogUnavailable:
 
 
 def _with_defaults(url: URL, schema: str) -> URL:
-    """What the operator's URL does not say itself."""
+    """Add the settings that the operator's URL does not have."""
     options = " ".join(f"-c{name}={value}" for name, value in _SESSION.items())
     query = {"options": f"-csearch_path={schema} {options}", **_CONNECTION, **url.query}
     return url.set(query=query)
@@ -126,7 +131,7 @@ def _make_schema(url: URL, schema: str) -> None:
                     connection.execute(CreateSchema(schema, if_not_exists=True))
                 return
             except (IntegrityError, ProgrammingError):
-                # Another one made it at the same moment.
+                # another process made it at the same moment
                 if not tries_left:
                     raise
     finally:
@@ -138,7 +143,7 @@ def _load(name: str, properties: dict[str, str]) -> Catalog:
         try:
             return load_catalog(name, **properties)
         except (IntegrityError, ProgrammingError, OperationalError) as error:
-            # The same with its tables; SQLite says it as if it were out of order.
+            # The same may happen with its tables; SQLite reports it as an OperationalError.
             is_late = not isinstance(error, OperationalError) or "already exists" in str(error)
             if not is_late or not tries_left:
                 raise

@@ -1,8 +1,8 @@
 """Columns of a table, in Arrow's types and in Iceberg's, and how a table may change.
 
-A table only grows: columns are added, types become wider where Iceberg allows it (int → long,
-float → double, more digits of a decimal), structs and lists field by field. All else is a conflict,
-which the caller resolves by not writing the value.
+A table only grows: columns are added, and types become wider if Iceberg allows it (int → long,
+float → double, more digits of a decimal), in structs and lists field by field. Every other change
+is a conflict, which the caller resolves by not writing the value.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from spark_exports.lake.layout import RESERVED_NAMES
 
 FIELD_ID = b"PARQUET:field_id"
 DOC = b"doc"
-"""In Arrow's metadata of a field; PyIceberg's name for it."""
+"""Key of a field's documentation in Arrow's metadata, as PyIceberg names it."""
 
 _SMALL_INTS = frozenset({pa.int8(), pa.int16(), pa.uint8(), pa.uint16()})
 
 
 def arrow_columns(schema: Schema, *, ids: bool = False) -> pa.Schema:
-    """A table's columns as batches have them; `ids`: with Iceberg's field ids for Parquet."""
+    """Return a table's columns as batches have them; `ids` adds Iceberg's field ids for Parquet."""
     return _Types(bare=False).columns(schema_to_pyarrow(schema, include_field_ids=ids))
 
 
 def decoded_bound(kind: IcebergType, bound: bytes) -> Any:
-    """A bound of a column, as manifests have it."""
+    """Return a bound of a column as a value; manifests have it as bytes."""
     assert isinstance(kind, PrimitiveType)
     return from_bytes(kind, bound)
 
 
 def field_paths(columns: pa.Schema) -> dict[str, tuple[str, ...]]:
-    """Of columns with field ids: id → names from the top."""
+    """Return the names from the top to each field, by field id, of columns with field ids."""
     return dict(_ids_and_paths(columns, ()))
 
 
@@ -63,18 +63,21 @@ def _inside(kind: pa.DataType) -> list[pa.Field]:
 
 
 def plain_types(columns: pa.Schema) -> pa.Schema:
-    """One way to write each type: string and list rather than their large twins, no dictionaries,
-    no columns of type null (there is nothing to be said of them yet), all optional."""
+    """Return the columns with one form of each type.
+
+    They have string and list instead of their large variants, no dictionaries, no columns of type
+    null (whose type is not known yet), and all are optional.
+    """
     return _Types(bare=True).columns(columns)
 
 
 def new_schema(columns: pa.Schema) -> Schema:
-    """Iceberg's, of a table that is to be made."""
+    """Return Iceberg's schema for a new table."""
     return pyarrow_to_schema(pa.schema(_with_ids(plain_types(columns), itertools.count(1))))
 
 
 def _doc(field: pa.Field) -> dict[bytes, bytes]:
-    """Says of which member of a body a column is, where the names differ."""
+    """Return the metadata that names the member of a body, for a column with another name."""
     told = (field.metadata or {}).get(DOC)
     return {} if told is None else {DOC: told}
 
@@ -95,7 +98,7 @@ def _with_ids_inside(kind: pa.DataType, ids: Iterator[int]) -> pa.DataType:
 
 
 class _Types:
-    """`bare`: nothing of a field but name, type and doc."""
+    """A mapping of Arrow's types to plain ones; `bare` keeps only name, type and doc of a field."""
 
     def __init__(self, *, bare: bool) -> None:
         self._bare = bare
@@ -146,8 +149,10 @@ def _plain_primitive(kind: pa.DataType) -> pa.DataType:
 
 
 def grown(table: pa.Schema, wanted: pa.Schema) -> tuple[pa.Schema, list[Conflict]]:
-    """What the table's columns become so that `wanted` fits, and what does not fit at all. A column
-    of the table that is not wanted stays."""
+    """Return the table's columns grown so that `wanted` fits, and the conflicts.
+
+    A column of the table that is not wanted stays.
+    """
     growth = _Growth()
     fields = growth.fields(tuple(table), tuple(plain_types(wanted)), ())
     growth.find_ambiguous(fields)
@@ -191,7 +196,7 @@ class _Growth:
         return wider
 
     def _only_good_names(self, kind: pa.DataType, path: tuple[str, ...]) -> pa.DataType:
-        """The type of a new column, with the conflicts noted that are in it."""
+        """Return the type of a new column; its conflicts are recorded."""
         if pa.types.is_struct(kind):
             return pa.struct(self.fields((), tuple(kind), path))
         if pa.types.is_list(kind):
@@ -203,8 +208,11 @@ class _Growth:
         return kind
 
     def find_ambiguous(self, fields: list[pa.Field]) -> None:
-        """Iceberg finds a field by its names joined with dots, so a name with a dot may be that of
-        a field inside of another."""
+        """Record a conflict for each path that two fields have.
+
+        Iceberg finds a field by its names joined with dots, so a name with a dot may equal the path
+        of a field inside of another.
+        """
         seen: set[str] = set()
         for path in _paths(fields, ()):
             name = ".".join(path)
@@ -214,7 +222,7 @@ class _Growth:
 
 
 def _paths(fields: Iterable[pa.Field], path: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
-    # Names with dots come last: of two with one path they are the ones to go.
+    # Names with dots come last: of two fields with one path, they get the conflict.
     for field in sorted(fields, key=lambda field: "." in field.name):
         at = (*path, field.name)
         yield at
@@ -243,7 +251,7 @@ def _bad_name(name: str, path: tuple[str, ...], folded: dict[str, str]) -> str |
 
 
 def _wider(table: pa.DataType, wanted: pa.DataType) -> pa.DataType | None:
-    """The narrowest type that holds both and that Iceberg lets the table become, or None."""
+    """Return the narrowest type that holds both and that Iceberg lets the table become, or None."""
     if table == wanted:
         return table
     if pa.types.is_integer(table) and pa.types.is_integer(wanted):

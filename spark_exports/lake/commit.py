@@ -1,34 +1,36 @@
-"""How a run becomes visible exactly once.
+"""The commit of a run, which makes its rows visible exactly once.
 
-What holds, whatever dies and whoever runs twice:
+Before a commit, all files that it names are durable (storage.py). The following holds if processes
+die, and if attempts of a run overlap:
 
-1. The table itself says what it has. `packetboat.positions` (all below them is in the table) and
+1. The table itself records its rows. `packetboat.positions` (all below them is in the table) and
    `packetboat.run` (the number of the run that committed last) are properties of the table, and
-   change in the same Iceberg commit that adds the files: there is no moment in which one is there
-   without the other. `packetboat.attempt` names the directory of the files of that commit.
-2. A commit is bound to what it was decided by. It requires that the branch is still at the snapshot
-   whose positions were compared (assert-ref-snapshot-id), and every commit makes a snapshot, also
-   one without files. The catalog swaps the metadata atomically. PyIceberg's own retries are off:
-   they would append to whatever the table has become.
-3. Before every try the table is loaded and judged anew:
-   - this run has committed already: by this very attempt, after its answer was lost: done; by
-     another attempt: done, and this one's files are garbage;
-   - a later run has: this one is over. Either the table has its ranges all the same, or it is
-     superseded; what a later run fenced off never comes in;
-   - the table's positions are not where the ranges start (or where they say that it is, for what
-     lies between is gone): superseded;
-   - else it may be tried.
-4. A conflict is one more judgement. So is an unknown outcome (the connection is cut at COMMIT, a
-   file cannot be written): the table is loaded, and what it says decides. Should a lost commit land
-   after that look, the next try meets it as a conflict. When the catalog stays away, the caller
-   gets CatalogUnavailable, and the next attempt of the run begins with the same look.
-5. Files are deleted here only when no commit can ever name them: another attempt's commit of this
-   run is in the table, or the table moved on before this run ever committed. All other garbage is
-   left to `remove_orphans`.
+   change in the same Iceberg commit that adds the files: at no moment is one there without the
+   other. `packetboat.attempt` names the directory of the files of that commit.
+2. A commit is bound to the state that it was decided on. It requires that the branch is still at
+   the snapshot whose positions were compared (assert-ref-snapshot-id), and every commit makes a
+   snapshot, also one without files. The catalog swaps the metadata atomically. PyIceberg's own
+   retries are off: they would append to the table in any later state.
+3. Before every try the table is loaded and judged again:
+   - this run has committed already. If it was this very attempt, whose answer was lost, the run is
+     done. If it was another attempt, the run is done too, and the files of this one are garbage;
+   - a later run has committed: this one is over. Either the table has its ranges all the same, or
+     the run is superseded; rows that a later run excluded never come in;
+   - the table's positions are not where the ranges start (or at the position that the range states,
+     if the messages in between are gone): superseded;
+   - else the commit may be tried.
+4. After a conflict the table is judged once more. The same holds for an unknown outcome (the
+   connection is cut at COMMIT, a file cannot be written): the table is loaded, and its state
+   decides. If a lost commit takes effect after that, the next try meets it as a conflict. If the
+   catalog stays away, the caller gets CatalogUnavailable, and the next attempt of the run begins
+   with the same check.
+5. Files are deleted here only if no commit can ever name them: another attempt's commit of this run
+   is in the table, or the table moved on before this run ever committed. All other garbage is left
+   to `remove_orphans`.
 
-A back-fill (`replace`) takes out the rows of its ranges, by writing the files that hold some anew
+A back-fill (`replace`) removes the rows of its ranges, by writing the files that hold some again
 without them, and adds its own files in the same commit; so it may run any number of times. It moves
-a position forward only where it begins at or below it.
+a position forward only if it begins at or below it.
 """
 
 from __future__ import annotations
@@ -71,8 +73,10 @@ _WAITS_S = (0.05, 0.2, 1.0, 2.0, 4.0)
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """What a run read, and the files that hold it. For an append, at most one range of a lane.
-    `counts` are kept with it, for whoever has to tell of the run in the place of its writer."""
+    """The ranges that a run read, and the files with their rows; an append has one range of a lane.
+
+    `counts` are stored with it, for a process that reports the run in place of its writer.
+    """
 
     run: int
     attempt: int
@@ -83,7 +87,10 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 class Committed(msgspec.Struct, frozen=True):
-    """`already`: not by this call. `removed_files` were replaced by a back-fill."""
+    """The result of a commit; `already` says that another call made it.
+
+    `removed_files` were replaced by a back-fill.
+    """
 
     already: bool
     state: TableState
@@ -92,9 +99,11 @@ class Committed(msgspec.Struct, frozen=True):
 
 
 def commit_run(table: LakeTable, commit: Commit) -> Committed:
-    """The protocol above. Raises Superseded, CommitContended, CatalogUnavailable; for a back-fill
-    AheadOfTable, NamesakeTopic and ForeignFile. The files are garbage after all but
-    CatalogUnavailable."""
+    """Commit a run by the protocol above; the rows are durable and visible when this returns.
+
+    Raises Superseded, CommitContended, CatalogUnavailable; for a back-fill AheadOfTable,
+    NamesakeTopic and ForeignFile. The files are garbage after each of these but CatalogUnavailable.
+    """
     _check(commit)
     marker = table.marker(commit.attempt)
     garbage = [file.location for file in commit.files]
@@ -134,8 +143,10 @@ def _check(commit: Commit) -> None:
 
 
 def _has(table: LakeTable, commit: Commit) -> bool:
-    """Whether the table has what this run was to bring; False: it may be tried. Raises
-    Superseded."""
+    """Return whether the table has the rows of this run; if not, the commit may be tried.
+
+    Raises Superseded.
+    """
     if commit.replace:
         return _has_backfill(table, commit)
     positions = table.positions
@@ -202,8 +213,11 @@ def _positions_after(positions: dict[LaneKey, int], commit: Commit) -> dict[Lane
 
 
 def _check_backfill(positions: dict[LaneKey, int], wanted: Range) -> None:
-    """Rows above the position would come again by the export itself; rows of a topic that had the
-    same name cannot be told from those of this one."""
+    """Check that a back-fill may add a range.
+
+    The export itself would add rows above the position again. Rows of a topic that had the same
+    name cannot be told from those of this topic.
+    """
     position = positions.get(wanted.key)
     if position is None or (wanted.end > position and wanted.start > position):
         raise AheadOfTable(wanted.key, position)
@@ -219,7 +233,7 @@ def _encoded(positions: dict[LaneKey, int]) -> str:
 
 
 def reload(table: LakeTable, *, patient: bool) -> None:
-    """Loads the table again; `patient`: waits for a catalog that comes back soon."""
+    """Load the table again; `patient` waits for a catalog that comes back soon."""
     for wait_s in _WAITS_S if patient else ():
         with suppress(CatalogUnavailable):
             table.refresh()
@@ -229,17 +243,20 @@ def reload(table: LakeTable, *, patient: bool) -> None:
 
 
 def discard(table: LakeTable, locations: Iterable[str]) -> None:
-    """Deletes those that no snapshot names. Only for files that no commit can name any more."""
+    """Delete those files that no snapshot names.
+
+    Only for files that no commit can name any more.
+    """
     unwanted = set(locations)
     if not unwanted:
         return
-    # What cannot be deleted now is `remove_orphans`' to delete.
+    # `remove_orphans` deletes files that cannot be deleted now.
     with suppress(OSError):
         file_io = LakeFileIO(table.iceberg.io.properties)
         delete_files(file_io, unwanted - data_locations(table.iceberg))
 
 
 def wait_a_little(number: int) -> None:
-    """Between tries, so that two writers do not meet each time."""
+    """Wait between tries, so that two writers do not meet each time."""
     limit_s = _WAITS_S[min(number, 2)]
     threading.Event().wait(random.uniform(0, limit_s))

@@ -1,8 +1,9 @@
-"""Joins small files, in partitions whose time is over.
+"""Joining of small files, in partitions whose time is over.
 
-The rows stay the same, so the commit says `replace` and leaves positions alone. It is bound to the
-snapshot that was looked at, in which all the joined files must still be live; whoever finds some
-gone was overtaken, and leaves. Work is committed every few files: a crash loses little.
+The rows stay the same, so the commit is of the kind `replace` and leaves positions alone. It is
+bound to the snapshot that was read, in which all the joined files must still be live; if some are
+gone, another process was faster, and this one stops. The joined files are durable before the
+commit. Every few files are committed, so a crash loses little work.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 RunTasks = Callable[[Callable[[T], R], Sequence[T]], list[R]]
-"""Does the work for each item, in parallel where it can; results are in the items' order."""
+"""Function that does the work for each item, in parallel if it can, with results in the same
+order.
+"""
 
 _MAX_FILES_JOINED = 256
 _JOINS_A_COMMIT = 32
@@ -44,12 +47,14 @@ _MAX_TRIES = 10
 
 
 def one_by_one(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """A `RunTasks` for this process."""
+    """Do the work in this process; a `RunTasks`."""
     return [work(item) for item in items]
 
 
 class Compacted(msgspec.Struct, frozen=True):
-    """`removed_files` became `added_files`; bytes are of files."""
+    """The result of a compaction: `removed_files` became `added_files`; bytes are those of
+    files.
+    """
 
     removed_files: int = 0
     removed_bytes: int = 0
@@ -58,7 +63,7 @@ class Compacted(msgspec.Struct, frozen=True):
 
 
 class Join(msgspec.Struct, frozen=True):
-    """Joins files of one partition; runs in workers."""
+    """The join of files of one partition, which runs in workers."""
 
     destination: Destination
 
@@ -79,7 +84,7 @@ def compact(
     run_tasks: RunTasks[tuple[str, ...], list[WrittenFile]] = one_by_one,
     now_s: float | None = None,
 ) -> Compacted:
-    """Files below half of the target become files of about the target. Raises Superseded."""
+    """Join files below half of the target size to files of about that size. Raises Superseded."""
     reload(table, patient=False)
     _check_turn(table, run)
     now_us = int((time.time() if now_s is None else now_s) * 1_000_000)
@@ -115,7 +120,7 @@ def _check_rows(removed: list[DataFile], added: list[WrittenFile]) -> None:
 
 
 def _joins(table: LakeTable, target_bytes: int, now_us: int) -> Iterator[list[DataFile]]:
-    """Lists of files that are to become one."""
+    """Yield lists of files that are to become one."""
     spec = table.iceberg.spec()
     small = defaultdict(list)
     for task in table.iceberg.scan().plan_files():
@@ -174,7 +179,7 @@ def _exchange(
     for number in range(_MAX_TRIES):
         live = {task.file.file_path for task in table.iceberg.scan().plan_files()}
         if live.issuperset(garbage):
-            # The try before this one did it, though nobody heard.
+            # The previous try succeeded, but its answer was lost.
             return
         try:
             _check_turn(table, run)

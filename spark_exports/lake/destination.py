@@ -1,4 +1,4 @@
-"""Where an attempt writes its files."""
+"""The directory of an attempt's files, and how they are written."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from spark_exports.lake.storage import LakeFileIO
 MAX_OPEN_FILES = 64
 MAX_BUFFERED_BYTES = 192 * 1024 * 1024
 ROW_GROUP_BYTES = 64 * 1024 * 1024
-"""Of Arrow's memory; on disk it is a fraction of that."""
+"""Bytes of a row group in Arrow's memory; on disk it is a fraction of that."""
 
 
 class Destination(msgspec.Struct, frozen=True):
-    """And how: all a worker has to know, as plain values. `schema` and `spec` are Iceberg's JSON,
-    `storage` PyIceberg's properties. `partition_paths`: below `directory`, a directory for each
-    partition (for readers that know no manifests). `prefix`: names of files begin with it."""
+    """All that a worker needs to write files, as plain values.
+
+    `schema` and `spec` are Iceberg's JSON, `storage` has PyIceberg's properties. `partition_paths`
+    makes a directory for each partition below `directory`, for readers that know no manifests.
+    Names of files begin with `prefix`.
+    """
 
     directory: str
     storage: dict[str, str]

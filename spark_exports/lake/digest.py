@@ -1,11 +1,13 @@
-"""What a log and a table are compared by: for each topic and hour of publish time, the number of
-rows and a digest that does not depend on their order.
+"""Tallies by which a log and a table are compared.
 
-A row's hash (BLAKE2b, 128 bits) is over `COLUMNS`: what identifies a message and all that was
-published with it but the body, which a table may hold as columns. Null differs from empty, but for
-attributes: none is none. The digest of an hour is the sum of its rows' hashes modulo 2^128, so a
-row that is there twice shows, and tallies of parts add up to that of the whole: of splits of a log,
-of a table and its rejects.
+A tally has, for each topic and hour of publish time, the number of rows and a digest that does not
+depend on their order.
+
+A row's hash (BLAKE2b, 128 bits) is over `COLUMNS`: the identity of a message and all that was
+published with it but the body, which a table may hold as columns. Null differs from empty, except
+for attributes, where both mean none. The digest of an hour is the sum of its rows' hashes modulo
+2^128, so a row that is there twice changes it, and tallies of parts add up to that of the whole: of
+splits of a log, or of a table and its rejects.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ COLUMNS = (
 TALLY = pa.schema(
     [("topic", pa.string()), ("hour_s", pa.int64()), ("rows", pa.int64()), ("digest", pa.binary())]
 )
-"""A tally as a batch, to be carried from workers."""
+"""The columns of a tally as a batch, in which workers return it."""
 
 _HASH_BYTES = 16
 _MODULUS = 1 << (8 * _HASH_BYTES)
@@ -41,7 +43,7 @@ _HOUR_US = 3_600_000_000
 
 
 class Hour(msgspec.Struct, frozen=True, order=True):
-    """`hour_s` is the epoch's seconds at which it begins."""
+    """An hour of a topic; it begins at `hour_s`, in seconds of the epoch."""
 
     topic: str
     hour_s: int
@@ -61,7 +63,7 @@ class HourTally(msgspec.Struct, frozen=True):
 
 
 class Tally:
-    """Counts and digests of hours; equal to another when the rows are the same."""
+    """The counts and digests of hours, equal to another tally if the rows are the same."""
 
     def __init__(self) -> None:
         self.hours: dict[Hour, HourTally] = {}
@@ -72,7 +74,7 @@ class Tally:
     __hash__ = None  # type: ignore[assignment]
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Rows with `COLUMNS` at least."""
+        """Add rows, which have at least `COLUMNS`."""
         hours = _hours(rows.column("publish_time")).to_pylist()
         topics = rows.column("topic").to_pylist()
         sums: dict[tuple[str, int], list[int]] = {}
@@ -88,7 +90,7 @@ class Tally:
             self._add(hour, tally)
 
     def to_batch(self) -> pa.RecordBatch:
-        """With the columns of `TALLY`."""
+        """Return the tally as a batch with the columns of `TALLY`."""
         return pa.RecordBatch.from_pylist(
             [
                 {
@@ -104,7 +106,7 @@ class Tally:
 
     @classmethod
     def of_batches(cls, batches: Iterable[pa.RecordBatch]) -> Self:
-        """The sum of tallies that came as batches."""
+        """Return the sum of tallies that are batches."""
         tally = cls()
         for batch in batches:
             for row in batch.to_pylist():
@@ -127,7 +129,9 @@ def _hours(times: pa.Array) -> pa.Array:
 
 
 def _texts(rows: pa.RecordBatch) -> list[bytes]:
-    """Of each row, bytes that no other row has: every value after its length."""
+    """Return bytes for each row that differ from those of every other row: each value after its
+    length.
+    """
     times = rows.column("publish_time").cast(pa.timestamp("us", tz="UTC"))
     parts = [
         _counted(rows.column("topic")),

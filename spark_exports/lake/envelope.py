@@ -25,4 +25,4 @@ RESCUED = "rescued"
 """The whole body (string) of a message with a value that does not fit its column."""
 
 ORDER = ("topic", "partition", "lane", "offset")
-"""What tells a row from all others, in the order in which compaction sorts."""
+"""Columns that identify a row, in the order in which compaction sorts."""

@@ -1,4 +1,4 @@
-"""What can go wrong with a lake. `code` is for programs; `retry`: another attempt may succeed."""
+"""Errors of a lake; `code` is for programs, and `retry` says that another attempt may succeed."""
 
 from __future__ import annotations
 
@@ -10,36 +10,38 @@ from spark_exports.order import LaneKey
 
 
 class LakeError(Exception):
-    """Nothing of what was asked has become visible."""
+    """Nothing that was asked for has become visible."""
 
     code: ClassVar[str] = "lake-error"
     retry: ClassVar[bool] = False
 
 
 class CatalogUnavailable(LakeError):
-    """The catalog cannot be reached, or was lost on the way: whether a commit was done is unknown
-    until someone looks at the table again, which every attempt begins with."""
+    """The catalog cannot be reached, or was lost on the way.
+
+    It is then unknown whether a commit was done. Every attempt begins with a look at the table.
+    """
 
     code = "catalog-unavailable"
     retry = True
 
 
 class Superseded(LakeError):
-    """The table is not what this attempt was planned for: another one went ahead."""
+    """The table is not as this attempt was planned for: another one was faster."""
 
     code = "superseded"
     retry = True
 
 
 class CommitContended(LakeError):
-    """Others committed to the table each time in between; so often that something is wrong."""
+    """Other commits came before each try, so often that something is wrong."""
 
     code = "commit-contended"
     retry = True
 
 
 class TableGone(LakeError):
-    """The table was dropped, or made anew, while it was in use."""
+    """The table was dropped, or made again, while it was in use."""
 
     code = "table-gone"
     retry = True
@@ -52,7 +54,7 @@ class NotOurTable(LakeError):
 
 
 class LayoutDiffers(LakeError):
-    """The table is partitioned otherwise than the export says."""
+    """The table is partitioned in another way than the export is configured for."""
 
     code = "layout-differs"
 
@@ -64,7 +66,7 @@ class NamesakeTopic(LakeError):
 
 
 class AheadOfTable(LakeError):
-    """A back-fill names offsets that the export itself has not come to."""
+    """A back-fill names offsets that the export itself has not reached."""
 
     code = "ahead-of-table"
 

@@ -1,9 +1,10 @@
-"""Data files: Parquet by partition value, written anywhere, made visible by a commit alone.
+"""Data files: Parquet by partition value, written anywhere, which only a commit makes visible.
 
-`FileWriter` runs in workers, one call for each task: it gets batches and gives descriptions of the
-files it wrote. What a worker holds in memory is bounded (`Destination.max_buffered_bytes`,
-and a row group more), and so are the files open at a time (`max_open_files`): the one that was
-written to longest ago is finished early, and its partition may get another file.
+`FileWriter` runs in workers, one call for each task: it gets batches and returns descriptions of
+the files that it wrote, all of which are durable by then. The memory of a worker is bounded
+(`Destination.max_buffered_bytes`, and a row group more), and so are the files open at a time
+(`max_open_files`): the file that was written to longest ago is finished early, and its partition
+may get another file.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ from spark_exports.lake.written import WrittenFile
 __all__ = ["FILES", "FileWriter", "OpenFiles", "WrittenFile"]
 
 FILES = pa.schema([("file", pa.binary())])
-"""What a writer gives: a WrittenFile a row."""
+"""The columns of a writer's result, with a WrittenFile in each row."""
 
 
 class FileWriter(msgspec.Struct, frozen=True):
-    """For `DataFrame.mapInArrow`: batches in, rows of `FILES` out. A batch may lack columns of the
-    table (they are null) and may have none besides."""
+    """A function for `DataFrame.mapInArrow` that turns batches into rows of `FILES`.
+
+    A batch may lack columns of the table, which are then null, and may have no others.
+    """
 
     destination: Destination
 
@@ -41,7 +44,8 @@ class FileWriter(msgspec.Struct, frozen=True):
             for batch in batches:
                 files.add(batch)
             written = files.finish()
-        # Not before all is written: who stops half-way is to leave no files behind.
+        # Nothing is yielded before all is written: a caller that stops half-way must leave no
+        # files.
         for file in written:
             yield pa.record_batch([pa.array([file.to_bytes()], pa.binary())], schema=FILES)
 
@@ -74,7 +78,7 @@ class OpenFiles:
             self._abandon()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Writes, or keeps until there is enough for a row group."""
+        """Add rows; they are kept until there are enough for a row group."""
         for values, part in self._partitioner.split(self._fit(batch)):
             file = self._open.pop(values, None) or self._new_file(values)
             self._open[values] = file
@@ -86,7 +90,7 @@ class OpenFiles:
         self._keep_bounds()
 
     def finish(self) -> list[WrittenFile]:
-        """Closes all; the files are complete and durable."""
+        """Close all files, which are complete and durable afterwards, and return them."""
         for values in list(self._open):
             self._finish_file(values)
         self._finished = True

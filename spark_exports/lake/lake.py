@@ -24,7 +24,8 @@ from spark_exports.lake.table import OWNER, LakeTable
 from spark_exports.order import LakeSettings
 
 _PROPERTIES = {
-    # A conflict is ours to judge: PyIceberg would commit a second time what another has committed.
+    # A conflict is judged here: PyIceberg would commit a second time the files that another attempt
+    # has committed.
     "commit.retry.num-retries": "0",
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "100",
@@ -38,7 +39,7 @@ _PROPERTIES = {
 
 
 class Lake:
-    """Connects when made; raises CatalogUnavailable, as all methods may."""
+    """A connection to a lake. Making it and all methods may raise CatalogUnavailable."""
 
     def __init__(self, settings: LakeSettings) -> None:
         self._settings = settings
@@ -54,7 +55,7 @@ class Lake:
         close_catalog(self._catalog)
 
     def find(self, tenant: str, table: str, owner: str | None = None) -> LakeTable | None:
-        """None when there is no such table. Raises NotOurTable."""
+        """Return a table, or None if there is none. Raises NotOurTable."""
         try:
             with reachable():
                 found = self._catalog.load_table((tenant, table))
@@ -70,8 +71,10 @@ class Lake:
         layout: Layout,
         owner: str | None = None,
     ) -> LakeTable:
-        """The table, made when it is missing; `columns` is for that case alone (`evolve` is for the
-        other). `owner` says whose table it is (of several exports of a tenant).
+        """Return the table; make it if it is missing.
+
+        `columns` are used only for a new table (`evolve` changes the columns of an existing one).
+        `owner` names the owning export among those of a tenant.
 
         Raises NotOurTable, LayoutDiffers and ConflictingColumn.
         """
@@ -110,8 +113,10 @@ class Lake:
         return found
 
     def _new_location(self, tenant: str, table: str) -> str:
-        """Not one in which there are files already, of a table that was dropped or of another
-        catalog: cleaning up here may not touch those."""
+        """Return a location without files, such as those of a dropped table or of another catalog.
+
+        Removing orphans in this table may not touch those.
+        """
         location = table_location(self._settings, tenant, table)
         file_io = LakeFileIO(dict(self._settings.storage))
         if any(list_files(file_io, location)):

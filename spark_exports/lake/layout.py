@@ -1,4 +1,4 @@
-"""How a table is partitioned: by time of publish, by key, by both or not at all."""
+"""The partitioning of a table: by time of publish, by key, by both or not at all."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ DAY = "publish_day"
 HOUR = "publish_hour"
 BUCKET = "key_bucket"
 RESERVED_NAMES = frozenset({DAY, HOUR, BUCKET})
-"""Names of partition fields: no column of a table may have one."""
+"""Names of partition fields, which no column of a table may have."""
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """`key_buckets` 0: not by key. A message without a key is in a partition of its own."""
+    """A partitioning; `key_buckets` 0 means not by key.
+
+    Messages without a key have their own partition.
+    """
 
     partition_by: PartitionBy
     key_buckets: int = 0
 
     def spec(self, schema: Schema) -> PartitionSpec:
-        """As Iceberg has it, over a table's columns."""
+        """Return Iceberg's partition spec over a table's columns."""
         parts: list[tuple[str, str, Transform[Any, Any]]] = []
         if self.partition_by == "day":
             parts.append((DAY, "publish_time", DayTransform()))
@@ -46,5 +49,5 @@ class Layout(msgspec.Struct, frozen=True):
         )
 
     def is_of(self, spec: PartitionSpec, schema: Schema) -> bool:
-        """Whether a table has this layout."""
+        """Return whether a table has this layout."""
         return self.spec(schema).compatible_with(spec)

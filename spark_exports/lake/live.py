@@ -1,4 +1,4 @@
-"""What the snapshots of a table name."""
+"""The files that the snapshots of a table name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 
 
 def manifests(table: Table) -> Iterator[ManifestFile]:
-    """Of all snapshots, each once."""
+    """Yield the manifests of all snapshots, each once."""
     seen = set()
     for snapshot in table.snapshots():
         for manifest in snapshot.manifests(table.io):
@@ -19,7 +19,7 @@ def manifests(table: Table) -> Iterator[ManifestFile]:
 
 
 def data_locations(table: Table) -> set[str]:
-    """All data files that some snapshot shows."""
+    """Return all data files of all snapshots."""
     return {
         entry.data_file.file_path
         for manifest in manifests(table)
@@ -28,7 +28,7 @@ def data_locations(table: Table) -> set[str]:
 
 
 def metadata_locations(table: Table) -> set[str]:
-    """All other files that the table needs."""
+    """Return all other files that the table needs."""
     metadata = table.metadata
     return {
         table.metadata_location,

@@ -1,9 +1,9 @@
-"""Joins files in order of topic, partition, lane and offset.
+"""Joining of files in order of topic, partition, lane and offset.
 
-A file is a few sorted sequences of row groups, nearly always one. They are merged: from the one
-that begins lowest come all rows up to where the next one begins, and so on. Rows of a lane are
-mostly in one file for a stretch of offsets, so what is copied at once is long, and only sequences
-that overlap are in memory at the same time, each with one row group.
+A file has a few sorted sequences of row groups, nearly always one. They are merged: from the
+sequence that begins lowest come all rows up to the beginning of the next one, and so on. Rows of a
+lane are mostly in one file for a stretch of offsets. Therefore long parts are copied at once, and
+memory holds one row group of each sequence that overlaps others.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class _Group(msgspec.Struct, frozen=True):
 def merged(
     file_io: PyArrowFileIO, locations: Sequence[str], columns: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """All rows of the files, in order. Raises ForeignFile."""
+    """Yield all rows of the files, in order. Raises ForeignFile."""
     sequences = [
         sequence for location in locations for sequence in _sequences(file_io, location, columns)
     ]
-    # The number decides between equal keys: sequences have no order.
+    # The number decides between equal keys, since sequences cannot be compared.
     heads = [(sequence.head, number) for number, sequence in enumerate(sequences)]
     heapq.heapify(heads)
     try:
@@ -93,8 +93,9 @@ def _key(rows: pa.Table, number: int) -> Key:
 
 
 class _Sequence:
-    """Sorted row groups of a file; the file is open from the first row that is wanted to the
-    last."""
+    """A sequence of sorted row groups of a file, which is open from the first wanted row to the
+    last.
+    """
 
     def __init__(
         self, file_io: PyArrowFileIO, location: str, columns: pa.Schema, groups: list[_Group]
@@ -102,7 +103,7 @@ class _Sequence:
         self._io = file_io
         self._location = location
         self._columns = columns
-        # The next one is the last.
+        # the next group is the last of the list
         self._groups = groups[::-1]
         self._reader: DataReader | None = None
         self._rows: pa.Table | None = None
@@ -114,11 +115,11 @@ class _Sequence:
 
     @property
     def head(self) -> Key:
-        """Of the next row."""
+        """Key of the next row."""
         return self._groups[-1].first if self._rows is None else _key(self._rows, self._at)
 
     def up_to(self, limit: Key | None) -> Iterator[pa.RecordBatch]:
-        """The next rows, with keys not above the limit."""
+        """Yield the next rows, with keys not above the limit."""
         while not self.over and (limit is None or self.head <= limit):
             rows = self._rows
             if rows is None:

@@ -1,4 +1,4 @@
-"""One Parquet file while it is written, and what is then said of it in manifests."""
+"""A Parquet file while it is written, and its description for manifests."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ _COMPRESSION_LEVEL = 3
 _UNLIKE_EACH_OTHER = frozenset(
     {"message_id", "offset", "publish_time", "traceparent", "data", "rescued"}
 )
-"""Columns in which a dictionary of values would only cost."""
+"""Columns for which a dictionary of values would only cost."""
 
 
 class ParquetFile:
-    """Rows are kept until `write_row_group`; nothing is in storage before the first of those."""
+    """A file whose rows are kept until `write_row_group`; storage has nothing before the first of
+    those.
+    """
 
     def __init__(
         self,
@@ -60,7 +62,7 @@ class ParquetFile:
         self.buffered_bytes += batch.nbytes
 
     def write_row_group(self) -> None:
-        """Several, when what is kept is much more than one should be."""
+        """Write the kept rows, as several groups if they are much more than one should have."""
         if not self._pending:
             return
         table = pa.Table.from_batches(self._pending)
@@ -74,7 +76,9 @@ class ParquetFile:
         self.bytes_on_disk = self._stream.tell()
 
     def close(self) -> WrittenFile:
-        """The file is complete and durable; it holds at least a row."""
+        """Write the rest and describe the file, which is then complete and durable; it has at least
+        a row.
+        """
         self.write_row_group()
         assert self._writer is not None
         assert self._stream is not None
@@ -84,7 +88,7 @@ class ParquetFile:
         return self._described(self._writer.writer.metadata, size)
 
     def abandon(self) -> None:
-        """As if it had never been."""
+        """Delete everything that was written."""
         self._pending.clear()
         if self._stream is None:
             return
@@ -129,8 +133,11 @@ class ParquetFile:
         return file
 
     def _without_bounds(self, metadata: pq.FileMetaData) -> set[int]:
-        """Columns with values that some row group says no bounds of (Parquet leaves out long ones):
-        bounds of the other row groups are not those of the file, and readers would skip it."""
+        """Return the columns for which some row group lacks bounds, since Parquet leaves out long
+        ones.
+
+        The bounds of the other row groups are not those of the file, and readers would skip it.
+        """
         unbounded = set()
         for group in range(metadata.num_row_groups):
             for number in range(metadata.num_columns):
@@ -143,8 +150,10 @@ class ParquetFile:
         return unbounded
 
     def _check(self, file: WrittenFile) -> None:
-        """The partition is that of the first and the last value of the file (of times: a bucket
-        says nothing of order)."""
+        """Check that the first and the last value of the file are in its partition.
+
+        Buckets are not checked, since they do not follow the order of values.
+        """
         for field, value in zip(self._spec.fields, self._values, strict=True):
             if isinstance(field.transform, BucketTransform) or value is None:
                 continue

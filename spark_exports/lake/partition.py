@@ -1,8 +1,8 @@
-"""Which partition a row is in.
+"""The partition of a row.
 
 The values are those of PyIceberg's own transforms. They are asked once for each distinct key and
-once for each hour or day of a batch; which hour that is for a row is integer arithmetic here, and
-the transform of a row of that hour must say the same, or nothing is written.
+once for each hour or day of a batch. The hour of a row is computed here by integer arithmetic, and
+the transform of a row of that hour must give the same, or nothing is written.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform
 
 Values = tuple[int | None, ...]
-"""Of a partition, one for each field of the spec, as Iceberg keeps them: hours or days since 1970,
-numbers of buckets."""
+"""Values of a partition, one for each field of the spec, as Iceberg stores them.
+
+They are hours or days since 1970, or numbers of buckets.
+"""
 
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US
 
 
 class Partitioner:
-    """Splits batches by partition; rows keep their order."""
+    """A splitter of batches by partition; rows keep their order."""
 
     def __init__(self, spec: PartitionSpec, schema: Schema) -> None:
         self._fields = [
@@ -34,7 +36,7 @@ class Partitioner:
         ]
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[Values, pa.RecordBatch]]:
-        """Parts that are not empty."""
+        """Yield the parts that are not empty."""
         if batch.num_rows == 0:
             return
         columns = [values(batch.column(name)) for name, values in self._fields]
@@ -47,7 +49,7 @@ class Partitioner:
             combined = pc.add(
                 pc.multiply(combined, len(code.dictionary)), code.indices.cast(pa.int64())
             )
-        # A stable sort: rows of one partition stay in the order in which they came.
+        # A stable sort, so that rows of one partition keep their order.
         order = pc.sort_indices(combined)
         start = 0
         for count in pc.value_counts(combined.take(order)).field("counts").to_pylist():
@@ -71,7 +73,7 @@ def _values_of(field: PartitionField, schema: Schema) -> Callable[[pa.Array], pa
 
 def _periods(times: pa.Array, period_us: int, transform: Callable[[Any], Any]) -> pa.Array:
     micros = times.cast(pa.int64())
-    # Arrow's division rounds towards zero; times before 1970 are to be rounded down.
+    # Arrow's division rounds towards zero, but times before 1970 must be rounded down.
     quotient = pc.divide(micros, period_us)
     below = pc.less(pc.subtract(micros, pc.multiply(quotient, period_us)), 0)
     periods = pc.subtract(quotient, below.cast(pa.int64()))

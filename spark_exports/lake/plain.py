@@ -1,13 +1,14 @@
-"""Plain Parquet files, for those who have no catalog.
+"""Plain Parquet files, for users without a catalog.
 
     <warehouse>/<tenant>/<table>/publish_day=2026-11-23/run-7-1-….parquet
     <warehouse>/<tenant>/<table>/_manifests/run-7.json
 
-**At least once**, unlike tables: the files of a run and the run's position on the server are not
-one commit, so a run that dies between them writes its rows again under another number, and a
-back-fill adds its rows to those that are there. What a manifest names is complete, and no file is
-named twice: who reads only those sees no halves of runs and no leftovers of attempts. A manifest
-is written last, whole; of two attempts of a run, the one that was there first stays.
+Rows are delivered **at least once**, unlike in tables: the files of a run and the run's position on
+the server are not one commit. A run that dies between them writes its rows again under another
+number, and a back-fill adds its rows to those that are there. Files that a manifest names are
+complete and durable, and no file is named twice: a reader of only those sees no partial runs and no
+leftovers of attempts. A manifest is written last, as a whole; of two attempts of a run, the
+manifest that was there first stays.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _MANIFEST = re.compile(r"/run-(\d+)\.json$")
 
 
 class PlainFile(msgspec.Struct, frozen=True):
-    """`path` is below the table's directory."""
+    """A file of a run; `path` is below the table's directory."""
 
     path: str
     rows: int
@@ -48,7 +49,7 @@ class PlainFile(msgspec.Struct, frozen=True):
 
 
 class PlainManifest(msgspec.Struct, frozen=True):
-    """What a run wrote; `schema` is Iceberg's JSON of the columns as they are since."""
+    """The files that a run wrote; `schema` is Iceberg's JSON of the columns after the run."""
 
     run: int
     attempt: int
@@ -60,7 +61,7 @@ class PlainManifest(msgspec.Struct, frozen=True):
 
 
 class PlainFiles:
-    """Used like a LakeTable. Storage errors are OSError."""
+    """A directory of plain files, used like a LakeTable. Storage errors are OSError."""
 
     def __init__(
         self, settings: LakeSettings, tenant: str, table: str, columns: pa.Schema, layout: Layout
@@ -78,7 +79,7 @@ class PlainFiles:
             self.evolve(columns)
 
     def refresh(self) -> None:
-        """Columns that were added by `evolve` since the last manifest are forgotten."""
+        """Read the last manifest again; columns that `evolve` added since then are dropped."""
         numbers = [
             int(found[1])
             for file in list_files(self._io, f"{self._location}/_manifests")
@@ -92,7 +93,7 @@ class PlainFiles:
 
     @property
     def positions(self) -> dict[LaneKey, int]:
-        """None: the server alone has them."""
+        """An empty mapping, since only the server has the positions."""
         return {}
 
     @property
@@ -104,7 +105,7 @@ class PlainFiles:
         return arrow_columns(self._schema)
 
     def evolve(self, columns: pa.Schema) -> pa.Schema:
-        """As a table's; earlier files keep the columns they have."""
+        """Add columns and widen types, as for a table; earlier files keep the columns they have."""
         after, conflicts = grown(self.columns, columns)
         if conflicts:
             raise ConflictingColumn(conflicts)
@@ -114,7 +115,7 @@ class PlainFiles:
     def writer(
         self, run: int, attempt: int, target_file_bytes: int = TARGET_FILE_BYTES
     ) -> FileWriter:
-        """For the columns as they are now."""
+        """Return a writer of files with the current columns."""
         to = Destination(
             directory=self._location,
             storage=self._storage,
@@ -128,7 +129,7 @@ class PlainFiles:
         return FileWriter(to)
 
     def manifest(self, run: int) -> PlainManifest | None:
-        """Of a run that is complete."""
+        """Return the manifest of a run, or None if the run is not complete."""
         try:
             with self._io.new_input(self._manifest_location(run)).open() as stream:
                 return msgspec.json.decode(stream.read(), type=PlainManifest)
@@ -136,12 +137,12 @@ class PlainFiles:
             return None
 
     def counts_of(self, run: int) -> dict[str, int]:
-        """What that run counted; nothing where it has no manifest."""
+        """Return the counts of a run; empty if it has no manifest."""
         manifest = self.manifest(run)
         return {} if manifest is None else manifest.counts
 
     def commit(self, commit: Commit) -> Committed:
-        """Writes the run's manifest, if no other attempt has."""
+        """Write the run's manifest, if no other attempt has."""
         before = self.manifest(commit.run)
         if before is not None:
             theirs = {self._absolute(file.path) for file in before.files}

@@ -1,4 +1,4 @@
-"""Reads data files again, a row group at a time, as the table's columns are now."""
+"""Reading of data files a row group at a time, with the present columns of the table."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from spark_exports.lake.errors import LakeError
 
 
 class ForeignFile(LakeError):
-    """Its columns are not those that the table has under these ids: someone renamed or dropped
-    some. Such files are read by id elsewhere, and not rewritten here."""
+    """The file's columns are not those that the table has under these ids: some were renamed or
+    dropped.
+
+    Other readers find such columns by id; here such files are not rewritten.
+    """
 
     code = "foreign-file"
 
 
 class DataReader:
-    """One file. `columns` are the table's, with field ids."""
+    """A reader of one file; `columns` are the table's, with field ids."""
 
     def __init__(self, file_io: PyArrowFileIO, location: str, columns: pa.Schema) -> None:
         self._columns = columns
@@ -54,7 +57,9 @@ class DataReader:
         return int(self._file.num_row_groups)
 
     def row_group(self, number: int, names: Sequence[str] | None = None) -> pa.Table:
-        """All columns of the table or the named ones; null where the file has none."""
+        """Read a row group, with all columns of the table or the named ones; null if the file has
+        none.
+        """
         wanted = self._columns if names is None else pa.schema(map(self._columns.field, names))
         there = [name for name in wanted.names if name in self._file.schema_arrow.names]
         found = self._file.read_row_group(number, columns=there)

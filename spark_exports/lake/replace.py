@@ -1,4 +1,4 @@
-"""Takes rows out of a table: the files that hold some are written anew without them."""
+"""Removal of rows from a table: the files that hold some are written again without them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from spark_exports.order import Range
 
 
 class Rewrite(msgspec.Struct, frozen=True):
-    """`removed` are live files of the table, `added` those that take their place."""
+    """Files of a rewrite: `removed` are live files of the table, `added` take their place."""
 
     removed: list[DataFile]
     added: list[WrittenFile]
@@ -33,7 +33,12 @@ class Rewrite(msgspec.Struct, frozen=True):
 
 
 def without_ranges(table: Table, ranges: Sequence[Range], to: Destination) -> Rewrite:
-    """Reads a row group at a time. Raises ForeignFile."""
+    """Write the files that hold rows of the ranges again without these rows.
+
+    Raises ForeignFile.
+
+    Files are read a row group at a time.
+    """
     columns = arrow_columns(table.schema(), ids=True)
     removed = []
     removed_rows = 0
@@ -59,7 +64,7 @@ def without_ranges(table: Table, ranges: Sequence[Range], to: Destination) -> Re
 
 
 def in_ranges(rows: pa.Table | pa.RecordBatch, ranges: Sequence[Range]) -> pa.ChunkedArray:
-    """For each row, whether it is of one of the ranges."""
+    """Return for each row whether it is in one of the ranges."""
     lanes = defaultdict(list)
     for each in ranges:
         lanes[each.key.topic, each.key.partition, each.key.lane].append(each)
@@ -89,7 +94,7 @@ def _between(offsets: pa.ChunkedArray, start: int, end: int) -> pa.ChunkedArray:
 
 
 def _candidates(table: Table, ranges: Sequence[Range]) -> Iterator[tuple[DataFile, list[Range]]]:
-    """Live files that may hold rows of some of the ranges, by the bounds in manifests."""
+    """Yield the live files that may hold rows of some of the ranges, by the bounds in manifests."""
     bounds = _Bounds(table.schema())
     for task in table.scan().plan_files():
         overlapping = [each for each in ranges if bounds.may_hold(task.file, each)]
@@ -117,7 +122,7 @@ class _Bounds:
     def _overlaps(self, file: DataFile, field: NestedField, first: Any, last: Any) -> bool:
         low = (file.lower_bounds or {}).get(field.field_id)
         high = (file.upper_bounds or {}).get(field.field_id)
-        # Bounds of long strings are cut: the lower one down, the upper one up.
+        # Bounds of long strings are shortened: the lower bound down, the upper bound up.
         return (low is None or decoded_bound(field.field_type, low) <= last) and (
             high is None or first <= decoded_bound(field.field_type, high)
         )

@@ -1,4 +1,4 @@
-"""Counts and digests of what a table has, to be compared with the log's."""
+"""Counts and digests of a table's rows, for comparison with those of the log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 class TallyFile(msgspec.Struct, frozen=True):
-    """Reads one file, a row group at a time; runs in workers. Gives a batch of `digest.TALLY`."""
+    """The tally of one file, read a row group at a time in a worker, as a batch of
+    `digest.TALLY`.
+    """
 
     storage: Destination
     ranges: list[Range] | None
@@ -45,7 +47,10 @@ def rows_of(
     ranges: Sequence[Range] | None = None,
     run_tasks: RunTasks[str, pa.RecordBatch] = one_by_one,
 ) -> Tally:
-    """Of the current snapshot; with `ranges`, of their offsets alone. Raises ForeignFile."""
+    """Return the tally of the current snapshot; with `ranges`, of their offsets only.
+
+    Raises ForeignFile.
+    """
     task = TallyFile(table.destination(0, 0), None if ranges is None else list(ranges))
     files = [each.file.file_path for each in table.iceberg.scan().plan_files()]
     return Tally.of_batches(run_tasks(task, files))

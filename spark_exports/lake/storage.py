@@ -1,8 +1,8 @@
-"""Where files of a lake are: local directories and S3, by PyIceberg's FileIO over pyarrow.
+"""The files of a lake, in local directories and S3, by PyIceberg's FileIO over pyarrow.
 
-A commit moves positions, and the log may drop what is below them. So what a commit names must be
-on disk before it: PyArrow closes local files without fsync, hence the stream here. Object stores
-answer when an object is durable.
+A commit moves positions, and the log may drop the messages below them. So the files that a commit
+names must be on disk before it. PyArrow closes local files without fsync, hence the stream here.
+Object stores answer when an object is durable.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from spark_exports.order import LakeSettings
 
 FILE_IO = f"{__name__}.LakeFileIO"
-"""For PyIceberg's property `py-io-impl`."""
+"""The value of PyIceberg's property `py-io-impl`."""
 
 _STORAGE_PREFIXES = ("s3.", "client.", "gcs.", "adls.", "hdfs.", "oss.")
 _DELETERS = 8
 
 
 class LakeFileIO(PyArrowFileIO):
-    """PyArrow's, with local files that are durable once closed."""
+    """PyArrow's FileIO, with local files that are durable once closed."""
 
     def new_output(self, location: str) -> PyArrowFile:
         scheme, netloc, path = self.parse_location(location, self.properties)
@@ -46,7 +46,7 @@ class _LocalFile(PyArrowFile):
 
 
 class _DurableStream(io.BufferedWriter):
-    """On disk, name and content, when `close` returns."""
+    """A local file whose name and content are on disk when `close` returns."""
 
     def __init__(self, path: Path, *, exclusive: bool) -> None:
         super().__init__(io.FileIO(path, "xb" if exclusive else "wb"))
@@ -83,7 +83,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 def write_whole(file_io: PyArrowFileIO, location: str, content: bytes) -> None:
-    """A small file that readers see complete or not at all; takes the place of another."""
+    """Write a small file that readers see complete or not at all; it replaces an existing one."""
     scheme, _, path = file_io.parse_location(location, file_io.properties)
     if scheme != "file":
         with file_io.new_output(location).create(overwrite=True) as stream:
@@ -96,7 +96,7 @@ def write_whole(file_io: PyArrowFileIO, location: str, content: bytes) -> None:
 
 
 class StoredFile(msgspec.Struct, frozen=True):
-    """A file by its location; `modified_s` is the storage's own time (epoch)."""
+    """A file by its location; `modified_s` is the time in the storage's metadata, of the epoch."""
 
     location: str
     size_bytes: int
@@ -104,8 +104,7 @@ class StoredFile(msgspec.Struct, frozen=True):
 
 
 def list_files(file_io: PyArrowFileIO, directory: str) -> Iterator[StoredFile]:
-    """All files below a location, as the location itself is written; nothing when it is not
-    there."""
+    """Yield all files below a location, which may not exist, with the location's own prefix."""
     scheme, netloc, path = file_io.parse_location(directory, file_io.properties)
     prefix = directory.removesuffix(path)
     found = file_io.fs_by_scheme(scheme, netloc).get_file_info(
@@ -117,7 +116,9 @@ def list_files(file_io: PyArrowFileIO, directory: str) -> Iterator[StoredFile]:
 
 
 def delete_files(file_io: PyArrowFileIO, locations: Iterable[str]) -> int:
-    """How many were there to delete. Local directories that become empty go, too."""
+    """Delete files, and local directories that become empty; return how many of the files
+    existed.
+    """
 
     def delete(location: str) -> bool:
         try:
@@ -141,12 +142,12 @@ def _delete_empty_directories(file_io: PyArrowFileIO, location: str) -> None:
 
 
 def storage_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """What workers need of a catalog's properties to reach files; no passwords of catalogs."""
+    """Return the properties that workers need to reach files, without passwords of catalogs."""
     return {name: value for name, value in properties.items() if name.startswith(_STORAGE_PREFIXES)}
 
 
 def table_location(settings: LakeSettings, tenant: str, table: str) -> str:
-    """`<warehouse>/<tenant>/<table>`; a local warehouse is made absolute."""
+    """Return `<warehouse>/<tenant>/<table>`; a local warehouse is made absolute."""
     warehouse = settings.warehouse.rstrip("/")
     if "://" not in warehouse:
         warehouse = str(Path(warehouse).absolute())

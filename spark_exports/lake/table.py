@@ -24,8 +24,11 @@ _MAX_TRIES = 10
 
 
 class LakeTable:
-    """What it says is of the last `refresh`, `evolve` or `commit`. Any method may raise
-    CatalogUnavailable, and TableGone when the table was dropped or made anew meanwhile."""
+    """A table in its state of the last `refresh`, `evolve` or `commit`.
+
+    Any method may raise CatalogUnavailable, and TableGone if the table was dropped or made again
+    meanwhile.
+    """
 
     def __init__(self, iceberg: Table) -> None:
         self.iceberg = iceberg
@@ -43,7 +46,7 @@ class LakeTable:
 
     @property
     def positions(self) -> dict[LaneKey, int]:
-        """All below them is in the table."""
+        """Positions of lanes; all below them is in the table."""
         return {
             LaneKey(topic, topic_uid, partition, lane): offset
             for topic, topic_uid, partition, lane, offset in json.loads(
@@ -53,11 +56,11 @@ class LakeTable:
 
     @property
     def last_run(self) -> int:
-        """The number of the run that committed last; 0: none."""
+        """Number of the run that committed last; 0 if none did."""
         return int(self.iceberg.properties.get(RUN, "0"))
 
     def counts_of(self, run: int) -> dict[str, int]:
-        """What that run counted; nothing where no snapshot tells of it any more."""
+        """Return the counts of a run; empty if no snapshot has them any more."""
         for snapshot in reversed(self.iceberg.snapshots()):
             said = {} if snapshot.summary is None else snapshot.summary.additional_properties
             if said.get(RUN) == str(run) and COUNTS in said:
@@ -77,12 +80,16 @@ class LakeTable:
 
     @property
     def columns(self) -> pa.Schema:
-        """The envelope's, then the body's in the order in which they came."""
+        """The columns of the envelope, then those of the body in the order in which they were
+        added.
+        """
         return arrow_columns(self.iceberg.schema())
 
     def evolve(self, columns: pa.Schema) -> pa.Schema:
-        """Adds columns and widens types until rows of `columns` fit; gives all columns. Changes
-        nothing and raises ConflictingColumn when some never will."""
+        """Add columns and widen types until rows of `columns` fit; return all columns.
+
+        Changes nothing and raises ConflictingColumn if some can never fit.
+        """
         for _ in range(_MAX_TRIES):
             before = self.columns
             after, conflicts = grown(before, columns)
@@ -100,17 +107,17 @@ class LakeTable:
     def writer(
         self, run: int, attempt: int, target_file_bytes: int = TARGET_FILE_BYTES
     ) -> FileWriter:
-        """For the columns as they are now."""
+        """Return a writer of files with the current columns."""
         return FileWriter(self.destination(run, attempt, target_file_bytes))
 
     def marker(self, attempt: int) -> str:
-        """Tells this writer from all others, also of the same attempt."""
+        """Return a text that differs for every writer, even of the same attempt."""
         return f"{attempt}-{self._token}"
 
     def destination(
         self, run: int, attempt: int, target_file_bytes: int = TARGET_FILE_BYTES
     ) -> Destination:
-        """Where this attempt writes: a directory of its own, also among attempts of one number."""
+        """Return the destination of an attempt's files: a directory of its own, for each writer."""
         table = self.iceberg
         return Destination(
             directory=f"{table.location()}/data/run-{run}/attempt-{self.marker(attempt)}",
@@ -122,5 +129,8 @@ class LakeTable:
         )
 
     def commit(self, commit: Commit) -> Committed:
-        """As `commit.py` tells. Raises Superseded, and for a back-fill AheadOfTable."""
+        """Commit a run by the protocol of `commit.py`.
+
+        Raises Superseded, and for a back-fill AheadOfTable.
+        """
         return commit_run(self, commit)

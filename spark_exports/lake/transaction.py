@@ -1,4 +1,4 @@
-"""One Iceberg commit: properties and files change together, bound to the judged snapshot."""
+"""A single Iceberg commit: properties and files change together, bound to the judged snapshot."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from spark_exports.lake.written import WrittenFile
 
 
 class Change(msgspec.Struct, frozen=True):
-    """`replace` says that the rows stay the same, `overwrite` that they do not. `summary` is for
-    people who look at snapshots."""
+    """The changes of a commit; `replace` says that the rows stay the same, `overwrite` that they do
+    not.
+
+    `summary` is for people who look at snapshots.
+    """
 
     kind: Literal["append", "overwrite", "replace"]
     added: Sequence[WrittenFile]
@@ -30,11 +33,11 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class NotDone(Exception):
-    """The commit was refused, or nobody knows: the table has to be looked at again."""
+    """The commit was refused, or its outcome is unknown: the table has to be loaded again."""
 
 
 def put(table: Table, change: Change) -> None:
-    """Commits, once. Raises NotDone."""
+    """Commit a change, once; it is durable when this returns. Raises NotDone."""
     try:
         with reachable():
             transaction = table.transaction()
@@ -64,7 +67,7 @@ def _exchange(table: Table, transaction: Transaction, change: Change) -> None:
         snapshot_properties=dict(change.summary),
     ) as files:
         if table.spec().is_unpartitioned():
-            # Without partitions, PyIceberg finds no manifests by those of the removed files.
+            # Without partitions, PyIceberg does not find the manifests of the removed files.
             files.delete_by_predicate(AlwaysTrue())
         for removed in change.removed:
             files.delete_data_file(removed)
@@ -73,8 +76,10 @@ def _exchange(table: Table, transaction: Transaction, change: Change) -> None:
 
 
 class _Compaction(_OverwriteFiles):
-    """A snapshot that says `replace`: those who follow a table by its snapshots pass over it.
-    PyIceberg writes none of its own, but its summaries are those of an overwrite."""
+    """A snapshot of the kind `replace`, which processes that follow a table's snapshots skip.
+
+    PyIceberg writes none of its own, but its summaries are those of an overwrite.
+    """
 
     def _summary(self, snapshot_properties: dict[str, str] = {}) -> Summary:  # noqa: B006
         summary = super()._summary(snapshot_properties)

@@ -10,7 +10,7 @@ from spark_exports.lake.partition import Values
 
 
 class WrittenFile(msgspec.Struct, frozen=True):
-    """What Iceberg's manifests are to say of it. Counts, sizes and bounds are by field id."""
+    """The file's description for Iceberg's manifests; counts, sizes and bounds are by field id."""
 
     location: str
     partition: Values
@@ -33,11 +33,11 @@ class WrittenFile(msgspec.Struct, frozen=True):
 
     @property
     def directory(self) -> str:
-        """Of the attempt that wrote it: all of an attempt's files are in one."""
+        """Directory of the attempt that wrote it, in which all files of the attempt are."""
         return self.location.rpartition("/")[0]
 
     def data_file(self) -> DataFile:
-        """For a manifest."""
+        """Return the entry for a manifest."""
         file = DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=self.location,
