@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from benchmarks.measure import cpu_by_pid
 from benchmarks.processes import NotReady, Processes, wait_until
+from benchmarks.settings import WITHOUT_QUOTAS
 from peering.shared_secret import SharedSecret
 from store_nodes.client import StoreClient
 
@@ -31,7 +32,7 @@ class PacketboatCluster:
     ) -> None:
         """`env`: settings beside those of our own environment. `cwd`: where it is started."""
         self.directory = directory
-        self._env = env
+        self._env = WITHOUT_QUOTAS | dict(env or {})
         self._cwd = cwd
         self._processes = Processes()
         self.url = ""

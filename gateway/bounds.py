@@ -371,7 +371,7 @@ AREAS = (
         ),
     ),
     Area(
-        "Objects of a tenant",
+        "Objects and bytes of a tenant",
         (
             _quota("topics", "Postgres, the store"),
             _quota("subscriptions", "Postgres, forwarders"),
@@ -413,7 +413,8 @@ Made of `gateway/bounds.py` by `make bounds-docs`. *Share*: what one tenant may 
 three quarters of such a bound on, a tenant has no more than its part by weight of all who hold
 something, so that one that comes next finds room. A default of 0 is no limit. A tenant that
 has more objects than a limit at an upgrade keeps all of them, and makes no more until some are
-deleted.
+deleted. The defaults of `topics`, `subscriptions` and `stored_bytes` do not hold for a tenant of an
+earlier release, until its operator [says otherwise](upgrade.md#what-030-asks-for).
 """
 
 

@@ -1,4 +1,4 @@
-"""How many objects of each kind a tenant may have, held to in the transaction that makes one.
+"""Limits on the number of objects of each kind, held in the transaction that makes one.
 
 Transactions that take a version come one after the other, so two that make the last one that there
 is room for do not both find the room.
@@ -18,6 +18,7 @@ from metadata.types import TenantState
 
 TOPICS = "topics"
 SUBSCRIPTIONS = "subscriptions"
+STORED_BYTES = "stored_bytes"
 Defaults = Mapping[str, float]
 """The platform's limits by name, for tenants without their own; 0 or absent: none."""
 NO_LIMITS: Defaults = {}
@@ -37,9 +38,12 @@ OBJECT_LIMITS: Defaults = {
     SCHEMAS: 1_000,
     SCHEDULES: 1_000,
 }
-"""What a tenant may have of each kind, where the platform's settings say nothing else. All members
-of all policies are matched when a token is seen first, so those are counted, too. Who has more than
-that already keeps it, and makes no more."""
+"""Objects of each kind that a tenant may have, where the platform's settings say nothing else. All
+members of all policies are matched when a token is seen first, so those are counted, too. A tenant
+that has more than that already keeps it, and makes no more."""
+BUILT_IN_LIMITS: Defaults = {TOPICS: 1_000, SUBSCRIPTIONS: 10_000, STORED_BYTES: 5 * 2**30}
+"""Limits of a tenant that neither the operator nor the settings limit otherwise. A tenant that was
+there before these limits is exempt (`TenantRow.built_in_limits`): its publishes go on."""
 
 
 async def require_room(
@@ -49,7 +53,9 @@ async def require_room(
     count: Select[Any],
     defaults: Defaults,
 ) -> None:
-    """For one more of what `count` counts. QuotaExceeded; NotFound of a tenant that is going.
+    """Require room for one more of the objects that `count` counts.
+
+    Raises QuotaExceeded, and NotFound of a tenant that is being deleted.
 
     Call it after the transaction took its version.
     """
@@ -57,7 +63,7 @@ async def require_room(
     if tenant is None or tenant.state == TenantState.DELETING.value:
         raise NotFound("tenant", tenant_id.hex())
     own = await session.get(QuotaRow, tenant_id)
-    limit = limit_of(quota, defaults)
+    limit = limit_of(quota, defaults, exempt=not tenant.built_in_limits)
     if own is not None:
         limit = own.limits.get(quota, limit) or 0
     if not limit:
@@ -67,6 +73,11 @@ async def require_room(
         raise QuotaExceeded(quota, int(limit), used)
 
 
-def limit_of(quota: str, defaults: Defaults) -> float:
-    """The platform's; 0: none."""
+def limit_of(quota: str, defaults: Defaults, *, exempt: bool = False) -> float:
+    """Return the platform's limit of a tenant without its own; 0 is no limit.
+
+    An `exempt` tenant has the limits that the settings name, and no built-in one.
+    """
+    if quota in BUILT_IN_LIMITS:
+        return defaults.get(quota, 0 if exempt else BUILT_IN_LIMITS[quota])
     return defaults.get(quota, OBJECT_LIMITS.get(quota, 0))

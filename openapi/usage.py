@@ -12,7 +12,7 @@ from openapi.contract import Answer, Operation, Parameter, ok, table
 
 
 class Limits(Answer):
-    """Those in force; null: no limit."""
+    """The limits in force; null: no limit."""
 
     publish_messages_per_second: float | None
     publish_bytes_per_second: float | None
@@ -26,17 +26,20 @@ class Limits(Answer):
 
 class Quotas(Answer):
     limits: Limits
-    """Those in force; null: no limit."""
+    """The limits in force; null: no limit."""
     own: dict[str, float | None]
-    """Those that the tenant has of its own; the others are the platform's."""
+    """Limits that the tenant has of its own; the others are the platform's."""
+    exempt: list[str]
+    """Built-in limits that do not hold for the tenant, which was there before them. The operator
+    ends that with a limit of the tenant's own, or with a setting for all tenants."""
     weight: float
-    """Its share where tenants compete."""
+    """The tenant's share where tenants compete."""
     updated_at: datetime | None
 
 
 class UsageHour(Answer):
     hour: datetime
-    """When it began, UTC."""
+    """Start of the hour, UTC."""
     metric: str
     value: float
 
@@ -63,14 +66,14 @@ class AuditEntry(Answer):
     or `unverified`."""
     resource: str
     status: int | None
-    """Of the answer; null: it is not known, and the change may have been made."""
+    """Status of the answer; null: it is not known, and the change may have been made."""
     request_id: str
     source: AuditSource
     members: dict[str, Any]
-    """Of the body, without secrets and payload."""
+    """Members of the body, without secrets and payload."""
     query: dict[str, Any]
     reason: str | None
-    """Of what the platform did, where there is one."""
+    """Reason of a change by the platform, where there is one."""
 
 
 class AuditPage(Answer):
@@ -95,7 +98,7 @@ RESOURCE = Parameter(
     "resource",
     "resource",
     "query",
-    "Of what, and of what is below it: `topics/orders`.",
+    "The resource that was changed, with all below it: `topics/orders`.",
     Annotated[str, Meta(max_length=512)],
 )
 ORDER = Parameter(
@@ -108,14 +111,14 @@ OPERATIONS = table(
         id="getOwnQuotas",
         route="GET /quotas",
         needs="read *",
-        summary="What the tenant may use",
+        summary="Get the tenant's limits",
         answers=(ok(Quotas, "Its limits.", ETAG),),
     ),
     Operation(
         id="getOwnUsage",
         route="GET /usage",
         needs="read *",
-        summary="What the tenant used, per hour",
+        summary="List the tenant's usage, per hour",
         parameters=(
             FROM,
             TO,
@@ -128,7 +131,7 @@ OPERATIONS = table(
         id="getOwnAudit",
         route="GET /audit",
         needs="administer *",
-        summary="Who changed what",
+        summary="List changes, and who made them",
         parameters=(
             FROM,
             TO,
@@ -144,7 +147,7 @@ OPERATIONS = table(
         id="exportOwnAudit",
         route="GET /audit:export",
         needs="administer *",
-        summary="Who changed what, all of it",
+        summary="Export all changes, and who made them",
         parameters=(
             FROM,
             TO,

@@ -25,6 +25,7 @@ from quotas.shares import NEGLIGIBLE, share_of
 RATES = frozenset({PUBLISH_MESSAGES, PUBLISH_BYTES, REQUESTS})
 PRESENCE = "processes:"
 """Prefix of a platform limit's name; each process that enforces the limit counts one."""
+DEFAULT_WEIGHT = 1.0
 
 MOVED = 0.05
 """Part of a limit by which shares must change for the next look to come soon."""
@@ -159,14 +160,20 @@ class Limiter:
 
     def weight(self, tenant_id: bytes) -> float:
         """Return a tenant's part where tenants compete, relative to the others."""
-        return self._weights.get(tenant_id, 1.0)
+        return self._weights.get(tenant_id, DEFAULT_WEIGHT)
 
     # Facts that are learned.
 
     def follow(self, quotas: Iterable[TenantQuota], *, all_of_them: bool = False) -> None:
         """Use the present limits of these tenants, or with `all_of_them`, of these alone."""
-        found = {quota.tenant_id: quota for quota in quotas}
-        gone = [one for one in self._own if one not in found] if all_of_them else []
+        told = {quota.tenant_id: quota for quota in quotas}
+        # An exempt tenant may have no limit of its own: it costs nothing here.
+        found = {
+            tenant_id: quota
+            for tenant_id, quota in told.items()
+            if quota.limits or quota.weight != DEFAULT_WEIGHT
+        }
+        gone = [one for one in self._own if one not in found and (all_of_them or one in told)]
         for tenant_id in gone:
             del self._own[tenant_id]
             self._weights.pop(tenant_id, None)

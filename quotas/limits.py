@@ -1,5 +1,8 @@
 """Follows the limits in Postgres: reads them at the start, then as the change feed reports
 changes.
+
+A new or deleted tenant may be exempt from the built-in limits, or no more; so the limits of a
+tenant are read again when the tenant itself changes.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from typing import Protocol
 
 import structlog
 
+from metadata.counts import Defaults, limit_of
 from metadata.errors import MetadataError
 from metadata.tenancy.quotas import TenantQuota
 from metadata.types import Change, ChangeKind
@@ -46,7 +50,7 @@ class LimitBook:
 
     async def on_changes(self, changes: Sequence[Change]) -> None:
         for change in changes:
-            if change.kind is ChangeKind.QUOTA:
+            if change.kind in {ChangeKind.QUOTA, ChangeKind.TENANT}:
                 self._stale.add(change.tenant_id)
             elif change.kind is ChangeKind.RESET:
                 self._unread = True
@@ -87,9 +91,10 @@ class LimitBook:
 class TenantLimit:
     """One limit of every tenant, for callers that enforce it by themselves."""
 
-    def __init__(self, quota: str, default: float) -> None:
+    def __init__(self, quota: str, defaults: Defaults) -> None:
         self._quota = quota
-        self._default = default
+        self._default = limit_of(quota, defaults)
+        self._exempt = limit_of(quota, defaults, exempt=True)
         self._own: dict[bytes, float] = {}
 
     def follow(self, quotas: Sequence[TenantQuota], *, all_of_them: bool = False) -> None:
@@ -100,6 +105,8 @@ class TenantLimit:
             self._own.pop(one.tenant_id, None)
             if self._quota in one.limits:
                 self._own[one.tenant_id] = one.limits[self._quota] or 0.0
+            elif one.exempt:
+                self._own[one.tenant_id] = self._exempt
 
     def of(self, tenant_id: bytes) -> float:
         """Return a tenant's limit; 0 for none."""

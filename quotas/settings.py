@@ -1,4 +1,8 @@
-"""Settings of quotas: the platform's limits of each tenant, `PACKETBOAT_QUOTA_*`, 0 for none."""
+"""Settings of quotas: the platform's limits of each tenant, `PACKETBOAT_QUOTA_*`, 0 for none.
+
+Three of them are built in (`metadata.counts.BUILT_IN_LIMITS`): while no operator sets them, they
+hold for the tenants alone that were made since there are built-in limits.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from dataclasses import dataclass
 
 from edge.environment import Reader, number, numbers
 from metadata.counts import (
+    BUILT_IN_LIMITS,
     CLIENTS,
     ISSUERS,
     KEYS,
@@ -16,6 +21,9 @@ from metadata.counts import (
     POLICY_MEMBERS,
     SCHEDULES,
     SCHEMAS,
+    STORED_BYTES,
+    SUBSCRIPTIONS,
+    TOPICS,
 )
 from metadata.tenancy.quota_names import QUOTA_NAMES
 
@@ -32,9 +40,9 @@ class QuotaSettings:
     publish_messages_per_second: float = number(0.0, 0)
     publish_bytes_per_second: float = number(0.0, 0)
     requests_per_second: float = number(0.0, 0)
-    stored_bytes: float = number(0.0, 0)
-    topics: float = number(0.0, 0)
-    subscriptions: float = number(0.0, 0)
+    stored_bytes: float = number(BUILT_IN_LIMITS[STORED_BYTES], 0)
+    topics: float = number(BUILT_IN_LIMITS[TOPICS], 0)
+    subscriptions: float = number(BUILT_IN_LIMITS[SUBSCRIPTIONS], 0)
     in_flight: float = number(0.0, 0)
     push_concurrency: float = number(0.0, 0)
     policies: float = number(OBJECT_LIMITS[POLICIES], 0)
@@ -49,11 +57,14 @@ class QuotaSettings:
     """Seconds between reports to other processes about the demand of tenants."""
     usage_every_s: float = number(10.0, 0.1, 3600)
     """Seconds between writes of the counted usage; a crash loses the usage since the last write."""
+    unset: frozenset[str] = frozenset(BUILT_IN_LIMITS)
+    """Built-in limits that no operator has set."""
 
     @property
     def defaults(self) -> Mapping[str, float]:
-        """The default limits by their names."""
-        return {name: getattr(self, name) for name in (*QUOTA_NAMES, *OBJECT_LIMITS)}
+        """Return the default limits by their names, without the built-in ones that are unset."""
+        names = (*QUOTA_NAMES, *OBJECT_LIMITS)
+        return {name: getattr(self, name) for name in names if name not in self.unset}
 
 
 def load(environment: Mapping[str, str] = os.environ) -> QuotaSettings:
@@ -61,4 +72,5 @@ def load(environment: Mapping[str, str] = os.environ) -> QuotaSettings:
     reader = Reader(environment)
     given = numbers(reader, QuotaSettings, PREFIX)
     reader.done()
-    return QuotaSettings(**given)
+    unset = {name for name in BUILT_IN_LIMITS if PREFIX + name.upper() not in environment}
+    return QuotaSettings(**given, unset=frozenset(unset))

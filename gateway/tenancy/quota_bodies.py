@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 from edge.problem import FieldError, invalid
+from metadata.counts import BUILT_IN_LIMITS, limit_of
 from metadata.tenancy.quota_names import QUOTA_NAMES
 from metadata.tenancy.quotas import TenantQuota
 
@@ -19,14 +20,14 @@ COUNTED = frozenset({"stored_bytes", "topics", "subscriptions", "in_flight", "pu
 
 
 class QuotaBody(msgspec.Struct, forbid_unknown_fields=True):
-    """All limits of a tenant: what is not named has the platform's default, null and 0 are no
+    """All limits of a tenant: one that is left out has the platform's default, null and 0 are no
     limit."""
 
     limits: dict[str, float | None] = {}
     weight: Weight = 1.0
 
     def checked(self) -> Mapping[str, float | None]:
-        """The limits; raises a 422 Problem."""
+        """Return the limits; raises a 422 Problem."""
         errors = []
         for name, limit in self.limits.items():
             field = f"limits.{name[:80]}"
@@ -42,12 +43,20 @@ class QuotaBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def view(quota: TenantQuota, defaults: Mapping[str, float]) -> dict[str, object]:
-    """`limits` are those in force, null where there is none; `own` those that the tenant has of its
-    own."""
-    limits = {name: quota.limits.get(name, defaults.get(name, 0)) or None for name in QUOTA_NAMES}
+    """Return a tenant's limits as the API shows them.
+
+    `limits` are those in force, null where there is none; `own` those that the tenant has of its
+    own; `exempt` names the built-in limits that do not hold for it.
+    """
+
+    def default(name: str) -> float:
+        return limit_of(name, defaults, exempt=quota.exempt)
+
+    untouched = [name for name in BUILT_IN_LIMITS if name not in {**quota.limits, **defaults}]
     return {
-        "limits": limits,
+        "limits": {name: quota.limits.get(name, default(name)) or None for name in QUOTA_NAMES},
         "own": quota.limits,
+        "exempt": untouched if quota.exempt else [],
         "weight": quota.weight,
         "updated_at": quota.updated_at,
     }

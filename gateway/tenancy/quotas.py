@@ -1,4 +1,4 @@
-"""What a tenant may use: shown to it, set by operators."""
+"""Limits of a tenant: shown to it, set by operators."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def open_quotas(role: Role, database: Database, feed: ChangeFeed, stack: AsyncEx
     stack.push_async_callback(meter.close)
     own(stack, meter.run())
     limiter = Limiter(enforced(role), settings.defaults)
-    stored = TenantLimit(STORED_BYTES, settings.stored_bytes)
+    stored = TenantLimit(STORED_BYTES, settings.defaults)
 
     def follow(quotas: Sequence[TenantQuota], *, all_of_them: bool = False) -> None:
         for follower in (limiter.follow, stored.follow):
@@ -43,7 +43,7 @@ def open_quotas(role: Role, database: Database, feed: ChangeFeed, stack: AsyncEx
 
 
 def enforced(role: Role) -> tuple[str, ...]:
-    """What a process of that role holds tenants to by itself."""
+    """Return the limits that a process of that role enforces by itself."""
     names = [REQUESTS]
     if role.publishes or role.subscribes:
         names += PUBLISH_QUOTAS  # acks publish too

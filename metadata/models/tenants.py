@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import (
+    Boolean,
     CheckConstraint,
     DateTime,
     Double,
@@ -43,10 +44,12 @@ class TenantRow(Base):
     created_at: Mapped[Time]
     updated_at: Mapped[Time]
     issuers_allowed: Mapped[list[str]] = mapped_column(JSONB, server_default="[]")
+    built_in_limits: Mapped[bool] = mapped_column(Boolean, server_default="false")
+    """False exempts a tenant of an earlier release from `metadata.counts.BUILT_IN_LIMITS`."""
 
 
 class QuotaRow(Base):
-    """quotas: a tenant's limits by name; what is not named has the platform's default."""
+    """quotas: a tenant's limits by name; a limit without a name here has the platform's default."""
 
     __tablename__ = "quotas"
     __table_args__ = (

@@ -1,4 +1,4 @@
-"""Which schema a database has, and which releases may use it.
+"""The schema of a database, and the releases that may use it.
 
 Migrations only add, for one release: what a release has no use for any more goes with the next one.
 So the processes of two neighbouring releases work on one schema, that of the later; it says itself
@@ -17,7 +17,7 @@ from metadata.errors import MetadataError
 if TYPE_CHECKING:
     from metadata.database import Connection, Database
 
-REVISION = "0013"
+REVISION = "0014"
 """The newest of `migrations`, what this release is made for."""
 OLDEST = "0012"
 """The schema of release 0.2.0: processes made for it, or for a later one, may use this schema."""
@@ -31,7 +31,7 @@ class UnfitSchema(MetadataError):
 
 
 class DatabaseSchema(NamedTuple):
-    """What a database says of itself. Revisions sort as text."""
+    """The row in which a database describes itself. Revisions sort as text."""
 
     revision: str
     oldest: str
@@ -43,7 +43,7 @@ async def check(database: Database, deadline_s: float | None = None) -> None:
 
 
 async def read(connection: Connection) -> DatabaseSchema | None:
-    """None: it is older than the table that says it, or has no tables at all."""
+    """Return None for a database that is older than the table, or has no tables at all."""
     try:
         row = await connection.fetchrow(_FOUND)
     except asyncpg.UndefinedTableError:

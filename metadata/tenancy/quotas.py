@@ -1,4 +1,4 @@
-"""What each tenant may use."""
+"""Limits that operators set for single tenants."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from metadata import changes
@@ -18,14 +18,16 @@ from metadata.types import ChangeKind
 
 @dataclass(frozen=True, slots=True)
 class TenantQuota:
-    """A tenant's limits by name: 0 or None is no limit, what is not named has the platform's
-    default. `weight` is its share where tenants compete. Version 0: nothing was ever set."""
+    """A tenant's limits by name: 0 or None is no limit, a limit without a name here has the
+    platform's default. `weight` is its share where tenants compete. Version 0: nothing was ever
+    set. An `exempt` tenant is older than the built-in limits (`metadata.counts`)."""
 
     tenant_id: bytes
     limits: Mapping[str, float | None] = field(default_factory=dict)
     weight: float = 1.0
     version: int = 0
     updated_at: datetime | None = None
+    exempt: bool = False
 
 
 class QuotaRepository:
@@ -35,20 +37,30 @@ class QuotaRepository:
         self._database = database
 
     async def get(self, tenant_id: bytes) -> TenantQuota:
-        """At version 0 where none was set."""
+        """Return a tenant's limits, at version 0 where none was set."""
 
         async def work(session: AsyncSession) -> TenantQuota:
+            tenant = await session.get(TenantRow, tenant_id)
             row = await session.get(QuotaRow, tenant_id)
-            return TenantQuota(tenant_id) if row is None else _quota(row)
+            exempt = tenant is not None and not tenant.built_in_limits
+            return _quota(tenant_id, row, exempt=exempt)
 
         return await self._database.of(tenant_id).read(work)
 
     async def all(self) -> tuple[TenantQuota, ...]:
-        """Of all tenants that have limits of their own."""
+        """Return the limits of all tenants that have some of their own, or are exempt."""
+        statement = (
+            select(TenantRow.tenant_id, TenantRow.built_in_limits, QuotaRow)
+            .outerjoin(QuotaRow, QuotaRow.tenant_id == TenantRow.tenant_id)
+            .where(or_(QuotaRow.tenant_id.is_not(None), TenantRow.built_in_limits.is_(False)))
+            .order_by(TenantRow.tenant_id)
+        )
 
         async def work(session: AsyncSession) -> tuple[TenantQuota, ...]:
-            rows = await session.scalars(select(QuotaRow).order_by(QuotaRow.tenant_id))
-            return tuple(_quota(row) for row in rows)
+            rows = await session.execute(statement)
+            return tuple(
+                _quota(tenant_id, row, exempt=not limited) for tenant_id, limited, row in rows
+            )
 
         return await self._database.platform.read(work)
 
@@ -60,8 +72,8 @@ class QuotaRepository:
         *,
         if_version: int | None = None,
     ) -> TenantQuota:
-        """All of them at once; without a difference there is no new version. NotFound of the
-        tenant; Conflict when `if_version` is another."""
+        """Set all limits at once; equal ones make no new version. NotFound of the tenant; Conflict
+        when `if_version` is another."""
 
         async def work(session: AsyncSession) -> TenantQuota:
             await changes.wait_turn(session, tenant_id)
@@ -76,17 +88,20 @@ class QuotaRepository:
                 row = QuotaRow(tenant_id=tenant_id, version=changes.UNTOLD)
                 session.add(row)
             elif row.limits == dict(limits) and row.weight == weight:
-                return _quota(row)
+                return _quota(tenant_id, row, exempt=not tenant.built_in_limits)
             row.limits, row.weight = dict(limits), weight
             row.updated_at = func.now()
             await session.flush()
             await session.refresh(row)
             told = changes.Told(ChangeKind.QUOTA, tenant_id, tenant_id, tenant.name)
             row.version = await changes.tell(session, told)
-            return _quota(row)
+            return _quota(tenant_id, row, exempt=not tenant.built_in_limits)
 
         return await self._database.platform.write(work)
 
 
-def _quota(row: QuotaRow) -> TenantQuota:
-    return TenantQuota(row.tenant_id, dict(row.limits), row.weight, row.version, row.updated_at)
+def _quota(tenant_id: bytes, row: QuotaRow | None, *, exempt: bool) -> TenantQuota:
+    if row is None:
+        return TenantQuota(tenant_id, exempt=exempt)
+    limits = dict(row.limits)
+    return TenantQuota(tenant_id, limits, row.weight, row.version, row.updated_at, exempt)

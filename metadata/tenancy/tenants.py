@@ -39,10 +39,11 @@ PLATFORM_ID = bytes(16)
 PLATFORM_NAME = "platform"
 """The tenant of operators; it has clients, and nothing to publish to."""
 OWNERS_POLICY = "owners"
-"""Of the first client of a tenant."""
+"""Name of the policy of a tenant's first client."""
 ROWS_AT_ONCE = 5_000
 _KEPT = (TenantRow.__tablename__, TopicRow.__tablename__, ChangeRow.__tablename__)
-"""Its own row goes last, topics go with their queues, and the feed tells of what is gone."""
+"""Tables that `purge` leaves: the tenant's own row goes last, topics go with their queues, and
+the feed tells of deleted rows."""
 
 
 class FirstOwner(NamedTuple):
@@ -60,7 +61,7 @@ class TenantRepository:
         self._database = database
 
     async def ensure(self, tenant_id: bytes, name: str) -> Tenant:
-        """The tenant of that id, made under that name if there is none."""
+        """Return the tenant of that id; make it under that name if there is none."""
 
         async def work(session: AsyncSession) -> Tenant:
             row = await session.get(TenantRow, tenant_id)
@@ -68,7 +69,7 @@ class TenantRepository:
                 await changes.wait_turn(session, PLATFORM_ID)
                 row = await session.get(TenantRow, tenant_id)
             if row is None:
-                row = TenantRow(tenant_id=tenant_id, name=name, version=changes.UNTOLD)
+                row = _new_row(tenant_id, name)
                 session.add(row)
                 await session.flush()
                 await session.refresh(row)
@@ -80,16 +81,15 @@ class TenantRepository:
     async def create(
         self, spec: TenantSpec, owner: FirstOwner | None = None
     ) -> tuple[Tenant, Client | None]:
-        """With its first client, where one is given, and a policy that makes it an owner. Conflict
-        when the name is taken (`existing` is the tenant that has it)."""
+        """Make a tenant, with its first client where one is given, and a policy that makes that
+        client an owner. Conflict when the name is taken (`existing` is the tenant that has it)."""
 
         async def work(session: AsyncSession) -> tuple[Tenant, Client | None]:
             await changes.wait_turn(session, PLATFORM_ID)
             taken = await _named(session, spec.name)
             if taken is not None:
                 raise Conflict("tenant", spec.name, "exists already", tenant(taken))
-            row = TenantRow(tenant_id=new_uid(), version=changes.UNTOLD, **_columns(spec))
-            row.name = spec.name
+            row = _new_row(new_uid(), spec.name, **_columns(spec))
             session.add(row)
             await session.flush()
             await session.refresh(row)
@@ -122,7 +122,7 @@ class TenantRepository:
         )
 
     async def update(self, spec: TenantSpec, *, if_version: int | None = None) -> Tenant:
-        """The tenant of that name as `spec` wants it; without a difference there is no new version.
+        """Make the tenant of that name as `spec` wants it; equal values make no new version.
         NotFound; Conflict when `if_version` is another, or it is being deleted."""
 
         async def work(session: AsyncSession) -> Tenant:
@@ -158,7 +158,7 @@ class TenantRepository:
         return await self._database.platform.write(work)
 
     async def deleting(self, limit: int = 100) -> tuple[Tenant, ...]:
-        """Those on their way out, the oldest first."""
+        """Return the tenants that are being deleted, the oldest change first."""
         statement = (
             select(TenantRow)
             .where(TenantRow.state == TenantState.DELETING.value)
@@ -222,7 +222,7 @@ class TenantRepository:
         return await self._database.platform.write(work)
 
     async def get(self, name: str) -> Tenant:
-        """NotFound."""
+        """Return the tenant of a name; raises NotFound."""
 
         async def work(session: AsyncSession) -> Tenant:
             return tenant(await _expect(session, name, None))
@@ -230,7 +230,7 @@ class TenantRepository:
         return await self._database.platform.read(work)
 
     async def get_by_id(self, tenant_id: bytes) -> Tenant:
-        """NotFound."""
+        """Return the tenant of an id; raises NotFound."""
 
         async def work(session: AsyncSession) -> Tenant:
             row = await session.get(TenantRow, tenant_id)
@@ -250,7 +250,7 @@ class TenantRepository:
         return await self._database.platform.read(work)
 
     async def page(self, *, page_size: int = 100, page_token: str | None = None) -> Page[Tenant]:
-        """By name, without the platform's own; BadPageToken."""
+        """Return a page of tenants by name, without the platform's own; raises BadPageToken."""
         statement = (
             select(TenantRow)
             .where(TenantRow.tenant_id != PLATFORM_ID, TenantRow.name > name_after(page_token))
@@ -264,8 +264,14 @@ class TenantRepository:
         return await self._database.platform.read(work)
 
 
+def _new_row(tenant_id: bytes, name: str, **columns: Any) -> TenantRow:
+    row = TenantRow(tenant_id=tenant_id, name=name, version=changes.UNTOLD, **columns)
+    row.built_in_limits = True
+    return row
+
+
 def _columns(spec: TenantSpec) -> Mapping[str, Any]:
-    """What may change."""
+    """Return the columns that an update may change."""
     return {
         "display_name": spec.display_name,
         "state": spec.state.value,
@@ -289,7 +295,7 @@ async def _expect(session: AsyncSession, name: str, if_version: int | None) -> T
 
 
 async def _in_turn(session: AsyncSession, name: str, if_version: int | None) -> TenantRow:
-    """As `_expect`, once nothing else of the tenant is changed."""
+    """Wait until nothing else changes the tenant, then do as `_expect`."""
     seen = await _expect(session, name, None)
     await changes.wait_turn(session, seen.tenant_id)
     session.expire(seen)

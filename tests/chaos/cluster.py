@@ -23,7 +23,7 @@ from auth.development import token_hash
 from benchmarks.http_client import connect, request
 from benchmarks.measure import tree
 from benchmarks.processes import Processes, free_ports
-from benchmarks.settings import inherited_environment
+from benchmarks.settings import WITHOUT_QUOTAS, inherited_environment
 from metadata.postgres.embedded import EmbeddedPostgres
 from peering.settings import PeerSettings
 from peering.shared_secret import SharedSecret
@@ -198,23 +198,28 @@ class ChaosCluster:
         )
 
     def _environment(self) -> dict[str, str]:
-        return {
-            "PACKETBOAT_HOST": HOST,
-            "PACKETBOAT_PORT": str(self.http_port),
-            "PACKETBOAT_METRICS_PORT": str(self.metrics_port),
-            "PACKETBOAT_STORE_NODES": ",".join(
-                f"{node}={host}:{port}" + (f"@{self._zones[node]}" if node in self._zones else "")
-                for node, (host, port) in self.addresses.items()
-            ),
-            "PACKETBOAT_STORE_GROUPS": str(GROUPS),
-            "PACKETBOAT_CLUSTER_UID": self._cluster_uid,
-            "PACKETBOAT_STORE_SECRET": self.store_secret.first.hex(),
-            "PACKETBOAT_ACK_SECRET": self._ack_secret,
-            "PACKETBOAT_SEAL_KEYS": "a:" + "5a" * 32,
-            "PACKETBOAT_DEV_TOKEN_SHA256": token_hash(self.token),
-            "PACKETBOAT_DATABASE_URL": self._database_url(),
-            "PACKETBOAT_EGRESS_ALLOWED": f"http://{HOST}:*",
-        } | self.settings
+        return (
+            WITHOUT_QUOTAS
+            | {
+                "PACKETBOAT_HOST": HOST,
+                "PACKETBOAT_PORT": str(self.http_port),
+                "PACKETBOAT_METRICS_PORT": str(self.metrics_port),
+                "PACKETBOAT_STORE_NODES": ",".join(
+                    f"{node}={host}:{port}"
+                    + (f"@{self._zones[node]}" if node in self._zones else "")
+                    for node, (host, port) in self.addresses.items()
+                ),
+                "PACKETBOAT_STORE_GROUPS": str(GROUPS),
+                "PACKETBOAT_CLUSTER_UID": self._cluster_uid,
+                "PACKETBOAT_STORE_SECRET": self.store_secret.first.hex(),
+                "PACKETBOAT_ACK_SECRET": self._ack_secret,
+                "PACKETBOAT_SEAL_KEYS": "a:" + "5a" * 32,
+                "PACKETBOAT_DEV_TOKEN_SHA256": token_hash(self.token),
+                "PACKETBOAT_DATABASE_URL": self._database_url(),
+                "PACKETBOAT_EGRESS_ALLOWED": f"http://{HOST}:*",
+            }
+            | self.settings
+        )
 
     def _sizes(self) -> dict[str, str]:
         return {

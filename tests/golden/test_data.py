@@ -17,6 +17,8 @@ from packetboat.aio.client import AsyncClient
 from packetboat.credentials import ClientCredentials
 from packetboat.options import Options
 
+from benchmarks.settings import WITHOUT_QUOTAS
+from metadata.counts import BUILT_IN_LIMITS
 from metadata.postgres.migrate import upgrade_async
 from tests.chaos.cluster import HOST, ChaosCluster
 from tests.golden.record import SEGMENT_BYTES, Facts
@@ -38,7 +40,8 @@ class GoldenCluster(ChaosCluster):
             archive.extractall(root, filter="data")
 
     def _environment(self) -> dict[str, str]:
-        return super()._environment() | self.facts.settings
+        settings = super()._environment() | self.facts.settings
+        return {name: value for name, value in settings.items() if name not in WITHOUT_QUOTAS}
 
     async def migrate(self) -> None:
         """The rows come first, in the schema that they were of."""
@@ -75,6 +78,7 @@ async def test_the_data_of_an_earlier_release_is_gone_on_with(release: str, root
         async with AsyncClient.from_options(Options(urls=(url,), credentials=secret)) as client:
             await client.whoami()  # hashes of secrets, and sealed signing keys
         async with AsyncClient(url, cluster.token) as client:
+            assert set((await client.quotas.get()).exempt) == set(BUILT_IN_LIMITS)
             done = {*facts.acked, *facts.dead}
             wanted = [data for data in facts.published if data not in done] + facts.delayed
             got: list[str] = []

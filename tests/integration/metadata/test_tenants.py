@@ -7,8 +7,10 @@ import contextlib
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import asyncpg
 import pytest
 
+from metadata.counts import BUILT_IN_LIMITS
 from metadata.database import Database
 from metadata.errors import Conflict, LastOwner, NotFound, QuotaExceeded, TooManySecrets
 from metadata.tenancy.api_keys import ApiKeyRepository, ApiKeySpec
@@ -22,7 +24,7 @@ from metadata.tenancy.credentials import (
 )
 from metadata.tenancy.issuers import IssuerRepository, IssuerSpec, IssuerTaken, Trust
 from metadata.tenancy.policies import PolicyRepository, PolicySpec
-from metadata.tenancy.quotas import QuotaRepository
+from metadata.tenancy.quotas import QuotaRepository, TenantQuota
 from metadata.tenancy.tenants import FirstOwner, TenantRepository
 from metadata.topics.schedules import ScheduleRepository, ScheduleSpec
 from metadata.topics.schemas import SchemaRepository
@@ -250,7 +252,7 @@ async def test_an_issuer_and_audience_have_one_name_in_a_tenant(town: Town) -> N
     kept = await town.issuers.create(mine.tenant_id, elsewhere)
     with pytest.raises(IssuerTaken):
         await town.issuers.update(mine.tenant_id, "else", replace(spec, name="else"))
-    # What another tenant has is nothing to this one.
+    # A tenant has nothing to do with what another one has.
     theirs = await town.issuers.create(other.tenant_id, spec)
     found = await town.issuers.by_issuer("https://id.example")
     assert sorted(found, key=lambda each: each.version) == [made, kept, theirs]
@@ -394,7 +396,7 @@ async def test_a_tenant_on_its_way_out_makes_no_topic(world: World) -> None:
 async def test_every_kind_of_object_has_a_limit_in_number(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who is above it keeps what there is, and makes no more."""
+    """A tenant above a limit keeps its objects, and makes no more."""
     names = ("policies", "clients", "keys", "issuers", "schemas", "schedules")
     monkeypatch.setattr("metadata.counts.OBJECT_LIMITS", dict.fromkeys(names, 2), raising=False)
     tenant_id, topic = world.tenant_id, await world.topic("t")
@@ -438,10 +440,37 @@ async def test_every_kind_of_object_has_a_limit_in_number(
     assert (await policies.update(tenant_id, "one", changed)).role == "publisher"
 
 
+async def test_a_tenant_of_an_earlier_release_is_exempt_from_built_in_limits(
+    world: World, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The column has its server's default, as where an earlier release made the tenant."""
+    monkeypatch.setitem(BUILT_IN_LIMITS, "topics", 1)
+    quotas = QuotaRepository(world.database)
+    assert not (await quotas.get(world.tenant_id)).exempt
+    assert await quotas.all() == ()
+    await world.topic("one")
+    with pytest.raises(QuotaExceeded):
+        await world.topic("two")
+    connection = await asyncpg.connect(database_url)
+    try:
+        await connection.execute("UPDATE tenants SET built_in_limits = DEFAULT")
+    finally:
+        await connection.close()
+    await world.topic("two")
+    (exempt,) = [each for each in await quotas.all() if each.tenant_id == world.tenant_id]
+    assert exempt == await quotas.get(world.tenant_id) == TenantQuota(world.tenant_id, exempt=True)
+    limited = TopicRepository(world.database, {"topics": 2})
+    with pytest.raises(QuotaExceeded):
+        await limited.create(world.tenant_id, TopicSpec("three"), range(1))
+    assert (await quotas.put(world.tenant_id, {"topics": 2}, 1.0)).exempt
+    with pytest.raises(QuotaExceeded):
+        await world.topic("three")
+
+
 async def test_members_of_all_policies_of_a_tenant_are_limited(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of them are matched when a token is seen for the first time."""
+    """A new token is matched with all members of all policies."""
     monkeypatch.setattr("metadata.counts.OBJECT_LIMITS", {"policy_members": 5}, raising=False)
     policies = PolicyRepository(world.database)
 

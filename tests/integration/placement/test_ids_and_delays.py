@@ -33,7 +33,7 @@ async def scheduling(site: Site) -> AsyncIterator[None]:
         feed=site.feed,
         settings=scheduler_settings.load({}),
         home=rendezvous.home,
-        stored_limits=TenantLimit(STORED_BYTES, 0),
+        stored_limits=TenantLimit(STORED_BYTES, {STORED_BYTES: 0}),
     )
     await scheduler.start()
     try:

@@ -132,7 +132,7 @@ async def scheduler(site: Site, database: Database) -> AsyncIterator[None]:
         feed=ChangeFeed(database),
         settings=load({}),
         home=rendezvous.home,
-        stored_limits=TenantLimit(STORED_BYTES, 0),
+        stored_limits=TenantLimit(STORED_BYTES, {STORED_BYTES: 0}),
     )
     await made.start()
     try:

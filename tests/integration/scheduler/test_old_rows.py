@@ -43,7 +43,7 @@ async def test_usage_and_audit_go_when_they_are_old(database: Database, database
         feed=ChangeFeed(database),
         settings=SETTINGS,
         home=rendezvous.home,
-        stored_limits=TenantLimit(STORED_BYTES, 0),
+        stored_limits=TenantLimit(STORED_BYTES, {STORED_BYTES: 0}),
     )
 
     async def ages_days() -> tuple[list[int], list[int]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from edge.quota import STORED_BYTE_HOURS, STORED_BYTES
+from metadata.counts import BUILT_IN_LIMITS
 from metadata.database import Connection, Database
 from metadata.delivery.due import QueueKey
 from metadata.delivery.forwarded import Forwarded, ForwardedRepository
@@ -52,9 +54,10 @@ class Site:
         self.keeper: Keeper
         self.restart()
 
-    def restart(self, tenant_bytes: int = 0) -> None:
+    def restart(self, tenant_bytes: int | None = 0) -> None:
         """Another scheduler takes over."""
-        self.stored_limits = TenantLimit(STORED_BYTES, tenant_bytes)
+        set_ones = {} if tenant_bytes is None else {STORED_BYTES: float(tenant_bytes)}
+        self.stored_limits = TenantLimit(STORED_BYTES, set_ones)
         self.usage: Counter[tuple[bytes, str]] = Counter()
         sizes = Sizes(self.store, 5.0)
         retention = RetentionRepository(self.world.database)
@@ -342,6 +345,25 @@ async def test_a_limit_of_its_own_goes_before_the_platforms(site: Site) -> None:
     site.stored_limits.follow([TenantQuota(site.world.tenant_id, {STORED_BYTES: 100_000})])
     await site.round()
     assert await site.full(topic) is None
+
+
+async def test_the_built_in_limit_of_stored_bytes_holds_but_for_exempt_tenants(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(BUILT_IN_LIMITS, STORED_BYTES, 2000)
+    topic = await site.topic("full")
+    await site.world.subscription(topic)
+    site.restart(tenant_bytes=None)
+    await site.publish(topic, 20)
+    await site.round()
+    assert await site.full(topic) == "tenant-full"
+    exempt = TenantQuota(site.world.tenant_id, exempt=True)
+    site.stored_limits.follow([exempt], all_of_them=True)
+    await site.round()
+    assert await site.full(topic) is None
+    site.stored_limits.follow([replace(exempt, limits={STORED_BYTES: 1000})])
+    await site.round()
+    assert await site.full(topic) == "tenant-full", "a limit of its own ends the exemption"
 
 
 async def test_what_is_stored_is_counted_for_as_long_as_it_is(

@@ -1,4 +1,4 @@
-"""What the bodies and queries of tenancy take, and which field each refusal names."""
+"""Bodies and queries of tenancy: each refusal names the field at fault."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from gateway.tenancy import client_bodies, issuer_bodies, key_bodies, policy_bod
 from gateway.tenancy.answers import time_of
 from gateway.tenancy.audit import filter_of
 from gateway.tenancy.quota_bodies import QuotaBody, view
+from metadata.counts import BUILT_IN_LIMITS
 from metadata.tenancy.quota_names import QUOTA_NAMES
 from metadata.tenancy.quotas import TenantQuota
 from openapi.access import ClientBody, IssuerBody, KeyBody, PolicyBody
 from openapi.tenants import TenantBody
+from quotas.settings import load
 
 ISSUER = {"issuer": "https://id.example", "audience": "a"}
 SPECS: dict[Any, Callable[[Any, str | None], Any]] = {
@@ -115,12 +117,39 @@ def test_what_fits() -> None:
 
 
 def test_limits_in_force() -> None:
-    defaults = {"topics": 10.0, "in_flight": 5.0}
+    defaults = {"topics": 10.0, "in_flight": 5.0, "stored_bytes": 0.0}
     quota = TenantQuota(b"", {"topics": 3, "in_flight": 0, "subscriptions": None})
     shown: Any = view(quota, defaults)["limits"]
     assert {name: limit for name, limit in shown.items() if limit is not None} == {"topics": 3}
     assert set(shown) == set(QUOTA_NAMES)
     assert view(TenantQuota(b""), defaults)["limits"]["in_flight"] == 5  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("own", "defaults", "exempt"),
+    [
+        ({}, {}, ["topics", "subscriptions", "stored_bytes"]),
+        ({"topics": 3}, {"subscriptions": 9.0}, ["stored_bytes"]),
+        ({"topics": None}, {"subscriptions": 0.0, "stored_bytes": 0.0}, []),
+    ],
+)
+def test_a_limit_of_its_own_or_a_setting_ends_an_exemption(
+    own: dict[str, float | None], defaults: dict[str, float], exempt: list[str]
+) -> None:
+    shown: Any = view(TenantQuota(b"", own, exempt=True), defaults)
+    assert shown["exempt"] == exempt
+    assert [name for name in exempt if shown["limits"][name] is not None] == []
+    new: Any = view(TenantQuota(b"", own), defaults)
+    assert new["exempt"] == []
+    assert [new["limits"][name] for name in exempt] == [BUILT_IN_LIMITS[name] for name in exempt]
+
+
+def test_settings_say_which_built_in_limits_are_set() -> None:
+    built_in = {*BUILT_IN_LIMITS}
+    assert built_in & set(load({}).defaults) == set()
+    given = load({"PACKETBOAT_QUOTA_TOPICS": "1000", "PACKETBOAT_QUOTA_STORED_BYTES": "0"})
+    set_ones = {name: limit for name, limit in given.defaults.items() if name in built_in}
+    assert set_ones == {"topics": 1000, "stored_bytes": 0}
 
 
 def query(text: str) -> Query:

@@ -58,6 +58,8 @@ def well(**changed: Answer) -> dict[str, Answer]:
             "next_page_token": None,
         },
         "GET /forwarders": {"forwarders": [{}], "hints": []},
+        "GET /tenants": {"tenants": [{"name": "new"}], "next_page_token": None},
+        "GET /tenants/new/quotas": {"own": {}, "exempt": [], "weight": 1.0},
         "POST /subscriptions/s:preview_filter": {"examined": 0},
         "POST /subscriptions/t:preview_filter": {"examined": 0},
         "POST /topics/o:preview_filter": {"examined": 0},
@@ -270,3 +272,36 @@ def test_issuers_that_nothing_proves_are_named(command: Command) -> None:
     assert ran.code == 0
     for said in ("sso: nothing proves", "old: the operator took it back", "packetboat:tenant:1"):
         assert said in ran.out
+
+
+def test_tenants_without_the_built_in_limits_are_named_with_the_command_that_limits_them(
+    command: Command,
+) -> None:
+    listed = {"tenants": [{"name": "new"}, {"name": "old"}, {"name": "gone"}]}
+    old = {
+        "own": {"topics": 5_000_000.0, "in_flight": None, "requests_per_second": 0.5},
+        "exempt": ["subscriptions", "stored_bytes"],
+        "weight": 2.0,
+    }
+    tenants: dict[str, Answer] = {
+        "tenants": {**listed, "next_page_token": None},
+        "tenants/old/quotas": old,
+        "tenants/gone/quotas": problem(404, "tenant-not-found", "No."),
+    }
+    ran = command("doctor", "-o", "json", answers=well(**tenants))
+    assert ran.code == 0
+    (found,) = [each for each in ran.json if each["check"] == "quotas"]
+    assert (found["level"], found["detail"]) == (
+        "warn",
+        "old is older than the default limits, and has none of subscriptions, stored_bytes",
+    )
+    kept = "topics=5000000 in_flight=0 requests_per_second=0.5"
+    new = "subscriptions=… stored_bytes=… --weight 2"
+    assert f"`packetboat quotas set old {kept} {new}`" in found["fix"]
+
+
+def test_limits_of_tenants_are_an_operators(command: Command) -> None:
+    denied = problem(403, "permission-denied", "No.")
+    ran = command("doctor", "-o", "json", answers=well(tenants=denied))
+    assert ran.code == 0
+    assert "quotas" not in findings(ran)

@@ -1,4 +1,4 @@
-"""What a tenant may use, what it used, and who changed what."""
+"""Limits of a tenant, its usage, and the audit of its changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Order = Literal["newest", "oldest"]
 
 
 class Limits(TypedDict, total=False):
-    """What a tenant may use; what is not named has the platform's default, None and 0: no limit."""
+    """Limits of a tenant; one left out has the platform's default, None and 0 are no limit."""
 
     publish_messages_per_second: float | None
     publish_bytes_per_second: float | None
@@ -25,44 +25,46 @@ class Limits(TypedDict, total=False):
 
 
 class Quotas(msgspec.Struct, frozen=True):
-    """What a tenant may use, by name as in `Limits`."""
+    """Limits of a tenant, by name as in `Limits`."""
 
     limits: dict[str, float | None]
-    """Those in force; None: no limit."""
+    """The limits in force; None: no limit."""
     own: dict[str, float | None] = {}
-    """Those that the tenant has of its own; the others are the platform's."""
+    """Limits that the tenant has of its own; the others are the platform's."""
     weight: float = 1
-    """Its share where tenants compete."""
+    """The tenant's share where tenants compete."""
     updated_at: datetime | None = None
     etag: str | None = None
+    exempt: tuple[str, ...] = ()
+    """Built-in limits that do not hold for the tenant, which was there before them."""
 
 
 class UsageHour(msgspec.Struct, frozen=True):
     """A number of one hour."""
 
     hour: datetime
-    """When it began, UTC."""
+    """Start of the hour, UTC."""
     metric: str
     value: float
 
 
 class AuditFilter(TypedDict, total=False):
-    """Which entries; all that are given must hold."""
+    """A choice of entries: all conditions that are given must hold."""
 
     since: datetime
-    """Not before this moment, which has a zone."""
+    """The earliest moment, with a zone."""
     until: datetime
-    """Before this moment."""
+    """The moment that all entries are before."""
     actor: str
     action: str
     """An operation, as the API's description names it."""
     resource: str
-    """Of what, and of what is below it: `topics/orders`."""
+    """The resource that was changed, with all below it: `topics/orders`."""
     order: Order
 
 
 class AuditSource(msgspec.Struct, frozen=True):
-    """Where a request came from."""
+    """The source of a request."""
 
     address: str | None = None
     forwarded_for: str | None = None
@@ -79,9 +81,9 @@ class AuditEntry(msgspec.Struct, frozen=True):
     resource: str
     request_id: str
     status: int | None = None
-    """Of the answer; None: it is not known, and the change may have been made."""
+    """Status of the answer; None: it is not known, and the change may have been made."""
     source: AuditSource = AuditSource()
     members: Mapping[str, Any] = {}
-    """Of the body, without secrets and payload."""
+    """Members of the body, without secrets and payload."""
     query: Mapping[str, Any] = {}
     reason: str | None = None

@@ -27,6 +27,7 @@ func Quota() Kind {
 				"0 is no limit."},
 			"weight": {Text: "Its share where tenants compete."},
 			"own":    {Omit: true},
+			"exempt": {Omit: true}, // in_force shows it: such a limit is null there
 		},
 		Own:      map[string]*shape.Shape{tenantAttribute: tenant, "in_force": inForce},
 		Received: ownLimits,

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from importlib.metadata import version
 from itertools import islice
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -28,12 +28,15 @@ app: typer.Typer = typer.Typer()
 MAX_FILTERS = 200
 """Maximum number of expressions to check, of subscriptions and of exports."""
 _TOO_MANY = "names, literals and operators"
-"""In what the server says of an expression that has more of them than a new one may."""
+"""Part of the server's text on an expression that has more of them than a new one may."""
+MAX_TENANTS = 1_000
+"""Maximum number of tenants whose limits are checked: each takes a request."""
 _HOLDS = "holds as it is, and would be refused if it was set anew"
 _WEAK = {
     "unproved": "nothing proves that its tokens are this tenant's; 0.2 asked for no proof",
     "withdrawn": "the operator took it back: its tokens are refused",
 }
+_LIMIT_ALL = "set PACKETBOAT_QUOTA_STORED_BYTES and the like for all: docs/operations/upgrade.md"
 _MARKS = {Level.OK: ("ok  ", "32"), Level.WARN: ("warn", "33"), Level.FAIL: ("FAIL", "31")}
 
 
@@ -96,6 +99,42 @@ def _credential(here: Invocation) -> Iterator[Finding]:
     yield from _filters(api)
     yield from _issuers(api)
     yield from _forwarders(api)
+    yield from _exempt(api)
+
+
+def _exempt(api: Api) -> Iterator[Finding]:
+    """Check for tenants without the built-in limits; only operators may do so."""
+    try:
+        names = [each["name"] for each in islice(api.pages("/tenants", "tenants"), MAX_TENANTS + 1)]
+        for name in names[:MAX_TENANTS]:
+            try:
+                quotas = api.get(path("tenants", name, "quotas"))
+            except NotFound:
+                continue
+            if quotas.get("exempt"):
+                limits = ", ".join(quotas["exempt"])
+                detail = f"{name} is older than the default limits, and has none of {limits}"
+                yield Finding("quotas", Level.WARN, detail, _limiting(name, quotas))
+    except NotAuthorized:
+        return
+    except PacketboatError as error:
+        yield Finding("quotas", Level.FAIL, str(error), hint_for(error))
+        return
+    if len(names) > MAX_TENANTS:
+        detail = f"only the first {MAX_TENANTS} tenants were checked for limits"
+        yield Finding("quotas", Level.WARN, detail, _LIMIT_ALL)
+
+
+def _limiting(name: str, quotas: dict[str, Any]) -> str:
+    """Return the fix of an exempt tenant: a command that keeps its own limits and adds the rest."""
+    own = [f"{limit}={_number(number or 0)}" for limit, number in quotas["own"].items()]
+    wanted = " ".join([*own, *(f"{limit}=…" for limit in quotas["exempt"])])
+    weight = "" if quotas["weight"] == 1 else f" --weight {_number(quotas['weight'])}"
+    return f"`packetboat quotas set {name} {wanted}{weight}`, or {_LIMIT_ALL}"
+
+
+def _number(number: float) -> str:
+    return str(int(number) if number == int(number) else number)
 
 
 def _issuers(api: Api) -> Iterator[Finding]:
