@@ -85,6 +85,7 @@ lint: $(INSTALLED) ## Style, types, and which part may import which
 	$(BIN)/python -m openapi --check
 	$(BIN)/python sdk/python/generate_sync.py --check
 	$(BIN)/mypy
+	$(BIN)/python -m tests.packaging.complete_types
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
 	@command -v go >/dev/null || echo "no Go here: the Terraform provider and the checker of histories are not looked at"
