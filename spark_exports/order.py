@@ -1,12 +1,12 @@
-"""What a runner and its driver tell each other: one JSON object a line, over the driver's stdin and
+"""The messages between a runner and its driver: a JSON object per line, over the driver's stdin and
 stdout.
 
     runner → driver   Order, then Ranges for each Opened, then Cancel at most once
-    driver → runner   Opened (what the table has), Progress, then one of Done and Failed
+    driver → runner   Opened (the table's positions), Progress, then one of Done and Failed
 
 A driver never holds the runner's credential: it asks for its ranges by `Opened`, and reads topics
-with a token of the run, which reads these topics and nothing else. What the API speaks of as well
-is the SDK's own value.
+with a token of the run, which reads these topics and nothing else. Values that the API has too are
+those of the SDK.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ TableState = ExportTable
 
 
 class Maintenance(msgspec.Struct, frozen=True):
-    """What a `maintain` run does. Files below half of `target_file_bytes` are joined, in partitions
-    whose time is over."""
+    """The settings of a `maintain` run.
+
+    Files below half of `target_file_bytes` are joined, in partitions whose time is over.
+    """
 
     target_file_bytes: int = 128 * 1024 * 1024
     keep_snapshots_s: int = 5 * 86_400
@@ -40,8 +42,8 @@ class Maintenance(msgspec.Struct, frozen=True):
 class ExportSpec(msgspec.Struct, frozen=True):
     """An export as the API shows it, without its state.
 
-    `columns` says types of body fields that are not to be found out: `string`, `boolean`, `long`,
-    `double`, `timestamp`, `date`, `binary`, `decimal(p,s)`. `filter` is CEL.
+    `columns` has the types of body fields that are configured instead of found: `string`,
+    `boolean`, `long`, `double`, `timestamp`, `date`, `binary`, `decimal(p,s)`. `filter` is CEL.
     """
 
     name: str
@@ -60,8 +62,11 @@ class ExportSpec(msgspec.Struct, frozen=True):
 
 
 class LakeSettings(msgspec.Struct, frozen=True):
-    """A lake as operators configure it for runners. `warehouse` is a path or an `s3://` URL.
-    `catalog` and `storage` are PyIceberg's properties (`type`, `uri`, `s3.endpoint`, …)."""
+    """A lake, as operators configure it for runners.
+
+    `warehouse` is a path or an `s3://` URL. `catalog` and `storage` are PyIceberg's properties
+    (`type`, `uri`, `s3.endpoint`, …).
+    """
 
     name: str
     warehouse: str
@@ -72,9 +77,11 @@ class LakeSettings(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True, tag="order"):
-    """A run to do. `number` grows over the runs of an export; `state_dir` is for the driver's own
-    files, and gone after it. `ranges` is there for what was planned before this attempt, and for
-    `backfill` and `reconcile`."""
+    """The order to do a run; `number` grows over the runs of an export.
+
+    `state_dir` is for the driver's own files, and is deleted after it. `ranges` is there if the run
+    was planned before this attempt, and for `backfill` and `reconcile`.
+    """
 
     tenant: str
     number: int
@@ -89,23 +96,26 @@ class Order(msgspec.Struct, frozen=True, tag="order"):
 
 
 class Ranges(msgspec.Struct, frozen=True, tag="ranges"):
-    """The manifest of the run: fixed before anything is read."""
+    """The manifest of the run, which is fixed before anything is read."""
 
     ranges: list[Range]
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
-    """Commit nothing more."""
+    """The order to commit nothing more."""
 
 
 class Opened(msgspec.Struct, frozen=True, tag="opened"):
-    """What the table has; the runner answers with Ranges."""
+    """The positions of the table; the runner answers with Ranges."""
 
     positions: list[Position]
 
 
 class Progress(msgspec.Struct, frozen=True, tag="progress"):
-    """`of_messages` is the size of the manifest; `rows` and `bytes` are of messages read so far."""
+    """The progress of a run; `rows` and `bytes` are of messages read so far.
+
+    `of_messages` is the size of the manifest.
+    """
 
     stage: str
     rows: int = 0
@@ -114,9 +124,11 @@ class Progress(msgspec.Struct, frozen=True, tag="progress"):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What a run did. `rows` are in the table, `rejected` in its rejects table, `filtered` in
-    neither; `bytes` are of bodies; `already`: the table had it, or a later run, and `last_run` is
-    the number of its last one."""
+    """The result of a run; `bytes` are of bodies.
+
+    `rows` are in the table, `rejected` in its rejects table, `filtered` in neither. `already` says
+    that the table had the run or a later one, and `last_run` is the number of its last run.
+    """
 
     rows: int = 0
     rejected: int = 0
@@ -134,14 +146,17 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
-    """`positions` is what the table has now."""
+    """The answer of a run that is done; `positions` are the table's."""
 
     result: Result
     positions: list[Position]
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """`code` is for programs; `retry`: another attempt may succeed."""
+    """The answer of a run that failed; `code` is for programs.
+
+    `retry` says that another attempt may succeed.
+    """
 
     code: str
     message: str

@@ -1,7 +1,8 @@
 """The Spark session of a run.
 
-What a run needs is set here, an operator's own settings of the lake go over it, and nothing of the
-session is outside of the run's own directory: no metastore, no warehouse, no scratch files.
+The settings that a run needs are set here, and an operator's own settings of the lake override
+them. The session has nothing outside of the run's own directory: no metastore, no warehouse, no
+scratch files.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SOCKET_TIMEOUT_S = 120
-"""How long Python and the JVM wait for each other's first word: by default 15 s, which a busy
-machine may need."""
+"""Seconds for which Python and the JVM wait for each other at the start.
+
+The default is 15 s, which may be too short on a busy machine.
+"""
 PARTS = Path(__file__).resolve().parents[1]
 """The folder with our packages, at the same path on each machine of a cluster."""
 _GIB = 1024**3
@@ -40,11 +43,13 @@ logger.native.level = error
 
 
 def session_of(lake: LakeSettings, name: str, state_dir: Path) -> SparkSession:
-    """A session called `name`, on the master of the lake. Blocks for as long as a JVM takes to
-    start, 5 s and more; its output goes to our stdout and stderr.
+    """Start a session called `name` on the master of the lake.
 
-    One process has one session, so this is called once. It changes the environment, which is how
-    Spark is told of its Java and Python. Raises JavaMissing.
+    It blocks until a JVM has started, for 5 s and more; the JVM's output goes to our stdout and
+    stderr.
+
+    A process has one session, so this is called once. It changes the environment, which is how
+    Spark gets its Java and Python. Raises JavaMissing.
     """
     from pyspark.sql import SparkSession
 
@@ -61,9 +66,10 @@ def session_of(lake: LakeSettings, name: str, state_dir: Path) -> SparkSession:
 def environment_of(
     conf: Mapping[str, str], environ: Mapping[str, str], state_dir: Path
 ) -> dict[str, str]:
-    """The variables that Spark reads: it has no settings for these."""
+    """Return the variables that Spark reads, which have no settings."""
     changed = {"JAVA_HOME": str(java_of(environ, state_dir).home)}
-    # Else workers are started with the first python3 on PATH, which need not have our packages.
+    # Without this, workers are started with the first python3 on PATH, which may not have our
+    # packages.
     python = conf.get("spark.pyspark.python") or environ.get("PYSPARK_PYTHON") or sys.executable
     changed["PYSPARK_PYTHON"] = changed["PYSPARK_DRIVER_PYTHON"] = python
     changed["SPARK_AUTH_SOCKET_TIMEOUT"] = str(SOCKET_TIMEOUT_S)
@@ -73,7 +79,7 @@ def environment_of(
 
 
 def conf_of(lake: LakeSettings, state_dir: Path) -> dict[str, str]:
-    """All settings of the session; those of the lake win."""
+    """Return all settings of the session; those of the lake win."""
     own = state_dir.absolute()
     conf = {
         "spark.master": lake.spark_master,
@@ -95,7 +101,7 @@ def conf_of(lake: LakeSettings, state_dir: Path) -> dict[str, str]:
         "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024 * 1024),
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.python.authenticate.socketTimeout": f"{SOCKET_TIMEOUT_S}s",
-        # What tasks are made of; in the wheel it is below a folder that no other process looks in.
+        # Packages that tasks need; in the wheel they are in a folder that no other process uses.
         "spark.executorEnv.PYTHONPATH": str(PARTS),
     }
     if is_local(lake.spark_master):
@@ -109,17 +115,19 @@ def conf_of(lake: LakeSettings, state_dir: Path) -> dict[str, str]:
 
 
 def is_local(master: str) -> bool:
-    """Whether it runs in this process's own JVM: `local`, `local[2]`, `local[*, 3]`."""
+    """Return whether a master runs in this process's own JVM: `local`, `local[2]`, `local[*,
+    3]`.
+    """
     return master == "local" or master.startswith("local[")
 
 
 def sees_our_files(spark: SparkSession) -> bool:
-    """Whether tasks are processes of this machine, as on a local master they are."""
+    """Return whether tasks are processes of this machine, as they are on a local master."""
     return is_local(spark.conf.get("spark.master") or "")
 
 
 def memory_bytes() -> int:
-    """What the machine has, or what a container may have of it."""
+    """Return the memory of the machine, or a container's limit."""
     sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for limit in map(Path, _CGROUP_LIMITS):
         if limit.is_file() and (text := limit.read_text().strip()).isdecimal():
@@ -128,5 +136,7 @@ def memory_bytes() -> int:
 
 
 def _memory(machine_bytes: int) -> str:
-    """A quarter, since Python workers and whatever else runs here want theirs, from 1 to 4 GiB."""
+    """Return a quarter of the memory, from 1 to 4 GiB, since Python workers and others need memory
+    too.
+    """
     return f"{min(max(machine_bytes // 4, _GIB), 4 * _GIB) // 1024**2}m"

@@ -1,1 +1,1 @@
-"""Under work."""
+"""The driver process of a run."""

@@ -1,4 +1,4 @@
-"""What all kinds of runs work with."""
+"""The objects that runs of all kinds work with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_exports.order import Order
 
 
 class Attempt(NamedTuple):
-    """One attempt at a run."""
+    """An attempt at a run."""
 
     order: Order
     lines: Lines

@@ -1,4 +1,4 @@
-"""A run from its order to its last word."""
+"""A run, from its order to its answer."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from spark_exports.session import session_of
 Start = Callable[[Order, Reporter], Jobs]
 MAX_MESSAGE_CHARS = 4_000
 _OF_PYTHON = re.compile(r"^(?!(?:java|org|scala)\.)((?:\w+\.)+[A-Z]\w+: .+)$", re.MULTILINE)
-"""The line of a trace that names an error of a package, as Python writes it."""
+"""The line of a stack trace that names an error of a package, as Python writes it."""
 log = logging.getLogger("packetboat.driver")
 
 
 def start_spark(order: Order, reporter: Reporter) -> Jobs:
-    """A session of its own. Raises JavaMissing."""
+    """Start a Spark session for a run. Raises JavaMissing."""
     name = f"packetboat export {order.tenant}/{order.export.name}"
     spark = session_of(order.lake, name, Path(order.state_dir))
     is_paced = order.export.max_bytes_per_second is not None
@@ -40,7 +40,7 @@ def start_spark(order: Order, reporter: Reporter) -> Jobs:
 
 
 def drive(lines: Lines, start: Start = start_spark) -> Done | Failed:
-    """Carries out the order on `lines`. The answer has been said there, too."""
+    """Do the run of the order on `lines`, and send its answer there; return the answer."""
     try:
         order = lines.order()
         with Reporter(lines) as reporter:
@@ -61,7 +61,7 @@ def _carried_out(order: Order, lines: Lines, reporter: Reporter, start: Start) -
     except UnknownType as error:
         return _failed(error, BadOrder.code, retry=False)
     except Exception as error:
-        # Spark's errors have no root of their own, and the runner is to be told in any case.
+        # Spark's errors have no common base class, and the runner must get an answer in any case.
         if lines.is_stopped:
             return _failed(error, Stopped.code, retry=False)
         log.exception("the run failed")
@@ -90,8 +90,11 @@ def _failed(error: Exception, code: str, retry: bool) -> Failed:
 
 
 def told(error: Exception) -> str:
-    """The message of an error; of one that came through Spark, what Python said in a task, without
-    the stacks of both."""
+    """Return the message of an error.
+
+    For an error that came through Spark it is the message of the Python error in the task, without
+    the stacks of both.
+    """
     text = str(error)
     said = _OF_PYTHON.findall(text)
     return (said[-1] if said else text.strip() or type(error).__name__)[:MAX_MESSAGE_CHARS]

@@ -1,4 +1,4 @@
-"""How a run fails. `code` is for programs; `retry`: another attempt may succeed."""
+"""Errors of runs; `code` is for programs, and `retry` says that another attempt may succeed."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from typing import ClassVar
 
 
 class RunError(Exception):
-    """Nothing was committed that the table does not say."""
+    """The run failed; whether something was committed is recorded in the table."""
 
     code: ClassVar[str] = "run-failed"
     retry: ClassVar[bool] = False
 
 
 class Stopped(RunError):
-    """The runner wants no more of it, or is gone."""
+    """The runner wants nothing more of the run, or is gone."""
 
     code = "cancelled"
 
 
 class BadOrder(RunError):
-    """An order that cannot be carried out by anyone."""
+    """An order that nobody can carry out."""
 
     code = "bad-order"
 
 
 class IncompleteRead(RunError):
-    """Fewer messages came, or more, than the ranges have."""
+    """The data source returned fewer messages, or more, than the ranges have."""
 
     code = "incomplete-read"
     retry = True

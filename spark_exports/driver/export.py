@@ -1,17 +1,17 @@
-"""A run that brings messages into the table: `export`, and `backfill`, which replaces what is
-there.
+"""The runs that bring messages into the table: `export`, and `backfill`, which replaces rows.
 
-The order of steps, and what holds at each:
+The steps in their order, and what is durable after each:
 
-1. Open. Table and rejects table are there, with the columns whose types were said by hand. If the
-   table has this run already, it is done.
-2. Plan. The runner is told the table's positions and answers with ranges; nothing is read before.
-   A back-fill has had its ranges from the start.
-3. Write. Tasks write files of their slices. Slices that need columns the table lacks wait until it
-   has them. No file is visible yet; those of an attempt that dies here are garbage.
-4. Commit the rejects, then the rows, each with its positions in one commit. Rejects first: a row
-   that is in neither is worse than a run that has to look which rejects are there already, and
-   they are, by the rejects table's own positions.
+1. Open. Table and rejects table exist, with the columns whose types are configured. If the table
+   has this run already, it is done.
+2. Plan. The runner gets the table's positions and answers with ranges, which the platform has
+   stored by then; nothing is read before. A back-fill has had its ranges from the start.
+3. Write. Tasks write files of their slices, which are durable when a task returns. Slices that need
+   columns the table lacks wait until it has them. No file is visible yet; those of an attempt that
+   dies here are garbage.
+4. Commit the rejects, then the rows, each with its positions in one commit. Rejects come first: a
+   lost row is worse than a run that has to check which rejects are there already, which the
+   positions of the rejects table say.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ log = logging.getLogger("packetboat.driver")
 
 
 class ExportRun:
-    """`carry_out` once."""
+    """The work of one export run; call `carry_out` once."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._order, self._lines, self._reporter, self._jobs, self._targets = attempt
@@ -51,7 +51,7 @@ class ExportRun:
         self._is_backfill = self._order.kind == "backfill"
 
     def carry_out(self) -> Done:
-        """Raises RunError, LakeError, and what Spark raises."""
+        """Do the run. Raises RunError, LakeError, and what Spark raises."""
         self._reporter.stage("opening")
         table = self._targets.table()
         reach("opened")
@@ -86,11 +86,11 @@ class ExportRun:
     def _write(
         self, table: Target, rejects: Rejects | None, ranges: Sequence[Range]
     ) -> list[Outcome]:
-        """What was written, of each slice once."""
+        """Write all slices; return the outcomes, with each slice once."""
         slices = sliced(ranges)
         with ExitStack() as stack:
             if self._spec.body != "raw" and not table.last_run:
-                # The table is new, so all slices will have to be looked at twice.
+                # The table is new, so all slices will be read twice.
                 messages = stack.enter_context(self._jobs.kept_messages(slices))
             else:
                 messages = self._jobs.messages(slices)
@@ -112,7 +112,7 @@ class ExportRun:
     def _task(
         self, table: Target, rejects: Rejects | None, ranges: Sequence[Range], *, may_grow: bool
     ) -> partial[SliceTask]:
-        """For columns as the table has them now."""
+        """Return the task for the present columns of the table."""
         order, spec = self._order, self._spec
         avro = {}
         if spec.body == "avro":
@@ -137,7 +137,7 @@ class ExportRun:
             try:
                 table.evolve(wanted)
             except ConflictingColumn as error:
-                # The table keeps what it has there, and such values are rescued.
+                # The table keeps its column there, and such values are rescued.
                 log.warning("%s", error)
                 wanted = _without(wanted, table.columns, {one.path[0] for one in error.conflicts})
                 continue
@@ -220,7 +220,9 @@ def _new_columns(table: Target, before: pa.Schema) -> list[str]:
 
 
 def _without(wanted: pa.Schema, table: pa.Schema, names: set[str]) -> pa.Schema:
-    """With these columns as the table has them, if it has them."""
+    """Return the columns with the named ones as the table has them, or without them if it has
+    none.
+    """
     kept = set(table.names)
     return pa.schema(
         [

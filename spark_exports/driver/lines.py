@@ -1,8 +1,8 @@
-"""The runner's end of a driver: lines in, lines out.
+"""The driver's connection to its runner: lines in, lines out.
 
-Stdin is read by a thread of its own, so a Cancel is heard whatever the driver is doing, and so is
-its end: a runner that died wants nothing committed any more. `check` is called before each commit;
-a commit under way goes on, for its outcome has to be known.
+A thread of its own reads stdin, so the driver learns of a Cancel at any time, and of the end of
+stdin: after a runner died, nothing may be committed any more. `check` is called before each commit.
+A commit under way goes on, since its outcome must be known.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class Lines:
-    """`order` first, and once; `close` at the end."""
+    """The lines of one driver: `order` is read first, and once."""
 
     def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
         self._source = source
@@ -48,7 +48,7 @@ class Lines:
         self._on_stop: Callable[[], None] | None = None
 
     def order(self) -> Order:
-        """What is to be done. From now on the runner may cancel it. Raises BadOrder."""
+        """Read the order; from now on the runner may cancel the run. Raises BadOrder."""
         line = self._source.readline()
         try:
             order = _decoder.decode(line)
@@ -60,7 +60,7 @@ class Lines:
         return order
 
     def say(self, message: FromDriver) -> None:
-        """A runner that is gone hears nothing, which is found out by its end of stdin."""
+        """Send a message; if the runner is gone, the run is stopped."""
         line = _encoder.encode(message) + b"\n"
         try:
             with self._said:
@@ -70,7 +70,7 @@ class Lines:
             self.stop("the runner is gone")
 
     def ask(self, positions: list[Position]) -> list[Range]:
-        """The manifest. Raises Stopped."""
+        """Send the positions and return the ranges, which are stored by then. Raises Stopped."""
         self.say(Opened(positions))
         ranges = self._ranges.get()
         if ranges is None:
@@ -78,7 +78,7 @@ class Lines:
         return ranges
 
     def check(self) -> None:
-        """Raises Stopped when nothing more is wanted."""
+        """Raise Stopped if nothing more is wanted."""
         with self._stop:
             if self._why is not None:
                 raise Stopped(self._why)
@@ -88,7 +88,9 @@ class Lines:
         return self._why is not None
 
     def on_stop(self, call: Callable[[], None]) -> None:
-        """What ends the work under way; called at once if it is late."""
+        """Set the function that ends the work under way; it is called at once if the run is stopped
+        already.
+        """
         with self._stop:
             self._on_stop = call
             is_late = self._why is not None
@@ -96,7 +98,7 @@ class Lines:
             call()
 
     def finish(self, answer: Done | Failed) -> None:
-        """The last word. What the runner does after it stops nothing any more."""
+        """Send the answer; after that nothing from the runner stops the driver any more."""
         with self._stop:
             self._is_finished = True
         self.say(answer)
@@ -122,8 +124,10 @@ class Lines:
 
 
 def of_process() -> Lines:
-    """Over this process's stdin and stdout. Whatever else is printed, by libraries or by children,
-    goes to stderr from now on."""
+    """Return the lines over this process's stdin and stdout.
+
+    All other output, of libraries and child processes, goes to stderr from now on.
+    """
     source = os.fdopen(os.dup(0), "rb")
     sink = os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "rb") as nothing:

@@ -1,7 +1,7 @@
-"""A `maintain` run: small files joined, old snapshots forgotten, files that nothing names deleted.
+"""A `maintain` run: joins small files, expires old snapshots, and deletes files that nothing names.
 
-Each step is a commit of its own and leaves the rows as they are; a run that dies in between leaves
-a table that is in order, only less tidy.
+Each step is a commit of its own and leaves the rows as they are. A run that dies in between leaves
+a table that is in order.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ log = logging.getLogger("packetboat.driver")
 
 
 def maintain(attempt: Attempt) -> Done:
-    """Of the table and of its rejects, as far as they are there. `files` were added, in the place
-    of some of the `removed_files`. Raises Stopped, LakeError, and what Spark raises."""
+    """Maintain the table and its rejects, as far as they exist.
+
+    `files` of the result were added, in place of some of the `removed_files`. Raises Stopped,
+    LakeError, and what Spark raises.
+    """
     order, lines, reporter, jobs, targets = attempt
     reporter.stage("opening")
     tables = [table for table in targets.find() if table is not None]

@@ -1,4 +1,4 @@
-"""What a driver gets from the platform: messages, by Spark, and what is to be known of topics."""
+"""A driver's access to the platform: messages, through Spark, and information about topics."""
 
 from __future__ import annotations
 
@@ -20,25 +20,27 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TOKEN_FILE = "token"
-"""In the state directory. The runner leaves a newer one there."""
+"""Name of the token's file in the state directory, where the runner puts newer tokens."""
 _BEGINNING = datetime.fromtimestamp(0, UTC)
 
 
 class Platform(Protocol):
-    """One that answers, or raises PlatformRefused."""
+    """The platform; methods that ask it raise PlatformRefused."""
 
     def messages(self, spark: SparkSession, slices: Sequence[Range]) -> DataFrame:
-        """Of slices, each in one partition and in the order of offsets."""
+        """Return the messages of slices, each slice in one partition and in the order of
+        offsets.
+        """
 
     def avro_versions(self, topics: Iterable[str]) -> dict[str, list[AvroVersion]]:
-        """All versions of the schema of each topic. Raises NoAvroSchema."""
+        """Return all versions of the schema of each topic. Raises NoAvroSchema."""
 
     def first_offsets(self, keys: Iterable[LaneKey]) -> dict[LaneKey, int]:
-        """The first message of each lane that is still stored."""
+        """Return the offset of the first message of each lane that is still stored."""
 
 
 class HttpPlatform:
-    """The real one, by the token of the run."""
+    """The platform over HTTP, with the token of the run."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
@@ -100,8 +102,11 @@ class HttpPlatform:
         return Path(self._order.state_dir) / TOKEN_FILE
 
     def _credential(self, spark: SparkSession) -> dict[str, str]:
-        """Workers that see our files follow the runner's; elsewhere a token has to last for as long
-        as the job that it is given to."""
+        """Return the options with the run's token.
+
+        Workers that see our files follow the runner's token file. On other machines a token has to
+        be valid for as long as the job that it is given to.
+        """
         if not sees_our_files(spark):
             return {"token": self._token()}
         file = self._token_file

@@ -1,10 +1,10 @@
-"""How much of a run one job of Spark gets.
+"""The part of a run that one job of Spark gets.
 
-Tasks on a cluster read with the token that their job was planned with, and a token lasts for an
-hour; those of a local master follow a file. So on a cluster a run is as many jobs as it takes for
-each to be over in a part of that time. A job waits for the slowest of its tasks, so few of them are
-better than many: how large one may be is found out by how long the one before took. A slice is a
-task's, so that one slice is read within the hour is all that is asked of a run.
+Tasks on a cluster read with the token that their job was planned with, and a token is valid for an
+hour; those of a local master follow a file. So on a cluster a run is split into jobs that each end
+in a part of that time. A job waits for the slowest of its tasks, so few jobs are better than many:
+the size of a job is adapted to the time that the one before took. A slice is read by one task, so a
+run needs no more than that one slice is read within the hour.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from spark_exports.order import Range
 
 JOB_S = 900.0
-"""What a job should take: a quarter of what a token lasts, so that slices that are four times as
-slow as those before are still read with it."""
+"""Seconds that a job should take: a quarter of the life of a token.
+
+So slices that are four times as slow as those before are still read with it.
+"""
 MOST_GROWTH = 4
-"""From one job to the next: slices of another topic may be slower."""
+"""Growth of a portion at most, since slices of another topic may be slower."""
 
 
 def portions(
@@ -27,8 +29,11 @@ def portions(
     job_s: float = JOB_S,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Sequence[Range]]:
-    """All slices, in their order; at first so many, then what is done in `job_s` by the pace of the
-    portion before. The time of a portion is what passes until the next one is asked for."""
+    """Yield all slices in their order, at first `first` together.
+
+    A later portion has as many as take `job_s` at the pace of the portion before. The time of a
+    portion is the time until the next one is asked for.
+    """
     at, size = 0, first
     while at < len(slices):
         began_s = clock()

@@ -1,4 +1,4 @@
-"""What a run has come to, told to the runner once a second: also that it is still there."""
+"""The progress of a run, which the runner gets once a second, also as a sign of life."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger("packetboat.driver")
 
 
 class Reporter:
-    """A thread that tells, from `with` to its end."""
+    """A thread that reports progress, from `with` to its end."""
 
     def __init__(self, lines: Lines, period_s: float = PERIOD_S) -> None:
         self._lines = lines
@@ -44,7 +44,7 @@ class Reporter:
         self._thread.join()
 
     def stage(self, stage: str, *, of_messages: int | None = None) -> None:
-        """A new one, told at once and logged."""
+        """Begin a stage, which is reported at once and logged."""
         with self._told:
             self._stage = stage
             if of_messages is not None:
@@ -53,7 +53,7 @@ class Reporter:
         self._lines.say(self._progress())
 
     def count(self, messages: Accumulator[int], size_bytes: Accumulator[int], before: int) -> None:
-        """What tasks count from now on. `before`: messages that are done already."""
+        """Set the accumulators of the tasks; `before` messages were done earlier."""
         with self._told:
             self._tasks = (messages, size_bytes)
             self._before = (before, 0)

@@ -1,8 +1,8 @@
-"""A `reconcile` run: for each topic and hour, does the table have what the log has?
+"""A `reconcile` run, which compares the table with the log for each topic and hour.
 
 Both sides count rows and sum digests, of the offsets that are still in the log and below the
 table's positions. The log's side goes through the export's filter, so a filter that was changed
-since shows as a difference; a row in the rejects table counts as in the table.
+since then shows as a difference. A row in the rejects table counts as in the table.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ log = logging.getLogger("packetboat.driver")
 
 
 def reconcile(attempt: Attempt) -> Done:
-    """`rows` are the log's. Raises RunError, LakeError, and what Spark raises."""
+    """Compare log and table; `rows` of the result are the log's.
+
+    Raises RunError, LakeError, and what Spark raises.
+    """
     order, lines, reporter, jobs, targets = attempt
     reporter.stage("opening")
     table, rejects = targets.find()
@@ -65,7 +68,7 @@ def reconcile(attempt: Attempt) -> Done:
 def clipped(
     ranges: Sequence[Range], first: Mapping[LaneKey, int], positions: Mapping[LaneKey, int]
 ) -> list[Range]:
-    """What is in the log still, and in the table already."""
+    """Return the parts of the ranges that are still in the log and already in the table."""
     found = [
         Range(
             one.key,
@@ -78,7 +81,7 @@ def clipped(
 
 
 def differences(in_log: Tally, in_table: Tally) -> list[HourDifference]:
-    """By topic and hour."""
+    """Return the differences by topic and hour."""
     found = []
     for hour in sorted(in_log.hours.keys() | in_table.hours.keys()):
         log_side = in_log.hours.get(hour, _NOTHING)

@@ -1,7 +1,8 @@
-"""Messages as rows of an export's table, batch by batch, and those that are none for its rejects.
+"""Messages as rows of an export's table, batch by batch, and messages that cannot be rows as
+rejects.
 
-Where a body goes depends on nothing but the message itself, so every attempt and every run sends it
-to the same table.
+The table of a message depends on nothing but the message itself, so every attempt and every run
+sends it to the same table.
 """
 
 from __future__ import annotations
@@ -21,30 +22,30 @@ from spark_exports.order import BodyForm
 
 REASON = "reason"
 REJECTS = pa.schema([*ENVELOPE, pa.field(REASON, pa.string())])
-"""Columns of a rejects table."""
+"""The columns of a rejects table."""
 _DATA = ENVELOPE.get_field_index("data")
 
 
 def base_columns(form: BodyForm) -> pa.Schema:
-    """What a table has before the columns of bodies."""
+    """Return the columns of a table before those of bodies."""
     return ENVELOPE if form == "raw" else pa.schema([*ENVELOPE, pa.field(RESCUED, pa.string())])
 
 
 def body_columns(table: pa.Schema, form: BodyForm) -> pa.Schema:
-    """Those of a table that hold members of bodies."""
+    """Return the columns of a table that hold members of bodies."""
     own = set(base_columns(form).names)
     return pa.schema([field for field in table if field.name not in own])
 
 
 class Split(NamedTuple):
-    """Of a batch: the rows of the table and those of its rejects, each in their order."""
+    """The rows of a batch for the table and for its rejects, each in their order."""
 
     rows: pa.RecordBatch
     rejects: pa.RecordBatch
 
 
 class RawRows:
-    """Bodies as they are."""
+    """A splitter that keeps bodies as they are."""
 
     def split(self, batch: pa.RecordBatch) -> Split:
         envelope = pa.RecordBatch.from_arrays(_envelope(batch), schema=ENVELOPE)
@@ -52,7 +53,7 @@ class RawRows:
 
 
 class BodyRows:
-    """Bodies as columns."""
+    """A splitter that turns bodies into columns."""
 
     def __init__(
         self,
@@ -63,8 +64,12 @@ class BodyRows:
         avro: Mapping[str, Sequence[AvroVersion]] | None = None,
         odd: Callable[[Any], None] = lambda value: None,
     ) -> None:
-        """`columns` are those of bodies; `avro`: versions of the schemas of topics. `odd` is called
-        with each value that had to be looked at closely; all others need no new columns."""
+        """Make a splitter; `columns` are those of bodies, `avro` has versions of the schemas of
+        topics.
+
+        `odd` is called with each value that the strict reader had to read; all others need no new
+        columns.
+        """
         self._form = form
         self._keep_data = keep_data
         self._json = JsonBodies(columns)
@@ -73,7 +78,7 @@ class BodyRows:
         self._schema = pa.schema([*base_columns(form), *columns])
 
     def split(self, batch: pa.RecordBatch) -> Split:
-        """Of messages as the data source has them."""
+        """Split messages that have the columns of the data source."""
         found = _Found(self._json.empty)
         if self._form == "avro":
             self._read_avro(batch, found)
@@ -139,8 +144,9 @@ class BodyRows:
 
 
 class _Found:
-    """Of the messages of one batch. Lists are parallel, but `rejected` and `reasons` to each
-    other."""
+    """The rows and rejects of one batch; lists are parallel, `rejected` and `reasons` to each
+    other.
+    """
 
     def __init__(self, empty: Any) -> None:
         self._empty = empty
@@ -152,13 +158,15 @@ class _Found:
         self.reasons: list[str] = []
 
     def keep(self, index: int, body: bytes | None) -> None:
-        """One of a format that is not for columns."""
+        """Keep a message of a format that is not for columns."""
         self._add(index, body, self._empty, None)
 
     def add(
         self, index: int, body: bytes | None, decoded: Decoded, text: str | None = None
     ) -> None:
-        """`text` is the body for people, where the body itself is none. It is kept then, too."""
+        """Add a row; `text` is the body for people if the body itself is binary, which is then kept
+        too.
+        """
         rescued = None
         if not decoded.is_whole:
             rescued = text if text is not None else (body or b"").decode()

@@ -1,11 +1,13 @@
-"""What a task does with a slice: decode it and write it, or find out that the table lacks columns
-for it.
+"""The task of a slice: it decodes and writes the slice, or finds that the table lacks columns for
+it.
 
-The columns are those that the table has when the run begins. Almost always they are enough, and
-all is done in one pass. A task that meets a value that would make the columns grow stops writing,
-looks through the rest of its slice only for what columns it needs, and says so (`news`); its slice
-is done again when the table has them. What was written of other slices stays as it is: columns that
-are added later are null there, and nothing of theirs is in it.
+The columns are those that the table has when the run begins. Almost always they are enough, and all
+is done in one pass. A task that meets a value for which the columns have to grow stops writing,
+reads the rest of its slice only to find which columns it needs, and reports them (`news`). The
+slice is done again when the table has them. Files of other slices stay as they are: columns that
+are added later are null there, and none of their values would be in these columns.
+
+The files in an outcome are complete and durable.
 """
 
 from __future__ import annotations
@@ -30,16 +32,19 @@ from spark_exports.lake.files import FileWriter, OpenFiles
 from spark_exports.order import BodyForm
 
 OUTCOME = "outcome binary"
-"""Columns of what tasks give, for Spark: an Outcome each."""
+"""The column of the tasks' results, for Spark: an Outcome in each row."""
 _OUTCOMES = pa.schema([("outcome", pa.binary())])
 _REBUILD_PART = 16
-"""A reader of bodies is made anew when what it lacked was met so often, in parts of its columns."""
+"""Part of the columns: a reader of bodies is made anew after that many misses."""
 LaneNumber = tuple[str, int, int]
 
 
 class Outcome(msgspec.Struct):
-    """Of one task. With `news` there are no files, and `spans` has to be done again. `messages` are
-    all that were read, `body_bytes` are theirs. Files are WrittenFiles."""
+    """The outcome of one task, with files as WrittenFiles.
+
+    With `news` there are no files, and `spans` has to be done again. `messages` are all that were
+    read, with `body_bytes` of bodies.
+    """
 
     messages: int = 0
     body_bytes: int = 0
@@ -52,8 +57,11 @@ class Outcome(msgspec.Struct):
 
 
 class TaskSpec(msgspec.Struct, frozen=True):
-    """What all tasks of a run do. `rejects_from`: of each lane, from where on rejects are still to
-    be written; all, where it is not named. `may_grow`: say what columns are missing."""
+    """The parameters of all tasks of a run.
+
+    `rejects_from` has the offset of each lane from which rejects have to be written; for other
+    lanes all are. `may_grow` lets tasks report missing columns.
+    """
 
     form: BodyForm
     keep_data: bool
@@ -65,7 +73,7 @@ class TaskSpec(msgspec.Struct, frozen=True):
 
 
 class SliceTask:
-    """For `DataFrame.mapInArrow`, over messages as the data source has them."""
+    """A function for `DataFrame.mapInArrow` over messages with the columns of the data source."""
 
     def __init__(
         self,
@@ -73,7 +81,9 @@ class SliceTask:
         table: pa.Schema,
         seen: Callable[[int, int], None] = lambda messages, size_bytes: None,
     ) -> None:
-        """`table`: its columns. `seen` is told how many messages, and how many bytes of bodies."""
+        """Make a task; `table` has the table's columns, `seen` gets counts of messages and bytes of
+        bodies.
+        """
         self._spec = spec
         self._columns = body_columns(table, spec.form)
         self._seen = seen
@@ -106,7 +116,7 @@ class SliceTask:
             yield batch
 
     def _write(self, batches: Iterator[pa.RecordBatch], outcome: Outcome) -> None:
-        """Raises _News, with nothing left behind."""
+        """Write the rows and rejects. Raises _News, with no files left."""
         spec = self._spec
         rows = self._rows()
         with ExitStack() as stack:
@@ -166,7 +176,7 @@ class SliceTask:
 
 
 class _News(Exception):
-    """The table lacks a column for something in `batch`."""
+    """The table lacks a column for a value in `batch`."""
 
     def __init__(self, batch: pa.RecordBatch = None) -> None:
         super().__init__()
@@ -174,8 +184,11 @@ class _News(Exception):
 
 
 class _Learner:
-    """What all bodies of a slice look like, but for what has its column already. It reads by the
-    columns there will be, as far as it knows, so that most bodies take one quick look."""
+    """The shape of all bodies of a slice, except values that have a column already.
+
+    It reads with the columns that will be needed, as far as it knows them, so that most bodies take
+    only one quick check.
+    """
 
     def __init__(self, columns: pa.Schema) -> None:
         self.shape = Shape()
@@ -220,7 +233,7 @@ _LANE = ("topic", "partition", "lane")
 
 
 def _note(spans: list[Span], batch: pa.RecordBatch) -> None:
-    """What lanes a batch is of. One task reads a lane at a time, in order."""
+    """Record the lanes and offsets of a batch. One task reads a lane at a time, in order."""
     begins, ends = (_place(batch, at) for at in (0, batch.num_rows - 1))
     if begins[:3] != ends[:3]:
         half = batch.num_rows // 2

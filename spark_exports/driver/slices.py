@@ -1,5 +1,8 @@
-"""Ranges, cut for tasks: a task reads one slice from its start to its end, so its files are in the
-order of offsets without any sorting."""
+"""Ranges split into slices, one for each task.
+
+A task reads a slice from its start to its end, so its files are in the order of offsets without any
+sorting.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,13 @@ import msgspec
 from spark_exports.order import Range
 
 SLICE_MESSAGES = 100_000
-"""A task's work is lost with it, and progress shows by tasks; each has at least one file."""
+"""Messages of a slice: a lost task loses its work, progress is per task, and a task writes a
+file.
+"""
 
 
 class Span(msgspec.Struct, frozen=True):
-    """Offsets `first` … `last` that a task saw of a lane."""
+    """The offsets `first` … `last` that a task saw of a lane."""
 
     topic: str
     partition: int
@@ -32,7 +37,9 @@ class Span(msgspec.Struct, frozen=True):
 
 
 def sliced(ranges: Iterable[Range], messages: int = SLICE_MESSAGES) -> list[Range]:
-    """In order, none longer than that; empty ranges are left out."""
+    """Split ranges into slices in order, with at most `messages` each; empty ranges are left
+    out.
+    """
     return [
         Range(one.key, start, min(start + messages, one.end))
         for one in sorted(ranges)
@@ -45,5 +52,5 @@ def messages_in(ranges: Iterable[Range]) -> int:
 
 
 def touched(slices: Sequence[Range], spans: Sequence[Span]) -> list[Range]:
-    """Those that hold some of what was seen."""
+    """Return the slices that overlap some of the spans."""
     return [piece for piece in slices if any(span.overlaps(piece) for span in spans)]

@@ -1,10 +1,10 @@
-"""Spark, as a run uses it: tasks over the messages of slices, and tasks over anything.
+"""Spark, as a run uses it: tasks over the messages of slices, and tasks over any items.
 
 Nothing is decoded by Spark itself. Its `from_json` (7 µs a row) needs the types found before, in a
 pass of its own (5 µs) over messages that are kept for it (4 µs), where the readers of `bodies` take
-8 µs to Arrow in one pass; and it says neither that it rounded a number nor that a member occurred
-twice. Spark's part is what it is good at: many tasks, on one machine or on many, each tried again
-where it was lost.
+8 µs to Arrow in one pass; and it reports neither that it rounded a number nor that a member
+occurred twice. Spark is used for the part that it does well: many tasks, on one machine or on many,
+each tried again if it is lost.
 """
 
 from __future__ import annotations
@@ -35,12 +35,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 Seen = Callable[[int, int], None]
-"""Tasks say so many messages, and bytes of bodies."""
+"""Function by which tasks report counts of messages and of bytes of bodies."""
 
 
 class Messages:
-    """Those of some slices: a DataFrame for each job, planned when it is its turn, so with the
-    token there is by then. With `keeps`, what was read once is not read again."""
+    """The messages of some slices, as a DataFrame for each job.
+
+    A job is planned when it is its turn, so with the token of that time. With `keeps`, messages
+    that were read once are not read again.
+    """
 
     def __init__(
         self,
@@ -55,7 +58,7 @@ class Messages:
         self._kept: list[DataFrame] = []
 
     def frames(self) -> Iterator[DataFrame]:
-        """All of them, in order. Whoever begins goes on to the end."""
+        """Yield all of them, in order; a caller must go on to the end."""
         from pyspark import StorageLevel
 
         if self._kept:
@@ -68,14 +71,16 @@ class Messages:
             yield frame
 
     def forget(self) -> None:
-        """What was kept."""
+        """Drop the messages that were kept."""
         for frame in self._kept:
             frame.unpersist()
 
 
 class Jobs:
-    """The jobs of one run. `cancel` may be called from any thread. `is_paced`: tasks share what the
-    export may read, so more at once are no faster."""
+    """The jobs of one run; `cancel` may be called from any thread.
+
+    `is_paced` says that tasks share the read rate of the export, so more at once are no faster.
+    """
 
     def __init__(
         self,
@@ -92,12 +97,12 @@ class Jobs:
         self._is_cancelled = threading.Event()
 
     def cancel(self) -> None:
-        """Those under way, and those that would come."""
+        """Cancel the jobs under way, and all later ones."""
         self._is_cancelled.set()
         self.spark.sparkContext.cancelAllJobs()
 
     def messages(self, slices: Sequence[Range], *, keeps: bool = False) -> Messages:
-        """In one job on a local master, and on a cluster in as many as tokens want."""
+        """Return the messages of slices: in one job on a local master, in several on a cluster."""
         if sees_our_files(self.spark):
             return Messages(self._read, lambda: iter([slices]), keeps=keeps)
         first = 1 if self._is_paced else self.spark.sparkContext.defaultParallelism
@@ -110,7 +115,7 @@ class Jobs:
 
     @contextmanager
     def kept_messages(self, slices: Sequence[Range]) -> Iterator[Messages]:
-        """Read from the platform once, however often they are used."""
+        """Return messages that are read from the platform once, however often they are used."""
         messages = self.messages(slices, keeps=True)
         try:
             yield messages
@@ -120,8 +125,10 @@ class Jobs:
     def outcomes(
         self, messages: Messages, task: Callable[[Seen], SliceTask], done: int = 0
     ) -> list[Outcome]:
-        """What tasks gave. `task` makes one for where it is to tell its counts; `done`: messages
-        that were read before."""
+        """Return the outcomes of tasks.
+
+        `task` makes a task for the function that gets its counts; `done` messages were read before.
+        """
         work = task(self._counter(done))
         return [
             msgspec.msgpack.decode(bytes(row.outcome), type=Outcome)
@@ -130,7 +137,7 @@ class Jobs:
         ]
 
     def tallies(self, slices: Sequence[Range]) -> list[pa.RecordBatch]:
-        """Of the messages, in parts."""
+        """Return the tallies of the messages, in parts."""
         task = TallyTask(self._counter(0))
         return [
             batch
@@ -145,7 +152,7 @@ class Jobs:
         return partial(_add, messages, size_bytes)
 
     def run_tasks(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """A task for each; results are in the order of items."""
+        """Run a task for each item; results are in the order of items."""
         if not items:
             return []
         return self.spark.sparkContext.parallelize(list(items), len(items)).map(work).collect()

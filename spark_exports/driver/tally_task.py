@@ -1,4 +1,4 @@
-"""What a task of a `reconcile` run does with messages: counts them, and sums their digests."""
+"""The task of a `reconcile` run: it counts messages and sums their digests."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 from spark_exports.lake.digest import Tally
 
 TALLY_COLUMNS = "topic string, hour_s long, rows long, digest binary"
-"""Of `digest.TALLY`, for Spark."""
+"""The columns of `digest.TALLY`, for Spark."""
 
 
 class TallyTask:
-    """For `DataFrame.mapInArrow`, over messages as the data source has them."""
+    """A function for `DataFrame.mapInArrow` over messages with the columns of the data source."""
 
     def __init__(self, seen: Callable[[int, int], None]) -> None:
         self._seen = seen

@@ -1,8 +1,8 @@
-"""Where an export's rows go: a table of the lake, or plain files, and the same for its rejects.
+"""The targets of an export's rows: a table of the lake, or plain files, and the same for its
+rejects.
 
-Plain files have no positions, the server alone has. So a run of theirs begins where the server
-says, and tells it at the end how far it came; a driver that dies between the two is the one case in
-which rows come twice.
+Plain files have no positions, only the server has. So a run of theirs begins at the server's
+position, and reports its end afterwards. Rows come twice only if a driver dies between the two.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REJECTS_SUFFIX = "_rejects"
 
 
 class Target(Protocol):
-    """What a run needs of a LakeTable or of PlainFiles."""
+    """The methods of LakeTable and PlainFiles that a run needs."""
 
     @property
     def positions(self) -> dict[LaneKey, int]: ...
@@ -64,7 +64,7 @@ class Targets:
             self._lake.close()
 
     def table(self) -> Target:
-        """Made when it is missing."""
+        """Return the export's table; make it if it is missing."""
         spec = self._spec
         columns = base_columns(spec.body)
         if spec.body != "raw":
@@ -72,7 +72,7 @@ class Targets:
         return self._open(spec.table, columns, Layout(spec.partition_by, spec.key_buckets))
 
     def rejects(self) -> Target | None:
-        """Made when it is missing; None: nothing can be rejected."""
+        """Return the rejects table; make it if it is missing. None if nothing can be rejected."""
         spec = self._spec
         if spec.body == "raw":
             return None
@@ -85,7 +85,10 @@ class Targets:
         return self._lake.open(tenant, name, columns, layout, self._spec.name)
 
     def find(self) -> tuple[LakeTable | None, LakeTable | None]:
-        """The table and its rejects, where they are there. Raises BadOrder for plain files."""
+        """Return the table and its rejects, as far as they exist.
+
+        Raises BadOrder for plain files.
+        """
         if self._lake is None:
             raise BadOrder(f"plain files have no runs of the kind {self._order.kind}")
         tenant, spec = self._order.tenant, self._spec
@@ -96,7 +99,7 @@ class Targets:
 
 
 def has_run(table: Target, number: int) -> list[Position] | None:
-    """The positions of a table that has this run or a later one; None: it has not."""
+    """Return the positions of a table that has this run or a later one; None if it does not."""
     if isinstance(table, PlainFiles):
         manifest = table.manifest(number)
         return None if manifest is None else after(table, manifest.ranges)
@@ -104,7 +107,7 @@ def has_run(table: Target, number: int) -> list[Position] | None:
 
 
 def after(table: Target, ranges: Sequence[Range]) -> list[Position]:
-    """What a table has; of plain files, what they have got by these ranges."""
+    """Return the positions of a table; for plain files, those after these ranges."""
     if isinstance(table, PlainFiles):
         return sorted(Position(one.key, one.end) for one in ranges)
     return [Position(key, offset) for key, offset in sorted(table.positions.items())]

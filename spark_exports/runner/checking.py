@@ -1,5 +1,8 @@
-"""What `packetboat export-runner check` finds. It is over before a run would be: nothing is written
-but one small file in each warehouse, which goes at once."""
+"""The checks of `packetboat export-runner check`.
+
+They are quicker than a run. Nothing is written but one small file in each warehouse, which is
+deleted at once.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from spark_exports.runner.settings import RunnerSettings, java_environment
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     well: bool
     what: str
@@ -24,7 +27,7 @@ class Finding(NamedTuple):
 
 
 def checked(settings: RunnerSettings, lakes: Mapping[str, LakeSettings]) -> Iterator[Finding]:
-    """Finding by finding, as each is known."""
+    """Yield the findings one by one."""
     yield Finding(True, "lakes", f"{settings.lakes} has {', '.join(sorted(lakes))}")
     absent = requirements.missing()
     text = requirements.advice(absent) if absent else "PySpark, PyArrow and PyIceberg are there"
@@ -48,7 +51,7 @@ def _java() -> Finding:
 
 
 async def _platform(lakes: list[str]) -> Finding:
-    """By who we are there: a claim would take a run."""
+    """Check the permissions of the credential; a claim would take a run."""
     from packetboat import AsyncClient
     from packetboat.errors import PacketboatError
 
@@ -75,7 +78,7 @@ def _lake(lake: LakeSettings) -> Iterator[Finding]:
         tenants = len(catalog.list_namespaces())
         close_catalog(catalog)
     except Exception as error:
-        # Whatever it is that the libraries of so many catalogs raise.
+        # The libraries of catalogs raise exceptions of many kinds.
         yield Finding(False, f"{what}, catalog", f"{type(error).__name__}: {error}")
     else:
         yield Finding(True, f"{what}, catalog", f"answers, and has tables of {tenants} tenants")

@@ -1,9 +1,9 @@
 """A driver process, as the runner sees it: lines in, lines out, and a certain end.
 
-It runs in a session of its own, so that all it started can be found and ended with it: Spark's
-JVM, and the Python workers of a local master. When the runner dies, in whatever way, the kernel
+It runs in a session of its own, so that all processes that it started can be found and ended with
+it: Spark's JVM, and the Python workers of a local master. If the runner dies in any way, the kernel
 kills the driver, and the JVM ends by the end of its input. `start` must run on the main thread: the
-kernel ties that promise to the thread that forked.
+kernel ties that guarantee to the thread that forked.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _decoder: msgspec.json.Decoder[FromDriver] = msgspec.json.Decoder(FromDriver)
 
 
 class BadLine(Exception):
-    """The driver said what is no message."""
+    """The driver wrote a line that is no message."""
 
 
 class Driver:
-    """One process. Whoever starts it also ends it, by `end`."""
+    """A driver process; the caller of `start` must call `end`."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._cleared = False
         self._ended = asyncio.Event()
-        # Not by `Process.wait`: some versions of Python wait there until all who inherited the
-        # pipes have closed them.
+        # `Process.wait` is not used: in some versions of Python it waits until all processes that
+        # inherited the pipes have closed them.
         loop = asyncio.get_running_loop()
         try:
             ended = os.pidfd_open(process.pid)
@@ -64,7 +64,7 @@ class Driver:
         *,
         nice: int = 0,
     ) -> Driver:
-        """Raises OSError where there is no such program."""
+        """Start a driver. Raises OSError if there is no such program."""
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.PIPE,
@@ -84,14 +84,14 @@ class Driver:
         return self._process.pid
 
     async def tell(self, message: FromRunner) -> None:
-        """One that has ended hears nothing more, which is no error here."""
+        """Send a message; it is no error if the driver has ended."""
         assert self._process.stdin is not None
         with suppress(ConnectionError):
             self._process.stdin.write(_encoder.encode(message) + b"\n")
             await self._process.stdin.drain()
 
     async def hear(self) -> FromDriver | None:
-        """The next message; None: it has closed its output. Raises BadLine."""
+        """Return the next message; None if the driver closed its output. Raises BadLine."""
         assert self._process.stdout is not None
         while True:
             try:
@@ -108,7 +108,7 @@ class Driver:
                 raise BadLine(f"{error}: {line[:200]!r}") from None
 
     async def log_into(self, add: Callable[[str], None]) -> None:
-        """Hands over the lines of its stderr until that is closed."""
+        """Pass on the lines of its stderr until that is closed."""
         assert self._process.stderr is not None
         rest = ""
         while data := await self._process.stderr.read(65_536):
@@ -120,44 +120,48 @@ class Driver:
             add(rest)
 
     async def clear_up(self) -> None:
-        """When it has ended, all that it started and left is ended, too. Only then are its outputs
-        closed for certain."""
+        """Wait for its end, and then kill all that it started.
+
+        Only then are its outputs closed for certain.
+        """
         await self._ended.wait()
         self.kill()
 
     async def end(self, grace_s: float) -> int:
-        """It has that long to end by itself, and is killed then. After it there is nothing left of
-        what it started. The exit code; negative: the signal that ended it."""
+        """Wait for its end, and kill it after `grace_s`; return the exit code.
+
+        Nothing that it started is left afterwards. A negative code is the signal that ended it.
+        """
         try:
             async with asyncio.timeout(grace_s):
                 await self._ended.wait()
         except TimeoutError:
             pass
         finally:
-            # Also where we are cancelled meanwhile: nothing may go on without us.
+            # Also if this task is cancelled: nothing may go on without the runner.
             self.kill()
         await self._ended.wait()
         return await self._process.wait()
 
     def kill(self) -> None:
-        """It, and all that it started."""
+        """Kill it, and all that it started."""
         if not self._cleared:
             _kill_session(self._process.pid)
-        # Once it was dead, nobody of its session can start another.
+        # Once it is dead, no process of its session can start another.
         self._cleared = self._ended.is_set()
 
 
 def ending(code: int) -> str:
-    """For people."""
+    """Return an exit code as text for people."""
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
 def _in_child(parent: int, nice: int) -> Callable[[], None]:
-    """To call in a fresh child: the kernel kills it when its parent dies."""
+    """Return a function for a fresh child, which makes the kernel kill it when its parent dies."""
 
     def in_child() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # It died before the signal was armed.
+        if os.getppid() != parent:  # the parent died before the signal was set
             os._exit(1)
         os.nice(nice)
 
@@ -165,7 +169,7 @@ def _in_child(parent: int, nice: int) -> Callable[[], None]:
 
 
 def _kill_session(session: int) -> None:
-    """All processes of it, its first one too, until a look finds none that is new."""
+    """Kill all processes of a session, its first one too, until a look finds no new one."""
     killed: set[int] = set()
     while found := set(_members(session)) - killed:
         for pid in found:
@@ -175,7 +179,7 @@ def _kill_session(session: int) -> None:
 
 
 def _members(session: int) -> Iterator[int]:
-    """Those that are not dead already."""
+    """Yield the processes of a session that are not dead."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue

@@ -1,4 +1,4 @@
-"""What a driver writes to its stderr, bounded: the newest is kept until it is told."""
+"""The bounded log of a driver's stderr, which keeps the newest lines until they are sent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TAIL_CHARS = 4_000
 
 
 class DriverLog:
-    """Lines that were not told yet, and the tail of all."""
+    """The lines that were not sent yet, and the tail of all lines."""
 
     def __init__(self) -> None:
         self._untold: deque[str] = deque()
@@ -21,7 +21,10 @@ class DriverLog:
         self._tail_chars = 0
 
     def add(self, line: str) -> None:
-        """Without its end. What is too long is cut; where nobody takes lines, the oldest go."""
+        """Add a line without its end.
+
+        Long lines are cut; if nobody takes lines, the oldest are dropped.
+        """
         if len(line) > MAX_LINE_CHARS:
             line = line[:MAX_LINE_CHARS] + " …"
         self._untold.append(line)
@@ -35,7 +38,10 @@ class DriverLog:
             self._tail_chars -= len(self._tail.popleft()) + 1
 
     def take(self) -> str | None:
-        """The next lines to tell, each with its end; None: there are none. They count as told."""
+        """Return the next lines to send, each with its end; None if there are none.
+
+        They count as sent.
+        """
         lines = []
         if self._left_out:
             lines.append(f"… {self._left_out} lines left out\n")
@@ -49,7 +55,7 @@ class DriverLog:
         return "".join(lines) or None
 
     def take_last(self) -> str | None:
-        """The end of what was not told, where no more can be told after it."""
+        """Return the last lines that were not sent, if no more can be sent afterwards."""
         while self._untold_chars > MAX_TOLD_CHARS:
             self._untold_chars -= len(self._untold.popleft()) + 1
             self._left_out += 1
@@ -57,5 +63,5 @@ class DriverLog:
 
     @property
     def tail(self) -> str:
-        """The end of it, for an error's message."""
+        """The last lines, for an error's message."""
         return "\n".join(self._tail)

@@ -1,4 +1,5 @@
-"""The file of lakes: what tenants may name is configured here, with all of its credentials.
+"""The file of lakes, in which operators configure the lakes that tenants may name, with
+credentials.
 
 JSON: a list of lakes, or an object with `lakes`. TOML: `[[lakes]]`. Fields are those of
 `order.LakeSettings`.
@@ -23,11 +24,11 @@ _FIELDS = frozenset(LakeSettings.__struct_fields__)
 
 
 class LakesError(ValueError):
-    """The file does not say lakes; each line of the text is one thing that is wrong, and where."""
+    """The file has no valid lakes; each line of the text names one error, and where it is."""
 
 
 def lakes_in(path: Path) -> dict[str, LakeSettings]:
-    """By name, at least one. Raises LakesError."""
+    """Return the lakes of a file by name, at least one. Raises LakesError."""
     try:
         raw = path.read_bytes()
     except OSError as error:

@@ -20,11 +20,11 @@ log = structlog.get_logger()
 
 
 class LeaseLost(Exception):
-    """The run is another's by now, or nobody's."""
+    """The run belongs to another runner by now, or to none."""
 
 
 class Refused(Exception):
-    """The platform will not do it, however often it is asked; `code` and the text say why."""
+    """The platform refuses for good; `code` and the text say why."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -32,7 +32,9 @@ class Refused(Exception):
 
 
 class Lease:
-    """Counted from before the call that it was got by, so it ends here before it ends there."""
+    """A lease, counted from before the call that got it, so it ends here before it ends on the
+    server.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -43,11 +45,11 @@ class Lease:
         return self._ends_s - time.monotonic()
 
     def extend(self, asked_s: float) -> None:
-        """It was renewed by a call that was made then."""
+        """Extend the lease, which was renewed by a call that was made at `asked_s`."""
         self._ends_s = asked_s + self._seconds
 
     async def try_while_it_lasts(self, what: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Calls until there is an answer. Raises LeaseLost or Refused."""
+        """Call until there is an answer. Raises LeaseLost or Refused."""
         pause_s = FIRST_PAUSE_S
         while (left_s := self.left_s) > 0:
             try:

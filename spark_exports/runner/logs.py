@@ -9,7 +9,7 @@ import structlog
 
 
 def configure(level: str, runner: str) -> None:
-    """Once per process. Raises ValueError."""
+    """Configure logging, once per process. Raises ValueError."""
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         raise ValueError(f"log level {level!r}: one of debug, info, warning, error")

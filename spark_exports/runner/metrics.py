@@ -53,7 +53,7 @@ class OldNames(Collector):
 
 
 def serve(host: str, port: int, *, old_names: bool) -> None:
-    """In a thread of its own, until the process ends. Raises OSError."""
+    """Serve metrics in a thread of its own, until the process ends. Raises OSError."""
     disable_created_metrics()  # type: ignore[no-untyped-call]
     if old_names:
         REGISTRY.register(OldNames())

@@ -1,4 +1,4 @@
-"""What a runner asks of the platform, in the words of `order.py`; the SDK's client asks it."""
+"""A runner's requests to the platform, with the values of `order.py`, through the SDK's client."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ MAX_MESSAGE_CHARS = 4_096
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is this runner's until its lease ends. `token` reads the topics of the export and
-    nothing else; ranges are there when an earlier attempt was planned, or a tenant said them."""
+    """A run that is this runner's until its lease ends.
+
+    `token` reads the topics of the export and nothing else. `ranges` are there if an earlier
+    attempt was planned, or a tenant named them.
+    """
 
     uid: str
     lease: str
@@ -32,29 +35,37 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Renewed(msgspec.Struct, frozen=True):
-    """`cancelled`: nobody wants it any more; the lease holds until it is finished."""
+    """The answer to a renewal.
+
+    `cancelled` says that nobody wants the run any more; the lease is valid until it is finished.
+    """
 
     cancelled: bool
     token: str
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """`code` is for programs."""
+    """The failure of a run; `code` is for programs."""
 
     code: str
     message: str
 
 
 class ExportRuns(Protocol):
-    """Each raises PacketboatError; Conflict where the run is not ours any more."""
+    """The runner's calls.
+
+    Each raises PacketboatError, and Conflict if the run is not ours any more.
+    """
 
     async def claim(
         self, runner: str, lakes: Sequence[str], *, lease_seconds: float, wait_seconds: float
     ) -> Claimed | None:
-        """None: there was none within the wait."""
+        """Claim a run; return None if there was none within the wait."""
 
     async def plan(self, uid: str, lease: str, positions: Sequence[Position]) -> list[Range]:
-        """The manifest, from what the table has."""
+        """Return the manifest that follows the table's positions; it is stored when this
+        returns.
+        """
 
     async def renew(
         self,
@@ -65,7 +76,7 @@ class ExportRuns(Protocol):
         progress: Progress | None,
         log: str | None,
     ) -> Renewed:
-        """Ours for as long again, from now."""
+        """Renew the lease for its full time, from now on."""
 
     async def finish(
         self,
@@ -79,11 +90,11 @@ class ExportRuns(Protocol):
         retry: bool = False,
         log: str | None = None,
     ) -> None:
-        """How it ended. Repeated it is the same as once."""
+        """Report the end of a run; a repeated call has the same effect as one."""
 
 
 class Platform:
-    """By a client that may act as a runner."""
+    """The calls by a client that may act as a runner."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._runs = client.export_runs
@@ -143,14 +154,14 @@ class Platform:
 
 
 def _as(kind: Any, value: object) -> Any:
-    """The same value in the words of the SDK, or in ours: fields have the same names."""
+    """Convert a value between the SDK's types and ours, whose fields have the same names."""
     return msgspec.convert(value, kind, from_attributes=True)
 
 
 def _bounded(failure: Failure) -> ExportFailure:
     message = failure.message
     if len(message) > MAX_MESSAGE_CHARS:
-        # What comes last says most of a long one: a stack trace ends in its cause.
+        # The end of a long message is the most useful part: a stack trace ends in its cause.
         half = MAX_MESSAGE_CHARS // 2 - 2
         message = f"{message[:half]}\n…\n{message[-half:]}"
     return ExportFailure(failure.code[:MAX_CODE_CHARS] or "unknown", message)

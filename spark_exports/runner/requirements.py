@@ -1,4 +1,4 @@
-"""What a runner needs beside itself, looked for without importing it."""
+"""The packages that a runner needs, which are looked for without importing them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _NEEDED = {"pyspark": "PySpark", "pyarrow": "PyArrow", "pyiceberg": "PyIceberg"}
 
 
 def missing() -> list[str]:
-    """Names, for people."""
+    """Return the names of missing packages, for people."""
     return [name for module, name in _NEEDED.items() if find_spec(module) is None]
 
 
 def advice(names: list[str]) -> str:
-    """What to do about what is missing."""
+    """Return how to install the missing packages."""
     are = "is" if len(names) == 1 else "are"
     return f"{' and '.join(names)} {are} not installed here: {EXPORTS}"

@@ -1,13 +1,14 @@
-"""One attempt at a run: its driver, its lease, and how it is finished.
+"""One attempt at a run: its driver, its lease, and its end.
 
-What holds, whoever dies:
+The following holds if any of the processes dies:
 
 - The driver commits its rows and the positions in one commit of the table, so nothing here decides
-  what is in the table. A lease keeps two runners from doing the same work, not from doing harm.
-- A driver that has to end before it is done is told to commit nothing more, and killed when it does
-  not end in its time; with it goes all that it started.
-- The end of a run is told to the platform until it answers, as long as the lease lasts. Where it
-  does not, the next attempt opens the table, finds what was committed, and ends as `already`.
+  what is in the table. A lease keeps two runners from doing the same work; without it they would
+  still do no harm.
+- A driver that has to end before it is done gets the order to commit nothing more, and is killed if
+  it does not end in time, with all that it started.
+- The end of a run is reported to the platform until it answers, as long as the lease lasts. If it
+  does not answer, the next attempt opens the table, finds the commit, and ends as `already`.
 """
 
 from __future__ import annotations
@@ -39,17 +40,19 @@ from spark_exports.runner.settings import RunnerSettings, driver_environment
 from spark_exports.runner.state_dir import StateDir
 
 HEARTBEAT_S = 5.0
-"""A run that was cancelled is told so no later."""
+"""Seconds after which a cancelled run learns of it, at the latest."""
 TELL_EVERY_S = 1.0
 AFTER_LAST_WORD_S = 2.0
-"""For a driver to end by itself once it has said all."""
+"""Seconds for a driver to end by itself after its answer."""
 TOKEN_FILE = "token"
-"""In the run's directory, for tasks that read longer than a token lasts."""
+"""Name of the token's file in the run's directory, for tasks that read longer than a token
+lasts.
+"""
 log = structlog.get_logger()
 
 
 class Why(enum.Enum):
-    """Why a driver is ended before it is done."""
+    """Reason for which a driver is ended before it is done."""
 
     CANCELLED = "cancelled"
     LEASE_LOST = "lease-lost"
@@ -59,7 +62,7 @@ class Why(enum.Enum):
 
 
 class Attempt:
-    """One claimed run; `carry_out` once."""
+    """A claimed run; call `carry_out` once."""
 
     def __init__(
         self,
@@ -95,15 +98,18 @@ class Attempt:
         )
 
     async def carry_out(self, state_dir: StateDir) -> str:
-        """How it ended: `succeeded`, `failed`, `cancelled`, or `lost` where the platform could not
-        be told."""
+        """Do the run, and return how it ended.
+
+        The end is `succeeded`, `failed`, `cancelled`, or `lost` if it could not be reported to the
+        platform.
+        """
         began_s = time.monotonic()
         self._bound.info("run-began")
         try:
             with state_dir.of_run(self._claimed.uid, self._claimed.attempt) as directory:
                 said = await self._drive(directory)
         except Exception as error:
-            # One run that cannot be carried out must not keep others from it.
+            # A run that cannot be carried out must not keep others from it.
             self._bound.exception("run-not-carried-out")
             said = Failed("runner-failed", self._hide(str(error) or repr(error)), retry=True)
         end = await self._finish(said)
@@ -112,7 +118,7 @@ class Attempt:
         return end
 
     async def _drive(self, directory: Path) -> Done | Failed:
-        """What the driver said at last, or what is to be said of its end."""
+        """Return the driver's answer, or the answer for a driver that ended without one."""
         settings = self._settings
         if self._stopping.is_set():
             self._end_for(Why.STOPPED)
@@ -172,7 +178,7 @@ class Attempt:
         )
 
     async def _hear(self, driver: Driver) -> Done | Failed | None:
-        """Until it has said its last; None: it ended without."""
+        """Handle messages until the answer, and return it; None if the driver ended without one."""
         while (message := await driver.hear()) is not None:
             self._heard_s = time.monotonic()
             if isinstance(message, Done | Failed):
@@ -205,7 +211,9 @@ class Attempt:
         self._news.set()
 
     async def _keep_lease(self, directory: Path) -> None:
-        """Renews at once, then soon after there is something to tell, and else by the heartbeat."""
+        """Renew at once, then soon after there is something to report, and otherwise by the
+        heartbeat.
+        """
         pause_s = min(HEARTBEAT_S, self._settings.lease_seconds / 3)
         while True:
             try:
@@ -227,7 +235,7 @@ class Attempt:
                 continue
 
     async def _renew(self) -> Renewed:
-        """Raises LeaseLost or Refused."""
+        """Renew the lease, with progress and log. Raises LeaseLost or Refused."""
         self._news.clear()
         progress, text = self._progress, self._log.take()
 
@@ -256,13 +264,13 @@ class Attempt:
         patience_s = self._settings.stall_seconds
         if not patience_s:
             return
-        # Awake only when patience may be over: a driver says something every few seconds.
+        # Wake only when patience may be over: a driver writes something every few seconds.
         while (left_s := self._heard_s + patience_s - time.monotonic()) > 0:  # noqa: ASYNC110
             await asyncio.sleep(left_s)
         self._end_for(Why.STALLED)
 
     def _end_for(self, why: Why) -> None:
-        """The first reason counts."""
+        """End the driver for a reason; the first reason counts."""
         if self._why is None:
             self._why = why
             self._to_end.set()
@@ -278,7 +286,7 @@ class Attempt:
         return f"the driver ended without a word: {ending(code)}" + (f"\n{tail}" if tail else "")
 
     async def _finish(self, said: Done | Failed) -> str:
-        """Tells the platform; what came of it."""
+        """Report the end to the platform; return how the run ended."""
         state, failure, retry = self._verdict(said, self._why)
         if self._why is Why.LEASE_LOST:
             self._bound.warning("run-lost", said=state)
@@ -300,7 +308,7 @@ class Attempt:
                 ),
             )
         except (LeaseLost, Refused) as error:
-            # The table has what was committed, and the next attempt finds it there.
+            # The table has the rows that were committed, and the next attempt finds them there.
             self._bound.warning("run-lost", said=state, error=str(error))
             return "lost"
         metrics.heard.set_to_current_time()
@@ -313,8 +321,10 @@ class Attempt:
     def _verdict(
         self, said: Done | Failed, why: Why | None
     ) -> tuple[EndState, Failure | None, bool]:
-        """The state, what failed, and whether another attempt may succeed. What is committed is
-        done, whatever was wanted meanwhile."""
+        """Return the state, the failure, and whether another attempt may succeed.
+
+        A run that committed has succeeded, even if it was to be ended meanwhile.
+        """
         if isinstance(said, Done):
             return "succeeded", None, False
         if why is Why.CANCELLED:
@@ -331,7 +341,7 @@ class Attempt:
 
 
 def _leave_token(directory: Path, token: str) -> None:
-    """Whoever reads it sees the old one or the new one."""
+    """Replace the token file; a reader sees the old token or the new one."""
     new = directory / f"{TOKEN_FILE}.new"
     new.touch(mode=0o600)
     new.write_text(token)

@@ -1,4 +1,4 @@
-"""The runner: claims runs, as many at a time as it may, and has each carried out."""
+"""The runner, which claims runs up to its concurrency, and carries them out."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from spark_exports.runner.settings import RunnerSettings
 from spark_exports.runner.state_dir import StateDir
 
 WAIT_S = 20.0
-"""For a run, at the platform."""
+"""Seconds for which a claim waits for a run at the platform."""
 FIRST_PAUSE_S = 0.5
 MAX_PAUSE_S = 15.0
 REFUSED_FOR_S = 60.0
 EXIT_DONE = 0
 EXIT_REFUSED = 78
-"""Starting again changes nothing; the log says what does."""
+"""Exit code of a runner that must not be started again before a change; the log says which."""
 T = TypeVar("T")
 log = structlog.get_logger()
 
 
 class Runner:
-    """One process's work; `stop` may be called at any time."""
+    """The work of one runner process; `stop` may be called at any time."""
 
     def __init__(
         self,
@@ -53,12 +53,11 @@ class Runner:
         self._exit_code = EXIT_DONE
 
     def stop(self) -> None:
-        """Claims nothing more; what is under work is drained, and what is not done then given
-        back."""
+        """Claim nothing more; runs under way may end, and those that do not are given back."""
         self._stopping.set()
 
     async def run(self) -> int:
-        """The exit code."""
+        """Claim and carry out runs until stopped; return the exit code."""
         log.info("runner-began", lakes=sorted(self._lakes), concurrency=self._settings.concurrency)
         async with asyncio.TaskGroup() as group:
             for _ in range(self._settings.concurrency):
@@ -94,7 +93,7 @@ class Runner:
         return claimed
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """What it comes to; None where we are told to stop before."""
+        """Return the result of the work, or None if the runner is stopped before."""
         working = asyncio.ensure_future(work)
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
@@ -106,8 +105,11 @@ class Runner:
             await asyncio.gather(working, stopping, return_exceptions=True)
 
     def _look_at(self, error: PacketboatError) -> None:
-        """A credential that is not good for this does not become so by asking again; one that was
-        made just now is given a minute."""
+        """Stop the runner if its credential is refused for a minute.
+
+        A credential without the permission does not get it by asking again; one that was just made
+        may take some time.
+        """
         if not isinstance(error, NotAuthorized):
             self._refused_since_s = None
             return
@@ -127,8 +129,10 @@ class Runner:
 
 
 def run(settings: RunnerSettings, lakes: Mapping[str, LakeSettings]) -> int:
-    """Until SIGINT or SIGTERM; the exit code. Raises StateDirInUse, OSError and ValueError for
-    what cannot be started."""
+    """Run until SIGINT or SIGTERM; return the exit code.
+
+    Raises StateDirInUse, OSError and ValueError if the runner cannot be started.
+    """
     if settings.metrics_port:
         metrics.serve(
             settings.metrics_host, settings.metrics_port, old_names=settings.metrics_old_names

@@ -1,4 +1,4 @@
-"""What must not get into the log of a run, which tenants read: credentials that a driver holds."""
+"""The removal of a driver's credentials from the log of a run, which tenants read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHORTEST = 6
 
 
 class Redaction:
-    """Puts `***` where a text has one of the secrets."""
+    """A function that puts `***` in place of each secret in a text."""
 
     def __init__(self, lake: LakeSettings, *tokens: str) -> None:
         secrets = {one for one in (*tokens, *_secrets_of(lake)) if len(one) >= _SHORTEST}

@@ -1,4 +1,4 @@
-"""Where drivers keep files while they work. What a killed runner left goes when the next starts."""
+"""The directory of drivers' files. The next runner deletes the files that a killed runner left."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from typing import IO
 
 
 class StateDirInUse(Exception):
-    """Another runner works there."""
+    """Another runner uses the directory."""
 
 
 class StateDir(AbstractContextManager["StateDir"]):
-    """One runner's, as long as the context lasts; without a path, a fresh one that goes with it.
-    Entering raises StateDirInUse, or OSError."""
+    """The directory of one runner, as long as the context lasts.
+
+    Without a path it is a new one that is deleted afterwards. Entering raises StateDirInUse, or
+    OSError.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._given = path
@@ -50,7 +53,7 @@ class StateDir(AbstractContextManager["StateDir"]):
 
     @contextmanager
     def of_run(self, uid: str, attempt: int) -> Iterator[Path]:
-        """An empty directory, gone after the block."""
+        """Yield an empty directory, which is deleted after the block."""
         path = self.path / f"run-{uid}-{attempt}"
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(mode=0o700)

@@ -1,7 +1,6 @@
-"""From bodies to columns: what a JSON or Avro body is, which columns a table needs for it, and
-which of its values a column holds.
+"""Columns of bodies: reading JSON and Avro bodies, choosing columns for them, and filling these.
 
-Nothing here knows Spark or Iceberg. Bodies are read strictly: what is in a column is what the body
-says, to the digit. Whatever a column cannot hold exactly leaves it null, and the body as it came is
-kept beside it (`rescued`).
+Nothing here knows Spark or Iceberg. Bodies are read strictly: a column has the value of the body,
+to the digit. If a column cannot hold a value exactly, it is null, and the original body is kept
+beside it (`rescued`).
 """

@@ -1,9 +1,9 @@
-"""Avro bodies as values, by the schema of their topic in the version they were written with.
+"""Avro bodies as values, by the schema of their topic in the version that they were written with.
 
-A message may name its version; its binary form does not. Where it is not named, versions are tried
-in an order that stays the same whatever is added later: from the one that was the latest when the
-message was published back to the first, then those that came after. So a body that could be read
-once is always read in that way.
+A message may name its version; its binary form does not. If no version is named, versions are tried
+in an order that stays the same whatever is added later: from the latest one at the time of publish
+back to the first, then those that came after. So a body that could be read once is always read in
+that way.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TYPES = frozenset({"avro/binary", "application/avro", "application/vnd.apache.av
 
 
 class AvroVersion(msgspec.Struct, frozen=True):
-    """`definition` as JSON."""
+    """A version of a schema; `definition` is JSON."""
 
     number: int
     created_at: datetime
@@ -34,23 +34,26 @@ class AvroVersion(msgspec.Struct, frozen=True):
 
 
 class AvroBodies:
-    """Of one topic."""
+    """A reader of the Avro bodies of one topic."""
 
     def __init__(self, versions: Sequence[AvroVersion]) -> None:
-        """In the order of their numbers, one at least."""
+        """Make a reader of versions, at least one, in the order of their numbers."""
         self._versions = {version.number: version for version in versions}
         self._parsed: dict[int, Any] = {}
 
     def value(
         self, body: bytes, content_type: str, attributes: Mapping[str, str], published: datetime
     ) -> Any:
-        """As `values` has them, with Python's types for what is logical. Raises Undecodable."""
+        """Return a body as a value of `values`, with Python's types for logical types.
+
+        Raises Undecodable.
+        """
         for number in self._candidates(attributes.get(VERSION_ATTRIBUTE), published):
             try:
                 read = _from_json if is_json(content_type) and content_type else _from_binary
                 return _plain(read(body, self._schema(number)))
             except Exception:
-                # What a body makes fastavro raise is anything, and it has no error of its own.
+                # fastavro has no error of its own; a malformed body makes it raise any exception.
                 continue
         raise Undecodable("not-avro")
 
@@ -102,5 +105,5 @@ def _plain(value: Any) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """JSON of a value, for people; bytes are base64."""
+    """Return a value as JSON for people; bytes are base64."""
     return msgspec.json.encode(value).decode()

@@ -1,8 +1,9 @@
-"""Columns of bodies, and how they grow by what a run has seen.
+"""Columns of bodies, and how they grow by the values that a run has seen.
 
-A column keeps its type for good; only structs get fields, also those in lists. A new column's type
-is chosen by all that the run saw under its name, so neither the order of messages nor that of tasks
-matters. What a column does not hold exactly is in `rescued`, so no order of runs loses anything.
+A column keeps its type for good; only structs get new fields, also those in lists. The type of a
+new column is chosen by all values that the run saw under its name, so the order of messages and
+tasks does not matter. Values that a column does not hold exactly are in `rescued`, so nothing is
+lost in any order of runs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from spark_exports.lake.envelope import ENVELOPE, RESCUED
 from spark_exports.lake.layout import RESERVED_NAMES
 
 MAX_FIELDS = 2_000
-"""Of a table, nested ones included. Members beyond it get no columns."""
+"""Fields of a table at most, with nested ones; members beyond these get no columns."""
 RESERVED = frozenset(name.casefold() for name in (*ENVELOPE.names, RESCUED, *RESERVED_NAMES))
 KINDS: dict[str, pa.DataType] = {
     "string": pa.string(),
@@ -26,16 +27,19 @@ KINDS: dict[str, pa.DataType] = {
     "date": pa.date32(),
     "binary": pa.binary(),
 }
-"""By the names that `columns` of an export has for them. A new column whose values are of several
-kinds gets the first of: string, struct, list, decimal, and then as they stand here."""
+"""Types by their names in `columns` of an export.
+
+A new column whose values are of several kinds gets the first of: string, struct, list, decimal, and
+then the kinds in this order.
+"""
 
 
 class UnknownType(ValueError):
-    """A type in `columns` of an export that is none."""
+    """A type in `columns` of an export does not exist."""
 
 
 def kind_of(name: str) -> pa.DataType:
-    """A type by its name in an export's `columns`. Raises UnknownType."""
+    """Return a type by its name in an export's `columns`. Raises UnknownType."""
     if name in KINDS:
         return KINDS[name]
     digits = decimal_digits(name.replace(" ", ""))
@@ -45,8 +49,10 @@ def kind_of(name: str) -> pa.DataType:
 
 
 def with_pinned(columns: pa.Schema, pinned: dict[str, str]) -> pa.Schema:
-    """The columns of a table and those whose types are said by hand; one that the table has already
-    keeps its type. Raises UnknownType."""
+    """Return the columns of a table and those whose types are configured.
+
+    A column that the table has already keeps its type. Raises UnknownType.
+    """
     kinds = {member: kind_of(name) for member, name in sorted(pinned.items())}
     fields = list(columns)
     names = Names((field.name for field in fields), RESERVED)
@@ -58,13 +64,13 @@ def with_pinned(columns: pa.Schema, pinned: dict[str, str]) -> pa.Schema:
 
 
 def grown(columns: pa.Schema, shape: Shape) -> pa.Schema:
-    """The columns, in their order, and after them those that `shape` needs, by the alphabet."""
+    """Return the columns in their order, followed by those that `shape` needs, by the alphabet."""
     room = _Room(MAX_FIELDS - sum(map(_size, columns)))
     return pa.schema(_fields(tuple(columns), shape.members or {}, room, RESERVED))
 
 
 def size(columns: pa.Schema) -> int:
-    """How many fields, nested ones included."""
+    """Return the number of fields, with nested ones."""
     return sum(map(_size, columns))
 
 
@@ -110,7 +116,7 @@ def _grown(kind: pa.DataType, shape: Shape, room: _Room) -> pa.DataType:
 
 
 def _kind(shape: Shape) -> pa.DataType | None:
-    """None: nothing is known of it but that it is empty."""
+    """Return the type for a shape; None if all of its values are empty."""
     if "string" in shape.kinds:
         return KINDS["string"]
     if shape.members is not None:

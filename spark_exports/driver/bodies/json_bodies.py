@@ -1,13 +1,14 @@
 """JSON bodies as rows of columns.
 
 Almost every body is read by one call of a compiled reader that knows the columns: it refuses
-members and values that they have no place for. What that reader would take without a word is found
-by two cheap looks at the text, and read by the strict reader then:
+members and values for which there is no column. It would accept two kinds of bodies that it does
+not read exactly. They are found by two cheap checks of the text, and then read by the strict
+reader:
 
 - A member that occurs twice: written again, the row has fewer members than the text.
 - A number that a double rounds: it has 16 digits or more, or an exponent.
 
-Both looks may be wrong in one direction only, that of reading again.
+Both checks may be wrong in one direction only, that of reading again.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ from spark_exports.driver.bodies.nodes import StructNode
 from spark_exports.driver.bodies.values import Undecodable, json_value
 
 _ODD = re.compile(rb'"[ \t\r\n]+:|\\u0022')
-"""Members are counted by `":`, so there must be no other way to write what ends one."""
+"""Members are counted by `":`, so a text with another way to end a name is read strictly."""
 _LONG_NUMBER = re.compile(rb"[0-9][0-9.]{15,}|[0-9][eE][-+0-9]")
 _NUMBER = re.compile(rb"-?[0-9][0-9.]{15,}(?:[eE][-+]?[0-9]+)?|-?[0-9][0-9.]*[eE][-+]?[0-9]+")
 
 
 class Decoded(NamedTuple):
-    """`row` has what the columns hold; `is_whole`: that is all of the body. `value` is there where
-    the body had to be read by the strict reader."""
+    """A body as a row; `is_whole` says that the row has all of the body.
+
+    `value` is there if the body had to be read by the strict reader.
+    """
 
     row: Any
     is_whole: bool
@@ -37,7 +40,7 @@ class Decoded(NamedTuple):
 
 
 class JsonBodies:
-    """Reads bodies into rows of `columns`."""
+    """A reader of bodies into rows of `columns`."""
 
     def __init__(self, columns: pa.Schema) -> None:
         self.node = StructNode(tuple(columns))
@@ -47,7 +50,7 @@ class JsonBodies:
         self.empty = self.node.type()
 
     def row(self, body: bytes) -> Decoded:
-        """Raises Undecodable: it is no JSON object."""
+        """Return a body as a row. Raises Undecodable if it is no JSON object."""
         if self._read is not None:
             try:
                 row = self._read(body)
@@ -63,7 +66,7 @@ class JsonBodies:
         return Decoded(row, is_whole, value)
 
     def holds(self, body: bytes) -> bool:
-        """Whether there is a place for each of its values. False says nothing."""
+        """Return True if there certainly is a column for each of its values; False says nothing."""
         if self._read is None:
             return False
         try:
@@ -81,7 +84,7 @@ class JsonBodies:
 
 
 def _is_shortest(text: bytes) -> bool:
-    """Whether it is how Python writes this double, with certainty."""
+    """Return whether the text is certainly how Python writes this double."""
     try:
         return repr(float(text)).encode() == text
     except ValueError:

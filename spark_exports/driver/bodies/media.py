@@ -1,4 +1,4 @@
-"""What a content type says of a body."""
+"""Content types of bodies."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from functools import lru_cache
 
 @lru_cache(maxsize=1_000)
 def essence(content_type: str | None) -> str:
-    """Without parameters; the empty text where none was given."""
+    """Return a content type without parameters; empty if there is none."""
     return (content_type or "").partition(";")[0].strip().lower()
 
 
 def is_json(content_type: str | None) -> bool:
-    """Also where a publisher said nothing."""
+    """Return whether a content type is JSON; a missing one counts as JSON."""
     found = essence(content_type)
     return found in ("", "application/json") or found.endswith("+json")

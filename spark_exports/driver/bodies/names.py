@@ -1,8 +1,8 @@
-"""Which column a member of a body goes to.
+"""The names of columns for the members of a body.
 
 Lakes do not tell names apart by case, and write the path to a nested field with dots. So a column's
-name may differ from the member's; the member's is then in the field's metadata, which Iceberg keeps
-as the column's doc.
+name may differ from the member's. Then the member's name is in the field's metadata, which Iceberg
+keeps as the column's doc.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_NAME_CHARS = 200
 
 
 def member_of(field: pa.Field) -> str:
-    """The member that a column holds."""
+    """Return the member that a column holds."""
     told: bytes | None = (field.metadata or {}).get(MEMBER)
     return str(field.name) if told is None else told.decode()
 
@@ -27,14 +27,14 @@ def column(name: str, member: str, kind: pa.DataType, nullable: bool = True) -> 
 
 
 class Names:
-    """Names of one struct, or of the columns of a table. `reserved` are casefolded."""
+    """The names of a struct's fields, or of a table's columns. `reserved` are casefolded."""
 
     def __init__(self, taken: Iterable[str], reserved: Container[str] = ()) -> None:
         self._taken = {name.casefold() for name in taken}
         self._reserved = reserved
 
     def name(self, member: str) -> str:
-        """A new one for a member that has no column yet."""
+        """Return a new name for a member that has no column yet."""
         base = member.replace(".", "_")[:MAX_NAME_CHARS] or "_"
         if base.casefold() in self._reserved:
             base = f"body_{base}"

@@ -1,8 +1,8 @@
-"""Columns, compiled: for each type how a body is read fast, what fits it exactly, and how its
-values become Arrow.
+"""Compiled columns: for each type how a body is read fast, which values fit it exactly, and how its
+values become Arrow arrays.
 
 A struct's values are objects of a class that is made for it, the same from the fast reader and from
-`fit`. Null is `None` or, where a member was not there, `UNSET`.
+`fit`. Null is `None`, or `UNSET` if a member was not there.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from spark_exports.driver.bodies.shape import LONG
 from spark_exports.driver.bodies.values import is_text
 
 _Fit = tuple[Any, bool]
-"""A value for the column (None where it has none for it), and whether nothing of it is missing."""
+"""A value for the column (None if the value does not fit), and whether it is all of the value."""
 _MISFIT: _Fit = (None, False)
 
 
 class Node(Protocol):
-    """One column or field. `fast` is the type for `msgspec`'s reader, None where that has none that
-    is exact."""
+    """A column or field.
+
+    `fast` is the type for `msgspec`'s reader, None if that has no exact type.
+    """
 
     fast: Any
 
@@ -93,7 +95,7 @@ class _ListNode:
 
 
 class StructNode:
-    """An object: a field for each member. `type` is the class of its values."""
+    """A column of objects, with a field for each member; `type` is the class of its values."""
 
     def __init__(self, fields: Sequence[pa.Field]) -> None:
         self.fields = tuple(fields)
@@ -143,7 +145,7 @@ class StructNode:
         return pa.StructArray.from_arrays(self.arrays(rows), fields=self.fields, mask=is_null)
 
     def arrays(self, rows: Sequence[Any]) -> list[pa.Array]:
-        """A column for each field, of values that are all there."""
+        """Return a column for each field, of values that are all there."""
         return [
             node.arrow([getattr(row, attribute) for row in rows])
             for attribute, node in zip(self._attributes, self._nodes, strict=True)
@@ -151,7 +153,7 @@ class StructNode:
 
 
 def _no_fit(value: Any) -> _Fit:
-    """Of a type that no body has values of: the table got the column from someone else."""
+    """Fit no value: the table has a column of a type that bodies have no values of."""
     return _MISFIT
 
 
@@ -176,7 +178,7 @@ def _fit_string(value: Any) -> _Fit:
 
 
 def _fit_timestamp(value: Any) -> _Fit:
-    """RFC 3339 with a zone, to the microsecond at most."""
+    """Fit a time of RFC 3339 with a zone, to the microsecond at most."""
     if isinstance(value, datetime):
         return (value, True) if value.tzinfo is not None else _MISFIT
     if type(value) is not str or _digits_of_second(value) > 6:
@@ -191,7 +193,7 @@ def _fit_date(value: Any) -> _Fit:
 
 
 def _fit_binary(value: Any) -> _Fit:
-    """Base64 in JSON."""
+    """Fit bytes, which are base64 in JSON."""
     if type(value) is bytes:
         return value, True
     if type(value) is not str:
@@ -216,7 +218,9 @@ def _digits_of_second(text: str) -> int:
 
 
 def _fit_decimal(kind: pa.Decimal128Type) -> Callable[[Any], _Fit]:
-    """A number of JSON, or a string that is one, of no more digits than the type has."""
+    """Return a function that fits a number of JSON, or a string of one, with no more digits than
+    the type.
+    """
     unit = Decimal(1).scaleb(-kind.scale)
     context = Context(prec=kind.precision, traps=[InvalidOperation, Inexact])
 

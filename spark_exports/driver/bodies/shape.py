@@ -1,7 +1,7 @@
-"""What values of a run look like, in all: the least that says which columns they need.
+"""The shape of a run's values: the least information that decides which columns they need.
 
-A shape only grows, and by whatever it sees in whatever order it becomes the same: `see` and `add`
-are commutative, associative and idempotent. So tasks, runs and attempts may be in any order.
+A shape only grows, and does not depend on the order of the values: `see` and `add` are commutative,
+associative and idempotent. So tasks, runs and attempts may come in any order.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import msgspec
 from spark_exports.driver.bodies.values import is_text
 
 MAX_DEPTH = 16
-"""Of objects and arrays within each other; what is deeper has no columns."""
+"""Levels of objects and arrays within each other; deeper values get no columns."""
 MAX_MEMBERS = 20_000
-"""Of one shape. Bodies with members by the thousand use names as data."""
+"""Members of one shape; bodies with thousands of members use names as data."""
 LONG = range(-(2**63), 2**63)
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _SCALARS: dict[type, str] = {
@@ -31,15 +31,17 @@ _SCALARS: dict[type, str] = {
 
 
 class Shape(msgspec.Struct):
-    """All kinds of values that were seen in one place. `members` and `element` are None until an
-    object or an array was seen there."""
+    """All kinds of values that were seen in one place.
+
+    `members` and `element` are None until an object or an array was seen there.
+    """
 
     kinds: set[str] = msgspec.field(default_factory=set)
     members: dict[str, Shape] | None = None
     element: Shape | None = None
 
     def see(self, value: Any) -> None:
-        """A value as `values` has them, and as Avro's logical types are in Python."""
+        """Add a value of `values`, or of Python's types for Avro's logical types."""
         _see(self, value, MAX_DEPTH)
 
     def add(self, other: Shape) -> None:
@@ -92,13 +94,13 @@ def _see_members(shape: Shape, value: dict[str, Any], depth: int) -> None:
 
 
 def decimal_kind(value: Decimal) -> str:
-    """As Avro's decoder gives it: with the scale of its schema."""
+    """Return the kind of a decimal from Avro's decoder, which has the scale of its schema."""
     exponent = value.as_tuple().exponent
     scale = -exponent if isinstance(exponent, int) and exponent < 0 else 0
     return f"decimal(38,{scale})"
 
 
 def decimal_digits(kind: str) -> tuple[int, int] | None:
-    """Precision and scale."""
+    """Return precision and scale, or None if the kind is no decimal."""
     found = _DECIMAL.fullmatch(kind)
     return (int(found[1]), int(found[2])) if found else None

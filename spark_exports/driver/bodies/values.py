@@ -1,7 +1,7 @@
-"""A body as values that lose nothing of it.
+"""A body as values without any loss.
 
-JSON comes as `None`, `bool`, `int` (of any size), `float`, `str`, `list` and `dict`; a number that
-is no double is a `LongNumber`. What has no value that is certain is `INEXACT`.
+JSON is read as `None`, `bool`, `int` (of any size), `float`, `str`, `list` and `dict`; a number
+that is no double is a `LongNumber`. A value that is not certain is `INEXACT`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 MAX_INT_DIGITS = 40
-"""Far more than 64 bits. Time to read longer ones grows with the square of their length."""
+"""Far more digits than 64 bits have.
+
+The time to read a number grows with the square of its length.
+"""
 
 
 class Inexact(enum.Enum):
@@ -23,7 +26,7 @@ INEXACT = Inexact.INEXACT
 
 
 class Undecodable(Exception):
-    """The body is no value of its format. `reason` is a word for programs."""
+    """The body is no value of its format; `reason` is a word for programs."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -31,11 +34,14 @@ class Undecodable(Exception):
 
 
 class LongNumber(Decimal):
-    """A number of JSON with more digits than a double has, or beyond all of them."""
+    """A number of JSON with more digits than a double has, or out of a double's range."""
 
 
 def json_value(body: bytes) -> Any:
-    """Raises Undecodable. Nothing follows the value but white space, and NaN is no number."""
+    """Read a body, which has nothing but white space after the value.
+
+    Raises Undecodable, also for NaN.
+    """
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError:
@@ -49,7 +55,10 @@ def json_value(body: bytes) -> Any:
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The standard does not say which of two members with one name counts, so neither does."""
+    """Return the members of an object; one that occurs twice is INEXACT.
+
+    The standard does not say which of the two counts.
+    """
     members = dict(pairs)
     if len(members) < len(pairs):
         seen: set[str] = set()
@@ -65,13 +74,13 @@ def _int(text: str) -> int | LongNumber:
 
 
 def _float(text: str) -> float | LongNumber | Inexact:
-    """The double whose shortest text is this number, if there is one."""
+    """Return the double whose shortest text is this number, if there is one."""
     value = float(text)
     if repr(value) == text:
         return value
     try:
         number = LongNumber(text)
-    except InvalidOperation:  # An exponent beyond all that is.
+    except InvalidOperation:  # an exponent that is out of every range
         return INEXACT
     is_finite = value - value == 0
     return value if is_finite and number == Decimal(repr(value)) else number
@@ -90,7 +99,7 @@ _decoder = json.JSONDecoder(
 
 
 def is_text(value: str) -> bool:
-    """Whether UTF-8 can write it: `\\ud800` alone is a JSON string and no text."""
+    """Return whether UTF-8 can write it: `\\ud800` alone is a JSON string and no text."""
     try:
         value.encode()
     except UnicodeEncodeError:
