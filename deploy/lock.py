@@ -1,10 +1,10 @@
 """Split a lock of everything into layers: `python deploy/lock.py LOCK`, as `make lock` does.
 
-A layer is a file of `requirements/`, with hashes: `run.lock` is what the server and the client need
-to run, `opentelemetry.lock` what spans and metrics by OTLP need beside it, `exports.lock` what
-runners of exports need beside both, `develop.lock` the rest. All layers are of one resolution, and
-none repeats a package of an earlier one. It asks the installed
-distributions which package needs which, so run it where all of them are installed.
+A layer is a file of `requirements/`, with hashes. `run.lock` has the libraries that the server and
+the client need to run, `opentelemetry.lock` those for spans and metrics by OTLP, `exports.lock`
+those of runners of exports, `develop.lock` the rest. All layers are of one resolution, and none
+repeats a package of an earlier one. The dependencies are those of the installed distributions, so
+run it in an environment with all of them.
 """
 
 from __future__ import annotations
@@ -24,21 +24,24 @@ EXTRAS: Mapping[str, frozenset[str]] = {
     "opentelemetry": frozenset({"opentelemetry"}),
     "exports": frozenset({"exports", "opentelemetry"}),
 }
-"""Extras of the server whose libraries a layer has; the last layer has all that is left."""
+"""Extras of the server whose libraries a layer has; the last layer has all others."""
 BUILD = "setuptools"
-"""Builds our own packages, in every environment."""
+"""The package that builds our own packages, in every environment."""
 _NAME = re.compile(r"(?P<name>[A-Za-z0-9._-]+)\s*(\[(?P<extras>[^]]*)\])?(?P<rest>.*)")
 _EXTRA = re.compile(r"""extra\s*==\s*['"](?P<extra>[^'"]+)['"]""")
 
 
 def normalized(name: str) -> str:
-    """As package indexes compare names."""
+    """Return a name in the form in which package indexes compare names."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def packages(lock: str) -> dict[str, str]:
-    """The part of the text that each package has. A package is a line that begins with its name,
-    several where its version depends on the Python; what is said of it is indented."""
+    """Return the part of a lock for each package.
+
+    A package is a line that begins with its name, or several if its version depends on the Python,
+    with indented lines after it.
+    """
     found: dict[str, str] = {}
     name = ""
     for line in lock.splitlines(keepends=True):
@@ -51,7 +54,7 @@ def packages(lock: str) -> dict[str, str]:
 
 
 def needed(wanted: Iterable[tuple[str, frozenset[str]]]) -> set[str]:
-    """The names of these packages, with extras, and of all that they need on any machine."""
+    """Return the names of these packages, with extras, and of all that they need on any machine."""
     seen: set[tuple[str, frozenset[str]]] = set()
     left = [(normalized(name), extras) for name, extras in wanted]
     while left:
@@ -68,7 +71,7 @@ def needed(wanted: Iterable[tuple[str, frozenset[str]]]) -> set[str]:
 
 
 def requirements_of(name: str, extras: frozenset[str] = frozenset()) -> list[str]:
-    """What a package with these extras requires, on any machine."""
+    """Return the requirements of a package with these extras, on any machine."""
     if name in OURS:
         text = (OURS[name] / "pyproject.toml").read_text(encoding="utf-8")
         project = tomllib.loads(text)["project"]
@@ -77,7 +80,7 @@ def requirements_of(name: str, extras: frozenset[str] = frozenset()) -> list[str
     try:
         lines = requires(name) or []
     except PackageNotFoundError:
-        return []  # of another system or Python: a leaf, as far as is known here
+        return []  # it is for another system or Python, so its requirements are not known here
     kept = []
     for line in lines:
         asked = {match["extra"] for match in _EXTRA.finditer(line)}
@@ -87,7 +90,10 @@ def requirements_of(name: str, extras: frozenset[str] = frozenset()) -> list[str
 
 
 def layers_of(lock: str) -> dict[str, str]:
-    """The text of each layer. Raises ValueError for a lock without what builds our own packages."""
+    """Return the text of each layer.
+
+    Raises ValueError for a lock that cannot build our own packages.
+    """
     left = packages(lock)
     if BUILD not in left:
         raise ValueError(f"the lock has no {BUILD}, which builds our own packages")
@@ -100,7 +106,9 @@ def layers_of(lock: str) -> dict[str, str]:
 
 
 def unknown(lock: str) -> list[str]:
-    """Packages of this machine that are not installed: what they need is not known here."""
+    """Return the packages of this machine that are not installed, and whose requirements are
+    unknown.
+    """
     found = []
     for name, text in packages(lock).items():
         try:
@@ -112,7 +120,7 @@ def unknown(lock: str) -> list[str]:
 
 
 def main(lock: str) -> None:
-    """Exit status 1: the layers are written, but packages may be in the wrong one."""
+    """Write the layers. Exit status 1: they are written, but packages may be in the wrong one."""
     whole = Path(lock).read_text(encoding="utf-8")
     for layer, text in layers_of(whole).items():
         (LAYERS / f"{layer}.lock").write_text(text, encoding="utf-8")

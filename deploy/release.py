@@ -2,17 +2,15 @@
 
     python deploy/release.py [--into dist] [--repository https://…] [--image-builder docker]
 
-| file in `dist/` | what it is |
-|---|---|
-| `packetboat_client-V-py3-none-any.whl`, `packetboat_server-V-py3-none-any.whl` | the wheels |
-| `packetboat-V-run.lock`, `-opentelemetry.lock`, `-exports.lock` | libraries, by version and hash |
-| `packetboat-V.cdx.json` | the bill of materials, CycloneDX 1.6: all that the locks bring |
-| `packetboat-V.image.tar` | the image, where a builder of images is here |
-| `SHA256SUMS` | of all these files |
+| file in `dist/` | what it is | |---|---| | `packetboat_client-V-py3-none-any.whl`,
+`packetboat_server-V-py3-none-any.whl` | the wheels | | `packetboat-V-run.lock`,
+`-opentelemetry.lock`, `-exports.lock` | libraries, by version and hash | | `packetboat-V.cdx.json`
+| the bill of materials, CycloneDX 1.6: all that the locks bring | | `packetboat-V.image.tar` | the
+image, where a builder of images is here | | `SHA256SUMS` | of all these files |
 
-Two runs at the same commit give the same bytes, but for the image: nothing that is not committed
-goes in, and the only time in it is that of the commit. Libraries are those that are installed here.
-The wheels name the repository that they are told, and no address is made up where none is told.
+Two runs at the same commit give the same bytes, except for the image: only committed files go in,
+and the only time in it is that of the commit. Libraries are those that are installed here. The
+wheels name the repository of `--repository`, or none.
 """
 
 from __future__ import annotations
@@ -37,14 +35,14 @@ import lock
 
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = {"run": "required", "opentelemetry": "optional", "exports": "optional"}
-"""Of the libraries, and what CycloneDX calls their scope."""
+"""Layers of libraries, and their scope in CycloneDX."""
 SUMS = "SHA256SUMS"
 _LINE = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s;]+)", re.M)
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
 def committed(place: Path) -> int:
-    """Unpack the commit into a new folder, with the same modes everywhere. Returns its time."""
+    """Unpack the commit into a new folder, with the same modes everywhere; return its time."""
     place.mkdir()
     git = ["git", "-c", "safe.directory=*", "-C", str(ROOT)]
     archive = subprocess.run(
@@ -61,10 +59,10 @@ def committed(place: Path) -> int:
 
 
 def build_wheel(project: Path, into: Path, epoch_s: int) -> Path:
-    """By the setuptools that is here. The times of all files in it are `epoch_s`."""
+    """Build a wheel with the installed setuptools; the times of all files in it are `epoch_s`."""
     options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]
     with tempfile.TemporaryDirectory() as place:
-        # The mode of files that the build makes itself is whatever the umask leaves.
+        # Files that the build makes itself have the mode that the umask leaves.
         subprocess.run(
             [sys.executable, "-m", "pip", "wheel", *options, "-w", place, str(project)],
             check=True,
@@ -77,7 +75,7 @@ def build_wheel(project: Path, into: Path, epoch_s: int) -> Path:
 
 
 def name_repository(tree: Path, url: str) -> None:
-    """Write it into both projects, whose wheels then say where they come from."""
+    """Write the repository into both projects, whose wheels then name it."""
     if not re.fullmatch(r"https://[^\s\"\\]+", url):
         raise ValueError(f"{url!r} is no https:// address of a repository")
     for project in (tree / "sdk/python", tree):
@@ -86,14 +84,14 @@ def name_repository(tree: Path, url: str) -> None:
 
 
 def version_of(tree: Path) -> str:
-    """Both distributions have it."""
+    """Return the version, which both distributions have."""
     text = (tree / "pyproject.toml").read_text(encoding="utf-8")
     version: str = tomllib.loads(text)["project"]["version"]
     return version
 
 
 def bill_of_materials(tree: Path, epoch_s: int) -> str:
-    """CycloneDX, as JSON."""
+    """Return the bill of materials: CycloneDX, as JSON."""
     version = version_of(tree)
     ours = {
         name: {
@@ -131,7 +129,7 @@ def _components(tree: Path) -> Iterator[dict[str, Any]]:
     for layer, scope in LAYERS.items():
         text = (tree / "requirements" / f"{layer}.lock").read_text(encoding="utf-8")
         for name, said in lock.packages(text).items():
-            # Of several versions, each is for other Pythons and has hashes of its own.
+            # A package may have several versions, for different Pythons, each with its own hashes.
             for part in re.split(r"^(?=\S)", said, flags=re.M)[1:]:
                 match = _LINE.match(part)
                 assert match is not None, part
@@ -156,7 +154,7 @@ def _needs(name: str, refs: dict[str, list[str]]) -> list[str]:
 
 
 def works(builder: str) -> bool:
-    """Whether it can build: the program of Docker may be here without its daemon."""
+    """Return whether a builder can build: Docker's program may be here without its daemon."""
     try:
         return subprocess.run([builder, "info"], capture_output=True, check=False).returncode == 0
     except OSError:
@@ -164,7 +162,7 @@ def works(builder: str) -> bool:
 
 
 def build_image(tree: Path, builder: str, file: Path) -> None:
-    """As `make image` builds it, saved in a file."""
+    """Build the image as `make image` does, and save it in a file."""
     version = version_of(tree)
     subprocess.run(["make", "-C", str(tree), "image", f"IMAGE_BUILDER={builder}"], check=True)
     file.unlink(missing_ok=True)
@@ -177,7 +175,7 @@ def build_image(tree: Path, builder: str, file: Path) -> None:
 
 
 def release(into: Path, repository: str, image_builder: str) -> list[Path]:
-    """The files, in the order of their names."""
+    """Make all files of a release; return them in the order of their names."""
     with tempfile.TemporaryDirectory() as place:
         tree = Path(place) / "tree"
         epoch_s = committed(tree)

@@ -42,14 +42,14 @@ LANES = 4
 LINES_AT_A_TIME = 100
 PULL_MESSAGES = 250
 QUIET_S = 45.0
-"""Without any progress for that long the demo gives up, and says what is missing."""
+"""Seconds without any progress after which the demo gives up, and prints what is missing."""
 MAX_LINE_BYTES = 64 * 1024
 console = Console()
 
 
 @dataclass
 class Ledger:
-    """Who published and consumed what; the sums at the end are made of it."""
+    """The published and consumed messages, from which the report is made."""
 
     lines: list[str]
     published: dict[str, str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Ledger:
         return self.done_publishing and self.published.keys() <= self.consumed.keys()
 
     def problems(self) -> list[str]:
-        """What is not as it should be; nothing in a good run."""
+        """Return all differences from a good run."""
         missing = self.published.keys() - self.consumed.keys()
         changed = [i for i, line in self.published.items() if self.consumed.get(i, line) != line]
         extra = self.consumed.keys() - self.published.keys()
@@ -85,7 +85,7 @@ class Ledger:
 
 
 class RateColumn(ProgressColumn):
-    """Messages per second: of late, and over all in the end."""
+    """The messages per second: the current rate, and in the end the mean."""
 
     def render(self, task: Task) -> Text:
         speed = None if task.finished else task.speed
@@ -95,7 +95,7 @@ class RateColumn(ProgressColumn):
 
 
 async def publish(client: AsyncClient, topic: str, ledger: Ledger, bar: Bar) -> None:
-    """All lines, a bounded number of them at a time; the client makes batches of them."""
+    """Publish all lines, a bounded number of them at a time; the client makes batches of them."""
     parts = _parts(ledger.lines)
 
     async def lane() -> None:
@@ -111,7 +111,7 @@ async def publish(client: AsyncClient, topic: str, ledger: Ledger, bar: Bar) -> 
 async def _publish_lines(
     client: AsyncClient, topic: str, lines: list[str], ledger: Ledger, bar: Bar
 ) -> None:
-    """What may be stored is counted, and may turn up."""
+    """Publish some lines; one with an unknown outcome is counted, and may be consumed."""
     receipts = [client.publish(topic, line) for line in lines]
     results = await asyncio.gather(*receipts, return_exceptions=True)
     for line, result in zip(lines, results, strict=True):
@@ -126,7 +126,7 @@ async def _publish_lines(
 
 
 async def consume(client: AsyncClient, subscription: str, ledger: Ledger, bar: Bar) -> None:
-    """One worker: pull, look, ack; until everything published has been consumed."""
+    """Run a worker, which pulls and acks until everything published has been consumed."""
     while not ledger.complete:
         messages = await client.pull(subscription, max_messages=PULL_MESSAGES, wait_seconds=0.5)
         if not messages:
@@ -143,7 +143,7 @@ async def consume(client: AsyncClient, subscription: str, ledger: Ledger, bar: B
 
 
 class Bar:
-    """One line of the progress display."""
+    """A line of the progress display."""
 
     def __init__(self, progress: Progress, name: str, total: int | None) -> None:
         self._progress = progress
@@ -153,7 +153,7 @@ class Bar:
         self._progress.advance(self._task, count)
 
     def end(self) -> None:
-        """A bar of unknown length has now its whole one."""
+        """Complete a bar whose length was not known."""
         task = self._progress.tasks[self._task]
         self._progress.update(self._task, total=task.completed)
 
@@ -192,7 +192,7 @@ async def run(url: str, token: str, lines: list[str], workers: int, keep: bool) 
 
 
 def report(ledger: Ledger, seconds: float) -> int:
-    """The accounting, and the exit code it amounts to."""
+    """Print the counts, and return the exit code."""
     table = Table(show_header=False, box=None, padding=(0, 2))
     redelivered = sum(count - 1 for count in ledger.deliveries.values())
     rows = (
@@ -218,7 +218,7 @@ def report(ledger: Ledger, seconds: float) -> int:
 
 
 def find_log(given: Path | None) -> tuple[str, list[str]]:
-    """A name and the lines of a real log file, or of a made-up one where there is none."""
+    """Return a name and the lines of a real log file, or of a made-up one if there is none."""
     for path in [given] if given else [Path(name) for name in LOGS]:
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
@@ -251,7 +251,7 @@ def _parts(lines: list[str]) -> Iterator[list[str]]:
 
 
 def find_server(env_file: Path) -> tuple[str, str]:
-    """URL and token: of the environment, else of the file."""
+    """Return URL and token, from the environment or else from the file."""
     known = dict(os.environ)
     try:
         text = env_file.read_text(encoding="utf-8")

@@ -47,7 +47,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class Summary:
-    """`digest` is over all words and their counts: two that are equal counted the same."""
+    """The counts of a text; equal `digest`s mean equal words with equal counts."""
 
     words: int
     distinct: int
@@ -57,13 +57,13 @@ class Summary:
 
 @tasks.map(pool="cpu", max_attempts=20)
 def count(passages: list[Passage]) -> dict[str, int]:
-    """The words of some passages."""
+    """Count the words of some passages."""
     return count_words(passage.text() for passage in passages)
 
 
 @tasks.reduce(pool="cpu")
 def summarize(counts: Iterator[dict[str, int]]) -> Summary:
-    """The outputs come one by one; only their sum is in memory."""
+    """Add up the outputs, which come one by one; only their sum is in memory."""
     total: Counter[str] = Counter()
     for each in counts:
         total.update(each)
@@ -84,14 +84,14 @@ def summary_of(words: Counter[str]) -> Summary:
 
 
 def files_of(directory: Path) -> list[Path]:
-    """In an order that is always the same."""
+    """Return the files of a directory, always in the same order."""
     skipped = {"__pycache__", "site-packages"}
     paths = (path for path in directory.rglob("*.py") if not skipped & set(path.parts))
     return sorted(path for path in paths if path.is_file())
 
 
 def parts_of(files: Iterable[Path], parts: int) -> Iterator[list[Passage]]:
-    """About equal ones, as many as asked for where the texts have enough words."""
+    """Yield about equal parts, as many as asked for if the texts have enough words."""
     sized = [(path, path.stat().st_size) for path in files]
     part_bytes = sum(size for _, size in sized) / parts
     passages: list[Passage] = []
@@ -111,7 +111,7 @@ def parts_of(files: Iterable[Path], parts: int) -> Iterator[list[Passage]]:
 
 
 def _end_of_word(data: bytes, at: int) -> int:
-    """Past the next white space: a part has a byte at least."""
+    """Return the place after the next white space, so that a part has at least a byte."""
     found = re.compile(rb"\s").search(data, at)
     return found.end() if found else len(data)
 

@@ -1,7 +1,7 @@
-"""Whether the process of this container answers, for `HEALTHCHECK`; Kubernetes asks by itself.
+"""The health check of a container, for `HEALTHCHECK`; Kubernetes makes its own requests.
 
-Which process it is, its settings say: a store node has an id, a runner of exports its lakes.
-Exit status: 0 it answers, 1 it does not.
+The settings show which process it is: a store node has an id, a runner of exports has lakes. Exit
+status: 0 if it answers, 1 if it does not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TIMEOUT_S = 4.0
 
 
 def address() -> str:
-    """Of a page that costs next to nothing."""
+    """Return the address of a page that costs next to nothing."""
     if "PACKETBOAT_STORE_NODE_ID" in os.environ:
         return f"http://127.0.0.1:{os.environ['PACKETBOAT_STORE_METRICS_PORT']}/healthz"
     if "PACKETBOAT_LAKES" in os.environ:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def parts() -> Path:
-    """The folder whose packages are the parts."""
+    """Return the folder whose packages are the parts."""
     here = Path(__file__).resolve().parent
     return here if (here / "gateway").is_dir() else here.parents[1]
 

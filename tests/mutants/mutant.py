@@ -8,12 +8,15 @@ from pathlib import Path
 
 
 class NotFoundOnce(Exception):
-    """A text to be replaced is not exactly once in its file. The message says which."""
+    """The text of an edit does not occur exactly once in its file; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Replace `text`, which is exactly once in `file`. Paths begin at the root of the project."""
+    """An edit that replaces `text`, which is exactly once in `file`.
+
+    Paths begin at the project's root.
+    """
 
     file: str
     text: str
@@ -22,16 +25,15 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """`name` says in a few words how the mutant misbehaves; it is unique.
+    """A mutant; `name` says in a few words how it misbehaves, and is unique.
 
-    Exactly one of these is set; where neither is, the list of mutants has a hole, and a run that
-    meets it fails:
+    Exactly one of these is set; a run fails at a mutant with neither:
 
     - `killed_by`, the node id of a test that passes on the product and fails on the mutant;
     - `equivalent`, one line on why no caller can tell the mutant from the product.
 
-    `trips` is said by an assertion of the product that the mutant trips, and by which the test must
-    fail then.
+    `trips` is the text of an assertion of the product that the mutant trips, and by which the test
+        must fail then.
 
     `breaks` is the promise of docs/GUARANTEES.md that the mutant does not keep, as "P1".
 
@@ -59,7 +61,7 @@ class Mutant:
 
 
 def mutated(mutant: Mutant, root: Path) -> Mapping[str, str]:
-    """The whole new text of each file that the mutant changes. Raise NotFoundOnce."""
+    """Return the whole new text of each file that the mutant changes. Raises NotFoundOnce."""
     texts: dict[str, str] = {}
     for edit in mutant.edits:
         path = root / edit.file

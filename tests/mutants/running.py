@@ -1,4 +1,4 @@
-"""Runs mutants, each in a copy of the checkout: the checkout itself is never changed.
+"""The runs of mutants, each in a copy of the checkout: the checkout itself is never changed.
 
 A mutant is killed when its test passes on the product and fails on the mutant by an assertion. A
 mutant that cannot be imported, a test that hangs until its time-out, and a fixture that breaks are
@@ -25,13 +25,13 @@ from tests.second_look import Failure, failures_of
 TEST_TIMEOUT_S = 60
 RUN_TIMEOUT_S = 900
 PLUGINS = ("-p", "pytest_asyncio.plugin", "-p", "pytest_timeout", "-p", "no:cacheprovider")
-"""Those that the tests need. Most of the time of a test of a second goes into loading the rest."""
+"""Plugins that the tests need; loading the others takes most of the time of a test of a second."""
 ASSERTIONS = ("AssertionError", "assert ", "Failed: DID NOT RAISE")
-"""How pytest's report of a test that failed by an assertion begins."""
+"""Beginnings of pytest's report of a test that failed by an assertion."""
 
 
 class Verdict(Enum):
-    """What became of a mutant; all but the first two make a run fail."""
+    """The result of a mutant; all but the first two make a run fail."""
 
     KILLED = "killed"
     EQUIVALENT = "equivalent"
@@ -43,12 +43,12 @@ class Verdict(Enum):
 
     @property
     def good(self) -> bool:
-        """The rule that the mutant breaks is tested, or breaking it changes nothing."""
+        """Whether the rule that the mutant breaks is tested, or breaking it changes nothing."""
         return self in (Verdict.KILLED, Verdict.EQUIVALENT)
 
 
 class Judged(NamedTuple):
-    """`why` is one line: which test, or what was found instead."""
+    """A mutant with its verdict; `why` is one line: the test, or what was found instead."""
 
     mutant: Mutant
     verdict: Verdict
@@ -56,7 +56,7 @@ class Judged(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One run of pytest; `finished`: it ran the tests that it was asked for."""
+    """A run of pytest; `finished` says that it ran the tests that it was asked for."""
 
     finished: bool
     failures: list[Failure]
@@ -76,7 +76,7 @@ class Copy:
         options = ("-q", *PLUGINS, "-o", f"timeout={TEST_TIMEOUT_S}", f"--junitxml={report}")
         command = [sys.executable, "-m", "pytest", *options, *tests]
         code, output = _run(command, self.path)
-        # pytest ends with 0 or 1 where it ran what it was asked to run.
+        # pytest ends with 0 or 1 if it ran the tests that it was asked to run.
         finished = code in (0, 1) and report.exists()
         return Run(finished, failures_of(report.read_text()) if finished else [], output)
 
@@ -94,13 +94,13 @@ class Copy:
         for file, text in texts.items():
             path = self.path / file
             path.write_text(text, encoding="utf-8")
-            # Python believes compiled code by the file's size and the second of its last change.
+            # Python trusts compiled code by the file's size and the second of its last change.
             for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
                 compiled.unlink()
 
 
 def _run(command: Sequence[str], folder: Path) -> tuple[int, str]:
-    """The exit status and the output; whatever the command started ends with it."""
+    """Run a command; return its exit status and output. Processes that it started end with it."""
     environment = {
         **os.environ,
         "PYTHONPATH": f"{folder}:{folder / 'sdk/python'}",
@@ -127,7 +127,9 @@ def _run(command: Sequence[str], folder: Path) -> tuple[int, str]:
 
 @contextmanager
 def copied(root: Path) -> Iterator[Copy]:
-    """A copy of the files that git sees in a checkout, with changes that are not committed."""
+    """Yield a copy of the files that git sees in a checkout, with changes that are not
+    committed.
+    """
     listed = subprocess.run(
         ["git", "-c", "safe.directory=*", "ls-files", "-z", "-co", "--exclude-standard"],
         cwd=root,
@@ -136,7 +138,7 @@ def copied(root: Path) -> Iterator[Copy]:
         text=True,
     ).stdout
     with tempfile.TemporaryDirectory(prefix="packetboat-mutants-") as folder:
-        # Embedded Postgres runs as a lesser account when we are root.
+        # Embedded Postgres runs under an account with fewer rights if we are root.
         Path(folder).chmod(0o755)
         for name in filter(None, listed.split("\0")):
             source, target = root / name, Path(folder) / name
@@ -161,7 +163,9 @@ def judge(copy: Copy, mutants: Sequence[Mutant]) -> Iterator[Judged]:
 
 
 def _test_of(mutant: Mutant) -> tuple[str, str]:
-    """Its test as pytest's report names it: a dotted module, and the test with parameters."""
+    """Return its test as pytest's report names it: a dotted module, and the test with
+    parameters.
+    """
     dotted = mutant.test_file.removesuffix(".py").replace("/", ".")
     return dotted, mutant.killed_by.partition("::")[2]
 
