@@ -31,7 +31,7 @@ class Clock:
 
 
 class MemoryRing:
-    """As `SigningKeyRepository`, of the ring that all processes share."""
+    """A `SigningKeyRepository` in memory, with the ring that all processes share."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -62,7 +62,7 @@ class MemoryRing:
 def keys_of(
     ring: MemoryRing, policy: KeyPolicy | None = None, sealer: Sealer | None = SEALER
 ) -> SigningKeys:
-    """Of one process."""
+    """Return the keys of one process."""
     repository = cast(SigningKeyRepository, cast(Any, ring))
     return SigningKeys(repository, policy or KeyPolicy(), sealer, clock=ring.clock)
 

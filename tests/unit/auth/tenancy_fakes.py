@@ -23,7 +23,7 @@ def policy(role: str, members: list[str], resources: list[str], name: str = "p")
 
 
 class Tenants:
-    """As `TenantRepository`, by id."""
+    """A `TenantRepository` in memory, by id."""
 
     def __init__(self) -> None:
         self.states = {ACME: TenantState.ACTIVE, OTHER: TenantState.ACTIVE}
@@ -46,7 +46,7 @@ def directory_of(tenants: Tenants) -> ClientDirectory:
 
 
 class Policies:
-    """As `PolicyRepository`."""
+    """A `PolicyRepository` in memory."""
 
     def __init__(self, *policies: Policy) -> None:
         self.policies = policies

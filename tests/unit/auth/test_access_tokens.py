@@ -63,7 +63,7 @@ class Forger:
         return self.raw(json.dumps(header).encode(), payload)
 
     def raw(self, header: bytes, claims: bytes) -> str:
-        """Of any bytes, signed by our own key."""
+        """Sign any bytes with our own key."""
         signer = self.keys.signer()
         text = _b64(header) + b"." + _b64(claims)
         signature = _rs256(signer.key, text)
@@ -87,7 +87,7 @@ def _json(part: str) -> Any:
 
 
 def header_with(**changed: Any) -> Callable[[Forger], str]:
-    """Signed by us; None takes a member away."""
+    """Return a forger of a changed header, signed with our key; None removes a member."""
 
     def forge(forger: Forger) -> str:
         header = {k: v for k, v in (forger.header() | changed).items() if v is not None}
@@ -115,7 +115,7 @@ def none_signed(alg: str, signature: bytes = b"") -> Callable[[Forger], str]:
 
 
 def hmac_with_the_public_key(form: Callable[[Any], bytes]) -> Callable[[Forger], str]:
-    """What is public, used as the secret of an HMAC, in each form it may be had in."""
+    """Return a forger that uses the public key as the secret of an HMAC, in a certain form."""
 
     def forge(forger: Forger) -> str:
         header = json.dumps(forger.header() | {"alg": "HS256"}).encode()
@@ -152,8 +152,9 @@ def other_claims(forger: Forger) -> str:
 
 
 def loose_bits(forger: Forger) -> str:
-    """The same signature in other letters: what is left over in the last one is not looked at by
-    most decoders."""
+    """Write the same signature with other letters: most decoders ignore the left-over bits of the
+    last one.
+    """
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
     last = letters.index(forger.good[-1])
     return forger.good[:-1] + letters[last ^ 1]
@@ -238,7 +239,7 @@ ATTACKS: dict[str, Callable[[Forger], str]] = {
     "typ missing": header_with(typ=None),
     "typ in capitals": header_with(typ="AT+JWT"),
     "typ a list": header_with(typ=["at+jwt"]),
-    # Who it is from, and for whom.
+    # The issuer and the audience.
     "iss another": claims_with(iss="https://evil.example"),
     "iss missing": claims_with(iss=None),
     "iss with a slash more": claims_with(iss=ISSUER + "/"),
@@ -270,7 +271,7 @@ ATTACKS: dict[str, Callable[[Forger], str]] = {
     "iat later": claims_with(iat=in_s(LEEWAY_S + 1)),
     "iat missing": claims_with(iat=None),
     "iat a text": claims_with(iat="now"),
-    # What it says.
+    # The other claims.
     "jti missing": claims_with(jti=None),
     "jti no uuid": claims_with(jti="1"),
     "jti in another form": claims_with(jti="{12345678-1234-5678-1234-567812345678}"),
@@ -379,12 +380,14 @@ async def test_nothing_else_is_read(forger: Forger, attack: str) -> None:
 async def test_the_accepted_ones_beside_those_refused(
     forger: Forger, changed: dict[str, Any]
 ) -> None:
-    """Each of the table's rows has its neighbour here: it is that one thing which is refused."""
+    """For each row of the table a similar token is accepted, so it is that one change which is
+    refused.
+    """
     await forger.tokens.read(claims_with(**changed)(forger).encode())
 
 
 async def test_the_forger_signs_as_we_do(forger: Forger) -> None:
-    """Else the table would prove nothing but that its signatures are wrong."""
+    """Otherwise the table would prove only that its signatures are wrong."""
     again = forger.raw(json.dumps(forger.header()).encode(), json.dumps(forger.claims()).encode())
     assert await forger.tokens.read(again.encode()) == forger.said
 

@@ -25,7 +25,7 @@ def test_reads_header_and_claims() -> None:
 
 
 def test_a_text_has_one_form() -> None:
-    """`AQ` and `AR` decode to the same byte for those who don't look at the bits left over."""
+    """`AQ` and `AR` are the same byte to decoders that ignore the left-over bits."""
     for last in (b"AR", b"AQ=", b"AQ==", b"A", b"A+", b"A Q"):
         with pytest.raises(TokenRefused):
             read(b".".join((_b64(b"{}"), _b64(b"{}"), last)))

@@ -123,7 +123,7 @@ def encoded(part: bytes) -> bytes:
 def token(
     key: Any = RSA, algorithm: str = "RS256", header: dict[str, Any] | None = None, **more: Any
 ) -> bytes:
-    """Signed as `algorithm` says, whatever the header says of it."""
+    """Return a token signed with `algorithm`, whatever its header names."""
     head = {"alg": algorithm, "kid": key.kid, "typ": "JWT"} | (header or {})
     head = {name: value for name, value in head.items() if value is not None}
     signed = (
@@ -310,7 +310,7 @@ async def test_keys_are_asked_for_once(world: World) -> None:
     world.gate.clear()
     waiting = [asyncio.create_task(world.verifier.verify(token())) for _ in range(50)]
     await asyncio.sleep(0)
-    waiting[0].cancel()  # whoever came first may go away
+    waiting[0].cancel()  # the first caller may go away
     await asyncio.sleep(0)
     world.gate.set()
     done = await asyncio.gather(*waiting, return_exceptions=True)
@@ -445,7 +445,7 @@ async def test_a_changed_issuer_is_read_anew(world: World) -> None:
 
 
 def hostile_keys(bits: int, count: int, kid: str = "r1") -> list[dict[str, str]]:
-    """Of one name, with exponents as long as the modulus."""
+    """Return keys of one name, with exponents as long as the modulus."""
     keys = []
     for _ in range(count):
         modulus = secrets.randbits(bits) | 1 | 1 << (bits - 1)
@@ -463,7 +463,7 @@ def unsigned(bits: int, kid: str = "r1") -> bytes:
 
 
 async def test_an_issuers_keys_cost_the_loop_next_to_nothing(world: World) -> None:
-    """Proof 8 of the audit: 64 keys of one name, each as dear as a signature."""
+    """This is proof 8 of the audit: 64 keys of one name, each as expensive as a signature."""
     world.keys = [EC, *hostile_keys(3072, 63)]
     async with measured() as callbacks:
         for _ in range(3):

@@ -156,7 +156,7 @@ def hostile_policies(count: int, members: int, resources: int = 1) -> Policies:
 
 
 async def test_many_policies_cost_a_new_token_no_long_callback() -> None:
-    """Proof 9 of the audit: 200 policies of 500 members, all matched for each new token."""
+    """This is proof 9 of the audit: 200 policies of 500 members, all matched for each new token."""
     book = PolicyBook(hostile_policies(100, 400))
     async with measured() as callbacks:
         for subject in ("client:who", "client:" + "ab" * 60 + "c7-9"):

@@ -1,4 +1,4 @@
-"""What the token of a run reads, and when it ends."""
+"""The permissions of the token of a run, and its end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RUN = Attempt(ACME, b"r" * 16, 1)
 
 
 class Revoked:
-    """As `RevokedTokenRepository`."""
+    """A `RevokedTokenRepository` in memory."""
 
     def __init__(self) -> None:
         self.tokens: list[RevokedToken] = []
@@ -60,7 +60,9 @@ class World:
         return self
 
     async def catch_up(self) -> None:
-        """As the change feed: to what is read in this process, and then to what is cached."""
+        """Report changes as the change feed does: first to the revocations, and then to the
+        cache.
+        """
         changes = [
             Change(number, ChangeKind.TOKEN, one.tenant_id, one.jti, "revoked")
             for number, one in enumerate(self.revoked.tokens)
@@ -121,7 +123,7 @@ async def test_all_of_an_attempt_end_with_it_and_those_of_the_next_do_not(world:
 
 
 async def test_who_ends_it_refuses_a_token_that_it_has_just_taken(world: World) -> None:
-    """It was in the cache of answers, until the change feed told of it."""
+    """The answer was in the cache until the change feed reported the revocation."""
     text = world.tokens.issue(RUN, "daily", "orders").text.encode()
     await world.cache.verify(text)
     await world.tokens.end(RUN)

@@ -1,4 +1,6 @@
-"""What the workers of the tests are given to do. It imports little, for they import it."""
+"""The functions that workers of the tests call; workers import this module, so it imports
+little.
+"""
 
 from __future__ import annotations
 

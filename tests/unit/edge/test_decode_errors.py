@@ -1,4 +1,4 @@
-"""What a reader is told of a body that does not fit: the field, what it must be and the limit."""
+"""The error for a body that does not fit names the field, what it must be and the limit."""
 
 from __future__ import annotations
 

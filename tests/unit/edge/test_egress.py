@@ -390,7 +390,7 @@ class Proxy:
 
 
 async def test_with_a_proxy_everything_goes_there(endpoint: HostileEndpoint) -> None:
-    """Names are its to look up; what can be judged without is judged before."""
+    """The proxy looks names up; everything that can be checked without that is checked before."""
     proxy = Proxy(endpoint.ports["ok"])
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]

@@ -261,7 +261,7 @@ LITERAL = st.builds(
 
 
 def outcome(text: str) -> object:
-    """What the engine makes of a text: its value, None where it is refused."""
+    """Return the value that the engine gives to a text; None if it refuses the text."""
     try:
         return cel.compile(text).execute({"key": "k", "attributes": {"a": "b"}})
     except ValueError:
@@ -270,7 +270,7 @@ def outcome(text: str) -> object:
 
 @given(LITERAL)
 def test_a_literal_means_to_us_what_it_means_to_the_engine(text: str) -> None:
-    """The two parsers that read literals agree, or ours reads none."""
+    """The two parsers read a literal alike, or ours refuses it."""
     try:
         given_to_it = rendered(scan(text))
     except NotRead:
@@ -309,8 +309,10 @@ def test_an_expression_means_to_us_what_it_means_to_the_engine(text: str) -> Non
 def test_the_engine_is_given_nothing_but_what_was_checked(
     quotes: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Proof 1 of the audit: a literal that our scanner reads as longer than the engine does. Were
-    it taken, the engine would have it as one literal all the same."""
+    """Proof 1 of the audit is a literal that our scanner reads as longer than the engine does.
+
+    If it were accepted, the engine would still get it as one literal.
+    """
     monkeypatch.setattr(bounds, "_RAW_TRIPLE", re.compile("(?!)"))
     numbers = f"[{','.join('0' * 60)}]"
     inner = f"{numbers}.all(a, {numbers}.all(b, {numbers}.all(c, a + b + c == 0)))"

@@ -118,7 +118,7 @@ def described(entries: list[Message | Problem]) -> Iterator[Any]:
 
 
 async def test_text_and_bytes_in_messagepack_are_read_here() -> None:
-    """Without a workshop that could be asked."""
+    """The workshop is not asked: this one would fail."""
     items = [{"data": b"x" * 1000}, {"data": "y" * 1000}] * 400
     body = msgspec.msgpack.encode({"messages": items})
     broken: Any = object()

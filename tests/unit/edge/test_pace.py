@@ -51,7 +51,7 @@ def test_a_part_of_the_most_that_went_lately_always_goes(pace: Pace) -> None:
 def test_work_that_queues_from_the_first_moment_of_a_flood_does_not_set_the_pace(
     pace: Pace,
 ) -> None:
-    """All of it comes at once, after a calm minute: what went until then says nothing."""
+    """The flood comes at once, after a calm minute, so the rate before says nothing."""
     run(pace, 60, 20, 0.0)
     run(pace, 1, 5000, 1.0)
     assert pace.per_second is not None

@@ -10,7 +10,7 @@ from edge.shares import FULL, SHARE, Line, Shares, TooManyWaiting, Turns, of_add
 
 
 def taken(shares: Shares, who: str, most: int = 1000) -> int:
-    """How many it gets."""
+    """Return how many it gets."""
     return next((n for n in range(most) if shares.take(who) is not None), most)
 
 

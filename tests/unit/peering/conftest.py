@@ -1,4 +1,4 @@
-"""What listens and dials here does so on both kinds of event loop: servers run on uvloop."""
+"""Listeners and dialers are tested on both kinds of event loop, since servers run on uvloop."""
 
 from __future__ import annotations
 

@@ -25,11 +25,11 @@ class Certificates:
     def issue(
         self, name: str = DEFAULT_NAME, *, days: float = 2, now: datetime | None = None
     ) -> None:
-        """Another, written over what is there."""
+        """Issue another certificate, written over the present one."""
         issue(self.authority, name, days=days, now=now).write(self.certificate, self.key)
 
     def trust(self, *authorities: Issued) -> None:
-        """These alone, from now on."""
+        """Trust these authorities only, from now on."""
         self.ca.write_bytes(b"".join(one.certificate for one in authorities))
 
     def settings(
@@ -41,7 +41,7 @@ class Certificates:
         return PeerTls(self.settings(mode, name))
 
     def environment(self, mode: PeerTlsMode = PeerTlsMode.REQUIRE) -> dict[str, str]:
-        """Settings of a process."""
+        """Return the settings of a process as environment variables."""
         return {
             "PACKETBOAT_PEER_TLS": mode.value,
             "PACKETBOAT_PEER_TLS_CA": str(self.ca),

@@ -1,4 +1,4 @@
-"""Who may speak, and who may not: each sentence at the head of peering/rpc/handshake.py."""
+"""Each statement at the head of peering/rpc/handshake.py has a test: which peers are let in."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Head = Say | Goodbye
 WIRE: Wire[Head] = Wire(msgspec.msgpack.Decoder(Head).decode, 100_000, 10_000, 1_000_000)
 PROTOCOL: RpcProtocol[Head] = RpcProtocol(b"test", WIRE, oldest=2, newest=3)
 OLDER: RpcProtocol[Head] = RpcProtocol(b"test", WIRE, oldest=2, newest=3, legacy=Version1())
-"""Also speaks the form of links of release 0.2.0."""
+"""A protocol that also speaks the form of links of release 0.2.0."""
 
 
 class Heard:
@@ -81,7 +81,7 @@ _writers: list[asyncio.StreamWriter] = []
 
 
 def made(protocol: RpcProtocol[Head]) -> FrameConnection[Head]:
-    """A connection that `end` closes."""
+    """Return a connection that `end` closes."""
     connection = protocol.connection()
     _connections.append(connection)
     return connection
@@ -150,7 +150,7 @@ async def listening(
 
 
 class Opened:
-    """What a dialer was told."""
+    """The values that a dialer gets when its connection is open."""
 
     def __init__(self) -> None:
         self.claim = self.told = b""
@@ -190,7 +190,7 @@ class Stranger:
         self._writer.write(raw)
 
     async def hear(self) -> tuple[bytes, bytes] | None:
-        """Head and body; None: the connection was closed."""
+        """Return head and body of the next frame; None if the connection was closed."""
         try:
             async with asyncio.timeout(5):
                 return await self._hear()
@@ -212,7 +212,7 @@ class Stranger:
         return frame
 
     async def challenged(self, hello: Hello | None = None) -> tuple[Challenge, bytes, bytes]:
-        """The challenge, as it was sent, and its proof."""
+        """Return the challenge, its bytes as they were sent, and its proof."""
         hello = hello or Hello(2, 3, b"stranger", NONCE)
         self.hello = encode_head(hello)
         self.say_bytes(MAGIC)
@@ -222,7 +222,7 @@ class Stranger:
         return msgspec.msgpack.decode(heard[0], type=Challenge), *heard
 
     async def refused(self) -> str:
-        """Why; the connection is closed then."""
+        """Return the reason of a refusal; the connection is closed then."""
         heard = await self.hear()
         if heard is None:
             return ""
@@ -246,7 +246,7 @@ def proof(
     secret: SharedSecret = SECRET,
     name: bytes = b"test",
 ) -> bytes:
-    """As anybody may compute it who reads the format."""
+    """Compute a proof as anybody may who reads the format."""
     key = hmac.digest(secret.first, b"handshake of " + name, "sha256")
     text = b"".join(struct.pack("<I", len(each)) + each for each in (side, hello, challenge))
     return hmac.digest(key, text, "sha256")
@@ -254,7 +254,7 @@ def proof(
 
 @asynccontextmanager
 async def answering(answer: Callable[[Stranger], Any]) -> AsyncIterator[int]:
-    """A listener by hand; `answer` gets who dials. The port."""
+    """Yield the port of a simple listener; `answer` gets each dialer."""
     tasks: list[asyncio.Task[None]] = []
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -357,7 +357,9 @@ async def between(
     hello: Callable[[bytes], bytes] = lambda raw: raw,
     challenge: Callable[[bytes], bytes] = lambda raw: raw,
 ) -> AsyncIterator[int]:
-    """Somebody who changes the first thing that is said in either direction."""
+    """Yield the port of an attacker in the middle that changes the first bytes in either
+    direction.
+    """
 
     async def pump(
         reader: asyncio.StreamReader, writer: asyncio.StreamWriter, edit: Callable[[bytes], bytes]
@@ -392,7 +394,7 @@ async def between(
 
 
 def changed(kind: type[Hello | Challenge], **changes: Any) -> Callable[[bytes], bytes]:
-    """Of the one frame that is sent, in the present form, which stays well formed."""
+    """Return a function that changes one frame in the present form, which stays well formed."""
 
     def edit(raw: bytes) -> bytes:
         reader: FrameReader[bytes] = FrameReader(bytes, 10_000, read=raw[len(MAGIC) :])
@@ -420,7 +422,9 @@ async def test_nobody_between_changes_a_claim() -> None:
 
 
 def older_hello(**changes: Any) -> Callable[[bytes], bytes]:
-    """The dialer's first frame without its body, which is the present Hello."""
+    """Return a function that changes the dialer's first frame except its body, the present
+    Hello.
+    """
 
     def edit(raw: bytes) -> bytes:
         frame = LEGACY_LAYOUT.reader(bytes, 10_000, read=raw).next()
@@ -550,7 +554,9 @@ async def test_a_stranger_cannot_say_goodbye_for_good() -> None:
 @pytest.mark.parametrize("protocol", [PROTOCOL, OLDER], ids=["present", "older too"])
 @pytest.mark.parametrize("one", range(3))
 async def test_a_secret_is_changed_in_rounds(one: int, protocol: RpcProtocol[Head]) -> None:
-    """Each round of restarts meets the one before and the one after, whoever dials."""
+    """Processes of a round of restarts connect to those of the round before and after, in both
+    directions.
+    """
     rounds = [
         SharedSecret(b"old"),
         SharedSecret(b"old", (b"new",)),
@@ -581,7 +587,7 @@ async def test_hellos_that_are_refused(hello: Hello, why: str) -> None:
 
 @pytest.mark.parametrize("protocol", [PROTOCOL, OLDER], ids=["present", "older too"])
 async def test_the_latest_version_of_both_is_spoken(protocol: RpcProtocol[Head]) -> None:
-    """A Hello in the present form alone, as a release without the older ones says it."""
+    """A release without the older forms sends a Hello in the present form only."""
     async with listening(protocol=protocol) as listener:
         for newest, spoken in ((2, 2), (3, 3), (9, 3)):
             them = await stranger(listener)

@@ -44,7 +44,7 @@ def test_what_does_not_fit_is_named(change: dict[str, str], named: str) -> None:
 
 
 def test_each_mode_understands_its_neighbours() -> None:
-    """What one dials, the other listens for, both ways."""
+    """A listener of a mode accepts the dialers of the next one, and the other way round."""
     for one, other in itertools.pairwise(PeerTlsMode):
         for dialer, listener in ((one, other), (other, one)):
             assert listener is not PeerTlsMode.OFF if dialer.dials_tls else listener.listens_plain

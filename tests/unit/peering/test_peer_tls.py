@@ -52,7 +52,7 @@ class Echo(asyncio.Protocol):
 
 @asynccontextmanager
 async def listening(tls: PeerTls | None) -> AsyncIterator[int]:
-    """The port."""
+    """Yield the port of an echo."""
     echoes: list[Echo] = []
 
     def echo() -> Echo:
@@ -71,7 +71,7 @@ async def listening(tls: PeerTls | None) -> AsyncIterator[int]:
 
 
 async def heard(port: int, tls: PeerTls | None, said: bytes = PLAIN_HELLO) -> bytes:
-    """What an echo says to a dialer; nothing where it is not let in."""
+    """Return the echo that a dialer gets; empty if it is not let in."""
     context, name = dialing(tls)
     with suppress(OSError):
         reader, writer = await asyncio.open_connection(
@@ -99,7 +99,9 @@ def refusals(why: str) -> float:
 async def test_modes_that_meet(
     ours: Certificates, dials: PeerTlsMode, listens: PeerTlsMode
 ) -> None:
-    """Every pair of modes: neighbours always, and all but plain to `require` and TLS to `off`."""
+    """For every pair of modes: neighbours understand each other, and so do all but plain to
+    `require` and TLS to `off`.
+    """
     dialer, listener = (
         None if mode is PeerTlsMode.OFF else ours.tls(mode) for mode in (dials, listens)
     )
@@ -283,7 +285,7 @@ async def test_more_undecided_ones_than_may_be_wait_in_the_line_of_the_kernel(
 
 
 async def test_plain_frames_are_never_taken_for_tls(ours: Certificates) -> None:
-    """Of 0x16 0x03 and more bytes: a frame of so many bytes."""
+    """Frames with a length that begins with 0x16, and even with 0x16 0x03, are plain."""
     async with listening(ours.tls(PeerTlsMode.ACCEPT)) as port:
         for said in (b"\x16\x03\x00\x00 a frame", b"\x16\x00\x00\x00 a frame"):
             assert await heard(port, None, said) == said
@@ -296,7 +298,7 @@ def test_keys_are_their_owner_s_alone(ours: Certificates) -> None:
 async def test_nothing_that_comes_in_is_a_defect(
     ours: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the loop's exception handler hears of ends a store node: it hears of nothing."""
+    """Nothing reaches the loop's exception handler, which would end a store node."""
     monkeypatch.setattr("peering.rpc.listening.TLS_HANDSHAKE_S", 0.5)
     heard_of: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: heard_of.append(context))
@@ -332,7 +334,7 @@ def _client_hello(tls: PeerTls) -> bytes:
 
 
 async def _say(said: bytes, port: int, *, reset: bool = False, wait: bool = False) -> None:
-    """And go, after a while or by a reset."""
+    """Send some bytes and go, after a while or with a reset."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(said)
     with suppress(OSError):

@@ -41,7 +41,9 @@ def test_what_is_wrong_is_told_and_never_quoted(text: str, why: str) -> None:
 @pytest.mark.parametrize("one", range(4))
 @pytest.mark.parametrize("other", range(4))
 def test_neighbouring_rounds_understand_each_other(one: int, other: int) -> None:
-    """What proves by a secret that the other does not know is refused: the ends of a change."""
+    """A proof by a secret that the other does not know is refused: the first and last rounds of a
+    change.
+    """
     proof = ROUNDS[one].prove(b"text")
     understood = ROUNDS[one].first in ROUNDS[other].every
     assert ROUNDS[other].verifies(proof, b"text") is understood

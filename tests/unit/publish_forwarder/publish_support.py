@@ -37,7 +37,7 @@ from store_nodes.wire import Durability, QueueOffsets
 TENANT = uuid.UUID(int=1).bytes
 LOG_TIME_US = 1_767_225_599_123_456
 HELD_US = 2**63
-"""Of what is staged without a time."""
+"""Due time of a message that is staged without a time."""
 
 
 def topic(name: str = "orders", partitions: int = 4, uid: int = 7, priorities: int = 1) -> Topic:
@@ -101,7 +101,7 @@ class Sent:
 
 
 Dedup = dict[bytes, tuple[int, Known]]
-"""What a group remembers: the fingerprint of an id, and where its message is."""
+"""The ids that a group remembers: the fingerprint of each, and where its message is."""
 
 
 @dataclass
@@ -114,11 +114,11 @@ class FakeQueue:
     held: bool = False
     refusal: StoreError | None = None
     successors: tuple[tuple[int, bytes], ...] = ()
-    """Of a sealed queue."""
+    """Successors of a sealed queue."""
     log: list[Message] = field(default_factory=list)
     staged: list[tuple[Message, int]] = field(default_factory=list)
     fates: dict[int, tuple[str, int | None]] = field(default_factory=dict)
-    """Of staged messages that wait no longer, as `locate` answers."""
+    """Fates of staged messages that wait no longer, as `locate` returns them."""
     sent: list[Sent] = field(default_factory=list)
     appends: int = 0
 
@@ -180,7 +180,7 @@ class FakeQueue:
             sent.future.set_exception(result)
 
     def apply(self, sent: Sent) -> Receipt | StoreError:
-        """What the log decides, in the order in which it looks."""
+        """Return the decision of the log, which makes its checks in the same order."""
         known = {}
         for index, name, fingerprint in sent.ids:
             if name in self.remembered:
@@ -326,7 +326,7 @@ async def post(
     path: str = "messages",
     topic_name: str = "orders",
 ) -> Answer:
-    """What the gateway would do with the request; Problems become answers."""
+    """Handle a request as the gateway would; Problems become answers."""
     handler = next(r.handler for r in routes(forwarder) if r.path.endswith("/" + path))
     chunks = [body] if isinstance(body, bytes) else list(body)
     parts = [{"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks]

@@ -67,7 +67,9 @@ def batched(event: CloudEvent) -> Message:
 
 
 def item(event: CloudEvent) -> Message:
-    """As an item of a batch in JSON, which is how the SDK publishes."""
+    """Return the message of an event that is published as an item of a JSON batch, as by the
+    SDK.
+    """
     inner = json.loads(ce_http.to_structured(event, JSONFormat()).body)
     one = {"data": inner, "content_type": "application/cloudevents+json"}
     (message,) = batch_body.decode(
@@ -78,7 +80,7 @@ def item(event: CloudEvent) -> Message:
 
 
 def delivered(message: Message, format_: PushFormat) -> tuple[dict[str, str], bytes]:
-    """The request of a webhook that brings the message."""
+    """Return the request of a webhook that delivers the message."""
     config = PushConfig(url="https://hook.example/in", format=format_)
     of = replace(subscription(), type=SubscriptionType.PUSH, push=config)
     fragment = RENDERER.fragment(message, 7, time_json(TIME_US))
@@ -97,7 +99,7 @@ def event_in(message: Message, format_: PushFormat) -> Any:
 
 
 def own(event: Any) -> dict[str, Any]:
-    """Its attributes, but for what is said of the delivery."""
+    """Return the event's attributes, except those that describe the delivery."""
     found = event.get_attributes().items()
     return {name: value for name, value in found if not name.startswith("pb")}
 
@@ -168,7 +170,7 @@ def test_numbers_and_truths_stay_bare_in_json(format_: PushFormat) -> None:
 
 
 def test_literals_that_are_none_are_texts() -> None:
-    """Whoever publishes may set the attribute that names them."""
+    """A publisher may set the attribute that names the literals."""
     attributes = {"ce-" + name: value for name, value in MINIMAL.items()}
     attributes |= {"ce-a": '1,"id":"2"', "ce-b": "01", "packetboat-event-literals": "a b c"}
     _, body = delivered(Message(b"", None, None, attributes), PushFormat.CLOUDEVENTS_STRUCTURED)
@@ -204,7 +206,7 @@ def test_the_sdk_makes_the_message_of_it_again(format_: PushFormat) -> None:
 
 
 def refused(event: dict[str, Any]) -> list[str]:
-    """The fields that are named."""
+    """Return the fields that the error names."""
     with pytest.raises(Problem) as caught:
         read_structured(Message(b""), json.dumps(event).encode())
     assert caught.value.status == 422

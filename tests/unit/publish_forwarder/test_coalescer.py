@@ -40,7 +40,7 @@ async def publish(
     key: str | None = None,
     durability: Durability = Durability.QUORUM,
 ) -> asyncio.Future[Outcome]:
-    """Accepted; the outcome comes."""
+    """Publish a message, which is accepted; return the future of its outcome."""
     routes = await forwarder.routes_of(TENANT, "orders")
     share = forwarder.budget.share(TENANT)
     parcel = forwarder.publish_nowait(routes, share, Message(data, key=key), durability)

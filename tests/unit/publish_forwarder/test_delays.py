@@ -232,7 +232,7 @@ class FakeForwarded:
 async def call(
     forwarder: PublishForwarder, method: str, text: str, body: bytes = b"", name: str = "orders"
 ) -> Answer:
-    """What the gateway would do with the request."""
+    """Handle a request as the gateway would."""
     handler = next(r.handler for r in routes(forwarder) if (r.method, r.path) == (method, PATH))
     answer = Answer(0, {}, b"")
 

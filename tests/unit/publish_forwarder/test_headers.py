@@ -12,7 +12,7 @@ from store_nodes.wire import Durability
 
 
 def headers(**given: str) -> list[tuple[bytes, bytes]]:
-    """`packetboat_key="x"` → a header."""
+    """Return headers: `packetboat_key="x"` becomes one."""
     return [(k.replace("_", "-").encode(), v.encode("utf-8")) for k, v in given.items()]
 
 

@@ -38,7 +38,7 @@ UID = topic().uid
 
 
 def moved(before: Topic, number: int, group: int, *, ago_s: float = 0.0) -> Topic:
-    """The topic once that partition is in another group."""
+    """Return the topic after a partition was moved to another group."""
     old = before.partitions[number]
     partitions = list(before.partitions)
     partitions[number] = Partition(number, group, old.lane, old.generation + 1, 100)
@@ -50,7 +50,7 @@ def moved(before: Topic, number: int, group: int, *, ago_s: float = 0.0) -> Topi
 
 
 def grown(before: Topic, count: int, first_group: int = 10, *, ago_s: float = 0.0) -> Topic:
-    """The topic once its keys are spread over `count` partitions."""
+    """Return the topic after its keys were spread over `count` partitions."""
     sealed_time_us = int((time.time() - ago_s) * 1e6)
     sealed = tuple(
         SealedPartition(
@@ -107,7 +107,7 @@ async def publish(
 
 
 def tell(catalog: FakeCatalog, now: Topic) -> None:
-    """Every reading of the topic sees it from now on; what is cached is as it was."""
+    """Let every read of the topic return `now`; the cached topic stays as it was."""
     catalog.behind[TENANT, "orders"] = now
 
 
@@ -315,7 +315,7 @@ async def test_a_message_sent_again_after_two_growths_is_known_where_it_was() ->
 
 @pytest.mark.parametrize("caught", [True, False])
 async def test_a_producers_batch_is_known_after_a_growth(caught: bool) -> None:
-    """Known where it was stored; and what was caught by the growth is known where it went."""
+    """The batch is known where it was stored, and messages caught by the growth where they went."""
     old = topic(partitions=2)
     new = grown(old, 5)
     store, catalog = FakeStore(), FakeCatalog(old)
@@ -356,7 +356,7 @@ async def test_a_producers_batch_is_known_after_a_growth(caught: bool) -> None:
 
 @pytest.mark.parametrize("ago_s", [1, 301, 599, 600 * 1.25 - 5])
 async def test_while_an_id_may_be_remembered_its_sealed_queue_is_asked(ago_s: float) -> None:
-    """Of a window of 600 s, and up to a quarter of it longer: so long the group knows the id."""
+    """The window is 600 s, and a group may know an id for up to a quarter longer."""
     old = topic()
     store, catalog = FakeStore(), FakeCatalog(old)
     async with running(store, catalog) as forwarder:

@@ -146,7 +146,7 @@ async def test_each_priority_sticks_to_a_partition_of_its_own() -> None:
 
 
 def moved(before: Topic, number: int, group: int) -> Topic:
-    """All lanes of that partition are in another group."""
+    """Return the topic after all lanes of a partition were moved to another group."""
     sealed_us = time.time_ns() // 1000
     gone = [one for one in before.partitions if one.number == number]
     sealed = tuple(

@@ -57,7 +57,7 @@ class WildStore:
     def __init__(self, dice: random.Random) -> None:
         self.dice = dice
         self.queues: dict[tuple[int, int], WildQueue] = {}
-        """By partition and lane."""
+        """Queues by partition and lane."""
 
     def has_leader(self, group: int) -> bool:
         return self.dice.random() < 0.8

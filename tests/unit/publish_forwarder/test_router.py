@@ -41,7 +41,7 @@ def test_the_ordering_key_decides_before_the_idempotency_key() -> None:
 
 
 async def routes_of(store: FakeStore, count: int, messages: int = 1) -> list[int]:
-    """The partitions that `count` unkeyed parcels go to."""
+    """Return the partitions that `count` unkeyed append requests go to."""
     async with running(store) as forwarder:
         routes: TopicRoutes = await forwarder.routes_of(TENANT, "orders")
         store.hold(*range(4))

@@ -1,7 +1,7 @@
-"""Proof 2 of the audit: what definitions and bodies cost the event loop that serves everybody.
+"""The cost of definitions and bodies on the event loop that serves everybody: proof 2 of the audit.
 
-Nothing that a tenant writes takes longer in one callback than is promised; what may take longer is
-worked on in another process, and is told from what is cheap before it is begun.
+Nothing that a tenant writes takes longer in one callback than is promised. Work that may take
+longer is done in another process, and is told apart from cheap work before it is begun.
 """
 
 from __future__ import annotations

@@ -140,7 +140,9 @@ WITH_B = CLOSED | {"properties": {"a": {"type": "string"}, "b": {"type": "intege
 def test_what_breaks_between_versions(
     old: Any, new: Any, backward: str | None, forward: str | None
 ) -> None:
-    """None: nothing; a pointer: of what breaks first; `cannot`: it is not compared."""
+    """`expected` is None, the pointer to the first break, or `cannot` if the two are not
+    compared.
+    """
     for mode, expected in (("backward", backward), ("forward", forward)):
         if expected == "cannot":
             with pytest.raises(CannotCompare):
@@ -221,7 +223,7 @@ SCHEMAS = st.recursive(PLAIN | st.booleans(), _nested, max_leaves=4)
 @settings(max_examples=100, deadline=None)
 @given(SCHEMAS, SCHEMAS, st.lists(VALUES, min_size=1, max_size=12))
 def test_what_is_said_to_be_compatible_is(old: Any, new: Any, values: list[Any]) -> None:
-    """No value that the old allows is refused by the new, if nothing is said to break."""
+    """If no break is reported, the new schema refuses no value that the old one allows."""
     try:
         errors = definition(new).reads(definition(old))
     except CannotCompare:

@@ -1,4 +1,4 @@
-"""What is let through and what is told, in simulated time."""
+"""The limiter in simulated time: the amounts that pass, and the refusals."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def limiter_of(clock: Clock, defaults: dict[str, float] | None = None, **own: fl
 
 
 def passing(limiter: Limiter, clock: Clock, seconds: float, size: int = 1) -> int:
-    """How many pass of twice as many as may."""
+    """Return how many pass of twice as many as may."""
     passed = 0
     for _ in range(round(seconds * 200)):
         clock.now_s += 0.005

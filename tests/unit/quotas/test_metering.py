@@ -20,7 +20,9 @@ NOON_S = 1_767_268_800.0
 
 
 class Reports:
-    """usage_hours, as the statement sees it; `unknown`: the next so many are added, and fail."""
+    """The rows of usage_hours, as the statement sees them; the next `unknown` calls add, and
+    fail.
+    """
 
     def __init__(self) -> None:
         self.last: dict[bytes, int] = {}

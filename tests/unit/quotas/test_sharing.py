@@ -61,7 +61,9 @@ class Table:
 
 
 class Process:
-    """Asks at a rate, a request of some messages each time; what is refused is not repeated."""
+    """A process that asks at a rate, for some messages each time; refused requests are not
+    repeated.
+    """
 
     def __init__(self, clock: Clock, table: Table, limit: float, rng: random.Random) -> None:
         self.limiter = Limiter([PUBLISH_MESSAGES], {}, clock)
@@ -112,7 +114,7 @@ class World:
         return sum(process.passed for process in self.processes)
 
     async def run(self, seconds: float) -> float:
-        """What passed, of what the limit allows."""
+        """Run the world; return the part of the limit that passed."""
         before = self.passed
         for _ in range(round(seconds / STEP_S)):
             self.clock.now_s += STEP_S
@@ -208,7 +210,7 @@ async def test_who_leaves_leaves_its_share() -> None:
 
 
 async def test_large_requests_pass_in_their_turn() -> None:
-    """Larger than a second's worth, beside small ones that use up all the rest."""
+    """Requests larger than a second's worth pass beside small ones that use up all the rest."""
     world = World(2)
     small, large = world.processes
     small.demand, large.demand, large.size = 200.0, 100.0, 500

@@ -24,23 +24,23 @@ TENANT = bytes(15) + b"\x01"
 LOCK = Lock(bytes(16), "scheduler", bytes(16), 1, math.inf)
 IDLE_CPU = 0.02
 LATE_S = 4
-"""From a hint, or a death, to the unit at its new owner."""
+"""Seconds from a hint, or a death, until the unit is at its new owner."""
 _WEIGHT = -math.expm1(-1 / SMOOTHED_OVER_S)
 
 
 @dataclass
 class Flow:
-    """One subscription's part of one partition."""
+    """A subscription's part of one partition."""
 
     per_second: float
-    """Demanded."""
+    """Messages per second that are demanded."""
     cpu_s: float
-    """That one message costs."""
+    """CPU time that one message costs."""
     served: float = 0.0
-    """Per second, smoothed, as reported."""
+    """Messages per second, smoothed, as reported."""
     backlog: float = 0.0
     unacked: float = 0.0
-    """Messages that consumers keep; they cost nothing."""
+    """Messages that consumers hold; they cost nothing."""
     growth: float = 0.0
 
 
@@ -48,14 +48,14 @@ class Flow:
 class Process:
     started_s: float
     cpu: float = 0.0
-    """Smoothed."""
+    """Cores in use, smoothed."""
     used: float = 0.0
-    """In the last second."""
+    """Cores used in the last second."""
 
 
 @dataclass
 class Decision:
-    """What one round wrote."""
+    """The changes that one round wrote."""
 
     at_s: float
     put: dict[Unit, bytes] = field(default_factory=dict)
@@ -64,18 +64,18 @@ class Decision:
 
 
 class Served:
-    """Parts of one owner."""
+    """The parts that one owner has."""
 
     def __init__(self) -> None:
         self.flows: list[Flow] = []
         self.parts: list[tuple[Unit, list[Flow]]] = []
-        """As a forwarder reports them: each subscription's part by itself."""
+        """Each subscription's part by itself, as a forwarder reports them."""
         self.wholes: dict[Unit, list[Flow]] = {}
-        """And by partition what is not split off."""
+        """The parts that are not split off, by partition."""
 
 
 class Model:
-    """Also the repositories that the balancer uses."""
+    """A model of a fleet, which is also the repositories that the balancer uses."""
 
     def __init__(self, forwarders: int, seed: int = 1) -> None:
         self.random = random.Random(seed)
@@ -88,17 +88,17 @@ class Model:
         self.statements = 0
         self._leaving: dict[Unit, float] = {}
         self._still: object = None
-        """What hints, processes and owners were when nothing was on its way."""
+        """Hints, processes and owners at a time when nothing was on its way."""
         self._bases: dict[Unit, Unit] = {}
-        """Of the parts; `Unit.base` makes one each time."""
+        """Bases of the parts, since `Unit.base` makes a new object each time."""
         self._at: dict[bytes | None, Served] | None = None
-        """By owner; None: to be worked out."""
+        """Parts by owner; None until they are computed."""
         self._homes: dict[tuple[bytes, frozenset[bytes]], bytes | None] = {}
         self.balancer = Balancer(self, self, home, lambda: LOCK, lambda: self.now_s)
         for _ in range(forwarders):
             self.start(started_s=self.now_s - 100)
 
-    # What happens to the fleet.
+    # Changes of the fleet.
 
     def start(self, started_s: float | None = None) -> bytes:
         incarnation = self.random.randbytes(16)
@@ -109,7 +109,7 @@ class Model:
         del self.processes[incarnation]
 
     def topic(self, partitions: int = 1, *, at: bytes | None = None) -> list[Unit]:
-        """Its partitions; `at`: a topic whose home that is."""
+        """Make a topic, whose home is `at` if given; return its partitions."""
         while True:
             uid = self.random.randbytes(16)
             if at is None or home(uid, self.weights) == at:
@@ -141,7 +141,7 @@ class Model:
         return sum(flow.backlog for flow in self.flows.values())
 
     async def run(self, seconds: int) -> list[Decision]:
-        """What was decided meanwhile."""
+        """Run for some seconds; return the decisions."""
         before = len(self.decisions)
         for _ in range(seconds):
             self.now_s += 1
@@ -152,7 +152,7 @@ class Model:
         return self.decisions[before:]
 
     def owner(self, part: Unit) -> bytes | None:
-        """Of a subscription's part."""
+        """Return the owner of a subscription's part."""
         return self.owners[part] if part in self.owners else self.owners[self._bases[part]]
 
     def _wanted(self, unit: Unit) -> bytes | None:
@@ -169,7 +169,7 @@ class Model:
         return self._homes[asked]
 
     def _move(self) -> None:
-        """What is not where it is wanted goes there after a while, and is nobody's in between."""
+        """Move units to where they are wanted, after a while in which they have no owner."""
         hinted = {unit: hint[0] for unit, hint in self.hints.items()}
         if self._still == (hinted, self.processes.keys(), self.owners):
             return

@@ -1,7 +1,7 @@
 """A store for the scheduler to talk to: the real state machines, no sockets and no consensus.
 
-Log time is the machine's own clock plus `ahead_us`, which a test moves to make a delay pass. What a
-scheduler keeps in Postgres is kept here in a dict.
+Log time is the machine's own clock plus `ahead_us`, which a test moves to make a delay pass. The
+rows that a scheduler keeps in Postgres are kept here in a dict.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ HOUR = 3600 * SECOND
 
 @dataclass
 class Stored:
-    """One batch of a queue."""
+    """A batch of a queue."""
 
     base: int
     count: int
@@ -185,11 +185,11 @@ class FakeStore:
     calls: Counter[str] = field(default_factory=Counter)
     trouble: deque[StoreError] = field(default_factory=deque)
     lost_answers: int = 0
-    """So many releases take effect and their answers are lost."""
+    """Releases that take effect, but whose answers are lost."""
     behind: int = 0
-    """So many listings are answered by a leader that has applied nothing yet."""
+    """Listings that are answered by a leader that has applied nothing yet."""
     deaf: bool = False
-    """Watches tell nothing."""
+    """Whether watches report nothing."""
 
     def __post_init__(self) -> None:
         self.machines = {group: Machine(group) for group in self.groups}
@@ -225,7 +225,9 @@ class FakeStore:
     def stage(
         self, group: int, queue: QueueId, *after_s: float, messages: Sequence[Message] = ()
     ) -> int:
-        """Messages due that long from now, in one batch; the first stage number."""
+        """Stage messages that are due that long from now, in one batch; return the first stage
+        number.
+        """
         now_us = self.clock(group).now_us()
         due = tuple(now_us + round(each * SECOND) for each in after_s)
         return self.stage_at(group, queue, due, messages)
@@ -238,7 +240,7 @@ class FakeStore:
         messages: Sequence[Message] = (),
         count: int = 1,
     ) -> int:
-        """None: held."""
+        """Stage messages; without due times they are held."""
         count = count if due_us is None else len(due_us)
         batch = encode(list(messages) or [Message(b"x")] * count, 1)
         raw = c.encode_stage(
@@ -312,7 +314,7 @@ class FakeStore:
         )
 
     def stored_bytes(self, group: int, raw: bytes) -> int:
-        """Of batches of which something is left."""
+        """Return the bytes of batches of which some message is left."""
         machine = self.machines[group]
         kept = [
             each
@@ -321,7 +323,7 @@ class FakeStore:
         ]
         return sum(len(each.batch) for each in kept)
 
-    # -- what the scheduler calls --------------------------------------------------------------
+    # -- calls of the scheduler ----------------------------------------------------------------
 
     async def _call(self, name: str, group: int) -> None:
         self.calls[name] += 1
@@ -484,7 +486,9 @@ class FakeStore:
 
 @dataclass
 class FakeIndex:
-    """What DueRepository and ForwardedRepository keep. `trouble`: errors of the next writes."""
+    """The rows of DueRepository and ForwardedRepository; `trouble` has errors of the next
+    writes.
+    """
 
     rows: dict[tuple[QueueKey, int], int] = field(default_factory=dict)
     kept: dict[QueueKey, Progress] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""How old the oldest message is that somebody still has to read, from looks at ends and floors."""
+"""The age of the oldest message that somebody still has to read, found from ends and floors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_oldest_of_all_lanes_counts_and_lanes_that_are_gone_do_not() -> None
 
 
 def test_what_is_kept_is_bounded_and_an_age_is_never_too_high() -> None:
-    """Beside a twin that remembers when each message was found."""
+    """The ages are compared with a model that remembers when each message was found."""
     seed = random.randrange(1 << 32)
     print("seed", seed)
     rng = random.Random(seed)

@@ -1,4 +1,4 @@
-"""What the alert on old backups stands on."""
+"""The metric for the alert on old backups."""
 
 from __future__ import annotations
 

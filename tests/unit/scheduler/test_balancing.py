@@ -14,7 +14,7 @@ MINUTE = 60
 
 
 def places(model: Model) -> set[bytes]:
-    """Where anything is wanted by hints."""
+    """Return the forwarders that hints name."""
     return {hint[0] for hint in model.hints.values()}
 
 
@@ -75,7 +75,7 @@ async def test_a_hot_topic_is_spread_over_the_fleet() -> None:
 
 
 async def test_a_topic_of_more_partitions_than_are_reported_counts_as_a_whole() -> None:
-    """It would fill the other forwarder, so it is spread and not moved."""
+    """The topic would fill the other forwarder, so it is spread and not moved."""
     model = Model(2)
     topic = model.topic(60, at=next(iter(model.processes)))
     model.subscription(topic, 0.02)
@@ -114,7 +114,7 @@ async def test_a_backlog_that_grows_moves_something_also_in_an_almost_even_fleet
 
 
 UNEVEN_MEAN = 1.3 * (1.0 + 0.97 + 0.97 + 0.22) / 4
-"""At that mean a full core is not uneven."""
+"""Load of a fleet in which a full core is not uneven."""
 
 
 async def test_what_was_moved_comes_back_when_it_is_calm_again() -> None:
@@ -162,7 +162,7 @@ async def test_nothing_comes_back_while_it_has_a_backlog() -> None:
 
 
 async def test_one_hot_subscription_is_left_where_it_is_and_the_rest_makes_way() -> None:
-    """It would fill any other core as well; moving it would go on for ever."""
+    """The subscription would fill any other core as well, so moving it would never end."""
     model = Model(2)
     full, other = model.processes
     (hot,) = model.subscription(model.topic(1, at=full), 2.0)
@@ -242,7 +242,7 @@ async def test_any_fleet_comes_to_rest(seed: int) -> None:
 
 
 def assert_bounded(decisions: list[Decision]) -> None:
-    """Few changes a round, and what was moved away rests before it is moved again."""
+    """A round makes few changes, and a unit rests after a move before it is moved again."""
     moved: dict[Unit, float] = {}
     for decision in decisions:
         each = zip(decision.put, decision.kinds, strict=True)

@@ -40,7 +40,7 @@ TOPIC = Topic(
 
 
 class Faults:
-    """Before or after what is done, by turns as a test drew them."""
+    """Faults before or after a step, in the order in which a test drew them."""
 
     def __init__(self, drawn: Sequence[str] = ()) -> None:
         self._drawn = list(drawn)

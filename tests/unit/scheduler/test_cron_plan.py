@@ -29,13 +29,13 @@ def at(text: str) -> datetime:
 
 
 def runs(cron: str, after: str, count: int, zone: str = BERLIN) -> list[str]:
-    """On the clock of the wall there."""
+    """Return the times of runs on the local clock."""
     found = islice(runs_after(cron, zone, at(after)), count)
     return [run.astimezone(ZoneInfo(zone)).strftime("%d %H:%M%z") for run in found]
 
 
 def test_the_night_clocks_go_forward() -> None:
-    """2026-03-29, 02:00 becomes 03:00: what is left out runs when the hour is over, once."""
+    """Clocks go from 02:00 to 03:00 on 2026-03-29; runs of that hour are made after it."""
     before = "2026-03-28 12:00"
     assert runs("30 2 * * *", before, 2) == ["29 03:00+0200", "30 02:30+0200"]
     assert runs("0,30 2,3 * * *", before, 3) == ["29 03:00+0200", "29 03:30+0200", "30 02:00+0200"]
@@ -43,7 +43,7 @@ def test_the_night_clocks_go_forward() -> None:
 
 
 def test_the_night_clocks_go_back() -> None:
-    """2026-10-25, 03:00 becomes 02:00: by the clock once, by the time that passes in both hours."""
+    """On 2026-10-25, 03:00 becomes 02:00: a daily run happens once, an hourly one in both hours."""
     before = "2026-10-24 12:00"
     assert runs("30 2 * * *", before, 2) == ["25 02:30+0200", "26 02:30+0100"]
     assert runs("30 * * * *", "2026-10-24 23:45", 3) == [
@@ -146,8 +146,10 @@ def test_runs_are_the_same_wherever_one_begins_to_look(
 def test_each_run_is_made_or_counted_once_whenever_it_is_looked_at(
     cron: str, zone: str, policy: str, start: datetime, pauses_s: list[int]
 ) -> None:
-    """The model: all runs up to now, in order, each made or missed; what is made is in time or is
-    what the policy makes up for."""
+    """The model has all runs up to now, in order, each made or missed.
+
+    A run that is made is in time, or the policy makes up for it.
+    """
     next_at = next_run(cron, zone, start)
     now, made, missed = start, [], 0
     for pause_s in pauses_s:

@@ -1,4 +1,6 @@
-"""Delayed messages: released when due, once, whatever fails, and by whoever leads."""
+"""Delayed messages are released when due, once, with any failure, and by any scheduler that
+leads.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def index() -> FakeIndex:
 async def leading(
     store: FakeStore, index: FakeIndex, queues: dict[bytes, Any] = QUEUES, **settings: Any
 ) -> AsyncIterator[DueLoop]:
-    """One scheduler's term; ends like a kill: nothing is written at the end."""
+    """Yield the loop of one scheduler's term, which ends like a kill: nothing is written at the
+    end.
+    """
     term = Term()
     made = SchedulerSettings(**{"write_every_s": 0.01, **settings})
     loop = DueLoop(store, index, index, made, term, index.lock)  # type: ignore[arg-type]
@@ -239,8 +243,10 @@ async def test_a_group_without_a_leader_delays_its_own_messages_only(
 async def test_a_leader_that_has_not_applied_all_hides_nothing_for_good(
     store: FakeStore, index: FakeIndex
 ) -> None:
-    """Its listing is empty though the watch counts a message: it is asked once more later, and the
-    index never claims to be past it."""
+    """The listing is empty though the watch counts a message.
+
+    The group is listed once more later, and the index never claims to be past the message.
+    """
     async with leading(store, index):
         store.behind = 1
         number = store.stage(0, A, 0.0)

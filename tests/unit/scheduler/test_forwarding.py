@@ -26,7 +26,7 @@ KEY = QueueKey(TENANT, TOPIC, 1, 0, 0)
 
 
 def grown(partitions: int) -> list[tuple[int, QueueId]]:
-    """The queues of a growth, in groups 0 and 1 by turns."""
+    """Return the queues of a growth, in groups 0 and 1 by turns."""
     return [
         (number % 2, QueueId(TOPIC, number, generation=1 if number < 2 else 0))
         for number in range(partitions)
@@ -70,7 +70,7 @@ async def test_a_moved_queue_hands_its_messages_on_when_they_are_due(store: Fake
 
 
 async def test_a_growth_spreads_them_by_their_keys(store: FakeStore) -> None:
-    """Of partitions 0 … 3 the sealed partition 1 of two has the successors 1 and 3."""
+    """If two partitions become four, the sealed partition 1 has the successors 1 and 3."""
     queues, index = grown(4), FakeIndex()
     keys = [f"k{n}" for n in range(60) if partition_of(f"k{n}", 2) == 1]
     batch = [Message(b"x", key=key) for key in keys] + [Message(b"no key")]
@@ -88,7 +88,7 @@ async def test_a_growth_spreads_them_by_their_keys(store: FakeStore) -> None:
 
 
 async def test_a_copy_is_made_once_whenever_the_scheduler_dies(store: FakeStore) -> None:
-    """After the append and before its record; after the record and before the discard."""
+    """The scheduler is killed after the append, and again after the record of it."""
     new, index = (1, OLD._replace(generation=1)), FakeIndex()
     store.stage(0, OLD, *[0.01] * 5)
     store.create(*new, store.seal(0, OLD, new))

@@ -1,4 +1,4 @@
-"""How far is trimmed and when a topic is full: each rule of limits.py."""
+"""Each rule of limits.py has a test: the end of truncation, and when a topic is full."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from scheduler.settings import load
 
 
 class Rows:
-    """So many may go."""
+    """A table from which `count` rows may be deleted."""
 
     def __init__(self, count: int) -> None:
         self.count = count

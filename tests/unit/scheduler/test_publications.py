@@ -113,7 +113,7 @@ async def test_what_cannot_be_discarded_at_once_is_aborted_all_the_same() -> Non
 
 
 async def test_an_aborted_publication_is_kept_for_longer_than_staging_may_take() -> None:
-    """What a slow process stages after the abort is discarded when the row goes."""
+    """A slow process may stage messages after the abort; they are discarded before the row goes."""
     asked: dict[str, float] = {}
 
     class Asked(Rows):

@@ -95,7 +95,7 @@ class World:
         self.suspended = asyncio.Event()
 
     async def run(self) -> Redrive:
-        """Until it has ended."""
+        """Run the redrive until it has ended."""
         redriving = Redriving(*([self] * 6), look_every_s=0.002)  # type: ignore[arg-type]
         self.term.spawn(redriving.run(self.term))
         async with asyncio.timeout(5):
@@ -104,7 +104,7 @@ class World:
         return self.redrive
 
     def __call__(self) -> None:
-        """As the lock."""
+        """Stand for the lock, which no call of this fake looks at."""
 
     # As the repositories.
 
@@ -277,8 +277,11 @@ DEAREST = [
     "text", [*DEAREST, "detail.matches('([^c]){9}y') || key.matches('([^c]){9}y')"]
 )
 def test_a_filter_of_dead_letters_takes_no_longer_than_a_callback_may(text: str) -> None:
-    """They look at no body and at no list: with the dearest filter and the largest letter, one
-    evaluation is short enough; between two of them others have a turn."""
+    """A filter of dead letters sees no body and no list.
+
+    With the most expensive filter and the largest letter, one evaluation is short enough; other
+    tasks run between two of them.
+    """
     attributes = {f"k{number:03}": "v" * 1024 for number in range(100)}
     largest = letter(1, detail="d" * 1024, reason="r" * 1024, key="k" * 1024, attributes=attributes)
     wanted = compile_filter(text)

@@ -1,4 +1,6 @@
-"""How often the log is asked for what it says is not due, with a clock that the test moves."""
+"""The number of requests for messages that the log does not consider due, with a clock of the
+test.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ KEY = QueueKey(bytes(16), bytes(16), 0, 0, 0)
 
 
 class StandingLog:
-    """Its time stands before message 0 is due, whatever our clock says."""
+    """A log whose time stands before message 0 is due, while our clock goes on."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -38,7 +40,7 @@ class StandingLog:
 
 
 async def test_a_log_whose_time_stands_is_asked_ever_less_often() -> None:
-    """It was asked every 5 ms, for as long as its time stood."""
+    """The log was once asked every 5 ms for as long as its time stood."""
     log: Any = StandingLog()
     queue = StagedQueue(KEY, 0, Progress())
     window = Window(

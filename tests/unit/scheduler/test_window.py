@@ -1,4 +1,4 @@
-"""What is in memory, what is in the index, and that nothing is in neither."""
+"""The messages in memory and in the index; none is in neither."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Java is taken, of programs that say what a real one says."""
+"""The choice of a Java among programs that print what a real one prints."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ echo "$@"
 
 @pytest.fixture(autouse=True)
 def _bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the package, nor a Spark that wants an old one."""
+    """Hide the package, and a Spark that needs an old Java."""
     monkeypatch.setattr(java, "_PACKAGE", "no_such_package")
     monkeypatch.setattr(java, "version", lambda package: "4.2.1")
 
 
 def runtime(home: Path, version: str, *, whole: bool = True) -> Path:
-    """A directory whose `bin/java` says that it is Java `version`."""
+    """Return a directory whose `bin/java` prints that it is Java `version`."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     with_module = ":" if whole else "exit 1"

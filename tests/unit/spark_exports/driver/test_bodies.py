@@ -54,7 +54,7 @@ def read(columns: pa.Schema, body: bytes) -> tuple[dict[str, Any], Decoded]:
 
 
 def with_members(value: Any, kind: pa.DataType | pa.Schema) -> Any:
-    """A value of a column with the names of members again, without nulls."""
+    """Return a column's value with the names of members again, without nulls."""
     if isinstance(value, dict):
         fields = {field.name: field for field in kind}
         return {
@@ -116,7 +116,7 @@ def test_shapes_of_parts_make_the_shape_of_all(some: list[Any], others: list[Any
 @settings(deadline=None)
 @given(st.lists(st.lists(OBJECTS, min_size=1, max_size=3), min_size=1, max_size=3), st.randoms())
 def test_runs_in_any_order_lose_nothing(runs: list[list[Any]], random: Any) -> None:
-    """Of each run's bodies, each is whole in its columns, or is rescued."""
+    """Each body of each run is whole in its columns, or is rescued."""
     columns = pa.schema([])
     for run in random.sample(runs, len(runs)):
         columns = grown(columns, shape_of(*run))

@@ -1,4 +1,4 @@
-"""What a runner is told of errors."""
+"""The errors that a runner gets."""
 
 from __future__ import annotations
 

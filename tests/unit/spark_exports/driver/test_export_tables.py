@@ -22,7 +22,7 @@ NAMES = {kind: name for name, kind in KINDS.items()}
 
 
 def table_after(heading: str) -> list[list[str]]:
-    """Cells of the table whose heading line begins with this."""
+    """Return the cells of the table whose heading line begins with a text."""
     lines = PAGE.read_text(encoding="utf-8").splitlines()
     (start,) = [number for number, line in enumerate(lines) if line.startswith(heading)]
     rows = []
@@ -60,7 +60,7 @@ def columns_named(name: str) -> pa.Schema:
 
 
 def read(columns: pa.Schema, body: str) -> tuple[Any, bool]:
-    """The value of the column `a`, and whether the body is rescued."""
+    """Return the value of the column `a`, and whether the body is rescued."""
     reader = JsonBodies(columns)
     decoded = reader.row(body.encode())
     (value,) = [array.to_pylist()[0] for array in reader.node.arrays([decoded.row])] or [None]

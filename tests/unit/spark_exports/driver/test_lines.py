@@ -47,7 +47,7 @@ KEY = LaneKey("t", "u", 0, 0)
 
 
 class Runner:
-    """The other end."""
+    """The runner's end of the lines."""
 
     def __init__(self) -> None:
         to_driver, to_runner = os.pipe(), os.pipe()

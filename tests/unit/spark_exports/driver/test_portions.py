@@ -1,4 +1,4 @@
-"""How large jobs are, by the time they take; and that nothing is read twice or left out."""
+"""The size of jobs follows the time they take, and nothing is read twice or left out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def slices(count: int) -> list[Range]:
 
 
 class Work:
-    """Does slices, each of which takes so long; one after the other."""
+    """A job that does slices one after the other, each in a given time."""
 
     def __init__(self, *seconds: float) -> None:
         self.now_s = 0.0

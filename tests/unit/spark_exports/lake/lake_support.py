@@ -32,7 +32,7 @@ BY_DAY = Layout("day")
 
 
 def local_settings(directory: Path) -> LakeSettings:
-    """Files in the directory, the catalog in SQLite beside them."""
+    """Return settings with files in the directory, and the catalog in SQLite beside them."""
     return LakeSettings(
         name="default",
         warehouse=str(directory / "lake"),
@@ -48,7 +48,7 @@ def local_lake(directory: Path) -> Iterator[Lake]:
 
 @contextmanager
 def without_fsync() -> Iterator[None]:
-    """No test here cuts the power. Of SQLite, too."""
+    """Replace fsync, also that of SQLite: no test here cuts the power."""
     event.listen(Engine, "connect", _without_fsync)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
@@ -66,7 +66,7 @@ def open_table(lake: Lake, layout: Layout = BY_DAY, columns: pa.Schema = COLUMNS
 
 
 def message(offset: int, lane: LaneKey = KEY, /, **more: Any) -> dict[str, Any]:
-    """One an hour, from 1 March 2026."""
+    """Return a message; there is one an hour, from 1 March 2026."""
     return {
         "topic": lane.topic,
         "message_id": f"{lane.partition}-{lane.lane}-{offset}",
@@ -91,7 +91,7 @@ def lane(start: int, end: int, key: LaneKey = KEY, columns: pa.Schema = COLUMNS)
 
 
 def write(writer: FileWriter, *batches: pa.RecordBatch) -> list[WrittenFile]:
-    """What a task does."""
+    """Write files as a task does."""
     return [
         WrittenFile.from_bytes(encoded)
         for written in writer(iter(batches))
@@ -102,13 +102,13 @@ def write(writer: FileWriter, *batches: pa.RecordBatch) -> list[WrittenFile]:
 def written(
     table: LakeTable, run: int, ranges: Sequence[Range], attempt: int = 1
 ) -> list[WrittenFile]:
-    """The files of an attempt that read these ranges."""
+    """Write the files of an attempt that read these ranges."""
     batches = [lane(each.start, each.end, each.key) for each in ranges]
     return write(table.writer(run, attempt), *batches)
 
 
 def rows(table: LakeTable) -> list[tuple[str, int, int, int]]:
-    """What a reader finds, in order; duplicates show."""
+    """Return the rows that a reader finds, in order, with duplicates."""
     table.refresh()
     found = table.iceberg.scan(selected_fields=("topic", "partition", "lane", "offset")).to_arrow()
     return sorted(
@@ -131,6 +131,6 @@ def files_below(directory: Path) -> set[str]:
 
 
 def files_named(table: LakeTable) -> set[str]:
-    """By the current snapshot."""
+    """Return the files that the current snapshot names."""
     table.refresh()
     return {task.file.file_path for task in table.iceberg.scan().plan_files()}

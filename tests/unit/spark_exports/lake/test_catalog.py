@@ -1,4 +1,4 @@
-"""What the catalog is asked with, and what is said when it is away."""
+"""The requests to the catalog, and the error if it is away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How columns of a table grow, and what does not fit."""
+"""The growth of a table's columns, and its conflicts."""
 
 from __future__ import annotations
 

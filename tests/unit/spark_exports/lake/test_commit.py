@@ -1,4 +1,4 @@
-"""What a commit makes of a table that is where it was, has moved on, or has it already."""
+"""The result of a commit to a table that is unchanged, has moved on, or has the run already."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_an_earlier_run_whose_ranges_are_there_is_done(lake: Lake) -> None:
 
 
 def test_a_second_part_of_a_run_may_follow(lake: Lake) -> None:
-    """A run that was planned anew after its first commit loses nothing."""
+    """A run is planned again after its first commit, and loses nothing."""
     table = open_table(lake)
     table.commit(run(1, Range(KEY, 0, 10)))
     ranges = [Range(KEY, 10, 12)]
@@ -211,7 +211,7 @@ def test_a_backfill_after_a_later_run_is_superseded(lake: Lake) -> None:
     table.commit(run(3, Range(KEY, 10, 11)))
     with pytest.raises(Superseded):
         table.commit(Commit(2, 1, [Range(KEY, 0, 5)], [], replace=True))
-    # Of run 1 the snapshots tell.
+    # The snapshots still name run 1.
     assert table.commit(Commit(1, 1, [Range(KEY, 0, 5)], [], replace=True)).already
 
 

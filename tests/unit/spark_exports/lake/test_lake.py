@@ -68,7 +68,7 @@ def test_a_table_of_another_layout_is_not_written(lake: Lake, other: Layout) -> 
 
 
 def test_a_place_with_files_is_left_alone(lake: Lake, tmp_path: Path) -> None:
-    """Of a table that was dropped, or of another catalog: cleaning up would delete them."""
+    """Files of a dropped table are there, and removing orphans would delete them."""
     first = open_table(lake)
     lake._catalog.drop_table(("acme", "orders"))
     second = open_table(lake)

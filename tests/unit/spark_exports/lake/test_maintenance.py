@@ -47,7 +47,7 @@ AT_ONCE = Maintenance(keep_snapshots_s=0, orphans_after_s=0)
 
 
 def filled(table: LakeTable, runs: int, each: int = 12) -> None:
-    """Small files of several runs, of two lanes."""
+    """Commit small files of several runs, of two lanes."""
     for run in range(1, runs + 1):
         ranges = [Range(key, (run - 1) * each, run * each) for key in (KEY, OTHER)]
         files = [file for each in ranges for file in written(table, run, [each])]
@@ -225,7 +225,7 @@ def test_files_of_earlier_runs_go_at_once_and_others_when_old(lake: Lake, tmp_pa
     assert remove_orphans(table, Maintenance(), 4, 1).files == len(dead)
     assert files_below(tmp_path) >= {file.location for file in same_run + later}
     assert table.last_run == 4
-    # What was deleted can never be committed.
+    # Files that were deleted can never be committed.
     with pytest.raises(Superseded):
         another.commit(Commit(3, 1, [Range(KEY, 24, 30)], dead))
 

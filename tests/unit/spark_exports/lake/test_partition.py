@@ -25,7 +25,7 @@ KEYS = st.one_of(st.none(), st.just(""), st.text(max_size=3))
 
 
 def dumb(layout: Layout, row: dict[str, object]) -> Values:
-    """Row by row, by PyIceberg alone."""
+    """Return the partition of one row, by PyIceberg alone."""
     values = []
     for field in layout.spec(SCHEMA).fields:
         source = SCHEMA.find_field(field.source_id)

@@ -20,7 +20,7 @@ def lease_lost() -> Conflict:
 
 @dataclass
 class Finished:
-    """What a finish said."""
+    """The arguments of a finish."""
 
     state: EndState
     result: Result | None

@@ -38,7 +38,7 @@ def test_both_have_the_same_fields(ours: Any, theirs: Any) -> None:
 
 
 class Calls:
-    """The part of a client that is used; what it was told, as values of the SDK."""
+    """The methods of a client that are used; it records their arguments, as values of the SDK."""
 
     def __init__(self) -> None:
         self.export_runs = self

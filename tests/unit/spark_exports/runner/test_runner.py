@@ -58,7 +58,7 @@ def settings() -> RunnerSettings:
 async def running(
     platform: FakePlatform, settings: RunnerSettings, directory: Path
 ) -> AsyncIterator[tuple[Runner, asyncio.Task[int]]]:
-    """Stopped after the block; what it left in its directory is looked at."""
+    """Yield a runner that is stopped after the block, and must leave nothing in its directory."""
     with StateDir(directory) as state_dir:
         runner = Runner(platform, {"default": LAKE}, "http://127.0.0.1:1", settings, state_dir)
         task = asyncio.create_task(runner.run())
