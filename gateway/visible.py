@@ -9,9 +9,8 @@ from edge.asgi import Scope, caller_of
 from gateway.http.decoding import Query
 from metadata.paging import Named, token_after
 from metadata.types import Page
+from openapi.common import MAX_PAGE_SIZE, PAGE_SIZE
 
-MAX_PAGE_SIZE = 1000
-DEFAULT_PAGE_SIZE = 100
 T = TypeVar("T", bound=Named)
 
 
@@ -23,8 +22,8 @@ async def visible_page(
     Who may read some names gets pages as full as another's, and tokens made of names it may read.
     """
     query, caller = Query(scope), caller_of(scope)
-    size = query.integer("page_size", DEFAULT_PAGE_SIZE, 1, MAX_PAGE_SIZE)
-    token = query.text("page_token") or None
+    size = query.integer(PAGE_SIZE)
+    token = query.page_token()
     if caller.may_all("read", kind):
         return await read(size, token)
     kept: list[T] = []

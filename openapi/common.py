@@ -260,12 +260,13 @@ WORK_LIMITED = Refusal(
 STORAGE_FULL = Refusal(
     "StorageFull", 507, "The store, the topic or the tenant takes no more.", Problem, (RETRY_AFTER,)
 )
+MAX_PAGE_SIZE = 1000
 PAGE_SIZE = Parameter(
     "page_size",
     "page_size",
     "query",
     "Most items of the page.",
-    Annotated[int, Meta(ge=1, le=1000)],
+    Annotated[int, Meta(ge=1, le=MAX_PAGE_SIZE)],
     default=100,
 )
 PAGE_TOKEN = Parameter("page_token", "page_token", "query", "`next_page_token` of the page before.")

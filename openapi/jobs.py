@@ -32,35 +32,43 @@ from openapi.contract import (
     table,
 )
 
-MinBackoffSeconds = Annotated[float, Meta(ge=0, le=86_400)]
+MAX_JOB_TASKS = 100_000
+MAX_TASKS_AT_ONCE = 1_000
+MAX_LEASES_AT_ONCE = 100
+MAX_INPUT_BYTES = 64 * 1024
+MAX_OUTPUT_BYTES = 256 * 1024
+MAX_ERROR_CHARS = 4096
+Backoff = Annotated[float, Meta(ge=0, le=86_400)]
 OnFailure = Literal["fail", "continue"]
-MaxFailed = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Phase = Literal["map", "reduce"]
-Map = Annotated[
+Kind = Annotated[
     str, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}\Z")
 ]
+JobState = Literal["open", "running", "reducing", "succeeded", "failed", "cancelled"]
+TaskState = Literal[
+    "waiting", "running", "delayed", "waiting_for_job", "succeeded", "failed", "cancelled"
+]
 Priority = Annotated[int, Meta(ge=0, le=9)]
-MaxAttempts = Annotated[int, Meta(ge=1, le=100)]
-KeepSeconds = Annotated[int, Meta(ge=0, le=31_536_000)]
 LeaseSeconds = Annotated[float, Meta(ge=1, le=3600)]
 LeaseId = Annotated[str, Meta(min_length=1, max_length=64)]
-LeaseIds = Annotated[list[LeaseId], Meta(min_length=1, max_length=100)]
+LeaseIds = Annotated[list[LeaseId], Meta(min_length=1, max_length=MAX_LEASES_AT_ONCE)]
 
 
 class TaskRetry(Body):
-    min_backoff_seconds: MinBackoffSeconds = 1.0
-    max_backoff_seconds: MinBackoffSeconds = 600.0
+    min_backoff_seconds: Backoff = 1.0
+    max_backoff_seconds: Backoff = 600.0
 
 
 class JobParent(Body):
     job: Name
-    index: MaxFailed
+    index: Number
     phase: Phase = "map"
 
 
 class TaskCounts(Answer):
-    """Of map tasks. One that waits for a child is among the running ones, one that waits for its
-    back-off is delayed."""
+    """Numbers of map tasks. A task that waits for a child counts as running, and a task that waits
+    for its back-off as delayed."""
 
     total: Count
     waiting: Count
@@ -85,13 +93,13 @@ class Job(Answer):
     parent: JobParent | None
     keep_seconds: int
     labels: dict[str, str]
-    state: Literal["open", "running", "reducing", "succeeded", "failed", "cancelled"]
+    state: JobState
     """`open` until it is sealed."""
     tasks: TaskCounts
     result: Any
-    """What the reduce task gave, any JSON; null in a listing."""
+    """The output of the reduce task, any JSON; null in a listing."""
     error: str | None
-    """Why it failed, or that it was cancelled."""
+    """The reason that it failed, or that it was cancelled."""
     created_at: datetime
     finished_at: datetime | None
 
@@ -101,71 +109,56 @@ class JobPage(Answer):
     next_page_token: str | None
 
 
-class JobCreate(Body):
+class JobContent(Body, kw_only=True):
+    """The content of a job, which never changes."""
+
+    map: Kind
+    """The kind of its map tasks: a name that workers know."""
+    reduce: Kind | None = None
+    """The kind of its reduce task; without one its result is null."""
+    pool: Name = "default"
+    """The pool whose workers run its tasks."""
+    reduce_pool: Name | None = None
+    """The pool of the reduce task, if it is another."""
+    priority: Priority = 0
+    """A number from 0 to 9; jobs of priority 9 are the most urgent."""
+    max_attempts: Annotated[int, Meta(ge=1, le=100)] = 5
+    """Attempts at each task; a lease that ends is one."""
+    retry: TaskRetry | None = None
+    """Back-off between the attempts of a task, doubled each time."""
+    on_failure: OnFailure = "fail"
+    """The rule for a task without attempts left: fail the job at once, or continue without its
+    output."""
+    max_failed: Number | None = None
+    """With `continue`: one more failed task fails the job."""
+    parent: JobParent | None = None
+    """The task that may wait for this job; it is cancelled with the job of that."""
+    keep_seconds: Annotated[int, Meta(ge=0, le=31_536_000)] = 86_400
+    """Seconds that the job is kept after its end."""
+    labels: Labels = {}
+
+
+class JobCreate(JobContent):
+    """A request to create a job."""
+
     name: Name
-    map: Map
-    """The kind of its map tasks: a name that workers know."""
-    reduce: Map | None = None
-    """The kind of its reduce task; without one its result is null."""
-    pool: Name = "default"
-    """Whose workers run it."""
-    reduce_pool: Name | None = None
-    """Of the reduce task, where that is another."""
-    priority: Priority = 0
-    """9 is the most urgent."""
-    max_attempts: MaxAttempts = 5
-    """Of each task; a lease that ends is one."""
-    retry: TaskRetry | None = None
-    """Back-off between the attempts of a task, doubled each time."""
-    on_failure: OnFailure = "fail"
-    """Of a task without attempts left: fail the job at once, or go on without its output."""
-    max_failed: MaxFailed | None = None
-    """With `continue`: one more failed task fails the job."""
-    parent: JobParent | None = None
-    """The task that may wait for this job; it is cancelled with the job of that."""
-    keep_seconds: KeepSeconds = 86_400
-    """How long it stays once it has ended."""
-    labels: Labels = {}
 
 
-class JobPut(Body):
-    map: Map
-    """The kind of its map tasks: a name that workers know."""
+class JobPut(JobContent):
+    """A job as a whole; its name may be left out."""
+
     name: Name | UnsetType = UNSET
-    reduce: Map | None = None
-    """The kind of its reduce task; without one its result is null."""
-    pool: Name = "default"
-    """Whose workers run it."""
-    reduce_pool: Name | None = None
-    """Of the reduce task, where that is another."""
-    priority: Priority = 0
-    """9 is the most urgent."""
-    max_attempts: MaxAttempts = 5
-    """Of each task; a lease that ends is one."""
-    retry: TaskRetry | None = None
-    """Back-off between the attempts of a task, doubled each time."""
-    on_failure: OnFailure = "fail"
-    """Of a task without attempts left: fail the job at once, or go on without its output."""
-    max_failed: MaxFailed | None = None
-    """With `continue`: one more failed task fails the job."""
-    parent: JobParent | None = None
-    """The task that may wait for this job; it is cancelled with the job of that."""
-    keep_seconds: KeepSeconds = 86_400
-    """How long it stays once it has ended."""
-    labels: Labels = {}
 
 
 class JobTask(Answer):
     index: int
-    """0 of the reduce task."""
+    """The number of a map task, from 0; the reduce task has 0."""
     phase: Phase
-    state: Literal[
-        "waiting", "running", "delayed", "waiting_for_job", "succeeded", "failed", "cancelled"
-    ]
+    state: TaskState
     attempt: int
     """The first is 1; 0 before it."""
     error: str | None
-    """Of the last attempt that failed."""
+    """The error of the last attempt that failed."""
     worker: str | None
     wait_for: str | None
     """The child whose result is to be its output."""
@@ -180,23 +173,23 @@ class TaskPage(Answer):
 
 
 class TasksAdd(Body):
-    first_index: Annotated[int, Meta(ge=0, le=99_999)]
-    """Of the first input; the others follow."""
-    inputs: Annotated[list[Any], Meta(min_length=1, max_length=1000)]
+    first_index: Annotated[int, Meta(ge=0, le=MAX_JOB_TASKS - 1)]
+    """The number of the first input's task; the others follow."""
+    inputs: Annotated[list[Any], Meta(min_length=1, max_length=MAX_TASKS_AT_ONCE)]
     """Any JSON, each at most 64 KiB."""
 
 
 class TasksAdded(Answer):
     total: int
-    """How many map tasks the job has now."""
+    """The number of map tasks that the job has now."""
 
 
 class TaskOutput(Answer):
     index: int
     output: Any = UNSET
-    """Any JSON; of a task that succeeded."""
+    """Any JSON, from a task that succeeded."""
     error: str | UnsetType = UNSET
-    """Of one that failed."""
+    """The error of a task that failed."""
 
 
 class OutputPage(Answer):
@@ -205,8 +198,8 @@ class OutputPage(Answer):
 
 
 class JobSeal(Body):
-    tasks: Annotated[int, Meta(ge=0, le=100_000)]
-    """How many map tasks it has: 0 to one less."""
+    tasks: Annotated[int, Meta(ge=0, le=MAX_JOB_TASKS)]
+    """The number of its map tasks; their indices are 0 to one less."""
 
 
 class Pool(Answer):
@@ -223,27 +216,27 @@ class PoolPage(Answer):
 
 class PoolPut(Body):
     max_running: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
-    """How many of its tasks are leased at once; null: no limit; 0: none is handed out."""
+    """Most tasks of the pool that are leased at once; null is no limit, and 0 leases none."""
 
 
 class TasksClaim(Body):
-    kinds: Annotated[list[Map], Meta(min_length=1, max_length=100)]
-    """Of the tasks that this worker can run."""
-    max_tasks: MaxAttempts = 1
+    kinds: Annotated[list[Kind], Meta(min_length=1, max_length=100)]
+    """The kinds of tasks that this worker can run."""
+    max_tasks: Annotated[int, Meta(ge=1, le=MAX_LEASES_AT_ONCE)] = 1
     wait_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
-    """How long to wait for the first task."""
+    """Seconds to wait for the first task."""
     lease_seconds: LeaseSeconds = 30.0
-    """How long the leases hold unless they are extended."""
+    """Seconds that the leases hold unless they are extended."""
     worker: Text | None = None
-    """What others are shown of you."""
+    """A name of the worker that others are shown."""
 
 
 class ClaimedTask(Answer):
     lease_id: str
-    """Of this holding of the task."""
+    """The id of this holding of the task."""
     job: str
     index: int
-    """0 of a reduce task."""
+    """The number of a map task, from 0; a reduce task has 0."""
     phase: Phase
     kind: str
     input: Any
@@ -252,9 +245,9 @@ class ClaimedTask(Answer):
     """The first is 1."""
     lease_until: datetime
     labels: dict[str, str]
-    """Of the job."""
+    """The labels of the job."""
     inputs_total: int | None
-    """Of a reduce task: how many map tasks succeeded."""
+    """The number of map tasks that succeeded, for a reduce task."""
 
 
 class Claimed(Answer):
@@ -271,14 +264,14 @@ class TaskCompletion(Body):
 
 
 class TasksComplete(Body):
-    tasks: Annotated[list[TaskCompletion], Meta(min_length=1, max_length=100)]
+    tasks: Annotated[list[TaskCompletion], Meta(min_length=1, max_length=MAX_LEASES_AT_ONCE)]
 
 
 class LeaseFailure(Answer):
-    """Why one lease was not settled."""
+    """The reason that one lease was not settled."""
 
     index: int
-    """In the request."""
+    """The place of the lease in the request, from 0."""
     lease_id: str
     status: int
     type: str
@@ -292,16 +285,16 @@ class TasksSettled(Answer):
 
 class TaskFailing(Body):
     lease_id: LeaseId
-    error: Annotated[str, Meta(max_length=4096)]
-    """For people."""
+    error: Annotated[str, Meta(max_length=MAX_ERROR_CHARS)]
+    """The reason, for people."""
     retry: bool = True
-    """False: no further attempt."""
-    delay_seconds: MinBackoffSeconds | None = None
-    """Until the next attempt, instead of the job's back-off."""
+    """Whether the task gets a further attempt."""
+    delay_seconds: Backoff | None = None
+    """Seconds until the next attempt, instead of the job's back-off."""
 
 
 class TasksFail(Body):
-    tasks: Annotated[list[TaskFailing], Meta(min_length=1, max_length=100)]
+    tasks: Annotated[list[TaskFailing], Meta(min_length=1, max_length=MAX_LEASES_AT_ONCE)]
 
 
 class TasksRelease(Body):
@@ -311,14 +304,14 @@ class TasksRelease(Body):
 class TasksExtend(Body):
     lease_ids: LeaseIds
     lease_seconds: LeaseSeconds = 30.0
-    """From now on."""
+    """Seconds that the leases hold from now on."""
 
 
 class TasksExtended(Answer):
     done: int
     results: list[LeaseFailure]
     cancelled: list[str]
-    """Those of `results` whose jobs were cancelled or have failed: end their tasks."""
+    """Lease ids in `results` whose jobs were cancelled or have failed: end their tasks."""
 
 
 TOO_MANY_STORED = Refusal(
@@ -333,6 +326,18 @@ TOO_MANY_STORED = Refusal(
     (RETRY_AFTER,),
 )
 
+JOB_STATE = Parameter("", "state", "query", "Only those in this state.", JobState)
+TASK_STATE = Parameter("", "state", "query", "Only those in this state.", TaskState)
+FIRST_INDEX = Parameter("", "first_index", "query", "From this task on.", Number, default=0)
+WAIT_FOR_END = Parameter(
+    "",
+    "wait_seconds",
+    "query",
+    "Seconds to wait for its end.",
+    Annotated[float, Meta(ge=0, le=60)],
+    default=0,
+)
+
 OPERATIONS = table(
     "jobs",
     Operation(
@@ -340,15 +345,7 @@ OPERATIONS = table(
         route="GET /jobs",
         needs="read job:?",
         summary="List jobs",
-        parameters=(
-            Parameter(
-                "",
-                "state",
-                "query",
-                "Only those in this state.",
-                Literal["open", "running", "reducing", "succeeded", "failed", "cancelled"],
-            ),
-        ),
+        parameters=(JOB_STATE,),
         paged=True,
         answers=(ok(JobPage, "One page, by name, without results."),),
     ),
@@ -374,16 +371,7 @@ OPERATIONS = table(
         route="GET /jobs/{job}",
         needs="read job:job",
         summary="Get a job",
-        parameters=(
-            Parameter(
-                "",
-                "wait_seconds",
-                "query",
-                "How long to wait until it has ended.",
-                Annotated[float, Meta(ge=0, le=60)],
-                default=0,
-            ),
-        ),
+        parameters=(WAIT_FOR_END,),
         answers=(ok(Job, "The job as it is, or as it ended.", ETAG),),
     ),
     Operation(
@@ -392,8 +380,8 @@ OPERATIONS = table(
         needs="publish job:job",
         summary="Create a job, or find it",
         description=(
-            "What a job is made of never changes: of another content this is refused with 409. "
-            "Needs what creating needs."
+            "The content of a job never changes: a request with another content is refused with "
+            "409. It needs the permissions that creating a job needs."
         ),
         parameters=(IF_MATCH,),
         body=JobPut,
@@ -430,23 +418,7 @@ OPERATIONS = table(
         route="GET /jobs/{job}/tasks",
         needs="read job:job",
         summary="List the tasks of a job",
-        parameters=(
-            Parameter(
-                "",
-                "state",
-                "query",
-                "Only those in this state.",
-                Literal[
-                    "waiting",
-                    "running",
-                    "delayed",
-                    "waiting_for_job",
-                    "succeeded",
-                    "failed",
-                    "cancelled",
-                ],
-            ),
-        ),
+        parameters=(TASK_STATE,),
         paged=True,
         answers=(ok(TaskPage, "One page: the map tasks by index, then the reduce task."),),
     ),
@@ -471,9 +443,7 @@ OPERATIONS = table(
         route="GET /jobs/{job}/outputs",
         needs="read job:job",
         summary="Read what map tasks gave",
-        parameters=(
-            Parameter("", "first_index", "query", "From this task on.", MaxFailed, default=0),
-        ),
+        parameters=(FIRST_INDEX,),
         paged=True,
         answers=(
             ok(
@@ -511,8 +481,8 @@ OPERATIONS = table(
         needs="publish job:job",
         summary="Run failed tasks again",
         description=(
-            "From their first attempt on. Of a job that failed or was cancelled, all tasks "
-            "that did not succeed."
+            "They begin with their first attempt. If the job failed or was cancelled, all tasks "
+            "that did not succeed run again."
         ),
         answers=(ok(Job, "The job, going on.", ETAG),),
         problems=(CONFLICT,),

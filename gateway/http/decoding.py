@@ -11,7 +11,9 @@ import msgspec
 from edge.asgi import Receive, Scope, read_body
 from edge.decode_errors import field_error, not_json
 from edge.duplicate_keys import refuse_duplicates
+from edge.parameters import choice_of, integer_of, number_of
 from edge.problem import FieldError, Problem, invalid
+from openapi.contract import Parameter
 
 MAX_BODY_BYTES = 256 * 1024
 MAX_VALUES = 40_000
@@ -101,21 +103,28 @@ class Query:
         values = self._values.get(name)
         return values[-1] if values else None
 
-    def integer(self, name: str, default: int, low: int, high: int) -> int:
-        """Return the parameter; answer 400 naming it and its range."""
-        text = self.text(name)
-        if text is None:
-            return default
-        if re.fullmatch(r"[0-9]{1,18}", text) and low <= int(text) <= high:
-            return int(text)
-        raise invalid(
-            f"The query parameter {name} does not fit.",
-            [FieldError(name, f"an integer from {low} to {high}")],
-            status=400,
-        )
+    def integer(self, parameter: Parameter) -> int:
+        """Return a whole number of a parameter that has a default."""
+        number = integer_of(parameter, self.text(parameter.name))
+        assert number is not None
+        return number
+
+    def number(self, parameter: Parameter) -> float:
+        """Return a number of a parameter that has a default."""
+        number = number_of(parameter, self.text(parameter.name))
+        assert number is not None
+        return number
+
+    def choice(self, parameter: Parameter) -> str | None:
+        """Return one of a parameter's words, or its default."""
+        return choice_of(parameter, self.text(parameter.name))
+
+    def page_token(self) -> str | None:
+        """Return the token of the page that is asked for; None asks for the first."""
+        return self.text("page_token") or None
 
     def flag(self, name: str) -> bool:
-        """Return whether it is `true`, not `false` or absent; answer 400 naming the parameter."""
+        """Return a flag, which is false if it is absent; raise a 400 Problem for other words."""
         text = self.text(name)
         if text not in (None, "true", "false"):
             errors = [FieldError(name, "true or false")]

@@ -1,4 +1,4 @@
-"""Jobs as those see them who want a result: made, filled, sealed, watched, ended."""
+"""Jobs as their owners use them: they make, fill, seal, watch and end them."""
 
 from __future__ import annotations
 
@@ -19,52 +19,32 @@ from edge.asgi import (
 )
 from edge.caller import Caller
 from edge.departure import disconnected, ended_by
-from edge.problem import FieldError, Problem, invalid
+from edge.problem import Problem
 from edge.workshop import Workshop
 from gateway.http.decoding import Query, etag, if_match, read_json
 from gateway.jobs.bodies import (
     MAX_ADD_BODY_BYTES,
-    MAX_NUMBER,
-    MAX_WAIT_S,
-    JobCreate,
-    JobPut,
-    JobSeal,
     spec_of,
 )
 from gateway.jobs.end_watch import EndWatch
 from gateway.jobs.payload import Inputs, inputs_of, read
 from gateway.jobs.refusals import exists, refusals
-from gateway.jobs.views import WAITING_FOR_JOB, job_view, output_view, task_view
-from gateway.tenancy.answers import page_size_of, respond_page
+from gateway.jobs.views import TASK_STATES, job_view, output_view, task_view
+from gateway.tenancy.answers import page_size_of, respond_listing
 from gateway.topics.topics import precondition_failed, respond_no_content
 from gateway.visible import visible_page
 from metadata.errors import Conflict, NotFound
 from metadata.jobs.jobs import JobLimits, JobRepository
 from metadata.jobs.reading import JobReader
 from metadata.jobs.steps import JobSteps
-from metadata.jobs.types import (
-    CANCELLED,
-    DELAYED,
-    FAILED,
-    JOB_STATES,
-    NESTED,
-    RUNNING,
-    SUCCEEDED,
-    WAITING,
-    Job,
-    JobSpec,
-)
-from openapi.jobs import OPERATIONS
+from metadata.jobs.types import Job, JobSpec
+from openapi import jobs as contract
 
-TASK_STATES = {
-    **{each: each for each in (WAITING, RUNNING, DELAYED, SUCCEEDED, FAILED, CANCELLED)},
-    WAITING_FOR_JOB: NESTED,
-}
-"""As they are called outside, and as they are here."""
+_STORED_STATES: dict[str, str] = {shown: stored for stored, shown in TASK_STATES.items()}
 
 
 class JobRoutes:
-    """Who may submit a job (`publish`) may end it; deleting it is for who may `manage` it."""
+    """A caller that may submit a job (`publish`) may end it; to delete it needs `manage`."""
 
     def __init__(
         self,
@@ -75,7 +55,7 @@ class JobRoutes:
         limits: JobLimits,
         workshop: Workshop | None = None,
     ) -> None:
-        """`workshop`: where large bodies are read."""
+        """Make the routes; the `workshop` reads large bodies."""
         self._workshop = workshop
         self._jobs = jobs
         self._steps = steps
@@ -85,21 +65,21 @@ class JobRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route(OPERATIONS["listJobs"], self.page),
-            Route(OPERATIONS["createJob"], self.create),
-            Route(OPERATIONS["getJob"], self.get),
-            Route(OPERATIONS["putJob"], self.put),
-            Route(OPERATIONS["deleteJob"], self.delete),
-            Route(OPERATIONS["listTasks"], self.tasks),
-            Route(OPERATIONS["addTasks"], self.add),
-            Route(OPERATIONS["listOutputs"], self.outputs),
-            Route(OPERATIONS["sealJob"], self.seal),
-            Route(OPERATIONS["cancelJob"], self.cancel),
-            Route(OPERATIONS["retryJob"], self.retry),
+            Route(contract.OPERATIONS["listJobs"], self.page),
+            Route(contract.OPERATIONS["createJob"], self.create),
+            Route(contract.OPERATIONS["getJob"], self.get),
+            Route(contract.OPERATIONS["putJob"], self.put),
+            Route(contract.OPERATIONS["deleteJob"], self.delete),
+            Route(contract.OPERATIONS["listTasks"], self.tasks),
+            Route(contract.OPERATIONS["addTasks"], self.add),
+            Route(contract.OPERATIONS["listOutputs"], self.outputs),
+            Route(contract.OPERATIONS["sealJob"], self.seal),
+            Route(contract.OPERATIONS["cancelJob"], self.cancel),
+            Route(contract.OPERATIONS["retryJob"], self.retry),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_json(scope, receive, JobCreate)
+        body = await read_json(scope, receive, contract.JobCreate)
         caller_of(scope).require("publish", "job", body.name)
         spec = spec_of(body, body.name)
         _require_places(caller_of(scope), spec)
@@ -110,9 +90,9 @@ class JobRoutes:
         await _respond(send, 201, job)
 
     async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """201 where it was not there; 200 where it was, made of the same."""
+        """Answer 201 if the job is new, 200 if it exists and has the same content."""
         version = if_match(header(scope, b"if-match"))
-        spec = spec_of(await read_json(scope, receive, JobPut), path_param(scope, "job"))
+        spec = spec_of(await read_json(scope, receive, contract.JobPut), path_param(scope, "job"))
         _require_places(caller_of(scope), spec)
         while True:
             try:
@@ -133,9 +113,9 @@ class JobRoutes:
         return await _respond(send, 200, job)
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Once it has ended, or at the end of the wait."""
+        """Answer once the job has ended, or at the end of the wait."""
         tenant_id, name = tenant_of(scope), path_param(scope, "job")
-        wait_s = _wait_seconds(Query(scope))
+        wait_s = Query(scope).number(contract.WAIT_FOR_END)
         if not wait_s:
             return await _respond(send, 200, await self._jobs.get(tenant_id, name))
         getting = asyncio.ensure_future(self._ends.get(tenant_id, name, wait_s))
@@ -152,7 +132,7 @@ class JobRoutes:
         return await _respond(send, 200, job)
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        tenant_id, state = tenant_of(scope), _one_of(Query(scope), "state", JOB_STATES)
+        tenant_id, state = tenant_of(scope), Query(scope).choice(contract.JOB_STATE)
         page = await visible_page(
             scope,
             "job",
@@ -160,7 +140,8 @@ class JobRoutes:
                 tenant_id, state=state, page_size=size, page_token=token
             ),
         )
-        await respond_page(send, "jobs", [job_view(each) for each in page.items], page.next_token)
+        listing = contract.JobPage([job_view(each) for each in page.items], page.next_token)
+        await respond_listing(send, listing)
 
     async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
         force, version = Query(scope).flag("force"), if_match(header(scope, b"if-match"))
@@ -174,10 +155,10 @@ class JobRoutes:
         name, first = path_param(scope, "job"), given.first_index
         async with refusals("job"):
             total = await self._steps.add(tenant_of(scope), name, first, given.inputs, self._limits)
-        await respond(send, 200, msgspec.json.encode({"total": total}))
+        await respond(send, 200, msgspec.json.encode(contract.TasksAdded(total)))
 
     async def seal(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_json(scope, receive, JobSeal)
+        body = await read_json(scope, receive, contract.JobSeal)
         async with refusals("job"):
             job = await self._steps.seal(tenant_of(scope), path_param(scope, "job"), body.tasks)
         await _respond(send, 200, job)
@@ -194,31 +175,31 @@ class JobRoutes:
 
     async def tasks(self, scope: Scope, receive: Receive, send: Send) -> None:
         query = Query(scope)
-        state = _one_of(query, "state", TASK_STATES)
+        state = query.choice(contract.TASK_STATE)
         page = await self._reader.tasks(
             tenant_of(scope),
             path_param(scope, "job"),
-            state=None if state is None else TASK_STATES[state],
+            state=None if state is None else _STORED_STATES[state],
             page_size=page_size_of(query),
-            page_token=query.text("page_token") or None,
+            page_token=query.page_token(),
         )
-        await respond_page(send, "tasks", [task_view(each) for each in page.items], page.next_token)
+        listing = contract.TaskPage([task_view(each) for each in page.items], page.next_token)
+        await respond_listing(send, listing)
 
     async def outputs(self, scope: Scope, receive: Receive, send: Send) -> None:
         query = Query(scope)
         page = await self._reader.outputs(
             tenant_of(scope),
             path_param(scope, "job"),
-            first_index=query.integer("first_index", 0, 0, MAX_NUMBER),
+            first_index=query.integer(contract.FIRST_INDEX),
             page_size=page_size_of(query),
-            page_token=query.text("page_token") or None,
+            page_token=query.page_token(),
         )
-        await respond_page(
-            send, "outputs", [output_view(each) for each in page.items], page.next_token
-        )
+        listing = contract.OutputPage([output_view(each) for each in page.items], page.next_token)
+        await respond_listing(send, listing)
 
     async def _create(self, scope: Scope, spec: JobSpec) -> Job:
-        """Conflict where the name is taken."""
+        """Create a job; raise Conflict if the name is taken."""
         tenant_id = tenant_of(scope)
         try:
             async with refusals("job"):
@@ -230,33 +211,12 @@ class JobRoutes:
 
 
 def _require_places(caller: Caller, spec: JobSpec) -> None:
-    """Whoever gives a pool work, or a task its output, may do so there as well."""
+    """Require `publish` on the pools and the parent of a job, which get work or output by it."""
     caller.require("publish", "pool", spec.pool)
     if spec.reduce_pool is not None:
         caller.require("publish", "pool", spec.reduce_pool)
     if spec.parent is not None:
         caller.require("publish", "job", spec.parent.job)
-
-
-def _wait_seconds(query: Query) -> float:
-    text = query.text("wait_seconds")
-    try:
-        wait_s = 0.0 if text is None else float(text)
-    except ValueError:
-        wait_s = -1.0
-    if not 0 <= wait_s <= MAX_WAIT_S:
-        errors = [FieldError("wait_seconds", f"a number from 0 to {MAX_WAIT_S}")]
-        raise invalid("The query parameter wait_seconds does not fit.", errors, status=400)
-    return wait_s
-
-
-def _one_of(query: Query, name: str, values: object) -> str | None:
-    text = query.text(name)
-    assert isinstance(values, tuple | dict)
-    if text is not None and text not in values:
-        errors = [FieldError(name, f"one of {', '.join(values)}")]
-        raise invalid(f"The query parameter {name} does not fit.", errors, status=400)
-    return text
 
 
 async def _respond(send: Send, status: int, job: Job) -> None:

@@ -16,16 +16,7 @@ from edge.large_bodies import SMALL_BYTES, read_apart
 from edge.problem import FieldError, Problem, invalid
 from edge.workshop import Workshop
 from gateway.http.decoding import decode_json
-from gateway.jobs.bodies import (
-    MAX_INPUT_BYTES,
-    MAX_JOB_TASKS,
-    MAX_LEASES_AT_ONCE,
-    MAX_OUTPUT_BYTES,
-    MAX_TASKS_AT_ONCE,
-    TaskCompletion,
-    TasksAdd,
-    TasksFail,
-)
+from openapi import jobs as contract
 
 T = TypeVar("T")
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -41,7 +32,7 @@ class Completion(msgspec.Struct, array_like=True):
 
 
 class Inputs(msgspec.Struct, array_like=True):
-    """What `POST /jobs/{job}/tasks` adds, each as JSON."""
+    """The inputs that `POST /jobs/{job}/tasks` adds, each as JSON."""
 
     first_index: int
     inputs: list[bytes]
@@ -55,7 +46,7 @@ async def read(
     kind: type[T],
     function: Callable[[bytes], T],
 ) -> T:
-    """What the function makes of the body. Raises a 400, 413, 422 or 429 Problem."""
+    """Return the body as the function reads it; raise a 400, 413, 422 or 429 Problem."""
     body = await read_body(scope, receive, limit_bytes)
     if len(body) > SMALL_BYTES:
         return await read_apart(workshop, tenant_of(scope), kind, function, body)
@@ -63,34 +54,38 @@ async def read(
 
 
 def completions_of(body: bytes) -> list[Completion]:
-    """What `POST /tasks:complete` takes."""
+    """Read the body of `POST /tasks:complete`."""
     members = read_members(body)
-    given = items_of(members, "tasks", MAX_LEASES_AT_ONCE)
-    if members:
-        errors = [FieldError(name, "unknown field") for name in members]
-        raise invalid("The body does not fit.", errors)
-    return [_completion(each, f"tasks[{at}]") for at, each in enumerate(given)]
+    raw = items_of(members, "tasks", contract.MAX_LEASES_AT_ONCE)
+    items = [members_of(each, f"tasks[{at}]") for at, each in enumerate(raw)]
+    outputs = [each.pop("output", None) for each in items]
+    given = converted(members | {"tasks": items}, contract.TasksComplete).tasks
+    return [
+        _completion(each, output, f"tasks[{at}]")
+        for at, (each, output) in enumerate(zip(given, outputs, strict=True))
+    ]
 
 
 def inputs_of(body: bytes) -> Inputs:
-    """What `POST /jobs/{job}/tasks` takes."""
+    """Read the body of `POST /jobs/{job}/tasks`; its inputs stay as they came."""
     members = read_members(body)
-    items = items_of(members, "inputs", MAX_TASKS_AT_ONCE)
-    first = converted(members, TasksAdd).first_index
-    if first + len(items) > MAX_JOB_TASKS:
-        detail = f"a job has at most {MAX_JOB_TASKS} tasks"
+    items = items_of(members, "inputs", contract.MAX_TASKS_AT_ONCE)
+    first = converted(members | {"inputs": [None] * len(items)}, contract.TasksAdd).first_index
+    if first + len(items) > contract.MAX_JOB_TASKS:
+        detail = f"a job has at most {contract.MAX_JOB_TASKS} tasks"
         raise invalid("The body does not fit.", [FieldError("first_index", detail)])
-    inputs = [payload_of(item, f"inputs[{at}]", MAX_INPUT_BYTES) for at, item in enumerate(items)]
+    most = contract.MAX_INPUT_BYTES
+    inputs = [payload_of(item, f"inputs[{at}]", most) for at, item in enumerate(items)]
     return Inputs(first, inputs)
 
 
-def failures_of(body: bytes) -> TasksFail:
-    """What `POST /tasks:fail` takes."""
-    return decode_json(body, TasksFail)
+def failures_of(body: bytes) -> contract.TasksFail:
+    """Read the body of `POST /tasks:fail`."""
+    return decode_json(body, contract.TasksFail)
 
 
 def read_members(body: bytes) -> dict[str, msgspec.Raw]:
-    """Of the JSON object that the body is; all of it can be read. Raises a 400 or 422 Problem."""
+    """Return the members of a body that is a JSON object; raise a 400 or 422 Problem."""
     try:
         # Also what is kept unread: nobody could read it out of an answer of ours.
         msgspec.json.decode(body)
@@ -101,12 +96,12 @@ def read_members(body: bytes) -> dict[str, msgspec.Raw]:
 
 
 def members_of(item: msgspec.Raw, field: str) -> dict[str, msgspec.Raw]:
-    """Of an object in it; raises a 422 Problem."""
+    """Return the members of an object in a body; raise a 422 Problem."""
     return _decoded(item, field, _members)
 
 
 def items_of(members: dict[str, msgspec.Raw], name: str, most: int) -> list[msgspec.Raw]:
-    """Takes the list of that name, of one item at least, out of them; raises a 422 Problem."""
+    """Take a list of 1 to `most` items out of the members; raise a 422 Problem."""
     if name not in members:
         raise _refused(name, "required")
     items = _decoded(members.pop(name), name, _items)
@@ -116,7 +111,7 @@ def items_of(members: dict[str, msgspec.Raw], name: str, most: int) -> list[msgs
 
 
 def payload_of(item: msgspec.Raw, field: str, most_bytes: int) -> bytes:
-    """Raises a 422 Problem where it is too long."""
+    """Return an item as it came; raise a 422 Problem if it is too long."""
     payload = bytes(item)
     if len(payload) > most_bytes:
         raise _refused(field, f"at most {most_bytes} bytes of JSON")
@@ -124,14 +119,13 @@ def payload_of(item: msgspec.Raw, field: str, most_bytes: int) -> bytes:
 
 
 def converted(value: object, kind: type[T]) -> T:
-    """What is left, held to the same rules as the body of any other request."""
+    """Return the other members, checked by the rules for the body of any request."""
     return decode_json(msgspec.json.encode(value), kind)
 
 
-def _completion(item: msgspec.Raw, field: str) -> Completion:
-    members = members_of(item, field)
-    output = members.pop("output", None)
-    (given,) = converted({"tasks": [members]}, _Completions).tasks
+def _completion(
+    given: contract.TaskCompletion, output: msgspec.Raw | None, field: str
+) -> Completion:
     if given.wait_for is not None:
         if output is not None:
             detail = "give either output or wait_for"
@@ -139,12 +133,8 @@ def _completion(item: msgspec.Raw, field: str) -> Completion:
         return Completion(given.lease_id, wait_for=given.wait_for)
     if output is None:
         return Completion(given.lease_id)
-    payload = payload_of(output, f"{field}.output", MAX_OUTPUT_BYTES)
+    payload = payload_of(output, f"{field}.output", contract.MAX_OUTPUT_BYTES)
     return Completion(given.lease_id, payload)
-
-
-class _Completions(msgspec.Struct):
-    tasks: list[TaskCompletion]
 
 
 def _decoded(raw: msgspec.Raw | bytes, field: str, decoder: msgspec.json.Decoder[T]) -> T:

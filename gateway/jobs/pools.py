@@ -7,17 +7,16 @@ import msgspec
 from edge.asgi import Receive, Route, Scope, Send, header, path_param, respond, tenant_of
 from edge.problem import invalid
 from gateway.http.decoding import etag, if_match, read_json
-from gateway.jobs.bodies import PoolPut
 from gateway.jobs.refusals import refusals
 from gateway.jobs.views import pool_view
 from gateway.names import name_errors
-from gateway.tenancy.answers import respond_page
+from gateway.tenancy.answers import respond_listing
 from gateway.topics.topics import precondition_failed, respond_no_content
 from gateway.visible import visible_page
 from metadata.errors import NotFound
 from metadata.jobs.pools import JobPoolRepository
 from metadata.jobs.types import Pool
-from openapi.jobs import OPERATIONS
+from openapi import jobs as contract
 
 
 class PoolRoutes:
@@ -28,10 +27,10 @@ class PoolRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route(OPERATIONS["listPools"], self.page),
-            Route(OPERATIONS["getPool"], self.get),
-            Route(OPERATIONS["putPool"], self.put),
-            Route(OPERATIONS["deletePool"], self.delete),
+            Route(contract.OPERATIONS["listPools"], self.page),
+            Route(contract.OPERATIONS["getPool"], self.get),
+            Route(contract.OPERATIONS["putPool"], self.put),
+            Route(contract.OPERATIONS["deletePool"], self.delete),
         ]
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -41,7 +40,8 @@ class PoolRoutes:
             "pool",
             lambda size, token: self._pools.page(tenant_id, page_size=size, page_token=token),
         )
-        await respond_page(send, "pools", [pool_view(each) for each in page.items], page.next_token)
+        listing = contract.PoolPage([pool_view(each) for each in page.items], page.next_token)
+        await respond_listing(send, listing)
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
         await _respond(
@@ -50,7 +50,7 @@ class PoolRoutes:
 
     async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
         version, name = if_match(header(scope, b"if-match")), path_param(scope, "pool")
-        body = await read_json(scope, receive, PoolPut)
+        body = await read_json(scope, receive, contract.PoolPut)
         errors = name_errors(name)
         if errors:
             raise invalid("The name does not fit.", errors)

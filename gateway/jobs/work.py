@@ -23,19 +23,12 @@ from edge.asgi import (
     tenant_of,
 )
 from edge.departure import disconnected, ended_by
-from edge.problem import Problem, invalid
+from edge.problem import TYPE_BASE, Problem, invalid
 from edge.shares import TooManyWaiting
 from edge.workshop import Workshop
 from gateway.http.decoding import read_json
 from gateway.jobs import metrics
-from gateway.jobs.bodies import (
-    MAX_COMPLETE_BODY_BYTES,
-    MAX_FAIL_BODY_BYTES,
-    TasksClaim,
-    TasksExtend,
-    TasksFail,
-    TasksRelease,
-)
+from gateway.jobs.bodies import MAX_COMPLETE_BODY_BYTES, MAX_FAIL_BODY_BYTES
 from gateway.jobs.claim_line import ClaimLine
 from gateway.jobs.payload import Completion, completions_of, failures_of, read
 from gateway.jobs.settle_line import SettleLine
@@ -45,10 +38,10 @@ from metadata.jobs.claims import JobLeaseRepository, Wanted
 from metadata.jobs.machine import Complete, Fail, Release, Settlement, Verdict
 from metadata.jobs.settling import Item
 from metadata.jobs.types import BadLeaseId, Lease, LeasedTask
-from openapi.jobs import OPERATIONS
+from openapi import jobs as contract
 
 NO_STORE = [(b"cache-control", b"no-store")]
-Failures = list[dict[str, object]]
+Failures = list[contract.LeaseFailure]
 
 
 class WorkRoutes:
@@ -69,16 +62,16 @@ class WorkRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route(OPERATIONS["claimTasks"], self.claim),
-            Route(OPERATIONS["completeTasks"], self.complete),
-            Route(OPERATIONS["failTasks"], self.fail),
-            Route(OPERATIONS["extendTasks"], self.extend),
-            Route(OPERATIONS["releaseTasks"], self.release),
+            Route(contract.OPERATIONS["claimTasks"], self.claim),
+            Route(contract.OPERATIONS["completeTasks"], self.complete),
+            Route(contract.OPERATIONS["failTasks"], self.fail),
+            Route(contract.OPERATIONS["extendTasks"], self.extend),
+            Route(contract.OPERATIONS["releaseTasks"], self.release),
         ]
 
     async def claim(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Who goes away while it waits gets none."""
-        body = await read_json(scope, receive, TasksClaim)
+        body = await read_json(scope, receive, contract.TasksClaim)
         pool, tenant_id = path_param(scope, "pool"), tenant_of(scope)
         errors = name_errors(pool, "pool")
         if errors:
@@ -87,7 +80,7 @@ class WorkRoutes:
         wanted = Wanted(pool, kinds, body.max_tasks, body.lease_seconds, body.worker)
         tasks = await self._claim(tenant_id, wanted, body.wait_seconds, receive)
         try:
-            answer = msgspec.json.encode({"tasks": [leased_view(task) for task in tasks]})
+            answer = msgspec.json.encode(contract.Claimed([leased_view(task) for task in tasks]))
             await respond(send, 200, answer, headers=NO_STORE)
         except BaseException:
             self._line.undo(tenant_id, tasks)
@@ -128,7 +121,7 @@ class WorkRoutes:
 
     async def fail(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await read(
-            self._workshop, scope, receive, MAX_FAIL_BODY_BYTES, TasksFail, failures_of
+            self._workshop, scope, receive, MAX_FAIL_BODY_BYTES, contract.TasksFail, failures_of
         )
         items = [
             (each.lease_id, Fail(each.error.replace("\0", ""), each.retry, each.delay_seconds))
@@ -137,11 +130,11 @@ class WorkRoutes:
         await self._settle(scope, send, "failed", items)
 
     async def release(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_json(scope, receive, TasksRelease)
+        body = await read_json(scope, receive, contract.TasksRelease)
         await self._settle(scope, send, "released", [(each, Release()) for each in body.lease_ids])
 
     async def extend(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_json(scope, receive, TasksExtend)
+        body = await read_json(scope, receive, contract.TasksExtend)
         failures: Failures = []
         leases = _leases(body.lease_ids, failures)
         found = await self._leases.extend(
@@ -156,7 +149,7 @@ class WorkRoutes:
                 cancelled.append(body.lease_ids[at])
         done = len(body.lease_ids) - len(failures)
         metrics.lost.inc(len(failures))
-        await _answer(send, done, failures, cancelled=cancelled)
+        await _answer(send, contract.TasksExtended(done, _in_order(failures), cancelled))
 
     async def _settle(
         self, scope: Scope, send: Send, how: str, given: Sequence[tuple[str, Settlement]]
@@ -173,7 +166,7 @@ class WorkRoutes:
         done = len(given) - len(failures)
         metrics.settled.labels(how).inc(done)
         metrics.lost.inc(len(failures))
-        await _answer(send, done, failures)
+        await _answer(send, contract.TasksSettled(done, _in_order(failures)))
 
 
 def lease_lost() -> Problem:
@@ -202,12 +195,14 @@ def _allowed(scope: Scope) -> Callable[[str], bool]:
     return lambda pool: caller.may("consume", "pool", pool)
 
 
-def _failure(at: int, lease_id: str, problem: Problem) -> dict[str, object]:
-    said = problem.as_dict()
-    kept = {name: said[name] for name in ("status", "type", "detail")}
-    return {"index": at, "lease_id": lease_id} | kept
+def _failure(at: int, lease_id: str, problem: Problem) -> contract.LeaseFailure:
+    kind = TYPE_BASE + problem.slug
+    return contract.LeaseFailure(at, lease_id, problem.status, kind, problem.detail)
 
 
-async def _answer(send: Send, done: int, failures: Failures, **more: object) -> None:
-    results = sorted(failures, key=lambda failure: str(failure["index"]).zfill(4))
-    await respond(send, 200, msgspec.json.encode({"done": done, "results": results} | more))
+def _in_order(failures: Failures) -> Failures:
+    return sorted(failures, key=lambda failure: failure.index)
+
+
+async def _answer(send: Send, answer: contract.TasksSettled | contract.TasksExtended) -> None:
+    await respond(send, 200, msgspec.json.encode(answer))

@@ -30,7 +30,6 @@ from scheduler.cron_round import ATTRIBUTE_SCHEDULE, ATTRIBUTE_TIME
 from store_nodes.record_batch import Message
 
 SHOWN_RUNS = 3
-MAX_SHOWN_RUNS = 100
 OWN_ATTRIBUTES = (ATTRIBUTE_SCHEDULE, ATTRIBUTE_TIME)
 _message = msgspec.msgpack.Decoder(Message)
 _raw_json = msgspec.json.Decoder(msgspec.Raw)

@@ -24,7 +24,6 @@ from edge.problem import FieldError, Problem, invalid, not_found
 from gateway.http.decoding import Query, etag, if_match, read_json
 from gateway.names import name_errors
 from gateway.schedules.bodies import (
-    MAX_SHOWN_RUNS,
     changed,
     check_body,
     coming_runs,
@@ -141,7 +140,7 @@ class ScheduleRoutes:
 
     async def coming(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the times of coming runs, also of a paused schedule."""
-        count = Query(scope).integer("count", 10, 1, MAX_SHOWN_RUNS)
+        count = Query(scope).integer(contract.COUNT)
         runs = coming_runs(await self._find(scope), self._wall(), count)
         await respond(send, 200, msgspec.json.encode(contract.NextRuns(runs)))
 

@@ -18,10 +18,10 @@ from edge.problem import FieldError, Problem, invalid, not_found
 from gateway.http.decoding import Query, etag
 from gateway.names import name_errors
 from gateway.topics.topics import precondition_failed
-from gateway.visible import MAX_PAGE_SIZE
 from metadata.errors import Conflict, LastOwner, NotFound, TooManySecrets
 from metadata.tenancy.credentials import Secret
 from openapi import access
+from openapi.common import PAGE_SIZE
 from openapi.contract import Answer
 
 V = TypeVar("V")
@@ -93,7 +93,7 @@ def same_name(given: str | UnsetType, name: str) -> None:
 
 
 def page_size_of(query: Query) -> int:
-    return query.integer("page_size", 100, 1, MAX_PAGE_SIZE)
+    return query.integer(PAGE_SIZE)
 
 
 def secrets_view(secrets: Sequence[Secret]) -> list[access.SecretShown]:

@@ -60,7 +60,7 @@ class AuditRoutes:
             tenant_id,
             filter_of(query),
             page_size=page_size_of(query),
-            page_token=query.text("page_token") or None,
+            page_token=query.page_token(),
         )
         await respond_page(send, "entries", [view(one) for one in page.items], page.next_token)
 

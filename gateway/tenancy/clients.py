@@ -76,7 +76,7 @@ class ClientRoutes:
         page = await self._clients.page(
             tenant_of(scope),
             page_size=page_size_of(query),
-            page_token=query.text("page_token") or None,
+            page_token=query.page_token(),
         )
         listing = access.ClientPage([view(one) for one in page.items], page.next_token)
         await respond_listing(send, listing)

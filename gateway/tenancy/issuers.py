@@ -87,7 +87,7 @@ class IssuerRoutes:
         page = await self._issuers.page(
             tenant_of(scope),
             page_size=page_size_of(query),
-            page_token=query.text("page_token") or None,
+            page_token=query.page_token(),
         )
         listing = access.IssuerPage([view(one) for one in page.items], page.next_token)
         await respond_listing(send, listing)

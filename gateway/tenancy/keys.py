@@ -72,7 +72,7 @@ class KeyRoutes:
         page = await self._keys.page(
             tenant_of(scope),
             page_size=page_size_of(query),
-            page_token=query.text("page_token") or None,
+            page_token=query.page_token(),
         )
         listing = access.KeyPage([view(one) for one in page.items], page.next_token)
         await respond_listing(send, listing)

@@ -63,7 +63,7 @@ class PolicyRoutes:
         page = await self._policies.page(
             tenant_of(scope),
             page_size=page_size_of(query),
-            page_token=query.text("page_token") or None,
+            page_token=query.page_token(),
         )
         listing = access.PolicyPage([view(one) for one in page.items], page.next_token)
         await respond_listing(send, listing)

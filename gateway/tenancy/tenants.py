@@ -76,7 +76,7 @@ class TenantRoutes:
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
         query = Query(scope)
         page = await self._tenants.page(
-            page_size=page_size_of(query), page_token=query.text("page_token") or None
+            page_size=page_size_of(query), page_token=query.page_token()
         )
         listing = contract.TenantPage([view(one) for one in page.items], page.next_token)
         await respond_listing(send, listing)

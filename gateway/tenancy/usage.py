@@ -46,7 +46,7 @@ class UsageRoutes:
             end=time_of(query, "to"),
             metric=metric,
             page_size=page_size_of(query),
-            page_token=query.text("page_token") or None,
+            page_token=query.page_token(),
         )
         shown = [{"hour": one.hour, "metric": one.metric, "value": one.value} for one in page.items]
         await respond_page(send, "usage", shown, page.next_token)

@@ -20,6 +20,7 @@ from gateway.http.decoding import Query
 from gateway.topics.placement import queue_of
 from metadata.catalog import Catalog
 from metadata.types import Partition, SealedPartition, Topic
+from openapi.common import PAGE_SIZE
 from openapi.topics import OPERATIONS
 from publish_forwarder.receipts import rfc3339
 from store_nodes import record_batch
@@ -29,8 +30,6 @@ from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 from store_nodes.wire import StagedInfo
 
-DEFAULT_PAGE_SIZE = 100
-MAX_PAGE_SIZE = 1000
 FETCH_BYTES = 1024 * 1024
 MAX_FETCHED_BYTES = 16 * 1024 * 1024
 """Read for one page; a batch is read whole."""
@@ -74,7 +73,7 @@ class DelayedRoutes:
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
         query = Query(scope)
-        size = query.integer("page_size", DEFAULT_PAGE_SIZE, 1, MAX_PAGE_SIZE)
+        size = query.integer(PAGE_SIZE)
         start = _place_of(query.text("page_token"))
         topic = await self._catalog.topic(tenant_of(scope), path_param(scope, "topic"))
         found, then = await delayed_page(self._store, topic, size, start)

@@ -22,10 +22,10 @@ from metadata.jobs.types import (
     Job,
     JobSpec,
     Parent,
-    TaskCounts,
 )
 from metadata.paging import name_after, page_of
 from metadata.types import Page
+from openapi.jobs import TaskCounts
 
 _COLUMNS = """
 SELECT j.tenant_id, j.uid, j.name, j.map_kind, j.reduce_kind, j.pool, j.reduce_pool, j.priority,

@@ -43,8 +43,7 @@ from metadata.jobs.types import (
     SUCCEEDED,
     WAITING,
 )
-
-MAX_ERROR_CHARS = 4096
+from openapi.jobs import MAX_ERROR_CHARS
 
 
 class Verdict(enum.Enum):

@@ -1,4 +1,4 @@
-"""What leaves the job store: jobs, tasks, leases and pools, as values."""
+"""Jobs, tasks, leases and pools as values, which the job store gives out."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
+from openapi.jobs import TaskCounts
+
 OPEN, RUNNING, REDUCING = "open", "running", "reducing"
 SUCCEEDED, FAILED, CANCELLED = "succeeded", "failed", "cancelled"
 LIVE = (OPEN, RUNNING, REDUCING)
-"""Of a job: it is not finished."""
+"""States of a job that is not finished."""
 JOB_STATES = (*LIVE, SUCCEEDED, FAILED, CANCELLED)
 WAITING, DELAYED, NESTED = "waiting", "delayed", "nested"
 UNSETTLED = (WAITING, DELAYED, RUNNING, NESTED)
-"""Of a task: it is not over."""
+"""States of a task that is not over."""
 REDUCE = -1
 """The number of the reduce task; map tasks have theirs from 0 on."""
 MAX_DEPTH = 8
@@ -26,7 +28,7 @@ _LEASE = struct.Struct(">B16si16s")
 
 
 class BadLeaseId(ValueError):
-    """Not an id that this platform made."""
+    """The text is no id that this platform made."""
 
 
 class Lease(NamedTuple):
@@ -62,7 +64,7 @@ class Parent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """What a caller chooses."""
+    """The choices of the caller that makes a job."""
 
     name: str
     map_kind: str
@@ -78,19 +80,6 @@ class JobSpec:
     parent: Parent | None = None
     keep_s: int = 86_400
     labels: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class TaskCounts:
-    """Of map tasks; a task that waits for a child is among the running ones."""
-
-    total: int
-    waiting: int
-    running: int
-    delayed: int
-    succeeded: int
-    failed: int
-    cancelled: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +124,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a map task gave, as JSON, or why it gave nothing."""
+    """The output of a map task, as JSON, or the reason that it gave none."""
 
     number: int
     output: bytes | None

@@ -12,8 +12,8 @@ import pytest
 from edge.large_bodies import HERE_BYTES, MAX_VALUES_HERE, SMALL_BYTES, dear, read_apart
 from edge.problem import FieldError, Problem
 from edge.workshop import Workshop
-from gateway.jobs import payload
 from gateway.jobs.payload import Completion, Inputs, completions_of, failures_of, inputs_of
+from openapi.jobs import TasksFail
 from publish_forwarder import batch_body
 from publish_forwarder.headers import parse_batch
 from publish_forwarder.outputs import _read as read_outputs
@@ -176,7 +176,7 @@ JOBS: list[tuple[Any, Any, dict[str, Any]]] = [
     ),
     (Inputs, inputs_of, {"first_index": 3, "inputs": [[{}] * 9000] * 100}),
     (
-        payload.TasksFail,
+        TasksFail,
         failures_of,
         {"tasks": [{"lease_id": each, "error": '"\u00e9"' * 900} for each in LEASES]},
     ),

@@ -1,0 +1,56 @@
+"""Query parameters are held to the types and limits of the contract."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import pytest
+from msgspec import Meta
+
+from edge.parameters import choice_of, integer_of, number_of, text_of
+from edge.problem import Problem
+from openapi.contract import Parameter
+
+COUNT = Parameter("", "count", "query", "A count.", Annotated[int, Meta(ge=1, le=9)], default=3)
+WAIT = Parameter("", "wait", "query", "Seconds.", Annotated[float, Meta(ge=0, le=60)], default=0)
+ORDER = Parameter("", "order", "query", "An order.", Literal["newest", "oldest"])
+WHO = Parameter("", "who", "query", "A name.", Annotated[str, Meta(max_length=3)])
+
+
+@pytest.mark.parametrize(
+    ("read", "parameter", "text", "value"),
+    [
+        (integer_of, COUNT, "9", 9),
+        (integer_of, COUNT, None, 3),
+        (number_of, WAIT, "0.5", 0.5),
+        (number_of, WAIT, "1e1", 10.0),
+        (number_of, WAIT, None, 0),
+        (choice_of, ORDER, "oldest", "oldest"),
+        (choice_of, ORDER, None, None),
+        (text_of, WHO, "abc", "abc"),
+        (text_of, WHO, None, None),
+    ],
+)
+def test_values_that_fit(read: Any, parameter: Parameter, text: str | None, value: Any) -> None:
+    assert read(parameter, text) == value
+
+
+@pytest.mark.parametrize(
+    ("read", "parameter", "text", "rule"),
+    [
+        (integer_of, COUNT, "10", "an integer from 1 to 9"),
+        (integer_of, COUNT, "0", "an integer from 1 to 9"),
+        (integer_of, COUNT, "1.5", "an integer from 1 to 9"),
+        (number_of, WAIT, "61", "a number from 0 to 60"),
+        (number_of, WAIT, "nan", "a number from 0 to 60"),
+        (number_of, WAIT, "", "a number from 0 to 60"),
+        (choice_of, ORDER, "best", "one of newest, oldest"),
+        (text_of, WHO, "abcd", "at most 3 characters"),
+        (text_of, WHO, "\0", "at most 3 characters"),
+    ],
+)
+def test_a_refusal_says_the_rule(read: Any, parameter: Parameter, text: str, rule: str) -> None:
+    with pytest.raises(Problem) as error:
+        read(parameter, text)
+    assert error.value.status == 400
+    assert [tuple(each) for each in error.value.errors] == [(parameter.name, rule)]
