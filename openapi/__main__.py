@@ -12,6 +12,7 @@ import yaml
 
 from openapi.assembly import assembled
 from openapi.sdk import areas, models
+from openapi.sdk.text import styled
 from openapi.terraform import provider_contract
 
 HERE = Path(__file__).parent
@@ -36,7 +37,7 @@ def generated() -> dict[Path, str]:
         HERE / "openapi.yaml": HEADER + text,
         HERE / "document.json": _lines(document, {"paths": 1, "components": 2}) + "\n",
         TERRAFORM: provider_contract(document["components"]["schemas"]),
-        **{MODELS / f"{name}.py": models.written(name) for name in models.MODULES},
+        **styled({MODELS / f"{name}.py": models.written(name) for name in models.MODULES}),
         **areas.generated(),
     }
 

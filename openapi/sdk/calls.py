@@ -16,14 +16,16 @@ from openapi.sdk.types import answer_type
 PAGES = ["page_size: int", "page_token: str | None"]
 
 
-def written(area: Area) -> str:
-    """Return the text of the calls of an area."""
+def written(*areas: Area) -> str:
+    """Return the text of the calls of areas that share a module."""
     functions = []
-    for method in area.methods:
-        functions.append(_function(area, method, method.operation))
-        if method.own:
-            functions.append(_function(area, method, method.own))
-    return module(f"Calls of {area.name.replace('_', ' ')}.", area, "\n\n\n".join(functions))
+    for area in areas:
+        for method in area.methods:
+            functions.append(_function(area, method, method.operation))
+            if method.own:
+                functions.append(_function(area, method, method.own))
+    names = ", ".join(area.name.replace("_", " ") for area in areas)
+    return module(f"Calls of {names}.", areas[0], "\n\n\n".join(functions))
 
 
 def result(method: Method, operation: Operation) -> tuple[str, str]:

@@ -120,6 +120,7 @@ SNAPSHOTS = Area(
             "Delete the snapshot; messages that nothing else keeps may go.",
         ),
     ),
+    calls="subscriptions",
 )
 
 SUBSCRIPTIONS = Area(
@@ -322,6 +323,7 @@ WEBHOOKS = Area(
         ),
     ),
     named={"name": "subscription", "signing_secret": "secret"},
+    calls="subscriptions",
 )
 
 DEAD_LETTERS = Area(
@@ -407,6 +409,7 @@ PARKED_KEYS = Area(
         ),
     ),
     named={"name": "subscription"},
+    calls="dead_letters",
 )
 
 AREAS = (TOPICS, SUBSCRIPTIONS, SNAPSHOTS, WEBHOOKS, DEAD_LETTERS, PARKED_KEYS)

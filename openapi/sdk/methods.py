@@ -101,8 +101,15 @@ class Area(NamedTuple):
     """The module that the models are imported from."""
     homes: dict[str, str] = {}
     """The modules of models that are in no other."""
+    calls: str = ""
+    """The module of its calls, if it shares one with other areas."""
     base: bool = False
     """Whether the resource has methods by hand, in a class that inherits from what is generated."""
+
+
+def calls_module(area: Area) -> str:
+    """Return the name of the module of an area's calls."""
+    return area.calls or area.name
 
 
 class Argument(NamedTuple):

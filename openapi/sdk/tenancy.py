@@ -85,6 +85,7 @@ CLIENTS = Area(
             safe="True",
         ),
     ),
+    calls="access",
 )
 
 KEYS = Area(
@@ -115,6 +116,7 @@ KEYS = Area(
             given=(LIFETIME,),
         ),
     ),
+    calls="access",
 )
 
 POLICIES = Area(
@@ -140,6 +142,7 @@ POLICIES = Area(
         ),
         Method("delete", "deletePolicy", f"Delete the policy. {NOBODY_LEFT}"),
     ),
+    calls="access",
 )
 
 ISSUERS = Area(
@@ -168,6 +171,7 @@ ISSUERS = Area(
         ),
         Method("delete", "deleteIssuer", f"Delete the issuer. {NOBODY_LEFT}"),
     ),
+    calls="access",
 )
 
 QUOTAS = Area(
@@ -190,6 +194,7 @@ QUOTAS = Area(
             given=(Given("limits", kind="Limits"),),
         ),
     ),
+    calls="tenants",
 )
 
 USAGE = Area(
@@ -205,6 +210,7 @@ USAGE = Area(
             own="getOwnUsage",
         ),
     ),
+    calls="tenants",
 )
 
 AREAS = (TENANTS, CLIENTS, KEYS, POLICIES, ISSUERS, QUOTAS, USAGE)

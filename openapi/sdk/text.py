@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from openapi.sdk.methods import Area
+from openapi.sdk.methods import Area, calls_module
 
 WIDTH = 100
 RUFF = Path(sys.executable).with_name("ruff")
@@ -54,7 +54,7 @@ def module(doc: str, area: Area, body: str, *, calls: bool = False) -> str:
         imports += [
             "from packetboat.aio.resources.pages import every",
             "from packetboat.aio.sender import AsyncSender",
-            f"from packetboat.calls import {area.name} as calls",
+            f"from packetboat.calls import {calls_module(area)} as calls",
         ]
     else:
         imports.append(f"from packetboat.calls.call import {', '.join(OF_CALLS)}")

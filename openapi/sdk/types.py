@@ -17,10 +17,11 @@ MODELS: dict[str, str] = {
     "ClientMade": "OAuthClient",
     "KeyMade": "Key",
     "TenantMade": "Tenant",
+    "FilterPreviewSamples": "FilterSamples",
     "SchemaVersionListed": "SchemaVersion",
     "FirstOwnerMade": "Owner",
     "LimitsBody": "Limits",
-    "RetentionBody": "Retention",
+    "TopicRetention": "Retention",
     "ParkedKeyListed": "ParkedKey",
 }
 """The names of models that differ from the classes of the contract."""

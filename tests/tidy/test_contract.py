@@ -15,7 +15,7 @@ from openapi.common import CONFLICT, NOT_FOUND, RATE_LIMITED, Problem
 from openapi.contract import Answer, Body, Operation, Refusal
 from openapi.json_schema import Schemas, prose
 from openapi.refusals import refusals_of
-from openapi.sdk.models import Model, model_text
+from openapi.sdk.models import Keywords, Model, keywords_text, model_text
 
 
 @pytest.mark.parametrize("path", generated(), ids=lambda path: path.name)
@@ -168,4 +168,32 @@ def test_a_model_of_the_sdk() -> None:
         "    until: float | None = None",
         "    etag: str | None = None",
         '    """For `if_match`; None in a listing."""',
+    ]
+
+
+class Sent(Body):
+    """A thing that a test sends."""
+
+    name: str
+    state: Literal["open", "shut"] = "open"
+    until: float | None = None
+
+
+def test_a_model_of_a_request_has_the_defaults_of_the_contract() -> None:
+    assert model_text(Model(Sent)).splitlines()[3:] == [
+        "    name: str",
+        '    state: Literal["open", "shut"] = "open"',
+        "    until: float | None = None",
+    ]
+
+
+def test_keywords_are_the_fields_that_are_no_arguments_of_their_own() -> None:
+    keywords = Keywords("Settings", Made, "Fields of a thing.", without=("name",))
+    assert keywords_text(keywords).splitlines() == [
+        "class Settings(TypedDict, total=False):",
+        '    """Fields of a thing."""',
+        "",
+        "    size: int",
+        "    until: float | None",
+        "    note: str",
     ]

@@ -1,5 +1,5 @@
 # Generated from openapi/: `make generate`. Do not edit.
-"""Calls of dead letters."""
+"""Calls of dead letters, parked keys."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from packetboat.calls.call import (
     Call,
     change,
     fetch,
+    get,
+    member,
     page,
     part,
     put,
+    send_json,
 )
 from packetboat.models import (
     DeadLetterPage,
@@ -21,6 +24,7 @@ from packetboat.models import (
     Discarded,
     DryRun,
     Edit,
+    ParkedKey,
     Redrive,
 )
 from packetboat.models.page import Page
@@ -106,4 +110,28 @@ def cancel_redrive(subscription: str, redrive: str) -> Call[Redrive]:
         None,
         Redrive,
         safe=True,
+    )
+
+
+def list_parked_keys(subscription: str) -> Call[tuple[ParkedKey, ...]]:
+    return Call(
+        get(f"/subscriptions/{part(subscription)}/parked_keys"),
+        member("parked_keys", tuple[ParkedKey, ...]),
+        safe=True,
+    )
+
+
+def resume_parked_key(subscription: str, key: str) -> Call[int]:
+    body: dict[str, Any] = {"key": key}
+    return Call(
+        send_json("POST", f"/subscriptions/{part(subscription)}/parked_keys:resume", body),
+        member("done", int),
+    )
+
+
+def skip_parked_key(subscription: str, key: str, dead_letter: bool) -> Call[int]:
+    body: dict[str, Any] = {"key": key, "dead_letter": dead_letter}
+    return Call(
+        send_json("POST", f"/subscriptions/{part(subscription)}/parked_keys:skip", body),
+        member("done", int),
     )

@@ -1,10 +1,11 @@
 # Generated from openapi/: `make generate`. Do not edit.
-"""Calls of subscriptions."""
+"""Calls of subscriptions, snapshots, webhooks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal
 
 from packetboat.calls.bodies import position, subscription_body
 from packetboat.calls.call import (
@@ -14,19 +15,29 @@ from packetboat.calls.call import (
     fetch,
     get,
     member,
+    moment,
     page,
     part,
     put,
+    waiting,
 )
 from packetboat.models import (
     Backlog,
     FilterPreview,
     Flow,
     Hold,
+    NewSigningSecret,
     Position,
+    PushAttempt,
+    PushEndpointState,
+    PushReplayed,
+    PushTest,
     Reconciliation,
+    SigningKind,
+    SigningSecrets,
     SkipRule,
     SkipRules,
+    Snapshot,
     Sought,
     StreamTicket,
     Subscription,
@@ -187,3 +198,119 @@ def get_flow(name: str) -> Call[Flow]:
 
 def end_flow(name: str) -> Call[None]:
     return delete(f"/subscriptions/{part(name)}/flow")._replace(safe=True)
+
+
+def create_snapshot(
+    subscription: str, name: str, expires_in_seconds: int | None, labels: Mapping[str, str] | None
+) -> Call[Snapshot]:
+    body: dict[str, Any] = {"name": name}
+    put(body, expires_in_seconds=expires_in_seconds, labels=labels)
+    return change("POST", f"/subscriptions/{part(subscription)}/snapshots", body, Snapshot)
+
+
+def get_snapshot(name: str) -> Call[Snapshot]:
+    return fetch(f"/snapshots/{part(name)}", Snapshot)
+
+
+def list_snapshots(page_size: int, page_token: str | None) -> Call[Page[Snapshot]]:
+    return page("/snapshots", "snapshots", Snapshot, page_size, page_token)
+
+
+def delete_snapshot(name: str) -> Call[None]:
+    return delete(f"/snapshots/{part(name)}")
+
+
+def list_push_attempts(
+    subscription: str,
+    outcome: Literal["delivered", "refused", "busy", "failed", "gone"] | None,
+    message_id: str | None,
+    page_size: int,
+    page_token: str | None,
+) -> Call[Page[PushAttempt]]:
+    return page(
+        f"/subscriptions/{part(subscription)}/attempts",
+        "attempts",
+        PushAttempt,
+        page_size,
+        page_token,
+        {"outcome": outcome, "message_id": message_id},
+    )
+
+
+def test_push_endpoint(subscription: str) -> Call[PushTest]:
+    return waiting(
+        change("POST", f"/subscriptions/{part(subscription)}:test", None, PushTest), 600.0
+    )
+
+
+def replay_to_endpoint(
+    subscription: str,
+    message_ids: Sequence[str] | None,
+    since: datetime | None,
+    until: datetime | None,
+    max_messages: int | None,
+) -> Call[PushReplayed]:
+    body: dict[str, Any] = {}
+    put(
+        body,
+        message_ids=message_ids,
+        to=moment(until),
+        max_messages=max_messages,
+        **{"from": moment(since)},
+    )
+    return change("POST", f"/subscriptions/{part(subscription)}:replay", body, PushReplayed)
+
+
+def enable_push_endpoint(subscription: str) -> Call[PushEndpointState]:
+    return waiting(
+        change(
+            "POST",
+            f"/subscriptions/{part(subscription)}:enable",
+            None,
+            PushEndpointState,
+            safe=True,
+        ),
+        600.0,
+    )
+
+
+def verify_push_endpoint(subscription: str) -> Call[PushEndpointState]:
+    return waiting(
+        change(
+            "POST",
+            f"/subscriptions/{part(subscription)}:verify",
+            None,
+            PushEndpointState,
+            safe=True,
+        ),
+        600.0,
+    )
+
+
+def list_signing_secrets(subscription: str) -> Call[SigningSecrets]:
+    return fetch(
+        f"/subscriptions/{part(subscription)}/signing_secrets", SigningSecrets, tagged=True
+    )
+
+
+def create_signing_secret(
+    subscription: str,
+    kind: SigningKind | None,
+    expires_previous_after_seconds: float | None,
+    if_match: str | None,
+) -> Call[NewSigningSecret]:
+    body: dict[str, Any] = {}
+    put(body, kind=kind, expires_previous_after_seconds=expires_previous_after_seconds)
+    return change(
+        "POST",
+        f"/subscriptions/{part(subscription)}/signing_secrets",
+        body,
+        NewSigningSecret,
+        if_match=if_match,
+    )
+
+
+def delete_signing_secret(subscription: str, secret: str, if_match: str | None) -> Call[None]:
+    return delete(
+        f"/subscriptions/{part(subscription)}/signing_secrets/{part(secret)}", if_match=if_match
+    )

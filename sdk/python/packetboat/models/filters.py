@@ -1,4 +1,5 @@
-"""What a filter would give."""
+# Generated from openapi/: `make generate`. Do not edit.
+"""Previews of filters."""
 
 from __future__ import annotations
 
@@ -19,21 +20,21 @@ class FilterSample(msgspec.Struct, frozen=True):
 
 
 class FilterSamples(msgspec.Struct, frozen=True):
-    """Some of each."""
+    """Some messages that match, and some others."""
 
     matched: tuple[FilterSample, ...] = ()
     unmatched: tuple[FilterSample, ...] = ()
 
 
 class FilterChanges(msgspec.Struct, frozen=True):
-    """Against the present filter of the subscription, or none."""
+    """Messages that another filter would treat otherwise than the present one, or than none."""
 
     newly_matched: int = 0
     no_longer_matched: int = 0
 
 
 class FilterPreview(msgspec.Struct, frozen=True):
-    """What a filter would have given of recent messages."""
+    """The effect of a filter on recent messages."""
 
     examined: int
     matched: int
@@ -41,4 +42,5 @@ class FilterPreview(msgspec.Struct, frozen=True):
     """Evaluations that failed or gave no boolean; such a message does not match."""
     samples: FilterSamples
     changes: FilterChanges
+    """The difference to the present filter of the subscription, or to none."""
     first_error: str | None = None

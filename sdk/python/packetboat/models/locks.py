@@ -1,4 +1,4 @@
-# Generated from openapi/locks.py: `make generate`. Do not edit.
+# Generated from openapi/: `make generate`. Do not edit.
 """Locks, as their holder and as others see them."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# Generated from openapi/schemas.py: `make generate`. Do not edit.
+# Generated from openapi/: `make generate`. Do not edit.
 """Schemas that message bodies must fit."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Topics, and where their partitions are."""
+# Generated from openapi/: `make generate`. Do not edit.
+"""Topics, and the places of their partitions."""
 
 from __future__ import annotations
 
@@ -10,38 +11,43 @@ import msgspec
 
 
 class Retention(msgspec.Struct, frozen=True):
-    """How long messages stay; None is the platform's default."""
+    """The rule by which messages are kept. Where nothing holds them (no subscription), the limits
+    alone decide."""
 
     mode: Literal["consume", "retain"] = "consume"
-    """`consume`: until every subscription is done with it; `retain`: by age and bytes."""
+    """`consume`: a message goes once every subscription is done with it; `retain`: by age and
+    bytes."""
     seconds: int | None = None
-    """600 to 31,536,000; None: seven days."""
+    """The age limit. None: seven days."""
     bytes: int | None = None
-    """Of all partitions together; None: what the tenant may store."""
+    """The size limit, over all partitions. None: the storage limit of the tenant."""
     on_limit: Literal["refuse", "expire_oldest"] = "refuse"
-    """At a limit that messages not acked yet reach: refuse publishes, or let the oldest go."""
+    """The rule for messages that are not acked and reach a limit of age or bytes. `refuse`:
+    publishes are answered 507 until there is room; `expire_oldest`: the oldest go, and are counted
+    as expired by each subscription that had not acked them."""
 
 
 class TopicChanges(TypedDict, total=False):
-    """What of a topic may be changed; what is not given stays."""
+    """Fields of a topic that may be changed; the others stay."""
 
     retention: Retention
     dedup_window_seconds: int
-    """How long idempotency keys are remembered, 0 to 86,400; 0: not at all."""
+    """Seconds for which idempotency keys are remembered; 0 turns deduplication off."""
     ack_history: bool
-    """Keep when each message was settled, and how."""
+    """Whether it is kept when each message was settled, and how, for as long as messages may be
+    kept."""
     schema: str | None
     """The name of a schema that bodies must fit."""
     labels: Mapping[str, str]
 
 
 class TopicSettings(TopicChanges, total=False):
-    """What a topic may be made with; what is not given has the server's default."""
+    """Fields of a new topic; the others get the server's defaults."""
 
     partitions: int
-    """1 to 256, 4 unless given."""
     priorities: int
-    """Lanes of each partition, 1 to 10, for good."""
+    """The number of lanes of each partition, for good; partitions times priorities is at most
+    1024."""
 
 
 class Topic(msgspec.Struct, frozen=True):
@@ -52,28 +58,35 @@ class Topic(msgspec.Struct, frozen=True):
     retention: Retention
     created_at: datetime
     updated_at: datetime
-    dedup_window_seconds: int = 600
-    labels: dict[str, str] = {}
     priorities: int = 1
-    full: str | None = None
-    """Why publishes are refused now, and what makes room; None while there is room."""
+    """The number of lanes of each partition, for good; partitions times priorities is at most
+    1024."""
+    dedup_window_seconds: int = 600
+    """Seconds for which idempotency keys are remembered; 0 turns deduplication off."""
     ack_history: bool = False
+    """Whether it is kept when each message was settled, and how, for as long as messages may be
+    kept."""
     schema: str | None = None
+    """The name of a schema that bodies must fit."""
+    labels: dict[str, str] = {}
+    full: str | None = None
+    """The reason that publishes are answered 507 now, and a way to make room; None while there is
+    room."""
     etag: str | None = None
     """For `if_match`; None in a listing."""
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """One thing that would be lost with a topic or a subscription, and keeps it from being
-    deleted without `force`."""
+    """One thing that would be lost by a delete."""
 
     kind: str
-    """`undelivered`, `delayed`, `export`, `snapshot` or `dead_letters`."""
-    name: str | None
-    """Of the subscription, export or snapshot; None of delayed messages."""
     messages: int
+    """Not acked by a subscription, delayed (at most 100,000 of a queue are counted), not taken by
+    an export, kept by a snapshot, or open dead letters."""
     advice: str
-    """What to do instead of losing them."""
+    """The action that loses nothing."""
+    name: str | None = None
+    """The name of the subscription, export or snapshot; None for delayed messages."""
 
 
 class PartitionGeneration(msgspec.Struct, frozen=True):
@@ -83,14 +96,16 @@ class PartitionGeneration(msgspec.Struct, frozen=True):
     lane: int
     """The priority whose messages it holds; 0 of a topic without priorities."""
     generation: int
+    """Grows with each move or growth; a sealed one stays until its messages are trimmed."""
     group: int
+    """The group of store nodes that holds it."""
     state: str
-    """`open` or `sealed`; a sealed one stays until its messages are trimmed."""
     base: int
-    """Its first offset ever."""
+    """The first offset ever; the generation before ended there."""
     first: int | None = None
     """The first offset kept; None, as the next two, while its group does not answer."""
     end: int | None = None
+    """One past the last offset."""
     stored_bytes: int | None = None
 
 
@@ -98,12 +113,15 @@ class Placement(msgspec.Struct, frozen=True):
     """A move or growth that is not finished."""
 
     kind: str
-    partitions: tuple[int, ...]
-    groups: tuple[int, ...]
+    partitions: tuple[int, ...] = ()
+    """The partitions that get a new generation."""
+    groups: tuple[int, ...] = ()
+    """The new group of each of these partitions."""
 
 
 class Partitions(msgspec.Struct, frozen=True):
-    """Where a topic's partitions are."""
+    """The places of a topic's partitions."""
 
-    partitions: tuple[PartitionGeneration, ...]
+    partitions: tuple[PartitionGeneration, ...] = ()
     placement: Placement | None = None
+    """A move or growth that is not finished."""

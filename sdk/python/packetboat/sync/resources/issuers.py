@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Unpack
 
-from packetboat.calls import issuers as calls
+from packetboat.calls import access as calls
 from packetboat.models import Issuer, IssuerSettings
 from packetboat.models.page import Page
 from packetboat.sync.resources.pages import every

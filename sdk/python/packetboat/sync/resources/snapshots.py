@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from packetboat.calls import snapshots as calls
+from packetboat.calls import subscriptions as calls
 from packetboat.models import Snapshot
 from packetboat.models.page import Page
 from packetboat.sync.resources.pages import every

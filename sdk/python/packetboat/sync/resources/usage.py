@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from packetboat.calls import usage as calls
+from packetboat.calls import tenants as calls
 from packetboat.models import UsageHour
 from packetboat.models.page import Page
 from packetboat.sync.resources.pages import every
