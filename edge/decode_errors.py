@@ -42,6 +42,8 @@ _NAMES = {
 }
 _UNITS = {"str": "characters", "array": "items", "object": "members", "bytes": "bytes"}
 _SIGNS = {"<=": "at most", ">=": "at least", "<": "less than", ">": "more than", "==": "exactly"}
+_CHOICES = ("one of ", "at least one of ")
+"""The beginnings of sentences of `openapi.contract.Body`, which are ours."""
 _ENCODED = (
     ("base64", "must be base64"),
     ("RFC3339", "must be a time of RFC 3339"),
@@ -123,6 +125,8 @@ def _detail(text: str) -> str:
     value = _VALUE.match(text)
     if value is not None:
         return f"{value['value'][:80]} is none of its values"
+    if text.startswith(_CHOICES):
+        return text
     for mark, words in _ENCODED:
         if mark in text:
             return words

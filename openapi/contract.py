@@ -27,6 +27,19 @@ class Body(msgspec.Struct, forbid_unknown_fields=True):
     PATCHED: ClassVar[type[Body] | None] = None
     """The class that this one is made from (`openapi.patch`); it describes the fields."""
 
+    def __post_init__(self) -> None:
+        if self.EXACTLY_ONE and sum(map(self._is_given, self.EXACTLY_ONE)) != 1:
+            raise ValueError(f"one of {_listed(self.EXACTLY_ONE)}, and only one")
+        if self.AT_LEAST_ONE and not any(map(self._is_given, self.AT_LEAST_ONE)):
+            raise ValueError(f"at least one of {_listed(self.AT_LEAST_ONE)}")
+
+    def _is_given(self, field: str) -> bool:
+        return getattr(self, field) not in (msgspec.UNSET, None)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
 
 class OpenBody(Body, forbid_unknown_fields=False):
     """An object that clients send, in which servers ignore further fields."""

@@ -24,14 +24,14 @@ class DeadLetter(Answer):
     state: State
     reason: Reason
     detail: str | None
-    """What the consumer said last."""
+    """The last comment of a consumer."""
     attempts: int
     first_at: datetime | None
-    """When it was first handed out."""
+    """The time of its first delivery."""
     last_at: datetime | None
     dead_at: datetime
     message_id: str
-    """Of the message as it was published."""
+    """The id of the message as it was published."""
     partition: int
     offset: int
     publish_time: datetime
@@ -40,7 +40,7 @@ class DeadLetter(Answer):
     content_type: str | None
     size_bytes: int
     letter_id: str
-    """Of the message in the dead-letter topic."""
+    """The id of the message in the dead-letter topic."""
     redrive_id: str | None
     """The redrive that took it, or is to take it."""
 
@@ -55,7 +55,7 @@ class Undelivered(Answer):
 class DeadLetterPage(Answer):
     dead_letters: list[DeadLetter]
     examined: int
-    """How many the filter was tried on."""
+    """The number of letters that the filter was tried on."""
     undelivered: Undelivered
     """Exhausted and rejected messages whose dead letter could not be written yet, and why."""
     next_page_token: str | None
@@ -79,40 +79,18 @@ class LetterMessage(Answer):
     traceparent: str | UnsetType = UNSET
     """W3C trace context, of a message that was published with one."""
     tracestate: str | UnsetType = UNSET
-    """Beside traceparent, where it was published with one."""
+    """W3C trace state, of a message that was published with one beside traceparent."""
 
 
-class DeadLetterWithMessage(Answer):
-    id: str
-    """Names it here."""
-    state: State
-    reason: Reason
-    detail: str | None
-    """What the consumer said last."""
-    attempts: int
-    first_at: datetime | None
-    """When it was first handed out."""
-    last_at: datetime | None
-    dead_at: datetime
-    message_id: str
-    """Of the message as it was published."""
-    partition: int
-    offset: int
-    publish_time: datetime
-    key: str | None
-    attributes: dict[str, str]
-    content_type: str | None
-    size_bytes: int
-    letter_id: str
-    """Of the message in the dead-letter topic."""
-    redrive_id: str | None
-    """The redrive that took it, or is to take it."""
+class DeadLetterWithMessage(DeadLetter):
+    """A dead letter and its message."""
+
     message: LetterMessage | None
-    """As the dead-letter topic has it; null when it is stored no more."""
+    """The message in the dead-letter topic; null when it is stored no more."""
 
 
 class DiscardRequest(Body):
-    """One of the two."""
+    """A choice of dead letters, by one of the two fields."""
 
     filter: Filter | None = None
     """CEL, as when they are listed."""
@@ -122,16 +100,17 @@ class DiscardRequest(Body):
 class Discarded(Answer):
     discarded: int
     complete: bool
-    """False: there are more to look at; ask again."""
+    """Whether all were looked at; ask again while this is false."""
 
 
 class RedriveEdit(Body):
-    """What is changed of each; what is absent stays."""
+    """Changes to each message; members that are absent stay."""
 
     attributes: Annotated[dict[str, KeyValue | None], Meta(max_length=100)] | UnsetType = UNSET
     """New values; null drops the attribute."""
     data: Any = UNSET
-    """As in a batch; a string is text and all else JSON, unless content_type says otherwise."""
+    """The new body, as in a batch; a string is text and all else JSON, unless content_type says
+    otherwise."""
     data_base64: str | None = None
     content_type: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
     key: KeyValue | None = None
@@ -139,7 +118,7 @@ class RedriveEdit(Body):
 
 
 class RedriveRequest(Body):
-    """Without filter and ids, all that are open."""
+    """A choice of dead letters; all open ones without filter and ids."""
 
     filter: Filter | None = None
     """CEL, as when they are listed."""
@@ -157,7 +136,7 @@ class DryRun(Answer):
     matched: int
     examined: int
     complete: bool
-    """False: there are more than were examined."""
+    """Whether all were examined."""
     sample: list[DeadLetter]
 
 
@@ -165,15 +144,15 @@ class Redrive(Answer):
     redrive_id: str
     state: Literal["running", "done", "cancelling", "cancelled", "failed"]
     detail: str | None
-    """Why it waits or failed, or what could not be redriven."""
+    """The reason that it waits or failed, or the messages that could not be redriven."""
     filter: str | None
     to: str
     rate: float | None
     total: int
-    """How many there were to redrive."""
+    """The number of letters to redrive."""
     redriven: int
     failed: int
-    """Those whose message is stored no more."""
+    """The number of letters whose message is stored no more."""
     created_at: datetime
     updated_at: datetime
 
@@ -192,11 +171,11 @@ class ParkedKey(Answer):
     reason: str
     detail: str | None
     message_id: str | None
-    """Of the first message, at which the key stopped."""
+    """The id of the first message, at which the key stopped."""
     waiting: int
     """Messages of the key behind it."""
     since: datetime | None
-    """When the first message was handed out last."""
+    """The time of the last delivery of the first message."""
 
 
 class ParkedKeys(Answer):
@@ -214,7 +193,7 @@ class ParkedKeyDone(Answer):
 class SkipKeyRequest(Body):
     key: KeyValue
     dead_letter: bool = False
-    """It becomes a dead letter instead of being skipped."""
+    """Whether it becomes a dead letter instead of being skipped."""
 
 
 LETTER_FILTER = Parameter(
@@ -271,7 +250,7 @@ OPERATIONS = table(
         body=RedriveRequest,
         body_required=False,
         answers=(
-            ok(DryRun, "Of a dry run, what would be redriven."),
+            ok(DryRun, "The letters that a dry run found."),
             Success(202, "It is under way.", Redrive, (LOCATION,)),
         ),
         problems=(CONFLICT,),
@@ -296,7 +275,7 @@ OPERATIONS = table(
         route="POST /subscriptions/{name}/redrives/{redrive}:cancel",
         needs="manage subscription:name",
         summary="Redrive no more of it",
-        answers=(ok(Redrive, "The redrive; what was redriven stays so."),),
+        answers=(ok(Redrive, "The redrive; messages that it redrove stay redriven."),),
     ),
     Operation(
         id="listParkedKeys",

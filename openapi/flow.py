@@ -32,7 +32,7 @@ class Flow(OpenAnswer):
 class Throttle(OpenAnswer):
     kind: str
     """flow_messages_per_second and flow_max_outstanding: a consumer said so. machine: all
-    hand-outs of a forwarder together, messages a second. endpoint_messages_per_second,
+    deliveries of a forwarder together, messages a second. endpoint_messages_per_second,
     endpoint_requests, endpoint_pause: what the endpoint asked for. endpoint_breaker: it fails."""
     reason: str
     value: float | None
@@ -48,21 +48,21 @@ OPERATIONS = table(
         needs="consume subscription:name",
         summary="Say how much can be taken now",
         description=(
-            "For a consumer, or whoever speaks for the endpoint of a push subscription. It "
-            "holds for all consumers of the subscription together, beside its own limits, "
+            "For a consumer, or for a program that speaks for the endpoint of a push subscription. "
+            "It holds for all consumers of the subscription together, beside its own limits, "
             "everywhere within a second, until ttl_seconds are over or something else is said. "
             "0 messages a second is none."
         ),
         body=FlowSpec,
-        answers=(ok(Flow, "What holds now."),),
+        answers=(ok(Flow, "The limits that hold now."),),
         never=(BODY_TIMEOUT,),
     ),
     Operation(
         id="getFlow",
         route="GET /subscriptions/{name}/flow",
         needs="consume subscription:name",
-        summary="What was said, if it still holds",
-        answers=(ok(Flow, "What holds now; nulls where nothing does."),),
+        summary="Get the limits that consumers asked for, if they still hold",
+        answers=(ok(Flow, "The limits that hold now; nulls where none does."),),
         never=(OUTCOME_UNKNOWN,),
     ),
     Operation(

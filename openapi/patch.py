@@ -67,7 +67,7 @@ def _merged(kind: Any) -> Any:
     if origin is dict:
         key, value = arguments
         return dict.__class_getitem__((key, value | None))
-    if isinstance(kind, type) and issubclass(kind, Body):
+    if isinstance(kind, type) and issubclass(kind, Body) and not kind.EXACTLY_ONE:
         return _part(kind)
     return kind
 

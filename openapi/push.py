@@ -58,7 +58,7 @@ class PushReplayRequest(Body):
     to: datetime | None = None
     """Published before."""
     max_messages: Annotated[int, Meta(ge=1, le=10_000)] = 1000
-    """Of a span of time, so many and no more."""
+    """The most messages of a span of time."""
 
 
 class NotReplayed(Answer):
@@ -82,8 +82,8 @@ class PushEndpointState(Answer):
 
 
 class PushStatus(Answer):
-    """How it is pushed, where its type is push and something of it is owned. All but the first
-    three only while it is."""
+    """The state of the pushing, where its type is push and a process owns a part of it. All but the
+    first three only while it is."""
 
     state: State
     reason: str | None
@@ -97,7 +97,7 @@ class PushStatus(Answer):
     paused_seconds: float | UnsetType = UNSET
     """Left of a Retry-After."""
     max_rate: float | UnsetType | None = UNSET
-    """What it asked for, in messages a second."""
+    """The rate that it asked for, in messages a second."""
     max_concurrency: int | UnsetType | None = UNSET
     requests_in_flight: int | UnsetType = UNSET
     leased_ahead: int | UnsetType = UNSET
@@ -150,9 +150,9 @@ OPERATIONS = table(
         summary="Send a sample to the endpoint now",
         description=(
             "Signed and headed like a delivery, with the attribute `packetboat-test: true`. "
-            "Whatever the endpoint answers is the result; it is not an attempt of any message."
+            "The answer of the endpoint is the result; it is not an attempt of any message."
         ),
-        answers=(ok(PushTest, "What became of it."),),
+        answers=(ok(PushTest, "The result of the request."),),
         problems=(
             BODY_TIMEOUT,
             CONFLICT,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from openapi.common import (
@@ -23,7 +24,6 @@ from openapi.common import (
     HoldList,
     Labels,
     Name,
-    SeekSnapshot,
     Total,
     created,
 )
@@ -40,8 +40,9 @@ from openapi.contract import (
     table,
 )
 from openapi.flow import Throttle
+from openapi.patch import patch_of
 from openapi.push import PushStatus
-from openapi.webhooks import Push, PushPatch, PushView
+from openapi.webhooks import Push, PushView
 
 DeliveryValue = Literal["at_least_once", "at_most_once", "exactly_once"]
 AckDeadlineSeconds = Annotated[float, Meta(ge=1, le=43_200)]
@@ -52,87 +53,50 @@ MaxOutstanding = Annotated[int, Meta(ge=1, le=100_000)]
 Type = Literal["pull", "push"]
 MinBackoffSeconds = Annotated[float, Meta(ge=0, le=86_400)]
 MaxAttempts = Annotated[int, Meta(ge=1, le=10_000)]
-Label = Annotated[str, Meta(max_length=255, pattern=r"^[^\u0000-\u001f\u007f]*\Z")]
-
-
-class RetryPolicyView(Answer):
-    min_backoff_seconds: float
-    max_backoff_seconds: float
-    max_attempts: int | None
-    on_exhausted: OnExhausted
 
 
 class RateLimit(Body):
-    """Of the subscription in all, and of each consumer; null is no limit."""
+    """Limits of the subscription in all, and of each consumer; null is no limit."""
 
     messages_per_second: MessagesPerSecond | None = None
-    """Over all consumers."""
+    """The limit over all consumers."""
     per_consumer_messages_per_second: MessagesPerSecond | None = None
-    """To each consumer."""
-
-
-class Subscription(Answer):
-    """An independent reader of a topic; its consumers share its messages."""
-
-    name: Name
-    topic: Name
-    type: Literal["pull", "push", "export"]
-    push: PushView | None
-    delivery: DeliveryValue
-    ordered: bool
-    """Messages of a key are delivered one by one, in the order in which they were published."""
-    ack_deadline_seconds: AckDeadlineSeconds
-    retry: RetryPolicyView
-    dead_letter_topic: str | None
-    """Where messages go whose attempts are used up, and rejected ones. It must be there, and be
-    another topic."""
-    filter: Filter | None
-    """A CEL expression over `attributes`, `data` (a JSON body, else null), `key`, `content_type`,
-    `priority`, `publish_time`, `partition`, `offset` and `publisher_id`. Messages for which it
-    is not true are not delivered."""
-    rate_limit: RateLimit | None
-    max_outstanding: MaxOutstanding | None
-    """Leased and waiting messages at which new hand-outs pause."""
-    labels: Labels
-    start: Any
-    state: Literal["active", "paused", "draining"]
-    """`paused`: nothing is handed out; `draining`: only what was handed out before."""
-    state_reason: str | None
-    created_at: datetime
-    updated_at: datetime
-
-
-class SubscriptionPage(Answer):
-    subscriptions: list[Subscription]
-    next_page_token: str | None
+    """The limit of each consumer."""
 
 
 class RetryPolicy(Body):
     """Back-off between attempts, doubled from one to the next, with full jitter."""
 
     min_backoff_seconds: MinBackoffSeconds = 1.0
-    """Before the second attempt."""
+    """Seconds before the second attempt."""
     max_backoff_seconds: MinBackoffSeconds = 600.0
-    """The longest that any attempt waits."""
+    """Seconds that an attempt waits at most."""
     max_attempts: MaxAttempts | None = None
-    """How often a message may fail. A number needs a `dead_letter_topic`, or `park`."""
+    """The number of failures after which a message is given up. A number needs a
+    `dead_letter_topic`, or `park`."""
     on_exhausted: OnExhausted = "dead_letter"
-    """What becomes of a message that failed so often. `park`, of an ordered subscription, leaves
-    its key aside until somebody skips or resumes it."""
+    """The rule for a message that failed `max_attempts` times. `park`, of an ordered subscription,
+    parks its key until somebody skips or resumes it."""
 
 
-class StartTime(Body):
-    time: datetime
-    """At what was published then."""
+class RetryPolicyView(RetryPolicy, Answer):
+    """Back-off between attempts, doubled from one to the next, with full jitter."""
 
 
-class StartOffset(Body):
-    offset: Total
-    """Of every partition."""
+class StartAt(Body):
+    """A place other than the two named ones where a subscription begins."""
+
+    EXACTLY_ONE = ("time", "offset", "snapshot")
+    time: Annotated[datetime, Meta(tz=True)] | UnsetType = UNSET
+    """The first message that is not older."""
+    offset: Total | UnsetType = UNSET
+    """The offset in every partition."""
+    snapshot: Annotated[str, Meta(max_length=128)] | UnsetType = UNSET
+    """A snapshot of the same topic; the messages that were unacked then are delivered again."""
 
 
 StartPosition = Annotated[
-    Literal["latest", "earliest"] | StartTime | StartOffset | SeekSnapshot,
+    Literal["latest", "earliest"] | StartAt,
     Meta(
         description=(
             "Where the subscription begins: at what is published from now on, at the "
@@ -143,36 +107,11 @@ StartPosition = Annotated[
 ]
 
 
-class SubscriptionCreate(Body):
-    name: Name
-    topic: Name | UnsetType = UNSET
-    """That of the path, if it is given."""
-    type: Type = "pull"
-    push: Push | None = None
-    delivery: DeliveryValue = "at_least_once"
-    ordered: bool = False
-    """Messages of a key are delivered one by one, in the order in which they were published."""
-    ack_deadline_seconds: AckDeadlineSeconds = 30.0
-    """How long a message is leased to whoever pulled it."""
-    retry: RetryPolicy | UnsetType = UNSET
-    dead_letter_topic: str | None = None
-    """Where messages go whose attempts are used up, and rejected ones. It must be there, and be
-    another topic."""
-    filter: Filter | None = None
-    """A CEL expression over `attributes`, `data` (a JSON body, else null), `key`, `content_type`,
-    `priority`, `publish_time`, `partition`, `offset` and `publisher_id`. Messages for which it
-    is not true are not delivered."""
-    rate_limit: RateLimit | None = None
-    max_outstanding: MaxOutstanding | None = None
-    """Leased and waiting messages at which new hand-outs pause."""
-    labels: Labels = {}
-    start: StartPosition | UnsetType = UNSET
-
-
 class SubscriptionPut(Body):
     """The whole subscription. Name, topic, delivery, order and start cannot be changed and may be
     left out; `topic` is needed where the subscription is not there yet."""
 
+    FIXED = ("name", "topic", "delivery", "ordered", "start")
     name: Name | UnsetType = UNSET
     topic: Name | UnsetType = UNSET
     type: Type = "pull"
@@ -181,81 +120,53 @@ class SubscriptionPut(Body):
     ordered: bool | UnsetType = UNSET
     """Messages of a key are delivered one by one, in the order in which they were published."""
     ack_deadline_seconds: AckDeadlineSeconds = 30.0
-    """How long a message is leased to whoever pulled it."""
-    retry: RetryPolicy | UnsetType = UNSET
+    """Seconds that a message is leased to a consumer."""
+    retry: RetryPolicy = msgspec.field(default_factory=RetryPolicy)
     dead_letter_topic: str | None = None
-    """Where messages go whose attempts are used up, and rejected ones. It must be there, and be
-    another topic."""
+    """The topic that gets messages whose attempts are used up, and rejected ones. It must be there,
+    and be another topic."""
     filter: Filter | None = None
     """A CEL expression over `attributes`, `data` (a JSON body, else null), `key`, `content_type`,
     `priority`, `publish_time`, `partition`, `offset` and `publisher_id`. Messages for which it
     is not true are not delivered."""
     rate_limit: RateLimit | None = None
     max_outstanding: MaxOutstanding | None = None
-    """Leased and waiting messages at which new hand-outs pause."""
+    """The number of leased and waiting messages at which new deliveries pause."""
     labels: Labels = {}
     start: StartPosition | UnsetType = UNSET
 
 
-class RetryPatch(Body):
-    """As RetryPolicy, merged member by member."""
-
-    min_backoff_seconds: MinBackoffSeconds | UnsetType | None = UNSET
-    """Before the second attempt."""
-    max_backoff_seconds: MinBackoffSeconds | UnsetType | None = UNSET
-    """The longest that any attempt waits."""
-    max_attempts: MaxAttempts | UnsetType | None = UNSET
-    """How often a message may fail. A number needs a `dead_letter_topic`, or `park`."""
-    on_exhausted: OnExhausted | UnsetType | None = UNSET
-    """What becomes of a message that failed so often. `park`, of an ordered subscription, leaves
-    its key aside until somebody skips or resumes it."""
+SubscriptionPatch = patch_of(SubscriptionPut)
 
 
-class RateLimitPatch(Body):
-    """As RateLimit, merged member by member."""
+class SubscriptionCreate(SubscriptionPut, kw_only=True):
+    """A request to create a subscription. `topic` is that of the path, if it is given."""
 
-    messages_per_second: MessagesPerSecond | UnsetType | None = UNSET
-    """Over all consumers."""
-    per_consumer_messages_per_second: MessagesPerSecond | UnsetType | None = UNSET
-    """To each consumer."""
+    name: Name
+    delivery: DeliveryValue = "at_least_once"
+    ordered: bool = False
 
 
-class SubscriptionPatch(Body):
-    """Merged into what there is (RFC 7396): what is not named stays, and so does each member of an
-    object that is not named. Null is null where a member may be null, and else its default; in
-    a map it takes an entry away. Name, topic, delivery, order and start cannot be changed."""
+class Subscription(SubscriptionPut, Answer, kw_only=True):
+    """An independent reader of a topic; its consumers share its messages."""
 
-    name: Name | UnsetType = UNSET
-    topic: Name | UnsetType = UNSET
-    type: Type | UnsetType = UNSET
-    push: PushPatch | UnsetType | None = UNSET
-    delivery: DeliveryValue | UnsetType = UNSET
-    ordered: bool | UnsetType = UNSET
-    """Messages of a key are delivered one by one, in the order in which they were published."""
-    ack_deadline_seconds: AckDeadlineSeconds | UnsetType | None = UNSET
-    """How long a message is leased to whoever pulled it."""
-    retry: RetryPatch | UnsetType | None = UNSET
-    dead_letter_topic: str | UnsetType | None = UNSET
-    """Where messages go whose attempts are used up, and rejected ones. It must be there, and be
-    another topic."""
-    filter: Filter | UnsetType | None = UNSET
-    """A CEL expression over `attributes`, `data` (a JSON body, else null), `key`, `content_type`,
-    `priority`, `publish_time`, `partition`, `offset` and `publisher_id`. Messages for which it
-    is not true are not delivered."""
-    rate_limit: RateLimitPatch | UnsetType | None = UNSET
-    max_outstanding: MaxOutstanding | UnsetType | None = UNSET
-    """Leased and waiting messages at which new hand-outs pause."""
-    labels: (
-        Annotated[
-            dict[
-                Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}\Z")], Label | None
-            ],
-            Meta(max_length=64),
-        ]
-        | UnsetType
-        | None
-    ) = UNSET
-    start: StartPosition | UnsetType = UNSET
+    # The subscription of an export is shown, and cannot be asked for.
+    type: Literal["pull", "push", "export"]  # type: ignore[assignment]
+    push: PushView | None
+    retry: RetryPolicyView
+    start: Any
+    state: Literal["active", "paused", "draining"]
+    """`paused`: nothing is handed out; `draining`: only what was handed out before."""
+    state_reason: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class SubscriptionPage(Answer):
+    """One page of subscriptions."""
+
+    subscriptions: list[Subscription]
+    next_page_token: str | None
 
 
 class SkipRule(Answer):
@@ -278,8 +189,11 @@ class SkipRules(Answer):
 class SkipRuleCreate(Body):
     expression: Filter
     """CEL, over what filters see."""
-    reason: Annotated[str, Meta(min_length=1, max_length=1024, pattern=r"^[^\u0000]*\Z")]
-    """For whoever reads the audit."""
+    reason: Annotated[
+        str,
+        Meta(min_length=1, max_length=1024, extra_json_schema={"pattern": r"^[^\u0000]*$"}),
+    ]
+    """The reason that readers of the audit see."""
 
 
 class CursorBooks(Answer):
@@ -336,21 +250,22 @@ class PartitionBacklog(OpenAnswer):
 
 class Backlog(Answer):
     throttles: list[Throttle]
-    """What slows it now, beside its own settings."""
+    """The limits that slow it now, beside its own settings."""
     push: PushStatus | None
     messages: int
-    """Not acked yet."""
+    """Messages that are not acked yet."""
     leased: int
     waiting_redelivery: int
     waiting_pulls: int
     streams: int
-    """Those that are open."""
+    """Streams that are open."""
     paused: str | None
-    """Why nothing new is handed out: paused, draining, too_many_outstanding, blocked_by_keys
-    (messages wait for earlier ones of their keys), too_many_ranges, too_many_exceptions,
-    rate_limited, tenant_in_flight (the tenant has as many messages leased as it may)."""
+    """The reason that nothing new is delivered: paused, draining, too_many_outstanding,
+    blocked_by_keys (messages wait for earlier ones of their keys), too_many_ranges,
+    too_many_exceptions, rate_limited, tenant_in_flight (the tenant has as many messages leased as
+    it may)."""
     forwarders: int
-    """How many forwarders own its partitions between them."""
+    """The number of forwarders that own its partitions between them."""
     partitions: list[PartitionBacklog]
 
 
@@ -358,7 +273,7 @@ MIN_MESSAGES_OF_BACKLOG = Parameter(
     "min_messages_of_backlog",
     "min_messages",
     "query",
-    ("Lines only of subscriptions with so many messages, and one when there are fewer again."),
+    ("Only subscriptions with this many messages have lines, and one when there are fewer again."),
     Annotated[int, Meta(ge=0, le=999_999_999)],
     default=0,
 )
@@ -431,8 +346,8 @@ OPERATIONS = table(
         needs="manage subscription:name",
         summary="Create or change a subscription",
         description=(
-            "As often as wanted with the same outcome. What is left out gets its default, but "
-            "for topic, delivery, order and start, which cannot be changed."
+            "As often as wanted with the same outcome. A field that is left out gets its default, "
+            "but for topic, delivery, order and start, which cannot be changed."
         ),
         parameters=(IF_MATCH,),
         body=SubscriptionPut,
@@ -453,8 +368,8 @@ OPERATIONS = table(
         needs="manage subscription:name",
         summary="Change a subscription",
         description=(
-            "What the body does not name stays. Followed by the process that delivers within 2 "
-            "s; what is leased stays leased."
+            "Fields that the body does not name stay. The process that delivers follows within 2 "
+            "s; leased messages stay leased."
         ),
         parameters=(IF_MATCH,),
         body=SubscriptionPatch,
@@ -506,8 +421,8 @@ OPERATIONS = table(
         summary="Add a skip rule",
         description=(
             "From now on (within 2 s) messages for which the expression is true are settled as "
-            "skipped instead of delivered, also those that wait in the backlog. What is leased "
-            "stays leased."
+            "skipped instead of delivered, also those that wait in the backlog. Leased "
+            "messages stay leased."
         ),
         body=SkipRuleCreate,
         answers=(Success(201, "The rule.", SkipRule),),
@@ -519,8 +434,8 @@ OPERATIONS = table(
         needs="manage subscription:name",
         summary="Remove a skip rule",
         description=(
-            "What it skipped stays skipped. The rule stays in the audit; removing it twice is "
-            "no error."
+            "Messages that it skipped stay skipped. The rule stays in the audit; removing it "
+            "twice is no error."
         ),
         answers=(no_content("It no longer holds."),),
     ),
@@ -534,7 +449,7 @@ OPERATIONS = table(
             "filter."
         ),
         body=FilterPreviewRequest,
-        answers=(ok(FilterPreview, "What the filter would do."),),
+        answers=(ok(FilterPreview, "The effect of the filter."),),
     ),
     Operation(
         id="getReconciliation",
@@ -548,7 +463,7 @@ OPERATIONS = table(
         id="listSubscriptionHolds",
         route="GET /subscriptions/{name}/holds",
         needs="manage subscription:name",
-        summary="What would be lost with a subscription",
+        summary="Ask for the losses that a delete would cause",
         description=(
             "Counted as a delete counts it, which is refused without `force` while there is any."
         ),
@@ -558,14 +473,14 @@ OPERATIONS = table(
         id="getBacklog",
         route="GET /subscriptions/{name}/backlog",
         needs="read subscription:name",
-        summary="What a subscription has to do",
+        summary="Ask for the backlog of a subscription",
         answers=(ok(Backlog, "Counts of messages, and why nothing is handed out if so."),),
     ),
     Operation(
         id="streamBacklog",
         route="GET /subscriptions/{name}/backlog:stream",
         needs="read subscription:name",
-        summary="Stream what a subscription has to do",
+        summary="Stream the backlog of a subscription",
         description=(
             "A line of what it is, and another whenever it has changed, at most one a second. "
             "For those who start and stop workers. It ends with the subscription."
@@ -579,7 +494,7 @@ OPERATIONS = table(
             lines(
                 "Lines, the first a heartbeat and the last an end; "
                 "docs/guides/autoscaling.md has them. NDJSON, or Server-Sent "
-                "Events for who accepts these."
+                "Events for clients that accept these."
             ),
         ),
         problems=(TOO_LARGE,),
@@ -589,7 +504,7 @@ OPERATIONS = table(
         id="streamBacklogs",
         route="GET /backlog:stream",
         needs="read subscription:?",
-        summary="Stream what subscriptions have to do",
+        summary="Stream the backlogs of subscriptions",
         description=(
             "As of one subscription, of all those that match, also of those that are made later."
         ),
@@ -619,7 +534,7 @@ OPERATIONS = table(
             lines(
                 "Lines, the first a heartbeat and the last an end; "
                 "docs/guides/autoscaling.md has them. NDJSON, or Server-Sent "
-                "Events for who accepts these."
+                "Events for clients that accept these."
             ),
         ),
         problems=(

@@ -50,6 +50,13 @@ def put_of(shown: msgspec.Struct, put: type[P]) -> P:
     return put(**{name: getattr(shown, name) for name in put.__struct_fields__})
 
 
+def create_of(body: Body, create: type[P], name: str) -> P:
+    """Return the body that creates the thing of a put, under the name of the path."""
+    given = {field: getattr(body, field) for field in body.__struct_fields__}
+    kept = {field: value for field, value in given.items() if value is not UNSET}
+    return create(**kept | {"name": name})
+
+
 @cache
 def _partial(kind: type[Body]) -> type[msgspec.Struct]:
     """Return a class that has each field of a put, and requires none."""
@@ -132,7 +139,7 @@ def _object_kind(type_: Any) -> type | None:
     """Return the class of a struct, `dict` for a map, and None for a value that is replaced."""
     for one in alternatives(type_):
         if isinstance(one, type) and issubclass(one, msgspec.Struct):
-            return one
+            return None if getattr(one, "EXACTLY_ONE", ()) else one
         if get_origin(one) is dict:
             return dict
     return None

@@ -1,21 +1,21 @@
-"""A subscription in JSON: what makes one, what changes one, what is shown of it."""
+"""Subscriptions between the API and the rows: the rules across fields, changes and views."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Any
 
-import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from edge.expressions import BadExpression, compile_filter
 from edge.problem import FieldError, invalid
-from gateway.http.merge_patch import Patch, merged
+from gateway.http.merge_patch import create_of, merged_into
 from gateway.names import label_errors, name_errors
-from gateway.subscriptions.push_bodies import NewSecret, PushBody
+from gateway.subscriptions.push_bodies import NewSecret
+from gateway.subscriptions.push_bodies import put_of as push_put
 from gateway.subscriptions.push_bodies import view as push_view
-from gateway.subscriptions.start_positions import Start, start_errors, start_spec
+from gateway.subscriptions.start_positions import Start, start_spec
 from gateway.topics.bodies import immutable
 from metadata.subscriptions.push_config import PushConfig
 from metadata.types import (
@@ -26,138 +26,76 @@ from metadata.types import (
     SubscriptionSpec,
     SubscriptionType,
 )
+from openapi import subscriptions as contract
+from openapi.contract import Body
+from openapi.webhooks import Push
 
-MAX_OUTSTANDING = 100_000
-MAX_RATE = 1_000_000
-DEFAULT_ACK_DEADLINE_S = 30.0
-
-Backoff = Annotated[float, msgspec.Meta(ge=0, le=86_400)]
-Deadline = Annotated[float, msgspec.Meta(ge=1, le=43_200)]
-Attempts = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
-Rate = Annotated[float, msgspec.Meta(gt=0, le=MAX_RATE)]
-Outstanding = Annotated[int, msgspec.Meta(ge=1, le=MAX_OUTSTANDING)]
-Guarantee = Literal["at_least_once", "at_most_once", "exactly_once"]
+MakePush = Callable[[Push, PushConfig | None], PushConfig]
+"""Makes the push that a body asks for of the one there is. Raises a 422 Problem."""
 
 
-class RetryBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Back-off between attempts, and what becomes of a message whose attempts are used up."""
-
-    min_backoff_seconds: Backoff = 1.0
-    max_backoff_seconds: Backoff = 600.0
-    max_attempts: Attempts | None = None
-    on_exhausted: Literal["dead_letter", "park"] = "dead_letter"
-
-    def policy(self) -> RetryPolicy:
-        return RetryPolicy(self.min_backoff_seconds, self.max_backoff_seconds, self.max_attempts)
-
-
-class RateLimitBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Of the subscription in all, and of each consumer; null: no limit."""
-
-    messages_per_second: Rate | None = None
-    per_consumer_messages_per_second: Rate | None = None
-
-
-class SubscriptionPut(msgspec.Struct, forbid_unknown_fields=True):
-    """What `PUT /subscriptions/{name}` takes: the whole subscription. What cannot be changed may be
-    left out, but for the topic of one that is not there."""
-
-    name: str | UnsetType = UNSET
-    topic: str | UnsetType = UNSET
-    type: Literal["pull", "push"] = "pull"
-    push: PushBody | None = None
-    delivery: Guarantee | UnsetType = UNSET
-    ordered: bool | UnsetType = UNSET
-    start: Start | UnsetType = UNSET
-    ack_deadline_seconds: Deadline = DEFAULT_ACK_DEADLINE_S
-    retry: RetryBody = msgspec.field(default_factory=RetryBody)
-    dead_letter_topic: str | None = None
-    filter: str | None = None
-    rate_limit: RateLimitBody | None = None
-    max_outstanding: Outstanding | None = None
-    labels: dict[str, str] = {}
-
-
-class SubscriptionCreate(SubscriptionPut, forbid_unknown_fields=True, kw_only=True):
-    """What `POST /topics/{topic}/subscriptions` takes."""
-
-    name: str
-
-
-class SubscriptionPatch(msgspec.Struct, forbid_unknown_fields=True):
-    """What `PATCH /subscriptions/{name}` takes, merged into the subscription (`patched`)."""
-
-    name: str | UnsetType = UNSET
-    topic: str | UnsetType = UNSET
-    type: Literal["pull", "push"] | UnsetType = UNSET
-    push: PushBody | UnsetType | None = UNSET
-    delivery: Guarantee | UnsetType = UNSET
-    ordered: bool | UnsetType = UNSET
-    start: Start | UnsetType = UNSET
-    ack_deadline_seconds: Deadline | UnsetType = UNSET
-    retry: RetryBody | UnsetType = UNSET
-    dead_letter_topic: str | UnsetType | None = UNSET
-    filter: str | UnsetType | None = UNSET
-    rate_limit: RateLimitBody | UnsetType | None = UNSET
-    max_outstanding: Outstanding | UnsetType | None = UNSET
-    labels: dict[str, str] | UnsetType = UNSET
-
-
-MakePush = Callable[[PushBody, PushConfig | None], PushConfig]
-"""Of what is asked for, and of what there is; a 422 Problem."""
-
-
-def start_of(body: SubscriptionPut) -> Start:
+def start_of(body: contract.SubscriptionPut) -> Start:
     return "latest" if body.start is UNSET else body.start
 
 
-def new_spec(
-    body: SubscriptionPut, name: str, topic_name: str, make_push: MakePush
-) -> SubscriptionSpec:
-    """Of a subscription of that topic that is not there yet. Raises a 422 Problem, or 409 where
-    the body names another than the path."""
+def to_create(body: contract.SubscriptionPut, name: str) -> contract.SubscriptionCreate:
+    """Return the body that creates the subscription of a PUT. Raise a 409 Problem where the body
+    names another subscription than the path."""
     _check_name(body, name)
+    return create_of(body, contract.SubscriptionCreate, name)
+
+
+def new_spec(
+    body: contract.SubscriptionCreate, topic_name: str, make_push: MakePush
+) -> SubscriptionSpec:
+    """Return a new subscription of that topic. Raise a 422 Problem, or a 409 one where the body
+    names another topic than the path."""
     if body.topic is not UNSET and body.topic != topic_name:
         raise immutable("topic", f"it is {topic_name!r} by the path")
-    start = start_of(body)
-    errors = name_errors(name) + start_errors(start)
+    errors = name_errors(body.name)
     if errors:
         raise invalid("The body does not fit.", errors)
     blank = SubscriptionSpec(
-        name,
-        delivery=Delivery("at_least_once" if body.delivery is UNSET else body.delivery),
-        ordered=body.ordered is True,
-        start=start_spec(start),
+        body.name,
+        delivery=Delivery(body.delivery),
+        ordered=body.ordered,
+        start=start_spec(start_of(body)),
     )
     return _checked(_applied(body, blank, make_push), topic_name, None)
 
 
 def changed(
-    body: SubscriptionPut | SubscriptionPatch, present: Subscription, make_push: MakePush
+    body: contract.SubscriptionPut, present: Subscription, make_push: MakePush
 ) -> SubscriptionSpec:
-    """What the subscription becomes. Raises a 422 Problem, or 409 for what cannot change."""
+    """Return the changed subscription. Raise a 422 Problem, or a 409 one for a field that cannot
+    change."""
     _check_immutable(body, present)
     spec = _applied(body, spec_of(present), make_push)
     return _checked(spec, present.topic_name, present.filter)
 
 
-def patched(patch: Patch, present: Subscription) -> SubscriptionPatch:
-    """Raises a 422 Problem."""
-    shown = view(present)
-    push = shown["push"]
-    if push is not None:
-        del push["signing"]  # the keys there are stay, where the patch does not name it
-        given = patch.get("push")
-        headers = given.get("headers") if isinstance(given, dict) else None
-        if isinstance(headers, dict):  # names of headers are the same in whatever case
-            names = {name.lower(): name for name in headers}
-            kept = push["headers"].items()
-            push["headers"] = {names.get(name.lower(), name): value for name, value in kept}
-    return merged(patch, shown, SubscriptionPatch, SubscriptionPut)
+def patched(patch: Body, present: Subscription) -> contract.SubscriptionPut:
+    """Return what a patch asks for of a subscription. Raise a 422 Problem."""
+    whole = contract.SubscriptionPut(
+        push=None if present.push is None else push_put(present.push),
+        retry=contract.RetryPolicy(**_retry(present)),
+        **_settings(present),
+    )
+    push = getattr(patch, "push", UNSET)
+    headers = getattr(push, "headers", UNSET)
+    if whole.push is not None and isinstance(headers, dict):
+        # Names of headers are the same in whatever case.
+        names = {name.lower(): name for name in headers}
+        kept = whole.push.headers.items()
+        whole.push.headers = {names.get(name.lower(), name): value for name, value in kept}
+    body = merged_into(patch, whole)
+    if body.type != "push" and push is UNSET:
+        body.push = None
+    return body
 
 
 def spec_of(subscription: Subscription) -> SubscriptionSpec:
-    """What a caller would have to ask for to get it."""
+    """Return what a caller would have to ask for to get the subscription."""
     return SubscriptionSpec(
         name=subscription.name,
         type=subscription.type,
@@ -178,7 +116,7 @@ def spec_of(subscription: Subscription) -> SubscriptionSpec:
 
 
 def filter_errors(text: str | None, field: str = "filter") -> list[FieldError]:
-    """Says where in the text."""
+    """Return the fault of a filter, with its place in the text."""
     if text is not None:
         try:
             compile_filter(text)
@@ -187,84 +125,86 @@ def filter_errors(text: str | None, field: str = "filter") -> list[FieldError]:
     return []
 
 
-def view(subscription: Subscription, made: Sequence[NewSecret] = ()) -> dict[str, Any]:
-    """A subscription as the API shows it; with the signing secrets that were just made."""
+def view(subscription: Subscription, made: Sequence[NewSecret] = ()) -> contract.Subscription:
+    """Return a subscription as the API shows it, with the signing secrets that were just made."""
     push = subscription.push
+    return contract.Subscription(
+        name=subscription.name,
+        topic=subscription.topic_name,
+        push=None if push is None else push_view(push, made),
+        delivery=subscription.delivery.value,
+        ordered=subscription.ordered,
+        retry=contract.RetryPolicyView(**_retry(subscription)),
+        start=subscription.start,
+        state=subscription.state.value,
+        state_reason=subscription.state_reason,
+        created_at=subscription.created_at,
+        updated_at=subscription.updated_at,
+        **_settings(subscription),
+    )
+
+
+def _settings(subscription: Subscription) -> dict[str, Any]:
+    """Return the fields that are the same in a body and in an answer."""
     limits = subscription.rate_limit, subscription.consumer_rate_limit
     return {
-        "name": subscription.name,
-        "topic": subscription.topic_name,
         "type": subscription.type.value,
-        "push": None if push is None else push_view(push, made),
-        "delivery": subscription.delivery.value,
-        "ordered": subscription.ordered,
-        "filter": subscription.filter,
         "ack_deadline_seconds": subscription.ack_deadline_s,
-        "retry": {
-            "min_backoff_seconds": subscription.retry.min_backoff_s,
-            "max_backoff_seconds": subscription.retry.max_backoff_s,
-            "max_attempts": subscription.retry.max_attempts,
-            "on_exhausted": subscription.on_exhausted.value,
-        },
         "dead_letter_topic": subscription.dead_letter_topic,
-        "rate_limit": None
-        if limits == (None, None)
-        else {"messages_per_second": limits[0], "per_consumer_messages_per_second": limits[1]},
+        "filter": subscription.filter,
+        "rate_limit": None if limits == (None, None) else contract.RateLimit(*limits),
         "max_outstanding": subscription.max_outstanding,
-        "start": subscription.start,
         "labels": dict(subscription.labels),
-        "state": subscription.state.value,
-        "state_reason": subscription.state_reason,
-        "created_at": subscription.created_at,
-        "updated_at": subscription.updated_at,
+    }
+
+
+def _retry(subscription: Subscription) -> dict[str, Any]:
+    return {
+        "min_backoff_seconds": subscription.retry.min_backoff_s,
+        "max_backoff_seconds": subscription.retry.max_backoff_s,
+        "max_attempts": subscription.retry.max_attempts,
+        "on_exhausted": subscription.on_exhausted.value,
     }
 
 
 def _applied(
-    body: SubscriptionPut | SubscriptionPatch, spec: SubscriptionSpec, make_push: MakePush
+    body: contract.SubscriptionPut, spec: SubscriptionSpec, make_push: MakePush
 ) -> SubscriptionSpec:
-    spec = _typed(body, spec, make_push)
-    if body.ack_deadline_seconds is not UNSET:
-        spec = replace(spec, ack_deadline_s=body.ack_deadline_seconds)
-    if body.retry is not UNSET:
-        on_exhausted = OnExhausted(body.retry.on_exhausted)
-        spec = replace(spec, retry=body.retry.policy(), on_exhausted=on_exhausted)
-    if body.dead_letter_topic is not UNSET:
-        spec = replace(spec, dead_letter_topic=body.dead_letter_topic)
-    if body.filter is not UNSET:
-        spec = replace(spec, filter=body.filter)
-    if body.rate_limit is not UNSET:
-        limit = body.rate_limit or RateLimitBody()
-        spec = replace(
-            spec,
-            rate_limit=limit.messages_per_second,
-            consumer_rate_limit=limit.per_consumer_messages_per_second,
-        )
-    if body.max_outstanding is not UNSET:
-        spec = replace(spec, max_outstanding=body.max_outstanding)
-    if body.labels is not UNSET:
-        spec = replace(spec, labels=body.labels)
-    return spec
+    retry, limit = body.retry, body.rate_limit or contract.RateLimit()
+    return replace(
+        _typed(body, spec, make_push),
+        ack_deadline_s=body.ack_deadline_seconds,
+        retry=RetryPolicy(retry.min_backoff_seconds, retry.max_backoff_seconds, retry.max_attempts),
+        on_exhausted=OnExhausted(retry.on_exhausted),
+        dead_letter_topic=body.dead_letter_topic,
+        filter=body.filter,
+        rate_limit=limit.messages_per_second,
+        consumer_rate_limit=limit.per_consumer_messages_per_second,
+        max_outstanding=body.max_outstanding,
+        labels=body.labels,
+    )
 
 
 def _typed(
-    body: SubscriptionPut | SubscriptionPatch, spec: SubscriptionSpec, make_push: MakePush
+    body: contract.SubscriptionPut, spec: SubscriptionSpec, make_push: MakePush
 ) -> SubscriptionSpec:
-    kind = spec.type if body.type is UNSET else SubscriptionType(body.type)
+    """Return the subscription with its type and push. A push that stays as it is is not looked at
+    again: the tenant may have other rules for endpoints by now."""
+    kind = SubscriptionType(body.type)
     if kind is not SubscriptionType.PUSH:
-        if isinstance(body.push, PushBody):
+        if body.push is not None:
             raise invalid("The body does not fit.", [FieldError("push", "needs type push")])
         return replace(spec, type=kind, push=None)
-    if isinstance(body.push, PushBody):
-        return replace(spec, type=kind, push=make_push(body.push, spec.push))
-    if body.push is None or spec.push is None:
+    if body.push is None:
         detail = "required for type push: an object with the url of the endpoint"
         raise invalid("The body does not fit.", [FieldError("push", detail)])
-    return replace(spec, type=kind)
+    if spec.push is not None and body.push == push_put(spec.push):
+        return replace(spec, type=kind)
+    return replace(spec, type=kind, push=make_push(body.push, spec.push))
 
 
 def named_topics(of: SubscriptionSpec | Subscription) -> list[tuple[str, str]]:
-    """By field: where the platform publishes for it."""
+    """Return the topics that the platform publishes to for a subscription, by field."""
     named = [("dead_letter_topic", of.dead_letter_topic)]
     if of.push is not None:
         named.append(("push.events_topic", of.push.events_topic))
@@ -272,8 +212,8 @@ def named_topics(of: SubscriptionSpec | Subscription) -> list[tuple[str, str]]:
 
 
 def _checked(spec: SubscriptionSpec, topic_name: str, kept_filter: str | None) -> SubscriptionSpec:
-    """The rules between fields; a 422 Problem names each field. A filter that was taken before and
-    stays is not looked at: rules for new ones may be stricter."""
+    """Return a subscription whose fields go together; raise a 422 Problem that names the faults.
+    A filter that stays is not looked at: rules for new ones may be stricter."""
     errors = label_errors(dict(spec.labels))
     if spec.filter != kept_filter:
         errors += filter_errors(spec.filter)
@@ -295,7 +235,7 @@ def _checked(spec: SubscriptionSpec, topic_name: str, kept_filter: str | None) -
     return spec
 
 
-def _check_immutable(body: SubscriptionPut | SubscriptionPatch, present: Subscription) -> None:
+def _check_immutable(body: contract.SubscriptionPut, present: Subscription) -> None:
     _check_name(body, present.name)
     for field, given, has in (
         ("topic", body.topic, present.topic_name),
@@ -304,14 +244,10 @@ def _check_immutable(body: SubscriptionPut | SubscriptionPatch, present: Subscri
     ):
         if given is not UNSET and given != has:
             raise immutable(field, f"it is {has!r}")
-    if body.start is not UNSET:
-        errors = start_errors(body.start)
-        if errors:
-            raise invalid("The body does not fit.", errors)
-        if start_spec(body.start) != present.start:
-            raise immutable("start", "POST /subscriptions/{name}/seek moves a subscription")
+    if body.start is not UNSET and start_spec(body.start) != present.start:
+        raise immutable("start", "POST /subscriptions/{name}/seek moves a subscription")
 
 
-def _check_name(body: SubscriptionPut | SubscriptionPatch, name: str) -> None:
+def _check_name(body: contract.SubscriptionPut, name: str) -> None:
     if body.name is not UNSET and body.name != name:
         raise immutable("name", f"it is {name!r}")

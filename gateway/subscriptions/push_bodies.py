@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -22,9 +22,6 @@ from edge.egress.session import check_url
 from edge.problem import FieldError, Problem, invalid
 from edge.sealing import SealBroken, Sealer
 from metadata.subscriptions.push_config import (
-    DEFAULT_CONCURRENCY,
-    DEFAULT_DISABLE_AFTER_S,
-    DEFAULT_TIMEOUT_S,
     OidcToken,
     PushConfig,
     PushFormat,
@@ -33,6 +30,7 @@ from metadata.subscriptions.push_config import (
     header_purpose,
     key_purpose,
 )
+from openapi import webhooks as contract
 from subscribe_forwarder.push.signing import new_key, public_text, secret_text
 
 MAX_HEADERS = 20
@@ -40,8 +38,8 @@ MAX_HEADER_NAME_CHARS = 100
 MAX_HEADER_VALUE_CHARS = 4096
 MAX_SIGNING_KEYS = 10
 DAY_S = 86_400
-SET = "set"
-"""What stands for a value that is not shown."""
+SET: Literal["set"] = "set"
+"""The text in the place of a value that is not shown."""
 _TOKEN_CHARS = frozenset(
     "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
@@ -51,38 +49,6 @@ _TAKEN = frozenset(
     | {"transfer-encoding", "upgrade", "user-agent"}
 )
 _TAKEN_PREFIXES = ("webhook-", "packetboat-", "ce-", "proxy-")
-
-Kind = Literal["v1", "v1a"]
-Format = Literal[
-    "raw", "json", "cloudevents_binary", "cloudevents_structured", "cloudevents_batched"
-]
-Text = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
-
-
-class OidcBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The bearer token that goes with each request."""
-
-    audience: Text
-    subject: Text | None = None
-
-
-class PushBody(msgspec.Struct, forbid_unknown_fields=True):
-    """How messages are brought to an endpoint. Without `signing`, the keys there are stay; a new
-    subscription has one of v1."""
-
-    url: str
-    format: Format = "json"
-    headers: dict[str, str] = {}
-    signing: list[Kind] | UnsetType = UNSET
-    oidc: OidcBody | None = None
-    timeout_seconds: Annotated[float, msgspec.Meta(ge=0.1, le=600)] = DEFAULT_TIMEOUT_S
-    max_concurrency: Annotated[int, msgspec.Meta(ge=1, le=1000)] = DEFAULT_CONCURRENCY
-    max_batch: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1
-    disable_after_seconds: Annotated[float, msgspec.Meta(ge=1, le=30 * DAY_S)] | None = (
-        DEFAULT_DISABLE_AFTER_S
-    )
-    verify: bool = True
-    events_topic: str | None = None
 
 
 class NewSecret(NamedTuple):
@@ -106,9 +72,9 @@ class PushMaker:
         self.made: tuple[NewSecret, ...] = ()
         """The keys of the last configuration that was made, as far as they are new."""
 
-    def config(self, body: PushBody, present: PushConfig | None) -> PushConfig:
-        """Raises a 422 Problem naming each field. What is secret and the same stays sealed as it
-        is, so that asking twice changes nothing."""
+    def config(self, body: contract.Push, present: PushConfig | None) -> PushConfig:
+        """Return the configuration that a body asks for. Raise a 422 Problem that names each field.
+        A secret that is the same stays sealed as it is, so that asking twice changes nothing."""
         self.made = ()
         format_ = PushFormat(body.format)
         known = present.headers if present and same_endpoint(present.url, body.url) else {}
@@ -136,8 +102,8 @@ class PushMaker:
         )
 
     def rotated(self, config: PushConfig, kind: SigningKind, overlap_s: float) -> PushConfig:
-        """With a new key, and those of its kind expiring. Raises a 409 Problem where there are too
-        many keys that sign."""
+        """Return the push with a new key; the others of its kind expire. Raise a 409 Problem where
+        too many keys sign."""
         self.made = ()
         ends = self._now + timedelta(seconds=overlap_s)
         keys = [
@@ -180,7 +146,7 @@ class PushMaker:
             return False
 
     def _signing(
-        self, wanted: Sequence[Kind] | UnsetType, present: PushConfig | None
+        self, wanted: Sequence[contract.SigningKind] | UnsetType, present: PushConfig | None
     ) -> tuple[SigningKey, ...]:
         if wanted is UNSET:
             if present is not None:
@@ -209,15 +175,15 @@ class PushMaker:
 
 
 def same_endpoint(one: str, other: str) -> bool:
-    """Whether both are of the same scheme, host and port. Neither need be a URL."""
+    """Return whether both have the same scheme, host and port. Neither need be a URL."""
     try:
         return URL(one).origin() == URL(other).origin()
     except (ValueError, TypeError):
         return False
 
 
-def header_errors(body: PushBody, present: Mapping[str, bytes]) -> list[FieldError]:
-    """Of the headers that go with each request; `present` are those whose value may be kept."""
+def header_errors(body: contract.Push, present: Mapping[str, bytes]) -> list[FieldError]:
+    """Return the faults of the headers; `present` are those whose value may be kept."""
     if len(body.headers) > MAX_HEADERS:
         return [FieldError("push.headers", f"at most {MAX_HEADERS} headers")]
     errors, seen = [], set()
@@ -243,19 +209,31 @@ def header_errors(body: PushBody, present: Mapping[str, bytes]) -> list[FieldErr
     return errors
 
 
-def view(config: PushConfig, made: Sequence[NewSecret] = ()) -> dict[str, Any]:
-    """As the API shows it; with the secrets that the answer makes known, if it does."""
-    oidc = config.oidc
-    shown: dict[str, Any] = {
-        "url": config.url,
-        "format": config.format.value,
-        "headers": dict.fromkeys(config.headers, SET),
-        "signing": [
+def view(config: PushConfig, made: Sequence[NewSecret] = ()) -> contract.PushView:
+    """Return the push as the API shows it, with the secrets that the answer makes known."""
+    return contract.PushView(
+        headers=dict.fromkeys(config.headers, SET),
+        signing=[
             kind.value
             for kind in SigningKind
             if any(key.kind is kind and key.expires_at is None for key in config.signing)
         ],
-        "oidc": None if oidc is None else {"audience": oidc.audience, "subject": oidc.subject},
+        signing_secrets=[secret_view(new) for new in made] if made else UNSET,
+        **_shown(config),
+    )
+
+
+def put_of(config: PushConfig) -> contract.Push:
+    """Return the body that asks for the push as it is: values of headers are kept, and keys."""
+    return contract.Push(headers=dict.fromkeys(config.headers, SET), **_shown(config))
+
+
+def _shown(config: PushConfig) -> dict[str, Any]:
+    oidc = config.oidc
+    return {
+        "url": config.url,
+        "format": config.format.value,
+        "oidc": None if oidc is None else contract.PushToken(oidc.audience, oidc.subject),
         "timeout_seconds": config.timeout_s,
         "max_concurrency": config.max_concurrency,
         "max_batch": config.max_batch,
@@ -263,13 +241,20 @@ def view(config: PushConfig, made: Sequence[NewSecret] = ()) -> dict[str, Any]:
         "verify": config.verify,
         "events_topic": config.events_topic,
     }
-    if made:
-        shown["signing_secrets"] = [secret_view(new) for new in made]
-    return shown
 
 
-def key_view(key: SigningKey) -> dict[str, Any]:
-    """Of a key, what is no secret."""
+def key_view(key: SigningKey) -> contract.SigningSecret:
+    """Return a key without what is secret."""
+    return contract.SigningSecret(**_key(key))
+
+
+def secret_view(new: NewSecret) -> contract.NewSigningSecret:
+    """Return a new key with its secret; the private half of a v1a key is never told."""
+    secret = secret_text(new.plain) if new.key.kind is SigningKind.V1 else None
+    return contract.NewSigningSecret(secret=secret, **_key(new.key))
+
+
+def _key(key: SigningKey) -> dict[str, Any]:
     return {
         "id": key.id,
         "kind": key.kind.value,
@@ -277,12 +262,6 @@ def key_view(key: SigningKey) -> dict[str, Any]:
         "created_at": key.created_at,
         "expires_at": key.expires_at,
     }
-
-
-def secret_view(new: NewSecret) -> dict[str, Any]:
-    """Once. The private half of a v1a key is nobody's but ours."""
-    secret = secret_text(new.plain) if new.key.kind is SigningKind.V1 else None
-    return {**key_view(new.key), "secret": secret}
 
 
 def _expiring(key: SigningKey, at: datetime) -> SigningKey:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Literal
 
 import msgspec
 
@@ -15,23 +14,13 @@ from edge.problem import Problem, not_found
 from edge.sealing import Sealer
 from gateway.http.decoding import etag, if_match, read_json
 from gateway.subscriptions.bodies import spec_of
-from gateway.subscriptions.push_bodies import DAY_S, NewSecret, PushMaker, key_view, secret_view
+from gateway.subscriptions.push_bodies import NewSecret, PushMaker, key_view, secret_view
 from gateway.topics.topics import precondition_failed, respond_no_content
 from metadata.errors import Conflict
 from metadata.subscriptions.push_config import PushConfig, SigningKey, SigningKind
 from metadata.subscriptions.subscriptions import SubscriptionRepository
 from metadata.types import Subscription, SubscriptionSpec
-from openapi.webhooks import OPERATIONS
-
-
-class SecretCreate(msgspec.Struct, forbid_unknown_fields=True):
-    """What `POST /subscriptions/{name}/signing_secrets` takes. Until the earlier keys of the kind
-    expire, requests bear the signatures of all."""
-
-    kind: Literal["v1", "v1a"] = "v1"
-    expires_previous_after_seconds: Annotated[float, msgspec.Meta(ge=0, le=30 * DAY_S)] = (
-        1.0 * DAY_S
-    )
+from openapi import webhooks as contract
 
 
 class SigningSecretRoutes:
@@ -42,23 +31,22 @@ class SigningSecretRoutes:
         self._sealer = sealer
 
     def routes(self) -> list[Route]:
-        _path, _on = "/subscriptions/{name}/signing_secrets", "subscription:name"
         return [
-            Route(OPERATIONS["listSigningSecrets"], self.page),
-            Route(OPERATIONS["createSigningSecret"], self.create),
-            Route(OPERATIONS["deleteSigningSecret"], self.delete),
+            Route(contract.OPERATIONS["listSigningSecrets"], self.page),
+            Route(contract.OPERATIONS["createSigningSecret"], self.create),
+            Route(contract.OPERATIONS["deleteSigningSecret"], self.delete),
         ]
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Those that sign now, the newest first; no secret among what is shown."""
+        """List the keys that sign now, the newest first, without their secrets."""
         found = await self._subscriptions.get(tenant_of(scope), path_param(scope, "name"))
         keys = [key_view(key) for key in _signing(_pushed(found))]
-        body = msgspec.json.encode({"signing_secrets": keys})
+        body = msgspec.json.encode(contract.SigningSecrets(keys))
         await respond(send, 200, body, headers=[etag(found.version)])
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """201 with the secret, which is not told again."""
-        body = await read_json(scope, receive, SecretCreate)
+        """Answer 201 with the secret, which is not told again."""
+        body = await read_json(scope, receive, contract.SigningSecretCreate)
         tenant_id, kind = tenant_of(scope), SigningKind(body.kind)
         made: tuple[NewSecret, ...] = ()
 
@@ -75,7 +63,7 @@ class SigningSecretRoutes:
         await respond(send, 201, shown, headers=headers)
 
     async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """It signs nothing from now on; 409 for the last, without which nothing would be signed."""
+        """End a key at once. Raise a 409 Problem for the last one: nothing would be signed."""
         wanted = path_param(scope, "signing_secret")
 
         def change(present: Subscription) -> SubscriptionSpec:

@@ -1,9 +1,9 @@
-"""Control plane of skip rules: what a subscription passes over, by whose decision and why."""
+"""Control plane of skip rules, by which a subscription passes over messages."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -15,7 +15,7 @@ from gateway.topics.topics import respond_no_content
 from metadata.subscriptions.skip_rules import SkipRuleRepository
 from metadata.subscriptions.subscriptions import SubscriptionRepository
 from metadata.types import CursorState, SkipRule
-from openapi.subscriptions import OPERATIONS
+from openapi import subscriptions as contract
 
 _ID = re.compile(r"[0-9a-f]{32}")
 
@@ -28,32 +28,26 @@ class Cursors(Protocol):
     ) -> tuple[CursorState, ...]: ...
 
 
-class SkipRuleCreate(msgspec.Struct, forbid_unknown_fields=True):
-    """What `POST /subscriptions/{name}/skip_rules` takes."""
-
-    expression: str
-    reason: Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
-
-    def check(self) -> None:
-        """Raises a 422 Problem."""
-        errors = filter_errors(self.expression, "expression")
-        if "\0" in self.reason:
-            errors.append(FieldError("reason", "no NUL characters"))
-        if errors:
-            raise invalid("The body does not fit.", errors)
+def check(body: contract.SkipRuleCreate) -> None:
+    """Raise a 422 Problem for a rule that cannot be."""
+    errors = filter_errors(body.expression, "expression")
+    if "\0" in body.reason:
+        errors.append(FieldError("reason", "no NUL characters"))
+    if errors:
+        raise invalid("The body does not fit.", errors)
 
 
-def view(rule: SkipRule) -> dict[str, Any]:
-    """A rule as the API shows it."""
-    return {
-        "id": rule.uid.hex(),
-        "expression": rule.expression,
-        "reason": rule.reason,
-        "created_by": rule.created_by,
-        "created_at": rule.created_at,
-        "removed_by": rule.removed_by,
-        "removed_at": rule.removed_at,
-    }
+def view(rule: SkipRule) -> contract.SkipRule:
+    """Return a rule as the API shows it."""
+    return contract.SkipRule(
+        id=rule.uid.hex(),
+        expression=rule.expression,
+        reason=rule.reason,
+        created_by=rule.created_by,
+        created_at=rule.created_at,
+        removed_by=rule.removed_by,
+        removed_at=rule.removed_at,
+    )
 
 
 class SkipRuleRoutes:
@@ -68,14 +62,14 @@ class SkipRuleRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route(OPERATIONS["listSkipRules"], self.list),
-            Route(OPERATIONS["addSkipRule"], self.add),
-            Route(OPERATIONS["removeSkipRule"], self.remove),
+            Route(contract.OPERATIONS["listSkipRules"], self.list),
+            Route(contract.OPERATIONS["addSkipRule"], self.add),
+            Route(contract.OPERATIONS["removeSkipRule"], self.remove),
         ]
 
     async def add(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_json(scope, receive, SkipRuleCreate)
-        body.check()
+        body = await read_json(scope, receive, contract.SkipRuleCreate)
+        check(body)
         rule = await self._rules.add(
             tenant_of(scope),
             path_param(scope, "name"),
@@ -91,10 +85,8 @@ class SkipRuleRoutes:
         subscription = await self._subscriptions.get(tenant_id, name)
         rules = await self._rules.of(tenant_id, name, removed=removed)
         cursors = await self._cursors.of_subscription(tenant_id, subscription.uid)
-        listing = {
-            "skip_rules": [view(rule) for rule in rules],
-            "skipped": sum(cursor.counters.skipped for cursor in cursors),
-        }
+        skipped = sum(cursor.counters.skipped for cursor in cursors)
+        listing = contract.SkipRules([view(rule) for rule in rules], skipped)
         await respond(send, 200, msgspec.json.encode(listing))
 
     async def remove(self, scope: Scope, receive: Receive, send: Send) -> None:

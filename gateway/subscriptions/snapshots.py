@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
 
 import msgspec
 import structlog
@@ -16,32 +15,23 @@ from gateway.topics.topics import respond_no_content
 from gateway.visible import visible_page
 from metadata.errors import Conflict, MetadataError
 from metadata.subscriptions.snapshots import Snapshot, SnapshotRepository, TooManySnapshots
-from openapi.positions import OPERATIONS
+from openapi import positions as contract
 
-DAY_S = 86_400
 SWEEP_EVERY_S = 60.0
 SWEPT_AT_ONCE = 100
 _log = structlog.get_logger("packetboat.snapshots")
 
 
-class SnapshotCreate(msgspec.Struct, forbid_unknown_fields=True):
-    """What `POST /subscriptions/{name}/snapshots` takes."""
-
-    name: str
-    expires_in_seconds: Annotated[float, msgspec.Meta(ge=1, le=365 * DAY_S)] = 7.0 * DAY_S
-    labels: dict[str, str] = {}
-
-
-def view(snapshot: Snapshot) -> dict[str, Any]:
-    """A snapshot as the API shows it."""
-    return {
-        "name": snapshot.name,
-        "topic": snapshot.topic_name,
-        "subscription": snapshot.subscription_name,
-        "labels": dict(snapshot.labels),
-        "created_at": snapshot.created_at,
-        "expires_at": snapshot.expires_at,
-    }
+def view(snapshot: Snapshot) -> contract.Snapshot:
+    """Return a snapshot as the API shows it."""
+    return contract.Snapshot(
+        name=snapshot.name,
+        topic=snapshot.topic_name,
+        subscription=snapshot.subscription_name,
+        labels=dict(snapshot.labels),
+        created_at=snapshot.created_at,
+        expires_at=snapshot.expires_at,
+    )
 
 
 class SnapshotRoutes:
@@ -52,15 +42,15 @@ class SnapshotRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route(OPERATIONS["createSnapshot"], self.create),
-            Route(OPERATIONS["listSnapshots"], self.page),
-            Route(OPERATIONS["getSnapshot"], self.get),
-            Route(OPERATIONS["deleteSnapshot"], self.delete),
+            Route(contract.OPERATIONS["createSnapshot"], self.create),
+            Route(contract.OPERATIONS["listSnapshots"], self.page),
+            Route(contract.OPERATIONS["getSnapshot"], self.get),
+            Route(contract.OPERATIONS["deleteSnapshot"], self.delete),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Every ack that was answered before the call is in it."""
-        body = await read_json(scope, receive, SnapshotCreate)
+        """Take a snapshot; every ack that was answered before the call is in it."""
+        body = await read_json(scope, receive, contract.SnapshotCreate)
         caller_of(scope).require("manage", "snapshot", body.name)
         errors = name_errors(body.name) + label_errors(body.labels)
         if errors:
@@ -96,10 +86,7 @@ class SnapshotRoutes:
             "snapshot",
             lambda size, token: self._snapshots.page(tenant_id, page_size=size, page_token=token),
         )
-        listing = {
-            "snapshots": [view(each) for each in page.items],
-            "next_page_token": page.next_token,
-        }
+        listing = contract.SnapshotPage([view(each) for each in page.items], page.next_token)
         await respond(send, 200, msgspec.json.encode(listing))
 
     async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -108,7 +95,7 @@ class SnapshotRoutes:
 
 
 async def sweep(snapshots: SnapshotRepository) -> None:
-    """For ever: rows of expired snapshots go. Any process may; what they pinned is free already."""
+    """Remove the rows of expired snapshots for ever. Any process may; their pins ended before."""
     while True:
         try:
             swept = await snapshots.sweep(SWEPT_AT_ONCE)

@@ -24,20 +24,17 @@ from edge.egress.guard import Guard
 from edge.problem import FieldError, Problem, invalid, not_found
 from edge.sealing import Sealer
 from gateway.http.decoding import Query, etag, if_match, read_json
-from gateway.http.merge_patch import read_patch
 from gateway.subscriptions.bodies import (
-    SubscriptionCreate,
-    SubscriptionPatch,
-    SubscriptionPut,
     changed,
     named_topics,
     new_spec,
     patched,
     start_of,
+    to_create,
     view,
 )
-from gateway.subscriptions.push_bodies import NewSecret, PushBody, PushMaker
-from gateway.subscriptions.start_positions import StartAt, StartPositions
+from gateway.subscriptions.push_bodies import NewSecret, PushMaker
+from gateway.subscriptions.start_positions import StartPositions
 from gateway.topics.holds import Hold, Holds, held
 from gateway.topics.topics import precondition_failed, respond_holds, respond_no_content
 from gateway.visible import visible_page
@@ -47,7 +44,7 @@ from metadata.ids import new_uid
 from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.subscriptions.subscriptions import SubscriptionRepository
 from metadata.types import Subscription, SubscriptionSpec, Topic
-from openapi.subscriptions import OPERATIONS
+from openapi import subscriptions as contract
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.reading.places import Found
 
@@ -86,28 +83,27 @@ class SubscriptionRoutes:
         self._egress = egress
 
     def routes(self) -> list[Route]:
-        _one, _nested = "/subscriptions/{name}", "/topics/{topic}/subscriptions/{name}"
         return [
-            Route(OPERATIONS["createSubscription"], self.create),
-            Route(OPERATIONS["listTopicSubscriptions"], self.page),
-            Route(OPERATIONS["listSubscriptions"], self.page),
-            Route(OPERATIONS["getSubscription"], self.get),
-            Route(OPERATIONS["getTopicSubscription"], self.get),
-            Route(OPERATIONS["putSubscription"], self.put),
-            Route(OPERATIONS["patchSubscription"], self.patch),
-            Route(OPERATIONS["deleteSubscription"], self.delete),
-            Route(OPERATIONS["deleteTopicSubscription"], self.delete),
-            Route(OPERATIONS["listSubscriptionHolds"], self.holds),
+            Route(contract.OPERATIONS["createSubscription"], self.create),
+            Route(contract.OPERATIONS["listTopicSubscriptions"], self.page),
+            Route(contract.OPERATIONS["listSubscriptions"], self.page),
+            Route(contract.OPERATIONS["getSubscription"], self.get),
+            Route(contract.OPERATIONS["getTopicSubscription"], self.get),
+            Route(contract.OPERATIONS["putSubscription"], self.put),
+            Route(contract.OPERATIONS["patchSubscription"], self.patch),
+            Route(contract.OPERATIONS["deleteSubscription"], self.delete),
+            Route(contract.OPERATIONS["deleteTopicSubscription"], self.delete),
+            Route(contract.OPERATIONS["listSubscriptionHolds"], self.holds),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_json(scope, receive, SubscriptionCreate)
+        body = await read_json(scope, receive, contract.SubscriptionCreate)
         caller, topic_name = caller_of(scope), path_param(scope, "topic")
         caller.require("manage", "subscription", body.name)
         caller.require("read", "topic", topic_name)
         topic = await self._catalog.topic(tenant_of(scope), topic_name, refresh=True)
         try:
-            await _respond(send, 201, *await self._create(caller, topic, body, body.name))
+            await _respond(send, 201, *await self._create(caller, topic, body))
         except Conflict as error:
             raise Problem(
                 409,
@@ -117,8 +113,8 @@ class SubscriptionRoutes:
             ) from error
 
     async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """201 when it was not there, 200 when it is now as the body says."""
-        body = await read_json(scope, receive, SubscriptionPut)
+        """Answer 201 for a new subscription, 200 for one that is now as the body says."""
+        body = await read_json(scope, receive, contract.SubscriptionPut)
         tenant_id, name = tenant_of(scope), path_param(scope, "name")
         version, caller = if_match(header(scope, b"if-match")), caller_of(scope)
         try:
@@ -131,14 +127,14 @@ class SubscriptionRoutes:
             return
         topic = await self._topic_of(caller, tenant_id, body)
         try:
-            await _respond(send, 201, *await self._create(caller, topic, body, name))
+            await _respond(send, 201, *await self._create(caller, topic, to_create(body, name)))
         except Conflict:  # another PUT was faster
             found = await self._change(caller, tenant_id, name, lambda _: body, version)
             await _respond(send, 200, *found)
 
     async def patch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """200; what the body does not name stays."""
-        patch = await read_patch(scope, receive)
+        """Answer 200; members that the body does not name stay."""
+        patch = await read_json(scope, receive, contract.SubscriptionPatch)
         version = if_match(header(scope, b"if-match"))
         found = await self._change(
             caller_of(scope),
@@ -165,19 +161,16 @@ class SubscriptionRoutes:
                 tenant_id, topic_uid=topic_uid, page_size=size, page_token=token
             ),
         )
-        listing = {
-            "subscriptions": [view(item) for item in page.items],
-            "next_page_token": page.next_token,
-        }
+        listing = contract.SubscriptionPage([view(item) for item in page.items], page.next_token)
         await respond(send, 200, msgspec.json.encode(listing))
 
     async def holds(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """What a delete without `force=true` is refused for."""
+        """Answer the losses for which a delete without `force=true` is refused."""
         await respond_holds(send, await self._holds_of(await self._find(scope)))
 
     async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """409 while something would be lost (gateway/topics/holds.py), unless `force=true`. What is
-        published after the count is not in it."""
+        """409 while something would be lost (gateway/topics/holds.py), unless `force=true`. The
+        count lacks messages that are published after it."""
         force = Query(scope).flag("force")
         version = if_match(header(scope, b"if-match"))
         if not force or "topic" in scope["path_params"]:
@@ -195,13 +188,13 @@ class SubscriptionRoutes:
         await respond_no_content(send)
 
     async def _create(
-        self, caller: Caller, topic: Topic, body: SubscriptionPut, name: str
+        self, caller: Caller, topic: Topic, body: contract.SubscriptionCreate
     ) -> tuple[Subscription, Sequence[NewSecret]]:
-        """Conflict when there is one of that name."""
+        """Return the new subscription and its secrets. Raise Conflict when the name is taken."""
         uid, guard = new_uid(), await self._guard(topic.tenant_id, body)
         maker = PushMaker(self._sealer, guard, topic.tenant_id, uid, datetime.now(UTC))
-        spec = new_spec(body, name, topic.name, maker.config)
-        if isinstance(body.start, StartAt) and body.start.snapshot is not None:
+        spec = new_spec(body, topic.name, maker.config)
+        if isinstance(body.start, contract.StartAt) and isinstance(body.start.snapshot, str):
             caller.require("read", "snapshot", body.start.snapshot)
         await self._check_named_topics(caller, topic.tenant_id, spec, None)
         floors = await self._starts.floors(topic, start_of(body))
@@ -213,10 +206,11 @@ class SubscriptionRoutes:
         caller: Caller,
         tenant_id: bytes,
         name: str,
-        body_for: Callable[[Subscription], SubscriptionPut | SubscriptionPatch],
+        body_for: Callable[[Subscription], contract.SubscriptionPut],
         version: int | None,
     ) -> tuple[Subscription, Sequence[NewSecret]]:
-        """`body_for` says what is asked for of the subscription as it is. NotFound of it."""
+        """Return the changed subscription and its new secrets. `body_for` says what is asked for of
+        the subscription as it is. Raise NotFound where there is none."""
         present = await self._subscriptions.get(tenant_id, name)
         # By its answers a filter tells what the messages are, so who changes it must be able to
         # read them.
@@ -239,14 +233,16 @@ class SubscriptionRoutes:
             raise precondition_failed("subscription") from error
         return found, maker.made
 
-    async def _guard(self, tenant_id: bytes, body: SubscriptionPut | SubscriptionPatch) -> Guard:
-        """What the URL of the body is held to, if it has one."""
-        if isinstance(body.push, PushBody):
+    async def _guard(self, tenant_id: bytes, body: contract.SubscriptionPut) -> Guard:
+        """Return the rules for the URL of the body, if it has one."""
+        if body.push is not None:
             return await self._egress.guard_of(tenant_id)
         return Guard()
 
-    async def _topic_of(self, caller: Caller, tenant_id: bytes, body: SubscriptionPut) -> Topic:
-        """That of a PUT that makes a subscription."""
+    async def _topic_of(
+        self, caller: Caller, tenant_id: bytes, body: contract.SubscriptionPut
+    ) -> Topic:
+        """Return the topic of a PUT that makes a subscription."""
         if not isinstance(body.topic, str):
             errors = [FieldError("topic", "required: there is no such subscription yet")]
             raise invalid("The body does not fit.", errors)
@@ -264,8 +260,8 @@ class SubscriptionRoutes:
         spec: SubscriptionSpec,
         present: Subscription | None,
     ) -> None:
-        """A topic must be there when it is named, and one that the caller may publish to; it may
-        be deleted later."""
+        """Require that a topic is there when it is named, and that the caller may publish to it; it
+        may be deleted later."""
         known = [] if present is None else named_topics(present)
         for field, name in named_topics(spec):
             if (field, name) in known:

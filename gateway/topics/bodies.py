@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from edge.problem import FieldError, Problem, invalid
-from gateway.http.merge_patch import merged_into, put_of
+from gateway.http.merge_patch import create_of, merged_into, put_of
 from gateway.names import label_errors, name_errors
 from metadata.types import OnLimit, Retention, RetentionMode, Topic, TopicSpec
 from openapi import topics as contract
@@ -29,10 +29,7 @@ def to_create(body: contract.TopicPut, name: str) -> contract.TopicCreate:
     another topic than the path."""
     if body.name is not UNSET and body.name != name:
         raise immutable("name", f"it is {name!r} by the path")
-    given = {field: getattr(body, field) for field in body.__struct_fields__}
-    return contract.TopicCreate(
-        **{field: value for field, value in given.items() if value is not UNSET} | {"name": name}
-    )
+    return create_of(body, contract.TopicCreate, name)
 
 
 def patched(patch: Body, topic: Topic) -> contract.TopicPut:

@@ -42,4 +42,30 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P8",
         killed_by=f"{_PATCHES}::test_a_patch_has_the_limits_and_the_descriptions_of_the_put",
     ),
+    Mutant(
+        "a choice may have several members",
+        (
+            Edit(
+                "openapi/contract.py",
+                "sum(map(self._is_given, self.EXACTLY_ONE)) != 1:",
+                "not any(map(self._is_given, self.EXACTLY_ONE)):",
+            ),
+        ),
+        breaks="P8",
+        killed_by="tests/unit/gateway/test_subscription_bodies.py::test_what_does_not_fit_is_named",
+    ),
+    Mutant(
+        "a push that stays is held to the rules of today",
+        (
+            Edit(
+                "gateway/subscriptions/bodies.py",
+                "    if spec.push is not None and body.push == push_put(spec.push):\n",
+                "    if False:\n",
+            ),
+        ),
+        breaks="P8",
+        killed_by="tests/unit/gateway/test_push_bodies.py"
+        "::test_a_push_that_stays_is_not_held_to_newer_rules",
+        fails_with="edge.problem.Problem",
+    ),
 )

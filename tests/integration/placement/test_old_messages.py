@@ -6,12 +6,13 @@ import asyncio
 from typing import Any
 
 from edge import message_id
-from gateway.subscriptions.start_positions import StartAt, StartPositions
+from gateway.subscriptions.start_positions import StartPositions
 from gateway.topics.placement import queue_of
 from metadata.database import Database
 from metadata.subscriptions.seeks import Target
 from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.types import Counters, CursorState
+from openapi.subscriptions import StartAt
 from store_nodes import record_batch
 from store_nodes.client import StageExtras
 from store_nodes.queue_id import QueueId

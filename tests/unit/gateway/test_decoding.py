@@ -8,10 +8,10 @@ import pytest
 
 from edge.problem import Problem
 from gateway.http.decoding import MAX_BODY_BYTES, MAX_CONTAINERS, Query, decode_json, if_match
-from gateway.subscriptions.bodies import SubscriptionCreate, new_spec
-from gateway.subscriptions.start_positions import StartAt
+from gateway.subscriptions.bodies import new_spec
 from gateway.topics import bodies as topics
 from metadata.types import OnLimit, RetentionMode
+from openapi.subscriptions import StartAt, SubscriptionCreate
 from openapi.topics import TopicCreate
 
 
@@ -22,7 +22,7 @@ def never_pushed(*_: object) -> NoReturn:
 def read(body: bytes, kind: type) -> None:
     made = decode_json(body, kind)
     if isinstance(made, SubscriptionCreate):
-        new_spec(made, made.name, "orders", never_pushed)
+        new_spec(made, "orders", never_pushed)
     else:
         topics.new_spec(made)
 
@@ -149,11 +149,9 @@ def test_a_subscription_that_does_not_fit_is_422(body: bytes, field: str) -> Non
 def test_starts() -> None:
     body = decode_json(b'{"name":"a","start":{"offset":7}}', SubscriptionCreate)
     assert body.start == StartAt(offset=7)
-    assert new_spec(body, "a", "orders", never_pushed).start == {"offset": 7}
+    assert new_spec(body, "orders", never_pushed).start == {"offset": 7}
     body = decode_json(b'{"name":"a","start":{"time":"2026-01-01T00:00:00Z"}}', SubscriptionCreate)
-    assert new_spec(body, "a", "orders", never_pushed).start == {
-        "time": "2026-01-01T00:00:00+00:00"
-    }
+    assert new_spec(body, "orders", never_pushed).start == {"time": "2026-01-01T00:00:00+00:00"}
 
 
 @pytest.mark.parametrize(("raw", "size"), [(b"", 100), (b"page_size=7", 7), (b"page_size=1&x", 1)])

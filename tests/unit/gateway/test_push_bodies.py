@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,16 +17,9 @@ from edge.egress.guard import Guard
 from edge.problem import Problem
 from edge.sealing import Sealer
 from gateway.http.decoding import decode_json
-from gateway.subscriptions.bodies import (
-    SubscriptionCreate,
-    SubscriptionPut,
-    changed,
-    new_spec,
-    patched,
-    spec_of,
-    view,
-)
-from gateway.subscriptions.push_bodies import MAX_SIGNING_KEYS, PushMaker, secret_view
+from gateway.subscriptions.bodies import changed, new_spec, patched, spec_of
+from gateway.subscriptions.bodies import view as view_of
+from gateway.subscriptions.push_bodies import MAX_SIGNING_KEYS, NewSecret, PushMaker, secret_view
 from metadata.subscriptions.push_config import (
     PushConfig,
     PushFormat,
@@ -34,6 +28,7 @@ from metadata.subscriptions.push_config import (
     key_purpose,
 )
 from metadata.types import Subscription, SubscriptionSpec, SubscriptionType
+from openapi.subscriptions import SubscriptionCreate, SubscriptionPatch, SubscriptionPut
 from tests.unit.gateway.test_subscription_bodies import stored
 
 SEALER = Sealer.from_text("k:" + "01" * 32)
@@ -62,7 +57,7 @@ def maker(now: datetime = NOW, allowed: tuple[str, ...] = ()) -> PushMaker:
 def created(making: PushMaker | None = None, **push: Any) -> Subscription:
     raw = {"name": "s", "type": "push", "push": {"url": URL} | push}
     body = decode_json(msgspec.json.encode(raw), SubscriptionCreate)
-    return stored(new_spec(body, "s", "orders", (making or maker()).config))
+    return stored(new_spec(body, "orders", (making or maker()).config))
 
 
 def put(present: Subscription, making: PushMaker | None = None, **fields: Any) -> SubscriptionSpec:
@@ -73,7 +68,13 @@ def put(present: Subscription, making: PushMaker | None = None, **fields: Any) -
 def patch(
     present: Subscription, making: PushMaker | None = None, **fields: Any
 ) -> SubscriptionSpec:
-    return changed(patched(fields, present), present, (making or maker()).config)
+    body = decode_json(msgspec.json.encode(fields), SubscriptionPatch)
+    return changed(patched(body, present), present, (making or maker()).config)
+
+
+def view(subscription: Subscription, made: Sequence[NewSecret] = ()) -> dict[str, Any]:
+    shown: dict[str, Any] = json.loads(msgspec.json.encode(view_of(subscription, made)))
+    return shown
 
 
 def config_of(subscription: Subscription | SubscriptionSpec) -> PushConfig:
@@ -109,14 +110,14 @@ def test_secrets_are_told_once() -> None:
     made = created(making, signing=["v1", "v1a"])
     v1, v1a = (secret_view(new) for new in making.made)
     keys = {key.kind: key for key in config_of(made).signing}
-    plain = base64.b64decode(v1["secret"].removeprefix("whsec_"))
+    plain = base64.b64decode((v1.secret or "").removeprefix("whsec_"))
     key = keys[SigningKind.V1]
     assert SEALER.open(key.sealed, key_purpose(TENANT, UID, key.id)) == plain
-    assert (len(plain), v1["public_key"], v1a["secret"]) == (32, None, None)
+    assert (len(plain), v1.public_key, v1a.secret) == (32, None, None)
     key = keys[SigningKind.V1A]
     seed = SEALER.open(key.sealed, key_purpose(TENANT, UID, key.id))
     public = Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
-    assert v1a["public_key"] == f"whpk_{base64.b64encode(public).decode()}" == key.public_key
+    assert v1a.public_key == f"whpk_{base64.b64encode(public).decode()}" == key.public_key
     assert "signing_secrets" not in view(made)["push"]
 
 
@@ -154,7 +155,7 @@ def test_a_patch_of_one_member_of_push_keeps_the_others() -> None:
 
 @pytest.mark.parametrize("url", ["https://evil.example/in", "https://hook.example:8443/in"])
 def test_values_are_not_kept_for_another_endpoint(url: str) -> None:
-    """Who may change a subscription is not told what he could not read."""
+    """A caller who may change a subscription does not learn secrets."""
     present = created(**EVERYTHING)
     with pytest.raises(Problem) as refused:
         patch(present, push=EVERYTHING | {"url": url, "headers": {"Authorization": "set"}})
@@ -191,7 +192,7 @@ def test_rotation() -> None:
     longer = maker(NOW).rotated(config, SigningKind.V1, 7200)
     assert sorted(
         (key.expires_at - NOW).seconds for key in longer.signing if key.expires_at is not None
-    ) == [3600, 7200]  # what was to end in an hour still does
+    ) == [3600, 7200]  # a key that ends in an hour still does
     later = maker(NOW + timedelta(hours=1)).rotated(longer, SigningKind.V1A, 10)
     assert not {key.id for key in later.signing} & {key.id for key in present.signing[:1]}
 
@@ -268,6 +269,13 @@ def test_type_and_push_go_together(fields: dict[str, Any], field: str) -> None:
         with pytest.raises(Problem) as refused:
             change(pulled, **fields)
         assert [error.field for error in refused.value.errors] == [field]
+
+
+def test_a_push_that_stays_is_not_held_to_newer_rules() -> None:
+    present = created(maker(allowed=("http://127.0.0.0/8:*",)), url="http://127.0.0.1:9000/x")
+    assert patch(present, labels={"a": "b"}).push == present.push
+    with pytest.raises(Problem):
+        patch(present, push={"timeout_seconds": 7})
 
 
 def test_a_subscription_is_switched_by_put_and_patch() -> None:

@@ -11,16 +11,9 @@ import pytest
 
 from edge.problem import Problem
 from gateway.http.decoding import decode_json
-from gateway.subscriptions.bodies import (
-    SubscriptionCreate,
-    SubscriptionPut,
-    changed,
-    new_spec,
-    patched,
-    spec_of,
-    view,
-)
+from gateway.subscriptions.bodies import changed, new_spec, patched, spec_of, view
 from metadata.types import Delivery, OnExhausted, Subscription, SubscriptionSpec
+from openapi.subscriptions import SubscriptionCreate, SubscriptionPatch, SubscriptionPut
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EVERYTHING: dict[str, Any] = {
@@ -50,7 +43,7 @@ def never_pushed(*_: object) -> NoReturn:
 
 def created(**fields: Any) -> SubscriptionSpec:
     body = decode_json(msgspec.json.encode({"name": "s"} | fields), SubscriptionCreate)
-    return new_spec(body, body.name, "orders", never_pushed)
+    return new_spec(body, "orders", never_pushed)
 
 
 def stored(spec: SubscriptionSpec) -> Subscription:
@@ -73,7 +66,8 @@ def put(present: Subscription, **fields: Any) -> SubscriptionSpec:
 
 
 def patch(present: Subscription, **fields: Any) -> SubscriptionSpec:
-    return changed(patched(fields, present), present, never_pushed)
+    body = decode_json(msgspec.json.encode(fields), SubscriptionPatch)
+    return changed(patched(body, present), present, never_pushed)
 
 
 def test_every_field_is_kept_and_shown_again() -> None:
@@ -81,7 +75,7 @@ def test_every_field_is_kept_and_shown_again() -> None:
     assert (spec.delivery, spec.ordered) == (Delivery.EXACTLY_ONCE, True)
     assert (spec.on_exhausted, spec.rate_limit) == (OnExhausted.PARK, 5)
     assert spec_of(stored(spec)) == spec
-    shown = view(stored(spec))
+    shown = msgspec.to_builtins(view(stored(spec)))
     assert {name: shown[name] for name in EVERYTHING} == EVERYTHING
     assert (shown["topic"], shown["state"], shown["state_reason"]) == ("orders", "active", None)
 
@@ -163,6 +157,8 @@ def test_a_filter_that_is_stored_is_not_looked_at_again() -> None:
         ({"max_outstanding": 0}, "max_outstanding"),
         ({"max_outstanding": 100_001}, "max_outstanding"),
         ({"ordered": "yes"}, "ordered"),
+        ({"start": {}}, "start"),
+        ({"start": {"offset": 1, "snapshot": "s"}}, "start"),
         ({"topic": "other"}, "topic"),
     ],
 )

@@ -25,15 +25,17 @@ func start() *shape.Shape {
 	}}
 	for _, form := range contract.Schema("SubscriptionCreate").Properties[startAttribute].Resolved().AnyOf {
 		form = form.Resolved()
-		if len(form.Properties) == 0 {
+		if len(form.OneOf) == 0 {
 			node.Properties[positionAttribute] = form
 			word := once
 			word.Text = "`latest`: with what is published from then on; `earliest`: at the first message kept."
 			options[positionAttribute] = word
 		}
-		for name, member := range form.Properties {
-			node.Properties[name] = member
-			options[name] = once
+		for _, place := range form.OneOf {
+			for name, member := range place.Properties {
+				node.Properties[name] = member
+				options[name] = once
+			}
 		}
 	}
 	return shape.Member(node, options)
