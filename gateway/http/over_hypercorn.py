@@ -36,6 +36,7 @@ from hypercorn.typing import ConnectionState
 from hypercorn.utils import wrap_app
 
 from edge.asgi import TENANT, ClientGone, Handler, Receive, Scope, Send
+from gateway.http.circles import dissolve
 from gateway.http.connection import (
     CLOSED,
     FIRST_SECONDS,
@@ -157,6 +158,7 @@ class _Reading(asyncio.StreamReaderProtocol):
         self._server.ended(self._address)
         self._server.connections.discard(self._connection)
         self._connection.lost()
+        del self._connection
 
 
 class HypercornConnection(TCPServer):
@@ -189,6 +191,7 @@ class HypercornConnection(TCPServer):
         client = self.writer.get_extra_info("peername")
         local = self.writer.get_extra_info("sockname")
         kind = BoundedH2 if self._http2 else _OnlyHttp1
+        protocol: BoundedH2 | _OnlyHttp1 | None = None
         try:
             async with TaskGroup(self.loop) as self._task_group:
                 protocol = kind(
@@ -221,6 +224,9 @@ class HypercornConnection(TCPServer):
             _log.warning("a connection failed", errors=[repr(each) for each in errors.exceptions])
         finally:
             self.writer.close()
+            if protocol is not None:
+                dissolve(protocol, self.reader)
+            vars(self).pop("protocol", None)
 
     async def protocol_send(self, event: Event) -> None:
         if self._read and isinstance(event, Updated):

@@ -10,6 +10,13 @@ _CYCLES = (
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "the objects of a connection of HTTP/2 keep each other in memory",
+        (Edit("gateway/http/circles.py", "        vars(part).clear()\n", "        pass\n"),),
+        killed_by="tests/unit/gateway/test_cycles.py"
+        "::test_a_connection_of_hypercorn_leaves_nothing_to_the_collector_of_garbage[HTTP/2]",
+        breaks="P19",
+    ),
+    Mutant(
         "each failed request has a line in the log",
         (
             Edit(
