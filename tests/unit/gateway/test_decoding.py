@@ -11,6 +11,7 @@ from gateway.http.decoding import MAX_BODY_BYTES, MAX_CONTAINERS, Query, decode_
 from gateway.subscriptions.bodies import new_spec
 from gateway.topics import bodies as topics
 from metadata.types import OnLimit, RetentionMode
+from openapi.common import PAGE_SIZE
 from openapi.subscriptions import StartAt, SubscriptionCreate
 from openapi.topics import TopicCreate
 
@@ -156,13 +157,13 @@ def test_starts() -> None:
 
 @pytest.mark.parametrize(("raw", "size"), [(b"", 100), (b"page_size=7", 7), (b"page_size=1&x", 1)])
 def test_integers_of_a_query(raw: bytes, size: int) -> None:
-    assert Query({"query_string": raw}).integer("page_size", 100, 1, 1000) == size
+    assert Query({"query_string": raw}).integer(PAGE_SIZE) == size
 
 
 @pytest.mark.parametrize("text", [b"0", b"1001", b"-1", b"1.0", b"x", b"", b"%E0%A4", b"9" * 30])
 def test_a_query_out_of_range_is_400(text: bytes) -> None:
     with pytest.raises(Problem) as caught:
-        Query({"query_string": b"page_size=" + text}).integer("page_size", 100, 1, 1000)
+        Query({"query_string": b"page_size=" + text}).integer(PAGE_SIZE)
     assert (caught.value.status, caught.value.errors[0].field) == (400, "page_size")
 
 
