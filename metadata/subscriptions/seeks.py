@@ -141,8 +141,7 @@ class SeekRepository:
             trimmed = await lock_partitions(session, tenant_id, row.topic_uid)
             cursors = await _lock_cursors(session, row)
             row.generation = await _next_generation(session, row.generation)
-            if not dry_run:
-                row.updated_at = func.now()
+            row.updated_at = func.now()
             kept = await kept_offsets(session, row, targets, trimmed)
             still_open = await _still_open(session, cursors, targets, trimmed)
             await _forget(session, cursors, targets)

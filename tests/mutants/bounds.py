@@ -8,12 +8,127 @@ _CYCLES = (
     "tests/unit/gateway/test_cycles.py::test_a_request_leaves_nothing_to_the_collector_of_garbage"
 )
 
+_EXEMPT = (
+    "tests/integration/metadata/test_tenants.py"
+    "::test_a_tenant_of_an_earlier_release_is_exempt_from_built_in_limits"
+)
+_WAITS = (
+    "tests/integration/locks/test_lock_line.py"
+    "::test_a_tenant_whose_calls_wait_leaves_places_to_others"
+)
+_DRY_RUN = (
+    "tests/integration/metadata/test_seek_dry_run.py"
+    "::test_a_dry_run_waits_for_nobody_who_changes_something_else"
+)
+
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "the objects of a connection of HTTP/2 keep each other in memory",
         (Edit("gateway/http/circles.py", "        vars(part).clear()\n", "        pass\n"),),
         killed_by="tests/unit/gateway/test_cycles.py"
         "::test_a_connection_of_hypercorn_leaves_nothing_to_the_collector_of_garbage[HTTP/2]",
+        breaks="P19",
+    ),
+    Mutant(
+        "objects of a tenant have no limit in number",
+        (
+            Edit(
+                "metadata/counts.py",
+                "        raise QuotaExceeded(quota, int(limit), used)\n",
+                "        pass\n",
+            ),
+        ),
+        killed_by="tests/integration/metadata/test_tenants.py"
+        "::test_every_kind_of_object_has_a_limit_in_number",
+        breaks="P19",
+    ),
+    Mutant(
+        "members of policies have no limit in number",
+        (Edit("metadata/tenancy/policies.py", "if len(members) > before and", "if False and"),),
+        killed_by="tests/integration/metadata/test_tenants.py"
+        "::test_members_of_all_policies_of_a_tenant_are_limited",
+        fails_with="Failed",
+        breaks="P19",
+    ),
+    Mutant(
+        "a tenant of an earlier release has the built-in limits",
+        (Edit("metadata/counts.py", "exempt=not tenant.built_in_limits", "exempt=False"),),
+        killed_by=_EXEMPT,
+        fails_with="metadata.errors.QuotaExceeded",
+        breaks="P19",
+    ),
+    Mutant(
+        "a new tenant is exempt from the built-in limits",
+        (Edit("metadata/tenancy/tenants.py", "built_in_limits = True", "built_in_limits = False"),),
+        killed_by=_EXEMPT,
+        breaks="P19",
+    ),
+    Mutant(
+        "the scheduler holds a tenant of an earlier release to the built-in limit",
+        (Edit("quotas/limits.py", "            elif one.exempt:\n", "            elif False:\n"),),
+        killed_by="tests/integration/scheduler/test_trimming.py"
+        "::test_the_built_in_limit_of_stored_bytes_holds_but_for_exempt_tenants",
+        breaks="P19",
+    ),
+    Mutant(
+        "a tenant that an earlier release makes is held to the built-in limits",
+        (
+            Edit(
+                "quotas/limits.py",
+                "change.kind in {ChangeKind.QUOTA, ChangeKind.TENANT}",
+                "change.kind is ChangeKind.QUOTA",
+            ),
+        ),
+        killed_by="tests/unit/quotas/test_limits.py"
+        "::test_a_tenant_that_an_earlier_release_makes_is_exempt_at_once",
+        breaks="P19",
+    ),
+    Mutant(
+        "calls that wait for locks have no bound",
+        (
+            Edit(
+                "gateway/locks/line.py",
+                'Shares(MAX_WAITING_IN_ALL, name="lock_waits")',
+                'Shares(10**9, name="lock_waits")',
+            ),
+        ),
+        killed_by=_WAITS,
+        breaks="P19",
+    ),
+    Mutant(
+        "one tenant may have all calls that wait for locks",
+        (
+            Edit(
+                "gateway/locks/line.py",
+                'Shares(MAX_WAITING_IN_ALL, name="lock_waits")',
+                'Shares(MAX_WAITING_IN_ALL, share=1.0, name="lock_waits")',
+            ),
+        ),
+        killed_by=_WAITS,
+        breaks="P19",
+    ),
+    Mutant(
+        "a dry run of a seek waits for its tenant's turn",
+        (
+            Edit(
+                "metadata/subscriptions/seeks.py",
+                "            if not dry_run:\n                await changes.wait_turn",
+                "            if True:\n                await changes.wait_turn",
+            ),
+        ),
+        killed_by=_DRY_RUN,
+        breaks="P19",
+    ),
+    Mutant(
+        "a dry run of a seek takes a version",
+        (
+            Edit(
+                "metadata/subscriptions/seeks.py",
+                "            if not dry_run:\n                row.version",
+                "            if True:\n                row.version",
+            ),
+        ),
+        killed_by=_DRY_RUN,
         breaks="P19",
     ),
     Mutant(

@@ -53,7 +53,7 @@ async def test_fifty_contenders_hold_it_one_after_the_other(
 
 
 async def in_line(processes: list[Process], database: Database, count: int) -> list[str]:
-    """The holders in the order in which they get it, after they came one after the other."""
+    """Return the holders in the order in which they get it, after they came one after the other."""
     first = await processes[0].taken("first")
     order: list[str] = []
 
@@ -293,7 +293,8 @@ async def test_a_tenant_whose_calls_wait_leaves_places_to_others(
     assert not other.done(), "it waits as well"
     process.line.drain()
     assert isinstance(await other, Held)
-    await asyncio.gather(*held, return_exceptions=True)
+    answers = await asyncio.gather(*held, return_exceptions=True)
+    assert [type(each) for each in answers].count(TooManyWaiting) == 2, "beyond half of all places"
 
 
 async def test_deletes_and_acquires_of_one_name_never_wait_for_each_other(

@@ -1,3 +1,5 @@
+"""A dry run of a seek, beside changes that are under way."""
+
 from __future__ import annotations
 
 import asyncio
@@ -9,12 +11,14 @@ from tests.integration.metadata.world import World
 
 
 async def test_a_dry_run_waits_for_nobody_who_changes_something_else(world: World) -> None:
-    """It takes no version, whose one row every change holds until it has committed."""
+    """A dry run takes neither a turn of its tenant nor a version, whose one row every change holds
+    until it has committed."""
     topic = await world.topic("t")
     subscription = await world.subscription(topic, "s")
     held, leave = asyncio.Event(), asyncio.Event()
 
     async def change(connection: Connection) -> None:
+        await changes.take_turn(connection, world.tenant_id)
         await changes.take_version(connection)
         held.set()
         await leave.wait()
