@@ -1,1 +1,1 @@
-"""What we measure, with peers beside us in the same run: `python -m benchmarks`."""
+"""Our benchmarks, which measure peers in the same run: `python -m benchmarks`."""

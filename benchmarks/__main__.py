@@ -25,7 +25,7 @@ console = Console(width=130, highlight=False, soft_wrap=True)
 
 
 def warn_of_memory_disk(directory: Path) -> None:
-    """A sync on tmpfs means nothing."""
+    """Warn if a directory is on tmpfs, on which a sync means nothing."""
     kind = subprocess.run(
         ["stat", "-f", "-c", "%T", str(directory)], capture_output=True, text=True
     ).stdout.strip()
@@ -34,13 +34,15 @@ def warn_of_memory_disk(directory: Path) -> None:
 
 
 def json_line(row: Row) -> str:
-    """NaN, which JSON does not know, becomes null."""
+    """Return a row as a line of JSON, which has null for NaN."""
     return json.dumps({name: None if value != value else value for name, value in row.items()})
 
 
 def start_all(settings: BenchSettings, directory: Path) -> list[System]:
-    """Those that come up; a line for each that does not. Every one of the list is stopped by the
-    caller, also the half started."""
+    """Start the systems; print a line for each that does not come up.
+
+    The caller stops every system of the list.
+    """
     running: list[System] = []
     for name in settings.only:
         candidate = system(name, directory / name)
@@ -62,7 +64,7 @@ def start_all(settings: BenchSettings, directory: Path) -> list[System]:
 def run_round(
     number: int, systems: list[System], settings: BenchSettings, output: IO[str]
 ) -> list[Row]:
-    """Every case of every system once; the order of systems turns with the rounds."""
+    """Run every case of every system once; the order of systems turns with the rounds."""
     turned = systems[number % len(systems) :] + systems[: number % len(systems)]
     rows: list[Row] = []
     for each in turned:

@@ -43,21 +43,21 @@ SIDES = (THIS, COMMIT, AGAIN)
 LEAST_RATE = 0.95
 MOST_CPU = 1.05
 TRIES = 3
-"""Of a turn in which a side refused requests or lost some: the machine stalled."""
+"""Tries of a turn in which a side refused or lost requests, since the machine stalled."""
 DRAIN_AT_MOST_S = 30.0
 
 console = Console(width=130, highlight=False, soft_wrap=True)
 
 
 class Side:
-    """One of the three installations."""
+    """An installation, one of three."""
 
     def __init__(self, name: str, directory: Path, release: Release) -> None:
         self.name = name
         self._cluster = PacketboatCluster(directory, release.environment(), release.tree)
 
     def start(self) -> None:
-        """Raises NotReady with the reason."""
+        """Start the installation. Raises NotReady with the reason."""
         self._cluster.start()
         for topic in ("single", "batch", "drain", "latency"):
             self._cluster.create("/topics", {"name": topic, "partitions": 4})
@@ -65,7 +65,7 @@ class Side:
             self._cluster.create(f"/topics/{topic}/subscriptions", {"name": topic})
 
     def measure(self, case: str, window_s: float) -> Row:
-        """One window of a case, as http_load counted it."""
+        """Measure one window of a case, as http_load counts it."""
         if case == POST_128:
             return self._load("post", window_s, topic="single", connections=128)
         if case == BATCH_JSON:
@@ -88,8 +88,10 @@ class Side:
 
 
 def turn(sides: Sequence[Side], case: str, number: int, window_s: float) -> dict[str, Row]:
-    """One window of each side, in an order that turns with the number. All are measured again
-    where a side refused requests; the last try counts whatever it was."""
+    """Measure one window of each side, in an order that turns with the number.
+
+    All are measured again if a side refused requests; the last try counts in any case.
+    """
     rows: dict[str, Row] = {}
     for attempt in range(TRIES):
         first = (number + attempt) % len(sides)
@@ -104,13 +106,13 @@ def turn(sides: Sequence[Side], case: str, number: int, window_s: float) -> dict
 
 
 def rate(windows: Sequence[Row]) -> float:
-    """Messages a second over the windows of a round."""
+    """Return messages a second over the windows of a round."""
     elapsed_s = sum(row["elapsed_s"] for row in windows)
     return float(sum(row["n"] for row in windows) / elapsed_s) if elapsed_s else math.nan
 
 
 def server_us(windows: Sequence[Row]) -> float:
-    """CPU microseconds that all server processes spent on a message."""
+    """Return the CPU microseconds that all server processes spent on a message."""
     messages = sum(row["n"] for row in windows)
     return (
         float(sum(row["server_cpu_s"] for row in windows) / messages * 1e6)
@@ -120,24 +122,27 @@ def server_us(windows: Sequence[Row]) -> float:
 
 
 def p50_ms(windows: Sequence[Row]) -> float:
-    """The median of the windows' medians."""
+    """Return the median of the windows' medians."""
     return median([row["p50_ms"] for row in windows])
 
 
 def p99_ms(windows: Sequence[Row]) -> float:
-    """The median of the windows' 99th percentiles."""
+    """Return the median of the windows' 99th percentiles."""
     return median([row["p99_ms"] for row in windows])
 
 
 FIGURES = {"msgs/s": rate, "server µs/msg": server_us, "p50 ms": p50_ms, "p99 ms": p99_ms}
 BOUNDS = {"msgs/s": LEAST_RATE, "server µs/msg": MOST_CPU}
-"""The other figures are reported, not judged."""
+"""Bounds of figures; figures without one are reported only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """One figure of one case. `ratio` is the median, over the rounds, of this tree over the
-    commit; `spread` is the median distance from 1 of the commit over itself."""
+    """A figure of one case.
+
+    `ratio` is the median, over the rounds, of this tree over the commit; `spread` is the median
+    distance from 1 of the commit over itself.
+    """
 
     case: str
     figure: str
@@ -189,7 +194,7 @@ def _ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
 
 
 def print_table(judged: Sequence[Judgement]) -> None:
-    """Every figure with its ratio, its spread and its verdict."""
+    """Print every figure with its ratio, its spread and its verdict."""
     table = Table(title="medians of the rounds; ratio: this tree ÷ the commit")
     table.add_column("case", no_wrap=True)
     table.add_column("figure", no_wrap=True)

@@ -35,7 +35,7 @@ START_US = 1_700_000_000_000_000
 
 @contextmanager
 def scratch(kept: str | None) -> Iterator[Path]:
-    """A directory of its own, removed at the end; or the one given, which stays."""
+    """Yield a directory of its own that is removed at the end, or the given one, which stays."""
     if kept:
         Path(kept).mkdir(parents=True, exist_ok=True)
         yield Path(kept)
@@ -60,14 +60,14 @@ def settings_in(directory: Path, groups: int) -> StoreNodeSettings:
 
 
 def make_batch(messages: int, message_bytes: int, rng: random.Random) -> bytes:
-    """A real record batch whose bodies do not repeat."""
+    """Return a real record batch whose bodies do not repeat."""
     data = rng.randbytes(message_bytes - 8)
     made = [Message(n.to_bytes(8, "big") + data) for n in range(messages)]
     return encode(made, START_US)
 
 
 class AgedStore:
-    """One node, alone: what a value decides is applied at once."""
+    """A single node, which applies each value at once."""
 
     def __init__(self, directory: Path, queues: int, groups: int = 8) -> None:
         self.started: Started = load(settings_in(directory, groups))
@@ -143,7 +143,7 @@ class AgedStore:
         self.started.checkpoints.write(Checkpoint(groups, at.segment, start, tail, others))
 
     def housekeep(self, rounds: int = 1, *, settle: bool = False) -> None:
-        """What the node does each second; segments stay raw but with `settle`."""
+        """Run the maintenance of each second; segments are compacted only with `settle`."""
         asyncio.run(self._housekeep(rounds, settle))
 
     async def _housekeep(self, rounds: int, settle: bool) -> None:

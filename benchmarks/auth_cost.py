@@ -1,10 +1,10 @@
-"""What checking the caller costs a publish: `python -m benchmarks.auth_cost [--rounds 3]`.
+"""The cost of checking the caller of a publish: `python -m benchmarks.auth_cost [--rounds 3]`.
 
 Publishes 1 KB messages, one per POST over 32 connections (wrk), to one `packetboat up`, in turns
 with the development token, an API key, and an access token of a client with a policy. Prints for
 each the server's CPU a message and, beside it, the CPU of the check alone: the code that runs for
-every request between its head and its handler, timed in this process with the same tokens. Fails
-when the check is over 10 % of a publish.
+every request between its head and its handler, timed in this process with the same tokens. Fails if
+the check is over 10 % of a publish.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Row = dict[str, Any]
 def call(
     cluster: PacketboatCluster, method: str, path: str, body: bytes, authorization: str
 ) -> dict[str, Any]:
-    """A JSON answer. Raises NotReady."""
+    """Send a request and return its JSON answer. Raises NotReady."""
     headers = {"Authorization": authorization, "Content-Type": "application/json"}
     if path.startswith("/oauth/"):
         headers["Content-Type"] = "application/x-www-form-urlencoded"
@@ -59,7 +59,7 @@ def call(
 
 
 def tokens(cluster: PacketboatCluster) -> dict[str, str]:
-    """A token of each kind that may publish to the topic."""
+    """Return a token of each kind that may publish to the topic."""
     owner = f"Bearer {cluster.token}"
     key = {"scopes": [f"publish:topics/{TOPIC}"]}
     made_key = call(cluster, "PUT", "/keys/bench", json.dumps(key).encode(), owner)
@@ -94,7 +94,7 @@ async def _handler(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def check_us(token: str) -> float:
-    """CPU of one check, as the dispatcher does it."""
+    """Return the CPU of one check, as the dispatcher makes it."""
     route = made_up(
         "POST",
         "/topics/{topic}/messages",

@@ -1,6 +1,7 @@
-"""What a large backlog costs a subscription: `python -m benchmarks.backlog [--messages 5000000]`.
+"""The cost of a large backlog of a subscription: `python -m benchmarks.backlog [--messages
+5000000]`.
 
-Three questions to a fresh `packetboat up`, each answered as a ratio or against what is promised:
+Three cases on a fresh `packetboat up`, each with a ratio or a promise as its bound:
 
     deep       a backlog of `--messages`: memory of the server and CPU of a pull, near its start and
                after much of it, against a backlog of a fiftieth
@@ -33,23 +34,25 @@ SENDERS = 4
 BODY = "x" * 100
 PULL = 1000
 SETTLE_S = 90.0
-"""A hole is stepped over when it is a minute old; then what passed it can be trimmed."""
+"""Seconds to wait: a hole is passed over when it is a minute old, and then later data is
+truncated.
+"""
 ENOUGH = 60_000
-"""Of priority 9, to judge shares by; there are 100,000."""
+"""Messages of priority 9 from which shares are computed; there are 100,000."""
 
 
 class Sample(NamedTuple):
-    """Of the server, over some pulls."""
+    """Figures of the server over some pulls."""
 
     rss_mib: float
     cpu_us: float
-    """Per message pulled and acked."""
+    """CPU time per message that is pulled and acked."""
     pull_ms: float
-    """Median of one pull of 1,000."""
+    """Median time of one pull of 1,000."""
 
 
 class Bench:
-    """Connections to one installation."""
+    """The connections to one installation."""
 
     def __init__(self, cluster: PacketboatCluster) -> None:
         self.cluster = cluster
@@ -69,7 +72,7 @@ class Bench:
         return decoded
 
     async def publish(self, topic: str, count: int, priority: int = 0) -> None:
-        """In batches of 1,000, over a few connections."""
+        """Publish in batches of 1,000, over a few connections."""
         batch = {"messages": [{"data": BODY, "priority": priority}] * BATCH}
         whole = request(
             "POST",
@@ -97,14 +100,14 @@ class Bench:
         connection.close()
 
     def server(self) -> int:
-        """Its process id."""
+        """Return the server's process id."""
         for pid in cpu_by_pid(self.cluster.pids()):
             if b"serve" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
                 return pid
         raise RuntimeError("no server")
 
     async def consume(self, name: str, pulls: int, connection: Connection) -> Sample:
-        """Pulls and acks so many thousands."""
+        """Pull and ack `pulls` times a thousand messages."""
         server = self.server()
         before = cpu_by_pid([server])[server]
         took_ms, taken = [], 0
@@ -134,7 +137,9 @@ def _rss_mib(pid: int) -> float:
 
 
 async def deep(bench: Bench, options: argparse.Namespace) -> None:
-    """The same pulls of a small backlog, and near the start, the middle and the end of a large."""
+    """Make the same pulls of a small backlog, and near the start, the middle and the end of a large
+    one.
+    """
     connection = await bench.connection()
     small = options.messages // 50
     await bench.make("small")
@@ -203,7 +208,7 @@ def _page(url: str) -> str:
 
 
 async def _flushes(bench: Bench) -> tuple[float, float]:
-    """Seconds spent in flushes, and how many there were."""
+    """Return the seconds spent in flushes, and their number."""
     text = await asyncio.to_thread(_page, bench.cluster.metrics_url)
     found = {}
     for line in text.splitlines():
@@ -221,7 +226,7 @@ def _disk_bytes(directory: Path) -> int:
 
 
 async def priority(bench: Bench, options: argparse.Namespace) -> None:
-    """Workers that are never idle, with priority 0 in abundance."""
+    """Measure workers that are never idle, with priority 0 in abundance."""
     connection = await bench.connection()
     await bench.make("priority", priorities=10)
     await bench.publish("priority", options.behind)

@@ -1,4 +1,4 @@
-"""What a flush costs while many messages are in back-off: `python -m benchmarks.backoff_flush`.
+"""The cost of a flush while many messages are in back-off: `python -m benchmarks.backoff_flush`.
 
 A cursor on a real Postgres gets 60,000 failed messages; another gets none. Then both are flushed in
 turns, each with 100 acks more per flush, and the medians and their ratio are printed.
@@ -31,12 +31,12 @@ from subscribe_forwarder.state.cursor import Settled
 from subscribe_forwarder.state.ledger import Ledger, Now
 
 ACKS = 100
-"""In one flush."""
+"""Acks in one flush."""
 MAX_RATIO = 2.0
 
 
 async def cursors_of(database: Database) -> list[CursorState]:
-    """Two of one topic, claimed."""
+    """Return two claimed cursors of one topic."""
     tenant_id, incarnation = new_uid(), new_uid()
     await TenantRepository(database).ensure(tenant_id, "bench")
     topics = TopicRepository(database)
@@ -53,7 +53,7 @@ async def cursors_of(database: Database) -> list[CursorState]:
 
 
 async def fail_all(ledger: Ledger, cursors: CursorRepository, count: int, now: Now) -> None:
-    """So many are handed out and nacked with an hour's delay; flushed as often as it takes."""
+    """Make `count` messages fail with an hour's delay, and flush as often as that takes."""
     for low in range(0, count, 1000):
         offsets = list(range(low, low + 1000))
         ledger.classify(low + 1000)
@@ -67,7 +67,7 @@ async def fail_all(ledger: Ledger, cursors: CursorRepository, count: int, now: N
 
 
 async def flush_once(ledger: Ledger, cursors: CursorRepository, at: int) -> float:
-    """Seconds for an update made, committed and told."""
+    """Make, commit and report an update; return the seconds it takes."""
     ledger.classify(at + ACKS)
     ledger.settle(range(at, at + ACKS), Settled.ACKED)
     started_s = time.perf_counter()

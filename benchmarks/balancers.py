@@ -35,7 +35,7 @@ class HAProxy:
 
     @staticmethod
     def missing() -> str | None:
-        """What is not installed."""
+        """Return the name of a missing program, or None."""
         return None if program("haproxy") else "haproxy is not installed"
 
     @property
@@ -47,7 +47,7 @@ class HAProxy:
         return self.directory / "haproxy.log"
 
     def start(self) -> None:
-        """Until it listens; raises NotReady."""
+        """Start, and wait until it listens. Raises NotReady."""
         self.directory.mkdir(parents=True, exist_ok=True)
         config = self.directory / "haproxy.cfg"
         config.write_text(self._config())
@@ -99,7 +99,7 @@ class Nginx:
 
     @staticmethod
     def missing() -> str | None:
-        """What is not installed."""
+        """Return the name of a missing program, or None."""
         return None if program("nginx") else "nginx is not installed"
 
     @property
@@ -111,7 +111,7 @@ class Nginx:
         return self.directory / "nginx.log"
 
     def start(self) -> None:
-        """Until it listens; raises NotReady."""
+        """Start, and wait until it listens. Raises NotReady."""
         self.directory.mkdir(parents=True, exist_ok=True)
         config = self.directory / "nginx.conf"
         config.write_text(self._config())
@@ -156,5 +156,8 @@ def replaced(pattern: str, by: str, text: str) -> str:
 
 
 def program(name: str) -> str:
-    """Its path, or nothing; Debian's are where a plain account does not look."""
+    """Return the path of a program; empty if it is missing.
+
+    Debian's are in directories in which a plain account does not look.
+    """
     return shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin") or ""

@@ -12,7 +12,7 @@ _LETTERS = string.ascii_letters + string.digits
 
 
 def text_body(length: int = BODY_BYTES) -> str:
-    """Random letters and digits."""
+    """Return random letters and digits."""
     return "".join(secrets.choice(_LETTERS) for _ in range(length))
 
 
@@ -20,10 +20,10 @@ _PADDING = text_body(BODY_BYTES - STAMP_CHARACTERS)
 
 
 def stamped_text() -> str:
-    """1 KB of text that begins with when it was made."""
+    """Return 1 KB of text that begins with the time at which it was made."""
     return f"{time.perf_counter():0{STAMP_CHARACTERS}.9f}{_PADDING}"
 
 
 def age_s(text: str) -> float:
-    """Seconds since a stamped text was made, on this machine."""
+    """Return the seconds since a stamped text was made, on this machine."""
     return time.perf_counter() - float(text[:STAMP_CHARACTERS])

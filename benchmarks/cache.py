@@ -1,5 +1,7 @@
-"""What the peers need and the product does not: a NATS binary and a virtual environment with the
-peers' Python clients, made once under a cache directory."""
+"""The cache of programs that only the peers need.
+
+It has a NATS binary and a virtual environment with the peers' Python clients, which are made once.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,12 @@ from benchmarks.settings import cache_home, inherited_environment
 NATS_VERSION = "v2.10.29"
 NATS_MODULE = f"github.com/nats-io/nats-server/v2@{NATS_VERSION}"
 NATS_OLDEST = (2, 10)
-"""`sync_interval: always` came with 2.10."""
+"""Oldest version with `sync_interval: always`."""
 CLIENTS = ("nats-py==2.16.0", "aio-pika==10.2.1", "uvloop==0.23.0")
 
 
 def cache_dir() -> Path:
-    """Made if missing."""
+    """Return the cache's directory, which is made if it is missing."""
     path = cache_home() / "packetboat-bench"
     path.mkdir(parents=True, exist_ok=True)
     return path
@@ -34,7 +36,9 @@ def _nats_version(binary: str) -> tuple[int, ...]:
 
 
 def nats_server() -> Path:
-    """A nats-server new enough: the system's, the cached one, or one built by go now."""
+    """Return a nats-server that is new enough: the system's, the cached one, or one built by go
+    now.
+    """
     installed = shutil.which("nats-server")
     if installed and _nats_version(installed) >= NATS_OLDEST:
         return Path(installed)
@@ -61,7 +65,7 @@ def nats_server() -> Path:
 
 
 def peers_python() -> Path:
-    """The interpreter of the environment with the peers' clients."""
+    """Return the interpreter of the environment with the peers' clients."""
     home = cache_dir() / "peers-venv"
     python = home / "bin" / "python"
     marker = home / "installed.txt"

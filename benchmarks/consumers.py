@@ -73,7 +73,7 @@ class Ours:
         return row
 
     async def _transactions(self) -> int:
-        """Of everybody, so far."""
+        """Return the number of transactions of all processes so far."""
         data = self._cluster.directory / "data"
         port = json.loads((data / "state.json").read_text())["ports"]["postgres"]
         connection = await asyncpg.connect(EmbeddedPostgres(data / "postgres", port=port).url)
@@ -127,7 +127,7 @@ class Theirs:
 
 
 def measure(system: Ours | Theirs, rounds: int) -> list[Row]:
-    """Medians, one row a case."""
+    """Return the medians, one row per case."""
     cases: dict[str, list[Row]] = {}
     for _ in range(rounds):
         for name, run in system.cases():

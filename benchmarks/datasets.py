@@ -42,8 +42,11 @@ class Record(NamedTuple):
 
 
 def events(seed: int = SEED) -> Iterator[Record]:
-    """Of a shop's site, for ever: nested, with lists, fields that are often not there, and one that
-    begins to come after a while; 250 bytes in the mean."""
+    """Yield events of a shop's site without end, of 250 bytes in the mean.
+
+    They are nested, with lists, with fields that are often missing, and one that begins to come
+    later.
+    """
     rng = random.Random(seed)
     at = _BEGINS
     for number in counted():
@@ -70,7 +73,7 @@ def events(seed: int = SEED) -> Iterator[Record]:
 
 
 def sources() -> Iterator[Record]:
-    """Each line that is not blank of Python's own library, file by file, over and over."""
+    """Yield each line that is not blank of Python's own library, file by file, over and over."""
     root = Path(sysconfig.get_path("stdlib"))
     files = [path for path in sorted(root.rglob("*.py")) if "site-packages" not in path.parts]
     numbers = counted()
@@ -99,7 +102,7 @@ SETS: dict[str, Callable[[], Iterator[Record]]] = {"events": events, "sources": 
 
 
 class Published(NamedTuple):
-    """What a publisher was told of a message it sent."""
+    """A message that a publisher sent, with its receipt."""
 
     record: Record
     receipt: Receipt
@@ -108,7 +111,7 @@ class Published(NamedTuple):
 def publish(
     client: Client, topic: str, records: Iterator[Record], count: int
 ) -> Iterator[Published]:
-    """As many of them, pipelined, in their order; raises what a publish does."""
+    """Publish `count` records, pipelined, in their order; raises the errors of a publish."""
     out: deque[tuple[Record, PendingReceipt]] = deque()
     for record in islice(records, count):
         pending = client.publish(topic, record.body, key=record.key, attributes=record.attributes)

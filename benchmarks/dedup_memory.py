@@ -1,10 +1,10 @@
-"""What remembered ids cost: `python -m benchmarks.dedup_memory [--ids N] [--groups N]`.
+"""The cost of remembered ids: `python -m benchmarks.dedup_memory [--ids N] [--groups N]`.
 
 Fills the state machines of one node through their log, all ids within one window, and prints the
-memory of the process (with all of a node's code loaded), what an insert and a look-up take, and
+memory of the process (with all of a node's code loaded), the times of an insert and a look-up, and
 the longest single pause: of one value of 100 ids, of a whole snapshot, of forgetting a window.
-Times are CPU times: with other work on the machine the wall clock says little.
-Exits 1 when the memory is over the bound that docs/GUARANTEES.md and DESIGN.md state for a node.
+Times are CPU times: with other work on the machine the wall clock says little. Exits 1 when the
+memory is over the bound that docs/GUARANTEES.md and DESIGN.md state for a node.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def rss_mib() -> float:
 
 
 def peak_mib_of(call: Callable[[], object]) -> float:
-    """The most memory the process held while `call` ran."""
+    """Return the most memory that the process held while `call` ran."""
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     call()
     status = Path("/proc/self/status").read_text(encoding="ascii")
@@ -49,7 +49,7 @@ def peak_mib_of(call: Callable[[], object]) -> float:
 
 
 def checkpoint(loads: list[Load]) -> None:
-    """As a node does: one group's state at a time, on a real disk."""
+    """Write a checkpoint as a node does: one group's state at a time, on a real disk."""
     with tempfile.TemporaryDirectory() as directory:
         CheckpointStore(DiskFiles(Path(directory))).write_groups(
             len(loads),
@@ -103,7 +103,7 @@ class Load:
         self.machine.apply(self.machine.applied, commands.encode_value(raws, self._now_us))
 
     def look_up(self) -> tuple[int, float]:
-        """(ids asked for and found, seconds)."""
+        """Look ids up; return their number, all of which are found, and the seconds it takes."""
         started = time.process_time()
         for section in self.samples:
             raw = commands.encode_append(QUEUES[0], b"!" * 16, 1, 0, BATCH, b"", section)

@@ -50,14 +50,14 @@ class Result(NamedTuple):
     pending: int
     released: int
     releases: int
-    """Commands it took."""
+    """Commands by which the messages were released."""
     late_ms: list[float]
     cpu_us: dict[str, float]
-    """Per message, by part of the installation."""
+    """CPU time per message, by part of the installation."""
 
 
 class Reader:
-    """One partition, read as it grows."""
+    """A reader of one partition, which follows its growth."""
 
     def __init__(self, client: StoreClient, topic_uid: bytes, partition: Partition) -> None:
         self._client = client
@@ -101,7 +101,7 @@ class Reader:
 
 
 async def until_projected(due: DueRepository, count: int) -> None:
-    """Until the due index knows that many."""
+    """Wait until the due index knows `count` messages."""
     projected = 0
     while projected < count:
         await asyncio.sleep(0.5)
@@ -109,7 +109,7 @@ async def until_projected(due: DueRepository, count: int) -> None:
 
 
 async def stage_pending(client: StoreClient, readers: list[Reader], count: int) -> None:
-    """Batches of up to 1,000 messages, due in a day or later."""
+    """Stage batches of up to 1,000 messages, due in a day or later."""
     appenders = [client.appender(reader.group, reader.queue) for reader in readers]
 
     async def fill(which: int) -> None:
@@ -128,7 +128,9 @@ async def stage_pending(client: StoreClient, readers: list[Reader], count: int) 
 async def stage_load(
     client: StoreClient, readers: list[Reader], rate: int, seconds: float
 ) -> tuple[list[int], float]:
-    """(messages by reader, when the last comes due by the loop's time)."""
+    """Stage messages; return their numbers by reader, and the loop's time at which the last is
+    due.
+    """
     rng = random.Random(1)
     appenders = [client.appender(reader.group, reader.queue) for reader in readers]
     tasks: set[asyncio.Task[object]] = set()
@@ -191,7 +193,7 @@ async def measure(cluster: PacketboatCluster, pending: int, rate: int, seconds: 
 
 
 def releases_so_far(cluster: PacketboatCluster) -> int:
-    """Of the scheduler's own metrics."""
+    """Return the releases that the scheduler's own metrics count."""
     with urllib.request.urlopen(cluster.metrics_url, timeout=10) as answer:
         for line in answer.read().decode().splitlines():
             if line.startswith("packetboat_scheduler_releases_total "):

@@ -1,4 +1,4 @@
-"""Runs of a driver of exports as a runner has them made, and what they cost."""
+"""Runs of a driver of exports, made as a runner makes them, and their cost."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from spark_exports.order import (
 
 SAMPLE_S = 0.1
 NICE = 10
-"""As `PACKETBOAT_RUNNER_DRIVER_NICE` is, unless it is set."""
+"""Niceness of drivers, which is the default of `PACKETBOAT_RUNNER_DRIVER_NICE`."""
 _decoder = msgspec.json.Decoder(FromDriver)
 
 
 class Measured(NamedTuple):
-    """A run, from its plan to its last word: a session is there when it begins."""
+    """A run, from its plan to its answer; a session is there when it begins."""
 
     rows: int
     began_s: float
-    """By `time.perf_counter`."""
+    """Beginning, by `time.perf_counter`."""
     took_s: float
     driver_s: float
     """Processor time of the driver, its JVM and its workers."""
@@ -50,7 +50,7 @@ class Measured(NamedTuple):
 
 
 class CpuSampler:
-    """Processor time of process trees whose members come and go: each as it was last seen."""
+    """Processor time of process trees whose members come and go, as far as each was seen."""
 
     def __init__(self, pids: Sequence[int]) -> None:
         self._pids = pids

@@ -97,11 +97,11 @@ class Site:
         return self.directory / "parquet"
 
     def run(self, driver: str) -> Measured:
-        """All but the first messages, into a table that has these."""
+        """Export all but the first messages, into a table that has these."""
         return self.prepared(driver)()
 
     def prepared(self, driver: str) -> Callable[[], Measured]:
-        """What is left to do once a table is there."""
+        """Make a table, and return the function for the rest of the work."""
         self._tables += 1
         spec = ExportSpec(name=f"bench-{self._tables}", topic=TOPIC, table=f"t{self._tables}")
         module = ["benchmarks.parquet_driver", str(self.parquet)]
@@ -121,7 +121,7 @@ class Site:
         return lambda: running.run(2, self.rest)
 
     def _dump(self, client: Client) -> None:
-        """A Parquet file for each slice that will be asked for."""
+        """Write a Parquet file for each slice that the driver will ask for."""
         self.parquet.mkdir()
         for piece in sliced([*self.first, *self.rest]):
             chunks = client.messages.replay_arrow(
@@ -137,7 +137,9 @@ class Site:
 
 
 def replay(site: Site) -> Figure:
-    """Bytes of Arrow a second of processor time, and the same bytes of a file."""
+    """Return bytes of Arrow per second of processor time, and those of a file with the same
+    bytes.
+    """
     url, token = site.cluster.url, site.cluster.token
     kept = site.directory / "arrow"
     headers = {
@@ -175,7 +177,7 @@ def chunks(request: urllib.request.Request) -> Iterator[bytes]:
 
 @contextmanager
 def file_server(file: Path) -> Iterator[tuple[str, int]]:
-    """Its URL, and the process id of who gives it."""
+    """Yield the URL of a served file, and the process id of its server."""
     (port,) = free_ports(1)
     with Processes() as processes:
         command = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"]
@@ -186,7 +188,7 @@ def file_server(file: Path) -> Iterator[tuple[str, int]]:
 
 
 def export(site: Site, turn: int) -> Figure:
-    """A run of the driver over the same from Parquet."""
+    """Measure a run of the driver, and the same run with Parquet files as its source."""
     runs = {driver: site.run(driver) for driver in turned(["export", "parquet"], turn)}
     ours, theirs = runs["export"], runs["parquet"]
     share = messages_in(site.rest) / messages_in(site.ranges)
@@ -228,7 +230,7 @@ def live(site: Site, turn: int, idle_s: float, *, paced: bool) -> Figure:
 
 
 def turned(names: Sequence[str], turn: int) -> list[str]:
-    """Who is first takes turns."""
+    """Return the names in an order that turns with the turn."""
     at = turn % len(names)
     return [*names[at:], *names[:at]]
 

@@ -66,7 +66,7 @@ class Fanout:
         self._done = asyncio.Event()
 
     async def open(self) -> None:
-        """A stream for every subscription."""
+        """Open a stream for every subscription."""
         names = list(self._unacked)
         for at in range(0, len(names), OPENING):
             opened = (self._open(name) for name in names[at : at + OPENING])
@@ -166,7 +166,7 @@ class Fanout:
 
 
 async def consume(system: FleetSystem, names: list[str], messages: int, *, trickle: bool) -> Row:
-    """What happens while they are published, until all of it is acked."""
+    """Publish, and return the figures until all of it is acked."""
     fanout = Fanout(system, names, messages, trickle=trickle)
     await fanout.open()
     acking = asyncio.ensure_future(fanout.ack_for_ever())

@@ -43,7 +43,7 @@ def batch() -> Batch:
 
 
 def cost_ns(selections: list[Selection]) -> float:
-    """Per message and subscription, the best of a few rounds."""
+    """Return the time per message and subscription, the best of a few rounds."""
     rounds = []
     for _ in range(REPEATS):
         messages = batch()

@@ -105,7 +105,7 @@ class Bench:
         return self._medians("sparse", [self._counted(lambda: together(loads))])
 
     def _counted(self, measure: Callable[[], list[Row]]) -> Row:
-        """Loads that ran at the same time as one row, with CPU by part."""
+        """Return loads that ran at the same time as one row, with CPU by part."""
         before = self._system.cpu()
         loads = measure()
         spent = {part: s - before[part] for part, s in self._system.cpu().items()}

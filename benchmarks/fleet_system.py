@@ -67,11 +67,13 @@ class FleetSystem:
         return self.fleet.token
 
     def pids(self) -> list[int]:
-        """Of all servers, without the balancer."""
+        """Return the process ids of all servers, without the balancer."""
         return [pid for name, pid in self.fleet.pids().items() if name != "haproxy"]
 
     def cpu(self) -> dict[str, float]:
-        """CPU seconds so far of each part: subscribe, publish, store, postgres, haproxy, …"""
+        """Return the CPU seconds so far of each part: subscribe, publish, store, postgres, haproxy,
+        …
+        """
         spent: defaultdict[str, float] = defaultdict(float)
         for name, pid in self.fleet.pids().items():
             part = "store" if name.startswith("node-") else name.rpartition("-")[0] or name
@@ -79,11 +81,11 @@ class FleetSystem:
         return dict(spent)
 
     def memory_bytes(self) -> int:
-        """Resident, of all subscribe forwarders."""
+        """Return the resident memory of all subscribe forwarders."""
         return sum(_resident_bytes(member.pid) for member in self.fleet.subscribers)
 
     def metric(self, name: str) -> float:
-        """The sum over all subscribe forwarders and labels."""
+        """Return the sum of a metric over all subscribe forwarders and labels."""
         total = 0.0
         for member in self.fleet.subscribers:
             with urllib.request.urlopen(
@@ -100,11 +102,11 @@ class FleetSystem:
         return Statements(self.fleet.database_url, self.fleet.postgres_log, self.fleet.pids())
 
     def create(self, *things: tuple[str, dict[str, Any]]) -> None:
-        """POST topics or subscriptions, some at once."""
+        """Create topics or subscriptions by POST, some at once."""
         asyncio.run(self.send([("POST", path, body, 201) for path, body in things]))
 
     async def send(self, calls: Sequence[Call]) -> None:
-        """Some at once, again after a 503; raises NotReady when one is answered otherwise."""
+        """Send requests, some at once, again after a 503. Raises NotReady for any other answer."""
         left = iter(calls)
 
         async def work(connection: Connection) -> None:
@@ -129,7 +131,9 @@ class FleetSystem:
 
 
 def together(loads: list[Any]) -> list[Any]:
-    """Results of functions that run at the same time, each in a process that it starts."""
+    """Return the results of functions that run at the same time, each in a process that it
+    starts.
+    """
     with ThreadPoolExecutor(max(1, len(loads))) as pool:
         return [future.result() for future in [pool.submit(load) for load in loads]]
 

@@ -1,5 +1,8 @@
-"""An HTTP/1.1 client as lean as can be, so that the cores are left to the server: keep-alive
-connections, one request at a time on each, answers with a Content-Length only."""
+"""An HTTP/1.1 client that is as lean as possible, so that the cores are left to the server.
+
+It has keep-alive connections, one request at a time on each, and reads answers with a
+Content-Length only.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +88,7 @@ class Connection(asyncio.Protocol):
 
 
 async def connect(host: str, port: int) -> Connection:
-    """A new connection."""
+    """Open a new connection."""
     loop = asyncio.get_running_loop()
     _, connection = await loop.create_connection(Connection, host, port)
     return connection
@@ -94,7 +97,7 @@ async def connect(host: str, port: int) -> Connection:
 def request(
     method: str, path: str, token: str, body: bytes = b"", content_type: str = "application/json"
 ) -> bytes:
-    """The bytes of a whole request."""
+    """Return the bytes of a whole request."""
     head = f"{method} {path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {token}\r\n"
     if body or method != "GET":
         head += f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"

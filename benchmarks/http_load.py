@@ -1,7 +1,8 @@
-"""Load on Packetboat over HTTP, printed as one JSON object:
-`python -m benchmarks.http_load post|batch|drain|stream|latency …`.
+"""Load on Packetboat over HTTP, printed as one JSON object: `python -m benchmarks.http_load
+post|batch|drain|stream|latency …`.
 
-A process of its own, so that what it spends is not counted as the server's."""
+It is a process of its own, so that its CPU is not counted as the server's.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ Result = dict[str, Any]
 
 
 class Pulled(msgspec.Struct):
-    """What the load needs of a message."""
+    """The fields of a message that the load needs."""
 
     ack_id: str
     data: str = ""
@@ -44,7 +45,7 @@ class Page(msgspec.Struct):
 
 
 class Line(msgspec.Struct):
-    """One of a stream; heartbeats have no message."""
+    """A line of a stream; heartbeats have no message."""
 
     message: Pulled | None = None
 
@@ -54,7 +55,7 @@ _line = msgspec.json.Decoder(Line)
 
 
 class Load:
-    """Options of one case, and what it counted."""
+    """The options of one case, and its counts."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         url = urlsplit(options.url)
@@ -80,7 +81,7 @@ class Load:
 
 
 async def post(load: Load) -> float:
-    """One message a request, and one request outstanding on each connection."""
+    """Publish one message a request, with one request outstanding on each connection."""
     path = f"/topics/{load.options.topic}/messages"
     whole = load.request("POST", path, text_body().encode(), "text/plain")
     end = time.perf_counter() + load.options.seconds
@@ -104,7 +105,7 @@ async def post(load: Load) -> float:
 
 
 def batch_request(load: Load) -> bytes:
-    """64 messages of 1 KB, each different, the same in every request."""
+    """Return a request with 64 different messages of 1 KB, the same in every call."""
     texts = [text_body() for _ in range(MESSAGES_PER_REQUEST)]
     path = f"/topics/{load.options.topic}/messages:batch"
     if load.options.encoding == "msgpack":
@@ -115,7 +116,7 @@ def batch_request(load: Load) -> bytes:
 
 
 async def batch(load: Load) -> float:
-    """Four connections with one request of 64 outstanding on each."""
+    """Publish over four connections with one request of 64 outstanding on each."""
     whole = batch_request(load)
     end = time.perf_counter() + load.options.seconds
     limit = load.options.messages or float("inf")
@@ -179,14 +180,16 @@ async def drain(load: Load) -> float:
 
 
 async def stream(load: Load) -> float:
-    """Streams, and a connection beside each on which what came meanwhile is acked together."""
+    """Consume streams, each with a connection beside it on which messages are acked together."""
     start = time.perf_counter()
     workers = (_stream_worker(load, start) for _ in range(load.options.connections))
     return max(await asyncio.gather(*workers)) - start
 
 
 async def _stream_worker(load: Load, start: float) -> float:
-    """When the last ack was answered; ends after `SILENCE_S` without a message."""
+    """Return the time at which the last ack was answered; end after `SILENCE_S` without a
+    message.
+    """
     path = f"/subscriptions/{load.options.subscription}"
     acks = await load.connection()
     unacked: list[str] = []
@@ -307,7 +310,7 @@ CASES = {"post": post, "batch": batch, "drain": drain, "stream": stream, "latenc
 
 
 async def run(options: argparse.Namespace) -> Result:
-    """One case, measured."""
+    """Measure one case."""
     load = Load(options)
     meter = CpuMeter([int(pid) for pid in options.pids.split(",")])
     start = time.perf_counter()
@@ -331,7 +334,7 @@ async def run(options: argparse.Namespace) -> Result:
 
 
 def main() -> None:
-    """One case, one JSON object on stdout."""
+    """Measure one case, and print one JSON object to stdout."""
     parser = argparse.ArgumentParser()
     parser.add_argument("case", choices=CASES)
     parser.add_argument("--url", required=True)

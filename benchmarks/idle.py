@@ -1,12 +1,12 @@
-"""What subscriptions cost that nobody uses: `python -m benchmarks.idle [--subscriptions 10000]`.
+"""The cost of subscriptions that nobody uses: `python -m benchmarks.idle [--subscriptions 10000]`.
 
 Makes that many subscriptions over the API, over `--topics` topics, pulls once from each so that the
 subscribe forwarder has all of them open, and then does nothing for `--seconds`. Prints the share of
 a core and the memory of the subscribe forwarders, and statements a second in Postgres: every one
-that is logged, of all processes, without BEGIN and COMMIT, which stand beside. The same before
-there was a subscription is `empty`. Fails where a subscribe forwarder takes over 2 % of a core, or
-all processes together ask more than 10 statements a second, BEGIN and COMMIT included. `--verbose`
-says which statements. One JSON line each.
+that is logged, of all processes, without BEGIN and COMMIT, which are printed beside them. `empty`
+is the same before there was a subscription. Fails if a subscribe forwarder takes over 2 % of a
+core, or all processes together send more than 10 statements a second, with BEGIN and COMMIT.
+`--verbose` prints the statements. One JSON line each.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Row = dict[str, Any]
 
 
 def watched(system: FleetSystem, case: str, seconds: float, *, verbose: bool) -> Row:
-    """What happens while nobody asks for anything."""
+    """Return the figures of a time without requests."""
     counting = system.statements()
     counting.start()
     before = system.cpu()

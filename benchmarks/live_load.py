@@ -1,5 +1,7 @@
-"""Publishes at a steady rate, or as many as there is room for, while something else goes on; what a
-span of time had of it is asked afterwards."""
+"""Load at a steady rate, or as much as there is room for, while something else is measured.
+
+The figures of any span of time can be read afterwards.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ SETTLE_S = 1.0
 
 
 class Window(NamedTuple):
-    """Of what was begun in a span of time."""
+    """Figures of the requests that began in a span of time."""
 
     rate: float
     p50_ms: float
@@ -31,8 +33,11 @@ class Window(NamedTuple):
 
 
 class LiveLoad:
-    """A thread, from `with` to its end. `paced`: one message at a time, `PER_S` a second, over
-    connections of their own; else batches, the next when one was answered."""
+    """A thread that publishes, from `with` to its end.
+
+    If `paced`, it sends one message at a time, `PER_S` a second, over connections of their own;
+    otherwise batches, each when the one before was answered.
+    """
 
     def __init__(self, url: str, token: str, topic: str, *, paced: bool) -> None:
         self._url = urlsplit(url)
@@ -40,7 +45,7 @@ class LiveLoad:
         self._topic = topic
         self._paced = paced
         self._samples: list[tuple[float, float, int]] = []
-        """When it began, how long it took, messages; negative where it failed."""
+        """Samples of time, duration and number of messages, which is negative for a failure."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
 
@@ -54,7 +59,7 @@ class LiveLoad:
         self._thread.join()
 
     def window(self, began_s: float, ended_s: float) -> Window:
-        """By `time.perf_counter`."""
+        """Return the figures of a span of time, by `time.perf_counter`."""
         inside = [each for each in self._samples if began_s <= each[0] and sum(each[:2]) < ended_s]
         took_ms = [took_s * 1000 for _, took_s, count in inside if count > 0]
         done = sum(count for _, _, count in inside if count > 0)

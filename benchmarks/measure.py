@@ -1,5 +1,8 @@
-"""Figures every case shares: percentiles, medians, CPU of process trees. Standard library only,
-because the peers' load programs run in an environment of their own."""
+"""Figures that every case shares: percentiles, medians, CPU of process trees.
+
+It needs the standard library only, since the peers' load programs run in an environment of their
+own.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def percentile(samples: Sequence[float], percent: float) -> float:
-    """The nearest-rank percentile; NaN without samples."""
+    """Return the nearest-rank percentile; NaN without samples."""
     if not samples:
         return float("nan")
     ordered = sorted(samples)
@@ -18,7 +21,7 @@ def percentile(samples: Sequence[float], percent: float) -> float:
 
 
 def median(samples: Sequence[float]) -> float:
-    """The middle one, or the mean of the two middle ones; NaN without samples."""
+    """Return the middle sample, or the mean of the two middle ones; NaN without samples."""
     kept = sorted(sample for sample in samples if sample == sample)
     if not kept:
         return float("nan")
@@ -27,7 +30,7 @@ def median(samples: Sequence[float]) -> float:
 
 
 def _stat(pid: int) -> tuple[int, float]:
-    """(parent, CPU seconds of its own); raises OSError when it is gone."""
+    """Return the parent and the CPU seconds of a process. Raises OSError if it is gone."""
     with open(f"/proc/{pid}/stat") as file:
         text = file.read()
     fields = text[text.rindex(")") + 2 :].split()
@@ -35,7 +38,7 @@ def _stat(pid: int) -> tuple[int, float]:
 
 
 def tree(pids: Iterable[int]) -> set[int]:
-    """These processes and every descendant of theirs."""
+    """Return these processes and all their descendants."""
     parents: dict[int, int] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -52,7 +55,7 @@ def tree(pids: Iterable[int]) -> set[int]:
 
 
 def cpu_by_pid(pids: Iterable[int]) -> dict[int, float]:
-    """CPU seconds so far of each process of these trees."""
+    """Return the CPU seconds so far of each process of these trees."""
     spent: dict[int, float] = {}
     for pid in tree(pids):
         try:
@@ -63,7 +66,7 @@ def cpu_by_pid(pids: Iterable[int]) -> dict[int, float]:
 
 
 def machine_busy_s() -> float:
-    """CPU seconds the whole machine has spent, but for waiting."""
+    """Return the CPU seconds that the whole machine has spent, without waiting."""
     with open("/proc/stat") as file:
         ticks = [int(field) for field in file.readline().split()[1:]]
     user, nice, system, _idle, _iowait, irq, softirq = ticks[:7]
@@ -80,7 +83,7 @@ class CpuMeter:
         self._machine = machine_busy_s()
 
     def stop(self) -> tuple[float, float]:
-        """(CPU seconds of the servers, of the whole machine)."""
+        """Return the CPU seconds of the servers, and of the whole machine."""
         after = cpu_by_pid(self._pids)
         servers = sum(spent - self._before.get(pid, 0.0) for pid, spent in after.items())
         return servers, machine_busy_s() - self._machine

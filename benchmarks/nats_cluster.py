@@ -9,7 +9,9 @@ from benchmarks.processes import NotReady, Processes, free_ports, listening, wai
 
 
 class NatsCluster:
-    """`always` syncs each write before it is confirmed; the default syncs every two minutes."""
+    """A NATS cluster; `always` syncs each write before it is confirmed, the default every two
+    minutes.
+    """
 
     peer = "nats"
     names = ("NATS R3, sync always", "NATS R3, default (no sync)")
@@ -46,9 +48,9 @@ class NatsCluster:
         self.urls = ",".join(f"nats://127.0.0.1:{port}" for port in clients)
 
     def pids(self) -> list[int]:
-        """The nodes."""
+        """Return the process ids of the nodes."""
         return self._processes.pids()
 
     def stop(self) -> None:
-        """All of them."""
+        """Stop all nodes."""
         self._processes.stop(grace_s=5)

@@ -1,15 +1,16 @@
-"""More than can be done: goodput, memory, recovery, and a calm tenant beside a flooding one.
+"""Overload: goodput, memory, recovery, and a calm tenant beside a flooding one.
+
 `python -m benchmarks.overload [balanced|direct|tenants|refusals …]`, a JSON line each.
 
-balanced   through the shipped HAProxy: what is answered 201 at twice and five times of what it can
+balanced   through the shipped HAProxy: answers 201 at twice and five times the capacity
 direct     five times, straight at the server: memory, nothing of what was accepted lost, recovery
-tenants    p99 of 50 publishes a second of one tenant beside another's flood, over the same where
-           the flood goes to a program that only answers
+tenants    p99 of 50 publishes a second of one tenant beside another's flood, over the same beside a
+           flood of a program that only answers
 refusals   processor time of a request that is refused, beside one that is served
 
-The flood is wrk's, niced, so that the cores are left to what is measured. Each of its connections
-waits so long between requests that all of them together ask at the rate that is wanted, as long as
-they are answered fast: those that refuse early are asked the more.
+The flood is wrk's, with a niceness, so that the cores are left to the measured processes. Each of
+its connections waits between requests, so that all of them together send at the wanted rate while
+they are answered fast. A server that refuses early therefore gets more requests.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ LEAST_AT_TWICE = 0.75
 LEAST_AT_FIVE_TIMES = 0.60
 MOST_RECOVERY_S = 5.0
 MOST_GROWTH = 1.5
-"""Of resident memory under the flood, over what it is at capacity."""
+"""Resident memory under the flood, over that at capacity."""
 MOST_BESIDE = 2.0
 LEAST_CHEAPER = 3.0
 NICE = 10
@@ -133,7 +134,7 @@ class Flood:
         )
 
     def result(self) -> Row:
-        """Waits for its end; what was answered, and what was accepted a second."""
+        """Wait for its end; return the counts of answers, and the accepted ones a second."""
         out, error = self._process.communicate(timeout=self._until_s)
         if self._process.returncode != 0:
             raise NotReady(f"wrk: {error.strip()[-300:]}")
@@ -172,7 +173,7 @@ def workplace() -> Iterator[Path]:
 
 @contextmanager
 def installation(directory: Path) -> Iterator[PacketboatCluster]:
-    """One server, nothing before it."""
+    """Yield one server, with nothing before it."""
     cluster = PacketboatCluster(directory / "site")
     try:
         cluster.start()
@@ -182,7 +183,7 @@ def installation(directory: Path) -> Iterator[PacketboatCluster]:
 
 
 def balanced(options: argparse.Namespace) -> Iterator[Row]:
-    """Of what it can, how much it still does when twice and five times as much is asked."""
+    """Measure how much of its capacity is used if twice and five times as much is asked."""
     with workplace() as directory, FleetSystem(1) as system:
         system.create(("/topics", {"name": "bench", "partitions": 4}))
         url = publish_url(system.url, "bench")
@@ -232,7 +233,7 @@ class Memory:
 
 
 def server_pid(cluster: PacketboatCluster) -> int:
-    """Of the process that serves HTTP."""
+    """Return the id of the process that serves HTTP."""
     for pid in tree(cluster.pids()):
         if b"serve" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
             return pid
@@ -240,7 +241,7 @@ def server_pid(cluster: PacketboatCluster) -> int:
 
 
 def direct(options: argparse.Namespace) -> Iterator[Row]:
-    """Five times what it can, with nothing in front."""
+    """Measure five times the capacity, with nothing in front."""
     with workplace() as directory, installation(directory) as cluster:
         cluster.create("/topics", {"name": "bench", "partitions": 4})
         url = publish_url(cluster.url, "bench")
@@ -300,7 +301,7 @@ async def recovery(url: str, token: str) -> float:
 
 
 def stored(cluster: PacketboatCluster, topic: str, partitions: int) -> set[str]:
-    """Ids of all messages that can be read."""
+    """Return the ids of all messages that can be read."""
     found: set[str] = set()
     for partition in range(partitions):
         offset: int | None = 0
@@ -314,13 +315,13 @@ def stored(cluster: PacketboatCluster, topic: str, partitions: int) -> set[str]:
 
 
 def call(cluster: PacketboatCluster, path: str) -> Any:
-    """A GET."""
+    """Send a GET request; return its JSON."""
     headers = {"Authorization": f"Bearer {cluster.token}"}
     return answered(urllib.request.Request(cluster.url + path, headers=headers))
 
 
 async def calm(url: str, token: str, seconds: float) -> tuple[list[float], int]:
-    """Latencies of publishes at a fixed rate, from when each was due; how many failed."""
+    """Publish at a fixed rate; return the latencies, from when each was due, and the failures."""
     parts = urlsplit(url)
     connections = [await connect(str(parts.hostname), parts.port or 80) for _ in range(50)]
     whole = request("POST", parts.path, token, BODY.encode(), "text/plain")
@@ -364,14 +365,14 @@ class Answering(asyncio.Protocol):
 
 
 async def answer_only(port: int) -> None:
-    """Until it is ended."""
+    """Answer until it is ended."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(Answering, "127.0.0.1", port, backlog=2048)
     await server.serve_forever()
 
 
 def tenants(options: argparse.Namespace) -> Iterator[Row]:
-    """A calm tenant beside a flood of another, and beside the same flood somewhere else."""
+    """Measure a calm tenant beside a flood of another, and beside the same flood somewhere else."""
     with workplace() as directory, installation(directory) as cluster, Processes() as processes:
         flooding = tenant_token(cluster, "flooding")
         calm_token = tenant_token(cluster, "calm")
@@ -416,7 +417,7 @@ def tenants(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def tenant_token(cluster: PacketboatCluster, name: str) -> str:
-    """Of the owner of a new tenant."""
+    """Return a token of the owner of a new tenant."""
     lines = (cluster.directory / "data" / "operator.env").read_text().splitlines()
     values = dict(line.removeprefix("export ").split("=", 1) for line in lines if "=" in line)
     client_id, secret = values["PACKETBOAT_CLIENT_ID"], values["PACKETBOAT_CLIENT_SECRET"]
@@ -438,7 +439,7 @@ def access_token(url: str, client_id: str, secret: str) -> str:
 
 
 def answered(wanted: urllib.request.Request) -> Any:
-    """The JSON of the answer. Raises NotReady with what else it was."""
+    """Return the JSON of the answer. Raises NotReady with any other answer."""
     try:
         with urllib.request.urlopen(wanted, timeout=30) as answer:
             return json.load(answer)
@@ -457,7 +458,7 @@ def created(url: str, token: str, topic: str) -> None:
 
 
 def refusals(options: argparse.Namespace) -> Iterator[Row]:
-    """Processor time of a request that is refused, beside one that is served."""
+    """Measure the processor time of a request that is refused, and of one that is served."""
     with workplace() as directory, installation(directory) as cluster, Processes() as processes:
         cluster.create("/topics", {"name": "bench", "partitions": 4})
         (port,) = free_ports(1)

@@ -26,18 +26,18 @@ MANY_BYTES = str(1 << 40)
 
 
 def file_of(directory: Path, piece: Range) -> Path:
-    """Where the messages of a slice are."""
+    """Return the file of a slice's messages."""
     return directory / f"{piece.key.partition}-{piece.key.lane}-{piece.start}-{piece.end}.parquet"
 
 
 class ParquetPlatform:
-    """In place of the platform."""
+    """A source of messages in place of the platform."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def messages(self, spark: SparkSession, slices: Sequence[Range]) -> DataFrame:
-        # A task for each file, as there is one for each slice.
+        # There is a task for each file, as there is one for each slice.
         spark.conf.set("spark.sql.files.maxPartitionBytes", MANY_BYTES)
         spark.conf.set("spark.sql.files.openCostInBytes", MANY_BYTES)
         return spark.read.parquet(*(str(file_of(self._directory, each)) for each in slices))

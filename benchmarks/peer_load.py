@@ -31,12 +31,12 @@ OnBody = Callable[[bytes], None]
 
 
 def stamped_body() -> bytes:
-    """1 KB that says when it was made."""
+    """Return 1 KB that holds the time at which it was made."""
     return struct.pack("d", time.perf_counter()) + PADDING
 
 
 class Peer(Protocol):
-    """One connection to the system under test."""
+    """A connection to the system under test."""
 
     async def open(self) -> None: ...
     async def reset(self) -> None: ...
@@ -99,7 +99,7 @@ class Nats:
         await asyncio.Event().wait()
 
     async def pull(self, on_body: OnBody) -> None:
-        """Pages of a pull consumer, each message acked."""
+        """Consume pages of a pull consumer, and ack each message."""
         from nats.js import api
         from nats.js.errors import ServiceUnavailableError  # type: ignore[import-not-found]
 
@@ -316,7 +316,7 @@ async def _reset(name: str, urls: list[str]) -> None:
 
 
 def main() -> None:
-    """One case, one JSON object on stdout."""
+    """Measure one case, and print one JSON object to stdout."""
     parser = argparse.ArgumentParser()
     parser.add_argument("peer", choices=PEERS)
     parser.add_argument("case", choices=("publish", "fill", "drain", "drain-pull", "latency"))

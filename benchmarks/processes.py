@@ -1,4 +1,4 @@
-"""Processes the benchmark starts, so that none of them outlives it."""
+"""The processes that the benchmark starts, none of which outlives it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,20 @@ from benchmarks.settings import inherited_environment
 from gateway.up.child import die_with
 
 FREE_PORTS = range(11_000, 20_000)
-"""Below those of outgoing connections, and apart from those that `packetboat up` takes."""
+"""Ports below those of outgoing connections, and apart from those that `packetboat up` takes."""
 _ours: set[int] = set()
 
 
 class NotReady(RuntimeError):
-    """A system under test did not come up; its measurements are skipped, with this reason."""
+    """A system under test did not come up; its measurements are skipped for this reason."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that were free a moment ago, and that no other process is given here
-    until this one ends: one that is listened on again after a kill is still free."""
+    """Return ports of 127.0.0.1 that were free a moment ago.
+
+    No other process gets them here until this one ends, so a server can listen on its port again
+    after a kill.
+    """
     found: list[int] = []
     while len(found) < count:
         port = random.choice(FREE_PORTS)
@@ -46,7 +49,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def _claimed(port: int) -> bool:
-    """Whether it is ours from now on, and was nobody's: a lock on its byte of a file."""
+    """Claim a port by a lock on its byte of a file; return whether nobody had it."""
     if port in _ours:
         return False
     try:
@@ -74,7 +77,7 @@ def wait_until(done: Callable[[], bool], *, timeout_s: float, what: str) -> None
 
 
 def listening(port: int) -> bool:
-    """Whether something accepts connections there."""
+    """Return whether something accepts connections at a port."""
     try:
         socket.create_connection(("127.0.0.1", port), 0.5).close()
     except OSError:
@@ -96,7 +99,9 @@ class Processes:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> subprocess.Popen[bytes]:
-        """In a session of its own, with nothing on stdin and its output in `log`."""
+        """Start a process in a session of its own, with nothing on stdin and its output in
+        `log`.
+        """
         with log.open("ab") as output:
             process = subprocess.Popen(
                 [str(part) for part in command],
@@ -116,11 +121,11 @@ class Processes:
         self._running.append(process)
 
     def pids(self) -> list[int]:
-        """Of the processes that run."""
+        """Return the ids of the processes that run."""
         return [process.pid for process in self._running if process.poll() is None]
 
     def stop(self, *, grace_s: float = 10.0) -> None:
-        """SIGTERM, then SIGKILL for whatever of their trees is left."""
+        """Send SIGTERM, then SIGKILL to the rest of their trees."""
         everything = tree(self.pids())
         for process in self._running:
             if process.poll() is None:

@@ -41,13 +41,13 @@ Row = dict[str, Any]
 
 
 def fill(made: Site, topic: str, messages: int) -> int:
-    """Publishes at least so many; how many it were."""
+    """Publish at least `messages`; return how many were published."""
     result = run_load(made.cluster, "batch", seconds=120, topic=topic, messages=messages)
     return int(result["n"])
 
 
 def fast(options: argparse.Namespace) -> Row:
-    """A backlog, as fast as it goes."""
+    """Measure the delivery of a backlog without a limit."""
     with site() as made:
         made.cluster.create("/topics", {"name": "bench"})
         made.subscribe("bench", "bench", made.endpoint.url, format=options.format)
@@ -104,7 +104,7 @@ async def send_bare(url: str, messages: int) -> float:
 
 
 def fan(options: argparse.Namespace) -> Row:
-    """Many push subscriptions of one topic."""
+    """Measure many push subscriptions of one topic."""
     with site() as made:
         return uvloop.run(_fan(made, options))
 
@@ -190,7 +190,7 @@ def outage(options: argparse.Namespace) -> Row:
 
 
 def beside(options: argparse.Namespace) -> Row:
-    """Good endpoints beside hostile ones."""
+    """Measure good endpoints beside hostile ones."""
     return hostile(options.turns, options.turn_s)
 
 
@@ -198,7 +198,7 @@ CASES = {"fast": fast, "fan": fan, "outage": outage, "hostile": beside}
 
 
 def main() -> int:
-    """Exit status 1 when a figure misses its limit."""
+    """Measure the cases. Exit status 1 if a figure misses its limit."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="+", choices=[*CASES, "bare"])
     parser.add_argument("--messages", type=int, default=40_000)

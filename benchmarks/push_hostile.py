@@ -29,15 +29,17 @@ HOSTILE = [
 ]
 MAX_P99_RATIO = 2.0
 MAX_GROWTH_MIB = 64.0
-"""What hostile endpoints may cost a server that had none: code, connections, the log of attempts,
-and messages that wait for their next attempt."""
+"""Growth that hostile endpoints may cause.
+
+It is for code, connections, the log of attempts, and messages that wait for their next attempt.
+"""
 MAX_CREEP_MIB = 16.0
-"""Between the middle of the turns with them and the end."""
+"""Growth between the middle of the turns with them and the end."""
 Row = dict[str, Any]
 
 
 class Hostiles:
-    """Endpoints that misbehave, in a process of their own, each with an origin of its own."""
+    """The endpoints that misbehave, in a process of their own, each with an origin of its own."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-m", "benchmarks.push_hostile"]
@@ -70,7 +72,7 @@ async def serve_hostiles() -> None:
 
 
 def hostile(turns: int, turn_s: float) -> Row:
-    """Good endpoints, without and with hostile ones beside them."""
+    """Measure good endpoints, without and with hostile ones beside them."""
     hostiles = Hostiles()
     try:
         with site() as made:
@@ -80,7 +82,7 @@ def hostile(turns: int, turn_s: float) -> Row:
 
 
 class _Beside:
-    """The good endpoints and the load of all."""
+    """The good endpoints, and the load on all."""
 
     def __init__(self, made: Site, turn_s: float) -> None:
         self._made = made
@@ -127,7 +129,7 @@ class _Beside:
         }
 
     async def _hostile(self, urls: list[str], action: str) -> None:
-        """Their subscriptions are made, paused or resumed."""
+        """Make, pause or resume the subscriptions of the hostile endpoints."""
         for number, url in enumerate(urls):
             if action:
                 path = f"/subscriptions/bad-{number}/{action}"
@@ -154,7 +156,7 @@ class _Beside:
         return list(receiver.latencies_s)
 
     async def _publish(self, topic: str, per_s: float) -> int:
-        """How many messages it were."""
+        """Publish at a rate; return the number of messages."""
         cluster = self._made.cluster
         host, port = cluster.url.removeprefix("http://").split(":")
         connection = await connect(host, int(port))
@@ -175,7 +177,7 @@ class _Beside:
             sizes.append(self._mib())
 
     def _mib(self) -> float:
-        """Of the server's memory that is resident."""
+        """Return the resident memory of the server."""
         found = 0
         for pid in tree(self._made.cluster.pids()):
             command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")

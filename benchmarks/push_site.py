@@ -1,5 +1,7 @@
-"""What benchmarks of webhooks share: an installation, an endpoint that answers at once, and one
-that notes how old messages are."""
+"""An installation for benchmarks of webhooks, and endpoints for it.
+
+One endpoint answers at once, the other records the age of messages.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ CONCURRENCY = 100
 PATIENCE_S = 600.0
 POLL_S = 0.2
 METRICS_POLL_S = 0.5
-"""A page of metrics costs the server some milliseconds."""
+"""Pause between reads of metrics, since a page costs the server some milliseconds."""
 _ENDPOINT = """
 daemon off; pid nginx.pid; error_log stderr; worker_processes 1;
 events {{ worker_connections 4096; }}
@@ -80,7 +82,7 @@ class Site:
         self.cluster.create(f"/topics/{topic}/subscriptions", body)
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        """What a request is answered with. Raises NotReady."""
+        """Send a request; return the JSON of its answer. Raises NotReady."""
         headers = {"Authorization": f"Bearer {self.cluster.token}"}
         data = None if body is None else json.dumps(body).encode()
         if data is not None:
@@ -94,7 +96,7 @@ class Site:
         return json.loads(text) if text else None
 
     def counted(self, metric: str) -> dict[str, float]:
-        """A counter of the server, by its one label."""
+        """Return a counter of the server, by its one label."""
         with urllib.request.urlopen(self.cluster.metrics_url) as answer:
             text = answer.read().decode()
         found = re.findall(rf'^{metric}\{{\w+="([^"]+)"\}} (\S+)$', text, re.MULTILINE)
@@ -104,7 +106,7 @@ class Site:
         return self.counted("packetboat_push_messages_total").get("delivered", 0.0)
 
     def until_delivered(self, count: float, patience_s: float = PATIENCE_S) -> None:
-        """Until so many were in all."""
+        """Wait until `count` messages were delivered in all."""
         deadline_s = time.monotonic() + patience_s
         while (delivered := self.delivered()) < count:
             if time.monotonic() > deadline_s:
@@ -114,9 +116,9 @@ class Site:
 
 @contextmanager
 def site() -> Iterator[Site]:
-    """In a directory of its own."""
+    """Yield a site in a directory of its own."""
     root = Path(tempfile.mkdtemp(prefix="packetboat-push-"))
-    root.chmod(0o711)  # Postgres runs as a lesser account when we are root.
+    root.chmod(0o711)  # Postgres runs under an account with fewer rights if we are root.
     made = Site(root)
     try:
         made.endpoint.start()

@@ -95,10 +95,10 @@ class RabbitCluster:
             raise NotReady(f"RabbitMQ: {(joined.stderr or joined.stdout).strip()[-300:]}")
 
     def pids(self) -> list[int]:
-        """The nodes, without epmd."""
+        """Return the process ids of the nodes, without epmd."""
         return self._nodes.pids()
 
     def stop(self) -> None:
-        """Nodes, then epmd."""
+        """Stop the nodes, then epmd."""
         self._nodes.stop(grace_s=1)  # the data is thrown away: no need to wait for a clean stop
         self._epmd.stop(grace_s=1)

@@ -1,5 +1,7 @@
-"""A listener that is as full as can be: `python -m benchmarks.refusing_server PORT TOKEN` refuses
-every publish, as a server does that has too much to do, and does nothing else."""
+"""A listener that always refuses: `python -m benchmarks.refusing_server PORT TOKEN`.
+
+It refuses every publish as an overloaded server does, and does nothing else.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,9 @@ async def publish(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def serve(port: int, token: str) -> None:
-    """Until it is ended."""
+    """Serve until it is ended."""
     verifier = CachingVerifier(DevTokenVerifier(hashlib.sha256(token.encode()).digest()))
-    await verifier.verify(token.encode())  # whose it is must be known
+    await verifier.verify(token.encode())  # the token's tenant must be known
     app = create_app(
         [made_up("POST", "/topics/{topic}/messages", publish, "publish", "topic:topic")],
         verifier,

@@ -1,5 +1,5 @@
-"""What releasing a staged message costs, with few and with many pending:
-`python -m benchmarks.release_cost [--pending N]`.
+"""The cost of releasing a staged message, with few and with many pending: `python -m
+benchmarks.release_cost [--pending N]`.
 
 Releases the same number of messages, in batches as the scheduler does, from a queue with 1,000
 pending and from one with a million, and prints the ratio: of the calls made (exact) and of the CPU
@@ -22,13 +22,13 @@ QUEUE = bytes(25)
 START_US = 1_700_000_000_000_000
 BATCH = 1000
 RELEASED = 20
-"""In one command."""
+"""Messages released in one command."""
 MAX_RATIO = 1.5
-"""Of CPU time: more memory is touched, so caches miss more; the work is the same."""
+"""Ratio of CPU time: more memory is touched, so caches miss more, but the work is the same."""
 
 
 def filled(pending: int) -> Machine:
-    """A queue with so many due messages."""
+    """Return a machine that has a queue with `pending` due messages."""
     machine = Machine(0)
     create = commands.encode(commands.Create(QUEUE, 0, b""))
     machine.apply(0, commands.encode_value([create], START_US))
@@ -44,7 +44,7 @@ def filled(pending: int) -> Machine:
 
 
 def release_and_refill(machine: Machine, number: int) -> tuple[bytes, bytes]:
-    """The values that release messages all over the queue and stage as many again."""
+    """Return the values that release messages all over the queue and stage as many again."""
     end = machine.offsets(QUEUE).stage_end
     rows = machine.staged(QUEUE, -1, RELEASED // 2) + machine.staged(
         QUEUE, end - RELEASED // 2 - 1, RELEASED // 2
@@ -63,7 +63,7 @@ def release_and_refill(machine: Machine, number: int) -> tuple[bytes, bytes]:
 
 
 def run(machine: Machine, rounds: int) -> float:
-    """CPU seconds that the releases took."""
+    """Return the CPU seconds that the releases took."""
     spent = 0.0
     for number in range(rounds):
         release, refill = release_and_refill(machine, machine.applied + number)
@@ -77,7 +77,7 @@ def run(machine: Machine, rounds: int) -> float:
 
 
 def calls(machine: Machine) -> int:
-    """Calls, of Python and of C, of one release."""
+    """Return the number of calls, of Python and of C, in one release."""
     release, refill = release_and_refill(machine, machine.applied)
     count = 0
 

@@ -35,14 +35,15 @@ FIGURES = ("rate", "p50_ms", "p99_ms", "server_us", "fdatasyncs_per_message", "o
 
 
 def derive(row: Row) -> Row:
-    """Rate, server CPU per message and such, from what a case counted."""
+    """Add rate, server CPU per message and others to the counts of a case."""
     n = row["n"]
     row["rate"] = n / row["elapsed_s"] if row["elapsed_s"] > 0 else 0.0
     row["server_us"] = row["server_cpu_s"] / n * 1e6 if n else math.nan
     if "fdatasyncs" in row:
         row["fdatasyncs_per_message"] = row["fdatasyncs"] / n if n else math.nan
         row["fdatasyncs_per_message_and_node"] = row["fdatasyncs_per_message"] / STORE_NODES
-    if row["case"] in (DRAIN, STREAM):  # ages of a backlog, or acks: nothing to set side by side
+    # these are ages of a backlog, or acks, so systems cannot be compared
+    if row["case"] in (DRAIN, STREAM):
         row["p50_ms"] = row["p99_ms"] = math.nan
     load_cpu_s = row.get("client_cpu_s", 0.0)
     row["other_cores"] = (row["machine_cpu_s"] - row["server_cpu_s"] - load_cpu_s) / row["wall_s"]
@@ -113,7 +114,7 @@ TARGETS = (
 
 
 def by_case(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
-    """In the order first seen."""
+    """Return the rows by system and case, in the order in which these came first."""
     found: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if "rate" in row:
@@ -122,7 +123,7 @@ def by_case(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
 
 
 def medians(rows: Sequence[Row]) -> list[Row]:
-    """One row per system and case."""
+    """Return the medians, one row per system and case."""
     return [
         {"system": system, "case": case, "rounds": len(group)}
         | {name: median([row.get(name, math.nan) for row in group]) for name in FIGURES}
@@ -132,8 +133,11 @@ def medians(rows: Sequence[Row]) -> list[Row]:
 
 
 def check(target: Target, rows: Sequence[Row]) -> Row | None:
-    """The target's figure; None when a side was not measured. A ratio is the median of the
-    rounds' ratios: both sides of each were measured within the same minute."""
+    """Return the target's figure, or None if a side was not measured.
+
+    A ratio is the median of the rounds' ratios: both sides of each were measured within the same
+    minute.
+    """
     cases = by_case(rows)
     ours = {row["round"]: row[target.figure] for row in cases.get(target.ours, [])}
     if target.theirs is not None:
@@ -153,7 +157,7 @@ def _cell(value: float, digits: int) -> str:
 
 
 def print_table(rows: Sequence[Row], console: Console) -> None:
-    """The medians."""
+    """Print the medians."""
     table = Table(title="1 KB messages; medians of the rounds")
     for name in ("system", "case"):
         table.add_column(name, no_wrap=True)
@@ -174,7 +178,7 @@ def print_table(rows: Sequence[Row], console: Console) -> None:
 
 
 def print_targets(rows: Sequence[Row], console: Console) -> list[Row]:
-    """Each target with its verdict; returns those measured."""
+    """Print each target with its verdict; return those that were measured."""
     measured = []
     for target in TARGETS:
         result = check(target, rows)
@@ -189,7 +193,7 @@ def print_targets(rows: Sequence[Row], console: Console) -> list[Row]:
 
 
 def print_cpu(rows: Sequence[Row], console: Console) -> None:
-    """Where our servers' CPU went, per message."""
+    """Print the CPU of our servers' parts, per message."""
     for (_, case), group in by_case(rows).items():
         parts = [row["cpu_by_part"] | {"n": row["n"]} for row in group if row.get("cpu_by_part")]
         if parts:

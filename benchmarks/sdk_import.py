@@ -1,10 +1,10 @@
-"""What the SDK costs before it does anything: `python -m benchmarks.sdk_import [--rounds 15]`.
+"""The cost of importing the SDK: `python -m benchmarks.sdk_import [--rounds 15]`.
 
-Each import happens in a process of its own, of what Python has compiled already; the interpreter's
-own start is not counted. They take turns, beside `import json` and `import httpx`. Prints medians,
-one JSON line each, of the time, of the CPU in it, and of the memory over a bare interpreter's; `a
-Client` is one that has asked nothing yet; it imports httpx. Fails where an import of ours takes
-over 150 ms of CPU, which on an idle machine is the time.
+Each import is made in a process of its own, of code that Python has compiled already; the
+interpreter's own start is not counted. The cases take turns, with `import json` and `import httpx`
+beside them. Prints medians, one JSON line each, of the time, of the CPU in it, and of the memory
+over a bare interpreter's; `a Client` is one that has sent nothing yet; it imports httpx. Fails if
+an import of ours takes over 150 ms of CPU, which on an idle machine is the time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STATEMENTS = {
     "an AsyncClient": f"import packetboat; {ASYNC_CLIENT}",
 }
 HELD = ("packetboat", "Client", "AsyncClient")
-"""To the target."""
+"""Cases that the target applies to."""
 PROGRAM = """
 import time
 began_s, cpu_began_s = time.perf_counter(), time.process_time()
@@ -44,7 +44,7 @@ print(line.split()[1])
 
 
 class Run(NamedTuple):
-    """Of one process; MiB when it is done."""
+    """Figures of one process, with its memory at the end."""
 
     ms: float
     cpu_ms: float

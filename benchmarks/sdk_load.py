@@ -35,13 +35,13 @@ class Packetboat:
         await self._client.publish(self.topic, b"connects, as the peers do here")
 
     async def reset(self) -> None:
-        """A topic is made for each run."""
+        """Do nothing: a topic is made for each run."""
 
     async def publish(self, body: bytes) -> None:
         await self._client.publish(self.topic, body, key=self._key())
 
     def publish_all(self, in_flight: int, seconds: float) -> Result:
-        """One thread with that many receipts to come; it waits for the oldest."""
+        """Publish in one thread with `in_flight` receipts to come; it waits for the oldest."""
         latencies: list[float] = []
         errors: list[str] = []
         out: deque[tuple[float, PendingReceipt]] = deque()
@@ -84,7 +84,7 @@ class Packetboat:
 
 
 def main() -> None:
-    """One case, one JSON object on stdout."""
+    """Measure one case, and print one JSON object to stdout."""
     parser = argparse.ArgumentParser()
     parser.add_argument("case", choices=("async", "sync"))
     parser.add_argument("--url", required=True)

@@ -43,7 +43,7 @@ THEIRS: tuple[Case, ...] = (("nats-py, two processes", ["nats", "publish"]),)
 
 
 def loaded(command: list[str], seconds: float) -> Row:
-    """What a load program prints. Raises NotReady."""
+    """Return the object that a load program prints. Raises NotReady."""
     run = subprocess.run(
         [*command, "--seconds", str(seconds), "--in-flight", str(IN_FLIGHT)],
         capture_output=True,
@@ -107,7 +107,9 @@ class Theirs:
 
 
 def measured(systems: list[Ours | Theirs], rounds: int, seconds: float) -> dict[str, list[Row]]:
-    """The rows of each case, by its name; the order of the systems changes from round to round."""
+    """Return the rows of each case, by its name; the order of the systems changes from round to
+    round.
+    """
     rows: dict[str, list[Row]] = {}
     for number in range(rounds):
         for system in systems if number % 2 == 0 else systems[::-1]:
@@ -118,7 +120,7 @@ def measured(systems: list[Ours | Theirs], rounds: int, seconds: float) -> dict[
 
 
 def summary(case: str, rows: list[Row]) -> Row:
-    """Medians."""
+    """Return the medians of a case."""
 
     def figure(of: Callable[[Row], float], digits: int = 1) -> float:
         return round(median([of(row) for row in rows if row["n"]]), digits)
@@ -135,12 +137,14 @@ def summary(case: str, rows: list[Row]) -> Row:
 
 
 def rate(row: Row) -> float:
-    """Messages a second."""
+    """Return messages a second."""
     return float(row["n"] / row["elapsed_s"]) if row["elapsed_s"] else 0.0
 
 
 def ratio(rows: dict[str, list[Row]]) -> float | None:
-    """Our best over the peer's best, in the same round; the median. None: there is no peer."""
+    """Return the median of our best over the peer's best in each round; None if there is no
+    peer.
+    """
     ours = [found for case, found in rows.items() if case.startswith(PacketboatCluster.name)]
     theirs = [found for case, found in rows.items() if not case.startswith(PacketboatCluster.name)]
     if not ours or not theirs:
@@ -150,12 +154,12 @@ def ratio(rows: dict[str, list[Row]]) -> float | None:
 
 
 def paired(ours: list[list[Row]], theirs: list[list[Row]]) -> Iterator[tuple[Any, Any]]:
-    """All rows of a round."""
+    """Yield all rows of a round together."""
     return zip(zip(*ours, strict=True), zip(*theirs, strict=True), strict=True)
 
 
 def main() -> int:
-    """Exit status 1 when ours is slower."""
+    """Measure. Exit status 1 if ours is slower."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4)

@@ -1,9 +1,9 @@
-"""How fast one topic of many is read back: alone, between 200 others, and after a settle.
+"""The rate at which one topic of many is read: alone, between 200 others, and after compaction.
 
 `python -m benchmarks.settled_drain` stores 1 M messages of one queue (batches of 100 messages of
 100 bytes), once alone and once with as much spread over 200 other queues between its batches, and
-reads them through the index and the log as a fetch does, in answers of 1 MiB, with the files out
-of the page cache. One JSON line each; `share` is the rate relative to alone.
+reads them through the index and the log as a fetch does, in answers of 1 MiB, with the files out of
+the page cache. One JSON line each; `share` is the rate relative to alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BATCH_MESSAGES = 100
 
 
 def drain(store: AgedStore, directory: Path) -> float:
-    """Messages a second of queue 0, from the disk; every batch is checked."""
+    """Return messages a second of queue 0, from the disk; every batch is checked."""
     drop_caches(directory)
     wal, batches, queue = store.started.wal, store.started.batches, store.queues[0]
     began_s = time.monotonic()

@@ -1,8 +1,8 @@
-"""What Postgres is asked: every statement while counting, by who sent it.
+"""The statements that Postgres gets while they are counted, by the sending process.
 
 Postgres logs each statement (`log_statement = all`, no parameters) with the client's port, and the
-kernel knows whose port that is. BEGIN, COMMIT and their kind are counted apart: they are round
-trips too, but nothing is looked up or written by them.
+kernel knows the process of a port. BEGIN, COMMIT and their kind are counted separately: they are
+round trips too, but they look up or write nothing.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _LINE = re.compile(
 
 
 class Asked(NamedTuple):
-    """Of one stretch of time."""
+    """Statements in a span of time."""
 
     seconds: float
     by_process: Counter[str]
-    """Statements of each process, by the name it was given here, or `?`."""
+    """Statements of each process, by the name that it has here, or `?`."""
     framing: int
-    """BEGIN, COMMIT and their kind, of everybody."""
+    """Count of BEGIN, COMMIT and their kind, of all processes."""
     texts: Counter[str]
-    """The first words of each statement."""
+    """Statements by their first words."""
 
     @property
     def statements(self) -> int:
@@ -96,7 +96,7 @@ class Statements:
 
 
 def port_owners(pids: Mapping[str, int]) -> dict[int, str]:
-    """Local TCP ports of each of these processes."""
+    """Return the local TCP ports of each of these processes."""
     inodes: dict[str, str] = {}
     for name, pid in pids.items():
         with contextlib.suppress(OSError):

@@ -72,12 +72,14 @@ class StoreCluster:
         return list(tree(self._processes.pids()))
 
     def resident_bytes(self, node: int) -> int:
-        """Memory that the process holds."""
+        """Return the memory that the process holds."""
         with open(f"/proc/{self._nodes[node].pid}/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
     async def until_applied(self, client: StoreClient, node: int, timeout_s: float = 600) -> float:
-        """Seconds until the node has applied all that its peers had applied at the call."""
+        """Return the seconds until the node has applied all that its peers had applied at the
+        call.
+        """
         began = time.monotonic()
         wanted = await self._applied(client, [other for other in NODES if other != node])
         while time.monotonic() - began < timeout_s:
@@ -96,7 +98,7 @@ class StoreCluster:
 
 
 async def statuses(client: StoreClient) -> dict[int, dict[str, Any]]:
-    """Of the nodes that answer."""
+    """Return the statuses of the nodes that answer."""
     found: dict[int, dict[str, Any]] = {}
     for node, status in (await client.status()).items():
         if "groups" in status:

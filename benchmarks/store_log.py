@@ -68,7 +68,7 @@ class Log:
             self.appenders.append(self.client.appender(group, queue))
 
     async def append(self, outstanding: int, seconds: float) -> Row:
-        """A fixed number of batches outstanding, spread over the groups."""
+        """Append with a fixed number of batches outstanding, spread over the groups."""
         flushes = await self._flushes()
         latencies: list[float] = []
         meter = CpuMeter(self.cluster.pids())
@@ -137,7 +137,7 @@ class Log:
         return {"case": "catch-up", "mib_per_s": total_bytes / seconds / MIB, "seconds": seconds}
 
     async def recover(self) -> Row:
-        """All nodes at once; counted from their start."""
+        """Restart all nodes at once; the time counts from their start."""
         before = await statuses(self.client)
         log_bytes = min(status["log"]["bytes"] for status in before.values())
         for node in NODES:
@@ -158,13 +158,13 @@ class Log:
         }
 
     async def _flushes(self) -> float:
-        """Of one node, on average."""
+        """Return the flushes of one node, on average."""
         found = await statuses(self.client)
         return sum(float(status["log"]["flushes"]) for status in found.values()) / len(found)
 
 
 def disk_limit(directory: Path, batch: bytes) -> Row:
-    """The same disk, one process, one batch per sync."""
+    """Measure the same disk with one process, and one batch per sync."""
     path = directory / "limit"
     with path.open("wb", buffering=0) as file:
         os.posix_fallocate(file.fileno(), 0, SYNCS * len(batch))
@@ -212,7 +212,7 @@ async def round_of(directory: Path, options: argparse.Namespace) -> list[Row]:
 
 
 def summary(rounds: list[list[Row]]) -> list[Row]:
-    """Per case, the median of each figure."""
+    """Return the median of each figure, by case."""
     merged: list[Row] = []
     for same in zip(*rounds, strict=True):
         figures = {name for row in same for name in row} - {"case"}

@@ -1,9 +1,9 @@
-"""How long a store node with years of data takes to start, and what its index costs in memory.
+"""The time that a store node with years of data takes to start, and the memory of its index.
 
-`python -m benchmarks.store_restart --gib 20` writes a node's data (batches of 16 to 100 KB for
-many queues, no segment settled: the most there can be to look at), then starts it in a process of
-its own, with the files out of the page cache: as it was left, and with its index files gone. One
-JSON line each. With `--settle` also after everything was settled. The data is removed at the end.
+`python -m benchmarks.store_restart --gib 20` writes a node's data (batches of 16 to 100 KB for many
+queues, no segment compacted: the most that a start can have to read), then starts it in a process
+of its own, with the files out of the page cache: with its index files, and without them. One JSON
+line each. With `--settle` also after everything was compacted. The data is removed at the end.
 """
 
 from __future__ import annotations

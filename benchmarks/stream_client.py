@@ -60,7 +60,7 @@ class StreamConnection(asyncio.Protocol):
 async def open_stream(
     host: str, port: int, request: bytes, on_lines: Callable[[list[bytes]], None]
 ) -> StreamConnection:
-    """A connection with the request on its way."""
+    """Open a connection, and send the request on it."""
     loop = asyncio.get_running_loop()
     _, connection = await loop.create_connection(lambda: StreamConnection(on_lines), host, port)
     connection.transport.write(request)

@@ -1,4 +1,4 @@
-"""Each system under test: how it is started, and the cases run on it in every round."""
+"""The systems under test: how each is started, and the cases that are run on it in every round."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class PacketboatSystem:
     def _counted(
         self, measure: Callable[[], Row], *, prepare: Callable[[], None] = lambda: None
     ) -> Row:
-        """With the fdatasyncs of all three nodes, and where the CPU went."""
+        """Measure, with the fdatasyncs of all three nodes, and the CPU of each part."""
         prepare()
         flushes, parts = sum(self._cluster.flushes()), self._cluster.cpu_by_part()
         row = measure()
@@ -159,7 +159,7 @@ class PeerSystem:
 
 
 def system(name: str, directory: Path) -> System:
-    """By its name in BENCH_ONLY."""
+    """Return a system by its name in BENCH_ONLY."""
     if name == "packetboat":
         return PacketboatSystem(directory)
     if name == "rabbit":

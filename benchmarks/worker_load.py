@@ -1,9 +1,9 @@
-"""Workers of the SDK as a load: what `benchmarks.workers` starts.
+"""Workers of the SDK as a load, which `benchmarks.workers` starts.
 
 `python -m benchmarks.worker_load pull|stream|threads|batches …` drains a subscription with handlers
 that do nothing, in two processes, and prints one JSON object as `benchmarks.peer_load` does.
-`python -m benchmarks.worker_load idle --workers N …` prints the memory of a process in which so
-many workers wait for messages (0: one that has only imported the SDK).
+`python -m benchmarks.worker_load idle --workers N …` prints the memory of a process in which N
+workers wait for messages (0: one that has only imported the SDK).
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ class WorkerPeer:
 
 
 def resident_mib() -> float:
-    """Of this process: what is its own, not what it shares with others."""
+    """Return the private memory of this process, without shared pages."""
     text = Path(f"/proc/{os.getpid()}/smaps_rollup").read_text()
     kib = [int(line.split()[1]) for line in text.splitlines() if line.startswith("Private_")]
     return sum(kib) / 1024
 
 
 async def idle(url: str, token: str, subscription: str, workers: int) -> float:
-    """MiB once all of them wait. Their subscriptions are `subscription`-0, -1, …"""
+    """Return MiB once all workers wait. Their subscriptions are `subscription`-0, -1, …"""
     if not workers:
         return resident_mib()
     async with AsyncClient(url, token) as client:
@@ -85,7 +85,7 @@ async def idle(url: str, token: str, subscription: str, workers: int) -> float:
 
 
 def main() -> None:
-    """One case, one JSON object on stdout."""
+    """Measure one case, and print one JSON object to stdout."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("case", choices=(*CASES, "idle"))
     parser.add_argument("--url", required=True)

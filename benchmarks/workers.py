@@ -38,7 +38,7 @@ Row = dict[str, Any]
 
 
 def loaded(command: list[str]) -> Row:
-    """What a load program prints, with the CPU that it took itself."""
+    """Return the object that a load program prints, with the CPU that it took itself."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     run = subprocess.run(
         command,
@@ -84,7 +84,7 @@ class Ours:
         return loaded(self._command(case, TOPIC, "--pids", pids, "--seconds", str(DRAIN_S)))
 
     def memory(self) -> Row:
-        """MiB: of the SDK, of a process with one idle worker, of each further one."""
+        """Return MiB of the SDK, of a process with one idle worker, and of each further worker."""
         found = [
             loaded(self._command("idle", "idle", "--workers", str(workers)))["mib"]
             for workers in IDLE
