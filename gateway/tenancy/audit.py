@@ -7,18 +7,17 @@ from typing import Any
 import msgspec
 
 from edge.asgi import Receive, Route, Scope, Send, path_param, tenant_of
-from edge.problem import FieldError, invalid, not_found
+from edge.parameters import text_of
+from edge.problem import not_found
 from gateway.http.decoding import Query
 from gateway.names import name_errors
-from gateway.tenancy.answers import page_size_of, respond_page, time_of
+from gateway.tenancy.answers import page_size_of, respond_listing, time_of
 from metadata.tenancy.audit import AuditEntry, AuditFilter, AuditLog
 from metadata.tenancy.tenants import TenantRepository
 from openapi import tenants, usage
 
 NDJSON = b"application/x-ndjson"
 LINES_AT_ONCE = 500
-MAX_FILTER_CHARS = 512
-ORDERS = ("newest", "oldest")
 
 
 class AuditRoutes:
@@ -62,10 +61,11 @@ class AuditRoutes:
             page_size=page_size_of(query),
             page_token=query.page_token(),
         )
-        await respond_page(send, "entries", [view(one) for one in page.items], page.next_token)
+        listing = usage.AuditPage([view(one) for one in page.items], page.next_token)
+        await respond_listing(send, listing)
 
     async def _export(self, scope: Scope, send: Send, tenant_id: bytes) -> None:
-        """Everything that fits, a line each; a broken connection says that it is not all."""
+        """Write each entry that fits as a line; a broken connection says that some are missing."""
         wanted = filter_of(Query(scope))
         page = await self._audit.page(tenant_id, wanted, page_size=LINES_AT_ONCE)
         headers = [(b"content-type", NDJSON)]
@@ -82,42 +82,31 @@ class AuditRoutes:
 
 
 def filter_of(query: Query) -> AuditFilter:
-    """400 naming the parameter."""
-    order = query.text("order")
-    if order is None:
-        order = "newest"
-    if order not in ORDERS:
-        raise _misfit("order", "newest or oldest, the ones that come first")
-    texts: dict[str, Any] = {}
-    for name in ("actor", "action", "resource"):
-        text = query.text(name) or None
-        if text is not None and (len(text) > MAX_FILTER_CHARS or "\0" in text):
-            raise _misfit(name, f"at most {MAX_FILTER_CHARS} characters")
-        texts[name] = text
+    """Return the filter of a query; raise a 400 Problem that names the parameter."""
+    texts: dict[str, Any] = {
+        each.name: text_of(each, query.text(each.name) or None)
+        for each in (usage.ACTOR, usage.ACTION, usage.RESOURCE)
+    }
     return AuditFilter(
         **texts,
         start=time_of(query, "from"),
         end=time_of(query, "to"),
-        oldest_first=order == "oldest",
+        oldest_first=query.choice(usage.ORDER) == "oldest",
     )
 
 
-def _misfit(name: str, detail: str) -> Exception:
-    errors = [FieldError(name, detail)]
-    return invalid(f"The query parameter {name} does not fit.", errors, status=400)
-
-
-def view(entry: AuditEntry) -> dict[str, object]:
-    return {
-        "id": entry.id.hex(),
-        "at": entry.at,
-        "actor": entry.actor,
-        "action": entry.action,
-        "resource": entry.resource,
-        "status": entry.status,
-        "request_id": entry.request_id,
-        "source": entry.detail.get("source", {}),
-        "members": entry.detail.get("members", {}),
-        "query": entry.detail.get("query", {}),
-        "reason": entry.detail.get("reason"),
-    }
+def view(entry: AuditEntry) -> usage.AuditEntry:
+    assert entry.at is not None, "an entry that was read has its time"
+    return usage.AuditEntry(
+        id=entry.id.hex(),
+        at=entry.at,
+        actor=entry.actor,
+        action=entry.action,
+        resource=entry.resource,
+        status=entry.status,
+        request_id=entry.request_id,
+        source=msgspec.convert(entry.detail.get("source", {}), usage.AuditSource),
+        members=entry.detail.get("members", {}),
+        query=entry.detail.get("query", {}),
+        reason=entry.detail.get("reason"),
+    )

@@ -7,7 +7,7 @@ import re
 from edge.asgi import Receive, Route, Scope, Send, tenant_of
 from edge.problem import FieldError, invalid
 from gateway.http.decoding import Query
-from gateway.tenancy.answers import page_size_of, respond_page, time_of
+from gateway.tenancy.answers import page_size_of, respond_listing, time_of
 from gateway.tenancy.tenants import tenant_name
 from metadata.tenancy.tenants import TenantRepository
 from metadata.tenancy.usage_hours import UsageHours
@@ -48,5 +48,5 @@ class UsageRoutes:
             page_size=page_size_of(query),
             page_token=query.page_token(),
         )
-        shown = [{"hour": one.hour, "metric": one.metric, "value": one.value} for one in page.items]
-        await respond_page(send, "usage", shown, page.next_token)
+        shown = [usage.UsageHour(one.hour, one.metric, one.value) for one in page.items]
+        await respond_listing(send, usage.UsagePage(shown, page.next_token))
