@@ -1,9 +1,9 @@
-"""`make audit`: what of the libraries that we lock has a known vulnerability.
+"""The audit of the locked libraries for known vulnerabilities: `make audit`.
 
 pip-audit reads the layers in `requirements/`, govulncheck the Go modules. Both ask databases on the
-internet. Exit code 1: something was found. What could not be looked at, because its data or its
-tool is not to be had here, is named in capitals and ends nothing: a machine without a network is
-no reason to fail, and never looks like a clean audit.
+internet. Exit code 1: something was found. A library that could not be audited, because its data or
+its tool is missing here, is named in capitals and ends nothing: a machine without a network
+is no reason to fail, and never looks like a clean audit.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _LAST_CHARS = 400
 
 
 class NotAudited(Exception):
-    """It could not be looked at; the text says why."""
+    """The audit could not be made; the text says why."""
 
 
 class Ran(NamedTuple):
-    """How a command ended."""
+    """The end of a command."""
 
     code: int
     out: str
@@ -39,11 +39,11 @@ class Ran(NamedTuple):
 
 Run = Callable[[Sequence[str | Path], Path], Ran]
 Look = Callable[[], list[str]]
-"""What it finds; raises NotAudited."""
+"""Function that returns the vulnerabilities it finds; it raises NotAudited."""
 
 
 def run(command: Sequence[str | Path], directory: Path) -> Ran:
-    """Raises NotAudited where there is no such program, or it does not end."""
+    """Run a command. Raises NotAudited if there is no such program, or if it does not end."""
     try:
         done = subprocess.run(
             command, cwd=directory, capture_output=True, text=True, timeout=TIMEOUT_S
@@ -54,8 +54,9 @@ def run(command: Sequence[str | Path], directory: Path) -> Ran:
 
 
 def of_layer(layer: Path, pip_audit: Path, run: Run = run) -> list[str]:
-    """The vulnerabilities of what a lock file names. Raises NotAudited."""
-    # With hashes and without pip: exactly what is locked, and nothing is installed for it.
+    """Return the vulnerabilities of the packages in a lock file. Raises NotAudited."""
+    # With hashes and without pip, exactly the locked packages are audited, and nothing is
+    # installed.
     asked = [pip_audit, "-r", layer, "--disable-pip", "--require-hashes", "-f", "json"]
     ran = run([*asked, "--progress-spinner", "off"], ROOT)
     try:
@@ -73,7 +74,7 @@ def of_layer(layer: Path, pip_audit: Path, run: Run = run) -> list[str]:
 
 
 def of_go_module(module: Path, run: Run = run) -> list[str]:
-    """The vulnerabilities that its code reaches. Raises NotAudited."""
+    """Return the vulnerabilities that a module's code reaches. Raises NotAudited."""
     ran = run(["go", "run", GOVULNCHECK, "-format", "text", "./..."], module)
     if ran.code == 0:
         return []
@@ -84,7 +85,7 @@ def of_go_module(module: Path, run: Run = run) -> list[str]:
 
 
 def installed_pip_audit(run: Run = run) -> Path:
-    """In an environment of its own. Raises NotAudited where it can't be had."""
+    """Install pip-audit in an environment of its own; return its program. Raises NotAudited."""
     program = TOOLS / "bin" / "pip-audit"
     if not program.exists():
         for command in (

@@ -39,7 +39,10 @@ class Collector:
         self._server.server_close()
 
     def until(self, look: Callable[[], T | None], wait_s: float = WAIT_S) -> T:
-        """What `look` finds, once it finds something in what was sent; TimeoutError."""
+        """Wait until `look` finds something in the received data, and return it.
+
+        Raises TimeoutError.
+        """
         found: T | None = None
 
         def seen() -> bool:
@@ -86,13 +89,13 @@ class Collector:
                 self.end_headers()
 
             def log_message(self, format: str, *args: object) -> None:
-                """Nothing."""
+                """Log nothing."""
 
         return Handler
 
 
 def attributes_of(one: Any) -> dict[str, str | int]:
-    """Of a span, or of a point of a metric."""
+    """Return the attributes of a span, or of a point of a metric."""
     return {
         each.key: each.value.int_value
         if each.value.HasField("int_value")

@@ -93,7 +93,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.fixture(scope="session")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """One installation for the tests of all suites that only use it; a start takes seconds."""
+    """Yield one installation for the tests of all suites that only use it; a start takes
+    seconds.
+    """
     installation = Installation(tmp_path_factory.mktemp("up") / "data")
     installation.settings = SHARED_SETTINGS
     with installation.started():
@@ -102,7 +104,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
 
 @contextlib.contextmanager
 def running_postgres() -> Iterator[EmbeddedPostgres]:
-    """A migrated embedded server on a free port; its data goes with it."""
+    """Yield a migrated embedded server on a free port; its data is deleted with it."""
     # Not pytest's own directories: nobody but their owner may enter those.
     directory = Path(tempfile.mkdtemp(prefix="packetboat-test-"))
     directory.chmod(0o711)
@@ -117,7 +119,7 @@ def running_postgres() -> Iterator[EmbeddedPostgres]:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[EmbeddedPostgres]:
-    """One embedded server for the session (per worker under pytest-xdist)."""
+    """Yield one embedded server for the session (per worker under pytest-xdist)."""
     with running_postgres() as server:
         yield server
 
@@ -130,7 +132,7 @@ def postgres_url(postgres_server: EmbeddedPostgres) -> str:
 
 @pytest.fixture(scope="session")
 def empty_database(postgres_url: str) -> Iterator[Callable[[], None]]:
-    """Empties the session's database."""
+    """Yield a function that empties the session's database."""
     emptying = Emptying(postgres_url)
     yield emptying.run
     emptying.close()
@@ -138,14 +140,17 @@ def empty_database(postgres_url: str) -> Iterator[Callable[[], None]]:
 
 @pytest.fixture
 def database_url(postgres_url: str, empty_database: Callable[[], None]) -> str:
-    """The migrated database, empty. (Cheaper than one per test: dropping one is a checkpoint.)"""
+    """Empty the migrated database, and return its URL.
+
+    Dropping a database for each test would cost more, since it makes a checkpoint.
+    """
     empty_database()
     return postgres_url
 
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
-    """A door to the empty database."""
+    """Yield a connected pool of the empty database."""
     database = Database(DatabaseSettings(database_url))
     await database.connect()
     yield database

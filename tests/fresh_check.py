@@ -1,9 +1,9 @@
-"""From `git clone` to the first message, as on a new machine: `make fresh-check`.
+"""The check from `git clone` to the first message, as on a new machine: `make fresh-check`.
 
 The commit that is checked out is cloned into a new folder. Only Debian's programs are on PATH, the
 cache of pip is empty, and nothing of `PACKETBOAT_*` is set. Each step is printed with its seconds
-and what it left on the disk; exit status 1 says that a limit was missed. `--tests` also installs
-what the tests need and runs `make test`.
+and its bytes on the disk; exit status 1 means that a limit was missed. `--tests` also installs the
+libraries for tests and runs `make test`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
 FIRST_S = 60.0
-"""From the beginning of the clone to the first 201."""
+"""Seconds from the beginning of the clone to the first 201."""
 AGAIN_S = 5.0
 INSTALLED_MB = 300.0
 EMPTY_MB = 200.0
-"""The data of an installation with one message."""
+"""Megabytes of data of an installation with one message."""
 TESTS_S = 600.0
 UP = re.compile(r"Packetboat is up at (\S+)")
 TOKEN = re.compile(r"export PACKETBOAT_TOKEN=(\S+)")
@@ -56,18 +56,18 @@ class Step(NamedTuple):
 
 
 def environment(cache: Path) -> dict[str, str]:
-    """Of a shell that knows where packages come from, and nothing else of this machine's."""
+    """Return the environment of a shell that knows where packages come from, and nothing else."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PACKETBOAT_")}
     for name in ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"):
         kept.pop(name, None)
-    # A make that runs this hands its own flags on.
+    # A make that runs this passes its own flags on.
     for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"):
         kept.pop(name, None)
     return kept | {"PATH": PATH, "PIP_CACHE_DIR": str(cache)}
 
 
 def megabytes(folder: Path) -> float:
-    """What it takes of the disk."""
+    """Return the megabytes that a folder takes on the disk."""
     found = (path.lstat() for path in folder.rglob("*"))
     return sum(each.st_blocks for each in found) * 512 / 1e6
 
@@ -89,7 +89,7 @@ class Up:
         self._token = ""
 
     def lines(self) -> Iterator[str]:
-        """What it says, until it is up. Raises RuntimeError if it ends before."""
+        """Yield the lines of output until it is up. Raises RuntimeError if it ends before."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             yield line.rstrip()
@@ -101,7 +101,7 @@ class Up:
         raise RuntimeError("make up ended")
 
     def publish(self) -> None:
-        """A topic, and a message that is answered 201."""
+        """Create a topic, and publish a message that is answered 201."""
         self._post("/topics", {"name": "greetings"}, also=(200, 409))
         self._post("/topics/greetings/messages", {"hello": "world"})
 

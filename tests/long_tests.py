@@ -1,4 +1,4 @@
-"""Which tests run apart, which are long, and which of the long ones a part has.
+"""The lists of tests that run apart, of long tests, and of the parts of the long ones.
 
 A name here is a path or a pytest node id, and stands for all tests whose node id begins with it.
 """
@@ -61,8 +61,8 @@ SHARES = (
 """All tests, each in one share.
 
 Those that start servers wait for them most of the time, and a share starts each kind of server
-once. What needs no server, `core` and `clients`, takes the processors meanwhile. They start in
-this order, some at a time (tests/run.py).
+once. `core` and `clients`, which need no server, use the processors meanwhile. They start in this
+order, some at a time (tests/run.py).
 """
 
 ALONE = (

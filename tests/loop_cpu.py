@@ -1,4 +1,4 @@
-"""How much CPU time of the loop's thread the callbacks of a piece of code take.
+"""The CPU time that the callbacks of some code take of the loop's thread.
 
 The promise is in docs/GUARANTEES.md: no input of a tenant, or of a caller without a token, takes
 more than `MAX_CALLBACK_MS` in one callback. It is measured by the thread's CPU time and not by the
@@ -20,16 +20,18 @@ T = TypeVar("T")
 
 
 class Callbacks:
-    """What was measured, once the block has ended."""
+    """The measurement of a block, once the block has ended."""
 
     def __init__(self) -> None:
         self.longest_ms = 0.0
         """CPU time of the thread in the callback that took most."""
         self.longest = ""
-        """That callback, as asyncio shows it."""
+        """Callback that took most, as asyncio shows it."""
         self.process_ms = 0.0
-        """CPU time of all threads of this process: a thread that computes holds the GIL. Other
-        processes are not in it."""
+        """CPU time of all threads of this process, since a thread that computes holds the GIL.
+
+        Other processes are not counted.
+        """
 
     def note(self, handle: asyncio.Handle, took_ms: float) -> None:
         if took_ms > self.longest_ms:
@@ -39,7 +41,7 @@ class Callbacks:
 def timed(
     run: Callable[[asyncio.Handle], None], note: Callable[[asyncio.Handle, float], None]
 ) -> Callable[[asyncio.Handle], None]:
-    """`asyncio.Handle._run` that tells of each callback how many CPU milliseconds it took."""
+    """Return an `asyncio.Handle._run` that reports the CPU milliseconds of each callback."""
 
     def timed_run(handle: asyncio.Handle) -> None:
         began_s = time.thread_time()
@@ -56,9 +58,9 @@ async def measured() -> AsyncIterator[Callbacks]:
     """Measures each callback of asyncio's own loop while the block runs, its own code included."""
     callbacks = Callbacks()
     gc.collect()
-    gc.freeze()  # Objects of other tests are nothing that a collection has to look through.
+    gc.freeze()  # a collection need not look through objects of other tests
     with mock.patch.object(asyncio.Handle, "_run", timed(asyncio.Handle._run, callbacks.note)):
-        await asyncio.sleep(0)  # What follows runs in a callback that is measured.
+        await asyncio.sleep(0)  # The block runs in a callback that is measured.
         began_s = time.process_time()
         try:
             yield callbacks
@@ -69,7 +71,7 @@ async def measured() -> AsyncIterator[Callbacks]:
 
 
 def cpu_ms(work: Callable[[], T]) -> tuple[float, T]:
-    """CPU milliseconds of this thread that a call takes, and what it returns."""
+    """Return the CPU milliseconds of this thread that a call takes, and its result."""
     began_s = time.thread_time()
     result = work()
     return (time.thread_time() - began_s) * 1000, result

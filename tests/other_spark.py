@@ -28,7 +28,7 @@ SUITES = (
 
 
 def main() -> None:
-    """`SPARK [ARGUMENTS OF PYTEST]`; without files among these: all that has to do with Spark."""
+    """Run `SPARK [ARGUMENTS OF PYTEST]`; without files among these, all tests that need Spark."""
     spark, *arguments = sys.argv[1:]
     place = Path("build") / f"spark-{spark}"
     installed = place / ".installed"
@@ -62,8 +62,10 @@ def install(place: Path, spark: str, lock: str) -> None:
 
 
 def without(lock: str, packages: dict[str, str]) -> str:
-    """What the lock says of all others. A package is a line that begins with its name; what is
-    said of it is indented."""
+    """Return a lock without some packages.
+
+    A package is a line that begins with its name, and indented lines after it.
+    """
     kept: list[str] = []
     keeps = True
     for line in lock.splitlines(keepends=True):

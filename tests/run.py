@@ -26,10 +26,9 @@ from tests.second_look import look_again
 PYTEST = (sys.executable, "-m", "pytest", "-q", "--durations=10")
 REPORTS = ROOT / "build/tests"
 MINUTES = 30
-"""How long `make test` takes on two cores."""
+"""Minutes that `make test` takes on two cores."""
 AT_ONCE = 4
-"""How many runs of a stage are at work at a time. With more, waits of tests end too early on two
-cores."""
+"""Runs of a stage at a time; with more, waits of tests end too early on two cores."""
 SLOWEST = 10
 SAY_EVERY_S = 60.0
 NOTHING_COLLECTED = 5
@@ -51,7 +50,7 @@ class Run(NamedTuple):
         return REPORTS / f"{self.name}.txt"
 
     def start(self, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start it with its output in a file; what failed is kept apart from that of other runs."""
+        """Start it with its output in a file, and with a cache of failures of its own."""
         apart = (f"--junitxml={self.report}", "-o", f"cache_dir={REPORTS / self.name}")
         self.report.unlink(missing_ok=True)
         with self.output.open("wb") as output:
@@ -92,7 +91,7 @@ def long_tests(part: str) -> Sequence[Stage]:
     both_cores = ("-n", "2", "--dist", "loadfile")
     for name, these, how in (("long", beside, both_cores), ("long-alone", alone, ())):
         if these:
-            # Of a name that ends within the parameters of a test, pytest takes the test.
+            # pytest takes a name that ends within the parameters of a test as that of the test.
             tests = dict.fromkeys(name.partition("[")[0] for name in these)
             marked = "long and alone" if these is alone else "long and not alone"
             stages.append([Run(name, (*tests, "-m", marked, f"--part={part}", *how))])

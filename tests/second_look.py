@@ -1,11 +1,11 @@
-"""Runs what failed in CI once more, alone, where that says something.
+"""The second run of tests that failed in CI, alone, if it can prove something.
 
 CI runs three shares of the tests at a time, with their clusters of processes, on two cores: a wait
-may be cut short by that. Such a test is run again with the machine to itself, and what passes then
-is named as a defect to mend. No second look gets
+may be cut short by that. Such a test is run again with the machine to itself, and if it passes
+then, it is named as a defect to fix. There is no second look at
 
-- what simulation or a chaos checker found: a promise that is broken once is broken. There only a
-  wait that ended, or a situation that never came, says nothing of the product;
+- failures of simulation or of a chaos checker: a promise that is broken once is broken. Only a wait
+  that ended, or a situation that never came, says nothing of the product there;
 - more than `MOST` failures: that is no accident.
 
 tests/run.py calls it for each of its runs, with `--second-look`.
@@ -34,12 +34,12 @@ class Failure(NamedTuple):
 
     @property
     def final(self) -> bool:
-        """It is not looked at again."""
+        """Whether it is not looked at again."""
         return self.module.startswith(JUDGES) and not self.said.startswith(INCONCLUSIVE)
 
 
 def failures_of(report: str) -> list[Failure]:
-    """Raises ParseError for what is no report."""
+    """Return the failures in a report. Raises ParseError if it is no report."""
     found = []
     for case in ElementTree.fromstring(report).iter("testcase"):
         for outcome in (*case.findall("failure"), *case.findall("error")):
@@ -52,7 +52,7 @@ def _said(outcome: ElementTree.Element) -> str:
 
 
 def verdict(failures: Sequence[Failure]) -> str | None:
-    """Why there is no second look; None: there is."""
+    """Return why there is no second look; None if there is one."""
     if not failures:
         return "nothing is said to have failed, and yet the tests did not end well"
     if len(failures) > MOST:

@@ -1,7 +1,7 @@
 """A migrated Postgres that is copied, not made: initdb and migrations run once for all tests.
 
-What a test starts on the copy is as on a second start of the same release. Tests of a first start
-itself (tests/integration/metadata/test_embedded.py, tests/e2e/test_up.py) take no copy.
+Servers start on the copy as on a second start of the same release. Tests of a first start itself
+(tests/integration/metadata/test_embedded.py, tests/e2e/test_up.py) take no copy.
 """
 
 from __future__ import annotations

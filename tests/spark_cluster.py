@@ -39,7 +39,7 @@ class SparkCluster:
 
     @contextmanager
     def started(self) -> Iterator[Self]:
-        """It runs within."""
+        """Run the cluster within the block."""
         self._directory.mkdir()
         try:
             self._start("master", f"{_DEPLOY}.master.Master", *_ON_LOOPBACK)
@@ -56,12 +56,12 @@ class SparkCluster:
 
     @property
     def log(self) -> str:
-        """What all had to say, those who worked for it, too."""
+        """Logs of all processes, and of those that worked for applications."""
         texts = sorted(self._directory.glob("*.log")) + sorted(self._directory.glob("app-*/*/std*"))
         return "\n".join(f"--- {path}\n{path.read_text(errors='replace')}" for path in texts)
 
     def tasks(self) -> dict[int, str]:
-        """Command lines of all that works for applications: executors, and their Pythons."""
+        """Return the command lines of all executors and their Pythons."""
         marks = (str(self._directory), "CoarseGrainedExecutorBackend", "pyspark.daemon")
         found = {}
         for entry in Path("/proc").iterdir():
@@ -94,7 +94,7 @@ class SparkCluster:
             )
 
     def _said(self, name: str, pattern: str) -> str:
-        """Of a line that comes."""
+        """Wait for a line with the pattern; return its group."""
         deadline_s = time.monotonic() + PATIENCE_S
         while not (found := re.search(pattern, (self._directory / f"{name}.log").read_text())):
             assert self._processes[-1].poll() is None, self.log

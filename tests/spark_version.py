@@ -1,4 +1,6 @@
-"""What the Spark that is installed can do: `make test-spark SPARK=…` runs tests with others."""
+"""The abilities of the installed Spark: `make test-spark SPARK=…` runs tests with other
+versions.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,6 @@ import pyspark
 
 VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 HAS_PUSH_DOWN = VERSION >= (4, 1)
-"""It tells a data source written in Python of conditions."""
+"""Whether it passes conditions to a data source written in Python."""
 HAS_LIMITS = VERSION >= (4, 2)
-"""And a stream of one how much a batch may have."""
+"""Whether it also tells a stream of such a source the size of a batch."""

@@ -25,7 +25,7 @@ FILES = {
     "LICENSE": "LICENSE.txt",
     "NOTICE": "NOTICE.txt",
 }
-"""Of the package, and what each is called here."""
+"""Files of the package, and their names here."""
 
 
 def main() -> None:

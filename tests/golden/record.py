@@ -47,7 +47,7 @@ BELONGS = (
 
 @dataclass
 class Facts:
-    """What clients were told. Lists are of `data`."""
+    """The values that clients got; lists are of `data`."""
 
     revision: str = ""
     token: str = ""
@@ -60,7 +60,7 @@ class Facts:
 
 
 async def record(release: releases.Release, root: Path, to: Path) -> None:
-    """`root`: where its data is meanwhile; `to`: the folder of the release."""
+    """Record a release into the folder `to`; `root` has its data meanwhile."""
     facts = Facts()
     async with ChaosCluster(root, release=release, segment_bytes=SEGMENT_BYTES) as cluster:
         await _use(cluster, facts)
@@ -79,7 +79,7 @@ async def record(release: releases.Release, root: Path, to: Path) -> None:
 
 
 async def _use(cluster: ChaosCluster, facts: Facts) -> None:
-    """Something of all that is stored."""
+    """Store at least one of everything that can be stored."""
     async with AsyncClient(f"http://{HOST}:{cluster.http_port}", cluster.token) as client:
         made = await client.clients.create("golden")
         facts.client = {"id": made.client_id, "secret": made.client_secret}

@@ -1,7 +1,7 @@
 """One frame of every kind, as the release encodes it whose tree this is run in.
 
 `python -m tests.golden.samples` prints {wire: {kind: hex}}. The values are made from the
-annotations, so they need no upkeep; what a later release must do is read them as they were meant.
+annotations, so they need no upkeep. A later release must read them as they were meant.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PLAIN: dict[Any, Any] = {
 
 
 def sample(kind: Any) -> Any:
-    """A value of a type, with something in each part of it."""
+    """Return a value of a type, with something in each part of it."""
     if kind in _PLAIN:
         return _PLAIN[kind]
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
@@ -50,7 +50,7 @@ def sample(kind: Any) -> Any:
 
 
 def encoded() -> dict[str, dict[str, str]]:
-    """Of the release whose tree is imported."""
+    """Return the frames of the release whose tree is imported."""
     return {
         wire: {
             kind.__name__: msgspec.msgpack.encode(sample(kind)).hex()

@@ -42,7 +42,7 @@ def test_a_frame_of_an_earlier_release_is_read(wire: str, kind: str, raw: bytes)
 
 
 def begins_with(now: Any, then: Any) -> bool:
-    """`then`, perhaps with more at the end of each record."""
+    """Return whether `now` is `then`, perhaps with more at the end of each record."""
     if isinstance(then, list):
         now = list(now)
         return len(now) >= len(then) and all(map(begins_with, now, then))

@@ -25,13 +25,15 @@ def server_wheel(tree: Path) -> Wheel:
 
 @pytest.fixture(scope="session")
 def index(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Whoever needs one is skipped where there is none."""
+    """Skip the test if no package index is reached."""
     pythons.index_reached(tmp_path_factory.mktemp("downloads"))
 
 
 @pytest.fixture(scope="session")
 def user_python(sdk_wheel: Wheel, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of an environment like a user's: the SDK and what it needs, and no extras."""
+    """Return the interpreter of an environment like a user's: the SDK and its libraries, and no
+    extras.
+    """
     folder = tmp_path_factory.mktemp("user") / "venv"
     needs = project_of("sdk/python")["dependencies"]
     return pythons.offline_environment(folder, [sdk_wheel.file], needs)
@@ -41,7 +43,7 @@ def user_python(sdk_wheel: Wheel, tmp_path_factory: pytest.TempPathFactory) -> P
 def server_python(
     sdk_wheel: Wheel, server_wheel: Wheel, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """Of an environment with both wheels, what they need, and pytest."""
+    """Return the interpreter of an environment with both wheels, their libraries, and pytest."""
     folder = tmp_path_factory.mktemp("server") / "venv"
     client, server = project_of("sdk/python"), project_of(".")
     needs = [*client["dependencies"], *client["optional-dependencies"]["cli"], "pytest"]

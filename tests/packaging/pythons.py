@@ -57,7 +57,7 @@ def index_reached(folder: Path) -> None:
 
 
 def environment(folder: Path, python: Path, *requirements: str) -> Path:
-    """A fresh one with these; its interpreter."""
+    """Make a new environment with these requirements; return its interpreter."""
     subprocess.run([python, "-m", "venv", "--without-pip", folder], check=True, timeout=WAIT_S)
     inside = folder / "bin" / "python"
     done = pip("--python", str(inside), "install", "--quiet", *requirements)
@@ -66,9 +66,11 @@ def environment(folder: Path, python: Path, *requirements: str) -> Path:
 
 
 def offline_environment(folder: Path, wheels: Iterable[Path], libraries: Iterable[str]) -> Path:
-    """A fresh one of this Python with these wheels; its interpreter. Libraries, with all that they
-    require, are linked from the environment that runs the tests: nothing is downloaded, and nothing
-    that is not required is there."""
+    """Make a new environment of this Python with these wheels; return its interpreter.
+
+    Libraries, with all that they require, are linked from the environment that runs the tests:
+    nothing is downloaded, and nothing that is not required is there.
+    """
     files = map(str, wheels)
     inside = environment(folder, Path(sys.executable), "--no-deps", "--no-index", *files)
     (site,) = folder.glob("lib/python*/site-packages")
@@ -81,7 +83,7 @@ def offline_environment(folder: Path, wheels: Iterable[Path], libraries: Iterabl
 
 
 def required(requirements: Iterable[str]) -> set[str]:
-    """Names of the distributions that these requirements bring, here and now."""
+    """Return the names of the distributions that these requirements bring, on this machine."""
     left = [Requirement(each) for each in requirements]
     seen: set[tuple[str, str]] = set()
     while left:

@@ -1,4 +1,4 @@
-"""What a user gets: the wheels, what is in them, and what type checkers make of them.
+"""The packages of a user: the wheels, their files, and the results of type checkers.
 
 The tests here share one build and one environment; keep them in one file.
 """
@@ -26,7 +26,7 @@ from tests.packaging.wheels import EPOCH_S, Wheel, project_of, release, sources
 HERE = Path(__file__).parent
 DATA = (".css", ".html", ".js", ".mako", ".py", ".txt", ".typed", ".yaml")
 VERSIONS = ("3.12", "3.13")
-"""Beside the one that runs the tests."""
+"""Versions of Python beside the one that runs the tests."""
 
 
 def test_the_sdk_is_its_package_and_nothing_else(sdk_wheel: Wheel, tree: Path) -> None:
@@ -46,7 +46,7 @@ def test_the_server_is_one_folder_with_its_parts_and_all_their_data(
 
 
 def parts_of(tree: Path) -> set[str]:
-    """The top-level packages of the product."""
+    """Return the top-level packages of the product."""
     tops = {path.parent.name for path in tree.glob("*/__init__.py")}
     return tops - {"benchmarks", "examples", "tests"}
 
@@ -239,8 +239,9 @@ def test_a_message_goes_through_and_time_is_moved(packetboat):
 
 @pytest.fixture
 def project(tree: Path) -> Iterator[Path]:
-    """A user's, with folders that are named like parts of the server."""
-    # Not pytest's own directories: Postgres runs as a lesser account, which may not enter those.
+    """Yield a user's project, with folders that are named like parts of the server."""
+    # Postgres runs under an account with fewer rights, which may not enter pytest's own
+    # directories.
     folder = Path(tempfile.mkdtemp(prefix="packetboat-test-"))
     folder.chmod(0o755)
     for part in parts_of(tree):
@@ -251,7 +252,7 @@ def project(tree: Path) -> Iterator[Path]:
 
 
 def in_project(project: Path) -> dict[str, str]:
-    """The environment of a shell in which the project can be imported."""
+    """Return the environment of a shell in which the project can be imported."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PACKETBOAT_")}
     return kept | {"PYTHONPATH": str(project)}
 
@@ -313,7 +314,7 @@ def test_what_says_so_is_read_by_old_pythons() -> None:
 
 @pytest.fixture
 def programs(tmp_path: Path) -> list[Path]:
-    """Out of the tree, whose own settings a checker would find."""
+    """Return programs outside of the tree, whose own settings a checker would find."""
     names = ("user_program.py", "mistaken_program.py")
     return [Path(shutil.copy(HERE / name, tmp_path)) for name in names]
 

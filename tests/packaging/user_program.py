@@ -1,4 +1,4 @@
-"""What a user writes, once each: it must be free of errors under `--strict`. Never run."""
+"""A user's code, with each call once: it must be free of errors under `--strict`. Never run."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ LEFTOVERS = (".*", "build", "*.egg-info", "__pycache__", "node_modules")
 
 
 class Wheel:
-    """What is in the file."""
+    """The content of a wheel."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -59,7 +59,7 @@ def copied(folder: Path) -> Path:
 
 
 def built(project: Path, folder: Path) -> Wheel:
-    """As `make release` builds it."""
+    """Build a wheel as `make release` does."""
     return Wheel(release.build_wheel(project, folder, EPOCH_S))
 
 
@@ -70,7 +70,9 @@ def project_of(folder: str) -> dict[str, Any]:
 
 
 def sources(root: Path, package: str, *suffixes: str) -> set[str]:
-    """The files below, as a wheel names them; of those suffixes, if any."""
+    """Return the files of a package, as a wheel names them, with those suffixes if any are
+    given.
+    """
     return {
         str(path.relative_to(root))
         for path in (root / package).rglob("*")

@@ -76,7 +76,7 @@ class Wire:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024 * 1024)
 
     def count(self) -> Counter[str]:
-        """Since the last call."""
+        """Return the packets since the last call, by destination."""
         seen: Counter[str] = Counter()
         while True:
             try:
@@ -90,7 +90,7 @@ class Wire:
 
 
 def make_every_address_ours() -> None:
-    """Packets to all of them go by `lo`, and come back."""
+    """Route packets to all addresses over `lo`, so that they come back."""
     for command in (
         ("link", "set", "lo", "up"),
         ("route", "add", "local", "0.0.0.0/0", "dev", "lo"),
@@ -100,7 +100,7 @@ def make_every_address_ours() -> None:
 
 
 async def run() -> dict[str, object]:
-    """What was tried, and where packets and connections went."""
+    """Return the attempts, and the destinations of packets and connections."""
     wire, names = Wire(), Names()
     async with HostileEndpoint() as endpoint:
         for port in PORTS:
@@ -131,7 +131,7 @@ async def run() -> dict[str, object]:
 
 
 async def tried(sender: Sender, names: Names) -> dict[str, str]:
-    """By what was tried, the failure; or the status, where an endpoint answered."""
+    """Return the failure of each attempt, or the status if an endpoint answered."""
 
     async def send(url: str) -> str:
         answer = await sender.send(PushRequest(url, [], b"{}", bytes(16)), 10)

@@ -28,7 +28,7 @@ _OF_PATH = {
     "policies": "policy",
     "issuers": "issuer",
 }
-"""What `{name}` is a name of, by the segment before it."""
+"""Kind of the resource that `{name}` names, by the segment before it."""
 _LITERAL = {"partition": "0", "number": "1", "run": "1", "signing_secret": "0" * 32}
 _BODIES: dict[str, Callable[[Ids], Any]] = {
     "pullPost": lambda ids: {"max_messages": 1, "wait_seconds": 0},
@@ -139,7 +139,7 @@ class Operation:
     method: str
     template: str
     params: tuple[str, ...]
-    """What the path names, in the words of `Victim.ids`."""
+    """Parameters of the path, in the words of `Victim.ids`."""
 
     @property
     def lists(self) -> bool:
@@ -147,16 +147,16 @@ class Operation:
 
     @property
     def makes(self) -> bool:
-        """Something new, that its body names."""
+        """Whether it makes a resource that its body names."""
         return self.method == "POST" and not self.params and not self.by_leases
 
     @property
     def by_leases(self) -> bool:
-        """It answers for each lease that its body names."""
+        """Whether it answers for each lease that its body names."""
         return self.template.startswith("/tasks:")
 
     def request(self, ids: Ids) -> dict[str, Any]:
-        """Arguments of `requests.Session.request` but for the server's part of the URL."""
+        """Return arguments of `requests.Session.request`, without the server's part of the URL."""
         path = self.template
         for name, what in _params(self.template, self.method):
             value = _LITERAL.get(name) or ids[what]
@@ -167,13 +167,16 @@ class Operation:
         if self.id in _QUERIES:
             asked["params"] = _QUERIES[self.id]
         if self.method == "PUT":
-            # What is not there would be made, under a name that is free in every tenant.
+            # A missing resource would be made, under a name that is free in every tenant.
             asked["headers"] = {"If-Match": '"1"'}
         return asked
 
 
 def _params(template: str, method: str) -> list[tuple[str, str]]:
-    """Each parameter, and what it is of; KeyError for one that this table does not know."""
+    """Return each parameter with its kind.
+
+    Raises KeyError for one that this table does not know.
+    """
     found = []
     before = ""
     for segment in template.split("/")[1:]:
@@ -188,7 +191,7 @@ def _params(template: str, method: str) -> list[tuple[str, str]]:
 
 
 def operations() -> list[Operation]:
-    """All that need a token, as the contract lists them."""
+    """Return all operations that need a token, as the contract lists them."""
     found = []
     for template, item in openapi.document()["paths"].items():
         for method in METHODS:
@@ -206,7 +209,7 @@ def operations() -> list[Operation]:
 
 
 def absent(ids: Ids) -> dict[str, str]:
-    """Ids of the same form, of nothing."""
+    """Return ids of the same form, of nothing."""
     made = {what: fresh(what.split("_")[0]) for what in ids}
     for what in ("rule", "letter", "redrive", "lock_id"):
         made[what] = secrets.token_hex(16)

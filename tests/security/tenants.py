@@ -14,12 +14,12 @@ WAIT_S = 30.0
 
 
 def fresh(what: str) -> str:
-    """A name that nothing else contains."""
+    """Return a name that nothing else contains."""
     return f"{what}-{secrets.token_hex(6)}"
 
 
 class Actor:
-    """Whoever has that token."""
+    """A caller with a certain token."""
 
     def __init__(self, url: str, token: str | None) -> None:
         self.url = url
@@ -29,7 +29,7 @@ class Actor:
             self.session.headers["Authorization"] = f"Bearer {token}"
 
     def ask(self, method: str, path: str, status: int | None = None, **more: Any) -> Any:
-        """The answer, which has that status if one is given."""
+        """Send a request; return the answer, which must have the status if one is given."""
         answer = self.session.request(method, self.url + path, timeout=WAIT_S, **more)
         if status is not None:
             assert answer.status_code == status, (method, path, answer.status_code, answer.text)
@@ -42,12 +42,12 @@ class Actor:
         return self.ask("GET", path, 200, params=query).json()
 
     def key(self, *scopes: str, name: str | None = None) -> Actor:
-        """Of a new API key with those scopes."""
+        """Return a caller with a new API key with those scopes."""
         made = self.post("/keys", 201, name=name or fresh("key"), scopes=list(scopes)).json()
         return Actor(self.url, made["key"])
 
     def client(self, name: str | None = None) -> Actor:
-        """Of a new client, which no policy names."""
+        """Return a caller with a new client, which no policy names."""
         made = self.post("/clients", 201, name=name or fresh("client")).json()
         return signed_in(self.url, made["client_id"], made["client_secret"])
 
@@ -70,7 +70,7 @@ def operator_of(running: Installation) -> Actor:
 def new_tenant(
     running: Installation, name: str | None = None, **settings: Any
 ) -> tuple[str, Actor]:
-    """Its name, and its first owner."""
+    """Make a tenant; return its name, and its first owner."""
     name = name or fresh("tenant")
     body = {"name": name, "owner": {"name": "founder"}} | settings
     made = operator_of(running).post("/tenants", 201, **body).json()
@@ -79,7 +79,7 @@ def new_tenant(
 
 
 class Victim:
-    """A tenant with one of everything. `ids` are by what a path calls them, and what it is of."""
+    """A tenant with one of everything; `ids` are by their names in paths, and by their kinds."""
 
     def __init__(self, running: Installation) -> None:
         self.tenant, self.owner = new_tenant(running)
@@ -193,7 +193,7 @@ class Victim:
         ids["task_lease"] = task["lease_id"]
 
     def _exports(self, operator: Actor) -> None:
-        """One, with a run that somebody has."""
+        """Make an export, with a run that a runner has."""
         ids, owner = self.ids, self.owner
         owner.post(
             "/exports",
@@ -210,11 +210,11 @@ class Victim:
         ids["uid"], ids["run_lease"] = run["uid"], run["lease"]
 
     def strings(self) -> set[str]:
-        """What no answer to anybody else may contain."""
+        """Return the strings that no answer to another tenant may contain."""
         return {*self.ids.values(), self.secret}
 
     def state(self) -> dict[str, Any]:
-        """All of it that its owner sees and that does not change by itself."""
+        """Return all of it that its owner sees and that does not change by itself."""
         paths = [
             "/topics",
             "/subscriptions",
@@ -253,7 +253,7 @@ CLOCKED = {
 
 
 def _steady(value: Any) -> Any:
-    """Without what time alone changes."""
+    """Return a value without the parts that time alone changes."""
     if isinstance(value, dict):
         return {
             name: _steady(inner)

@@ -16,7 +16,9 @@ PROBE = "import socket; socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)"
 
 
 def namespace() -> tuple[str, ...]:
-    """How to run a program in a network of its own; skips where this machine lets nobody."""
+    """Return the command for a program in a network of its own; skip if this machine allows
+    none.
+    """
     if not shutil.which("unshare") or not shutil.which("ip"):
         pytest.skip("NOT TESTED: packets of egress; needs unshare and ip")
     said = ""

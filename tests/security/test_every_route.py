@@ -1,6 +1,9 @@
-"""Row 24 of the fault matrix: every operation of the contract × every kind of caller that has no
-business there × every kind of id. What a caller is told of another tenant's things is what it would
-be told if they did not exist, and nothing of them changes."""
+"""Row 24 of the fault matrix: operations × unauthorized callers × ids.
+
+It covers every operation of the contract, every kind of caller without a right to it, and every
+kind of id. A caller gets the same answer about another tenant's resources as if they did not exist,
+and nothing of them changes.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,10 @@ from tests.security.tenants import Actor, Victim, new_tenant
 
 OPERATIONS = operations()
 FREE = {"acquireLock": 200, "renewLock": 409, "releaseLock": 204, "claimTasks": 200}
-"""Names are free in each tenant: a lock that nobody has held there can be had, and in a pool that
-nobody has used there is nothing."""
+"""Operations that succeed for every tenant, since names are free in each.
+
+A lock that nobody in the tenant holds can be acquired, and a pool that nobody there uses is empty.
+"""
 KINDS = (
     *("topics", "subscriptions", "schemas", "schedules", "snapshots", "locks"),
     *("jobs", "pools", "exports"),
@@ -39,20 +44,22 @@ def victim(running: Installation) -> Victim:
 
 @pytest.fixture(scope="module")
 def stranger(running: Installation) -> Actor:
-    """Who owns another tenant."""
+    """Return the owner of another tenant."""
     return new_tenant(running)[1]
 
 
 @pytest.fixture(scope="module")
 def bystander(running: Installation) -> Actor:
-    """Who owns a third one, and never names anything of the victim: an audit tells its owner what
-    was asked for."""
+    """Return the owner of a third tenant.
+
+    It never names anything of the victim: an audit shows its owner the names in requests.
+    """
     return new_tenant(running)[1]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def untouched(victim: Victim, nobody: Actor, lacking: dict[str, Actor], elsewhere: Actor) -> Any:
-    """Whatever was asked in this module, the victim has what it had, those callers among it."""
+    """Check after all tests of this module that the victim, with those callers, has not changed."""
     before = victim.state()
     yield
     assert victim.state() == before
@@ -64,14 +71,14 @@ def send(actor: Actor, operation: Operation, ids: dict[str, str]) -> requests.Re
 
 
 def leaked(victim: Victim, answer: requests.Response) -> set[str]:
-    """What the answer says of the victim beyond what the request said itself."""
+    """Return the strings of the victim in the answer that were not in the request."""
     asked = f"{answer.request.url} {answer.request.body!r}"
     told = answer.text + str(answer.headers)
     return {one for one in victim.strings() if one in told and one not in asked}
 
 
 def plain(answer: requests.Response, ids: dict[str, str]) -> tuple[int, str]:
-    """Without what names this very request."""
+    """Return status and text of an answer, without the names in this very request."""
     text = re.sub(r'"instance":"[^"]*"', "", answer.text)
     for value in sorted(ids.values(), key=len, reverse=True):
         text = text.replace(value, "X")
@@ -116,7 +123,7 @@ def test_with_a_token_of_another_tenant(
 
 
 def require_lost(answer: requests.Response) -> None:
-    """Of a lease of somebody else nothing was done, whoever has it."""
+    """Check that nothing was done with a lease of another tenant."""
     assert answer.status_code == 200, answer.text
     assert answer.json()["done"] == 0
     assert [one["type"].rpartition("/")[2] for one in answer.json()["results"]] == ["lease-lost"]
@@ -130,7 +137,7 @@ def nobody(victim: Victim) -> Actor:
 
 @pytest.fixture(scope="module")
 def lacking(victim: Victim) -> dict[str, Actor]:
-    """Keys with all permissions but one."""
+    """Return keys with all permissions but one."""
     return {
         one: victim.owner.key(*(each for each in PERMISSIONS if each != one)) for one in PERMISSIONS
     }
@@ -158,7 +165,9 @@ def test_without_the_permission(
 
 @pytest.fixture(scope="module")
 def elsewhere(victim: Victim) -> Actor:
-    """Who may do everything in the victim's tenant, on names that are not those of the victim."""
+    """Return a caller that may do everything in the victim's tenant, on names that the victim has
+    not.
+    """
     scopes = [f"{each}:{kind}/elsewhere-*" for each in PERMISSIONS for kind in KINDS]
     return victim.owner.key(*scopes)
 
@@ -169,7 +178,7 @@ def test_with_a_pattern_that_does_not_match(
 ) -> None:
     answer = send(elsewhere, operation, victim.ids)
     assert leaked(victim, answer) - {victim.tenant} == set()
-    # Some lists can be had of what one may read; there is nothing of it.
+    # Some lists show the resources that a caller may read, which are none here.
     if operation.id == "whoAmI" or (operation.lists and answer.status_code == 200):
         assert not any(isinstance(one, list) and one for one in answer_lists(answer, operation))
     elif operation.by_leases:

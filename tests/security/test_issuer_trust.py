@@ -30,7 +30,7 @@ class IdentityProvider:
     def __init__(self) -> None:
         self.key = RSAKey.generate_key(2048, private=True, auto_kid=True)
         self.tenants: list[str] = []
-        """Whom its document names."""
+        """Tenants that its document names."""
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
@@ -82,7 +82,7 @@ def tenant(running: Installation) -> tuple[str, Actor]:
 
 
 def acts_in(running: Installation, token: str) -> str | None:
-    """The tenant that a token is for; None where it is refused."""
+    """Return the tenant that a token is for; None if it is refused."""
     answer = Actor(running.url, token).ask("GET", "/whoami")
     return str(answer.json()["tenant"]) if answer.status_code == 200 else None
 

@@ -15,7 +15,7 @@ from tests.e2e.installation import Installation
 from tests.security.tenants import Actor, fresh, new_tenant, operator_of, signed_in
 
 HEARD_S = 20.0
-"""A change is heard within 2 s; so much later something is wrong and not slow."""
+"""Seconds until a change must have taken effect; the promise is 2 s."""
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_tenants_share_nothing(running: Installation) -> None:
     assert published.status_code == 201, published.text
     message_id = published.json()["message_id"]
 
-    # What is the other's is not there: never 403, which would say that it exists.
+    # A resource of the other tenant does not exist: a 403 would show that it does.
     for method, path in (
         ("GET", f"/topics/{name}"),
         ("DELETE", f"/topics/{name}"),
@@ -102,7 +102,9 @@ def test_tenants_share_nothing(running: Installation) -> None:
 
 
 def test_only_the_development_tenant_pushes_to_this_machine(running: Installation) -> None:
-    """What listens on loopback may trust whoever connects, and a `:test` shows 1 KiB of it."""
+    """A program that listens on loopback may trust all callers, and a `:test` shows 1 KiB of its
+    answer.
+    """
     name = fresh("pushed")
     dev, other = operator_of(running), new_tenant(running)[1]
     push = {"name": name, "type": "push", "push": {"url": "http://127.0.0.1:9/"}}

@@ -29,12 +29,12 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pack
 SERVER = Path(__file__).with_name("canaille_server.py")
 CLIENT = "packetboat-app"
 CALLBACK = "http://127.0.0.1/callback"
-"""Nobody listens there: the test is the browser."""
+"""URL at which nobody listens, since the test is the browser."""
 
 
 @pytest.fixture(scope="module")
 def canaille_python() -> Path:
-    """Of an environment that has Canaille."""
+    """Return the interpreter of an environment with Canaille."""
     home = CACHE / f"canaille-{RELEASE}"
     python, made = home / "bin" / "python", home / "made"
     if made.exists():
@@ -77,7 +77,7 @@ class Issuer:
             self._process = None
 
     def token(self) -> str:
-        """An ID token of the user, who logs in as people do."""
+        """Return an ID token of the user, who logs in as people do."""
         browser = requests.Session()
         asked = {
             "response_type": "code",
@@ -136,7 +136,7 @@ def test_tokens_of_somebody_else_s_issuer(running: Installation, issuer: Issuer)
 
     trust = {"issuer": issuer.url, "audience": CLIENT}
     owner.ask("PUT", "/issuers/corp", 201, json=trust)
-    until(anna, 403)  # who it is, and no policy
+    until(anna, 403)  # the identity is known, but there is no policy
     identity = anna.get("/whoami")
     assert identity["tenant"] == tenant
     assert identity["subject"] == "issuer:corp#anna"
@@ -164,7 +164,7 @@ def test_tokens_of_somebody_else_s_issuer(running: Installation, issuer: Issuer)
     later = Actor(running.url, issuer.token())
     until(later, 200)
 
-    # What is known of it goes on while it is down.
+    # Keys that are known stay in use while it is down.
     issuer.stop()
     assert later.ask("GET", "/topics").status_code == 200
     owner.ask("DELETE", "/issuers/corp", 204)
