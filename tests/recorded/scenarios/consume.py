@@ -290,11 +290,13 @@ def _without_progress(value: Any) -> Any:
 def _parked(ask: Client) -> None:
     path = "/subscriptions/parking"
     retry = {**SOON, "max_attempts": 1, "on_exhausted": "park"}
-    made = {"topic": "orders", "dead_letter_topic": "letters", "ordered": True, "retry": retry}
+    # A redrive may publish to `orders` still, and keys of this subscription would wait for that.
+    ask.set_up("PUT", "/topics/keyed", {"partitions": 1})
+    made = {"topic": "keyed", "dead_letter_topic": "letters", "ordered": True, "retry": retry}
     ask.set_up("PUT", path, made)
     ask("parked-none", "GET", f"{path}/parked_keys")
     for key in ("a", "b", "c"):
-        _publish(ask, 1, key=key)
+        _publish(ask, 1, "keyed", key=key)
         (message,) = _pull(ask, 1, path)
         ask.set_up("POST", f"{path}/nack", {"ack_id": message["ack_id"], "reason": "no customer"})
     parked = lambda got: len(got.json["parked_keys"]) == 3  # noqa: E731

@@ -1,13 +1,14 @@
 """The network between simulated processes and a real Postgres: which statement runs when.
 
-A client's transport is simulated. What it sends up to where it waits for an answer is a *unit*: it
-arrives at Postgres at a drawn moment, runs there in no virtual time, and its answer leaves at
-another drawn moment. One statement at a time runs; virtual time stands until it is answered or is
-known to wait for a lock. What waits is looked at again after each other statement, so that it goes
-on, in virtual time, exactly when the lock is free. Its time-outs are counted in virtual time, too.
+A client's transport is simulated. A *unit* is everything that the client sends before it waits for
+an answer. It arrives at Postgres at a drawn moment, runs there in no virtual time, and its answer
+leaves at another drawn moment. One statement runs at a time; virtual time stands until it is
+answered or is known to wait for a lock. The simulator looks at a waiting statement again after each
+other statement, so that it goes on, in virtual time, exactly when the lock is free. Time-outs are
+counted in virtual time, too.
 
 Notifications reach a listening session as Postgres sends them: after a commit the simulator asks
-its own listening session what was committed, and reads so many from each that listens.
+its own listening session for the notifications, and reads as many from each other listener.
 
 Faults: an answer is lost with its connection (of a commit, say, which is then unknown); a unit is
 late, also when its client is gone; the server stalls; `fail_over` puts another server in its place.
@@ -48,6 +49,7 @@ PATIENCE_S = 10.0
 _LOOK_S = 0.02
 _BLOCKED = "SELECT pid, pg_blocking_pids(pid) FROM unnest(ARRAY[{}]) AS pid"
 _ALIVE = "SELECT pid FROM pg_stat_activity"
+_PID_ARGUMENT = re.compile(r"\bpid = \$\d")
 
 
 class PostgresStuck(Exception):
@@ -56,7 +58,7 @@ class PostgresStuck(Exception):
 
 @dataclass(slots=True)
 class PostgresFaults:
-    """How often something goes wrong, and how slow it is."""
+    """The chance of each fault, and the delays of units and answers."""
 
     fast_s: tuple[float, float] = (0.0001, 0.002)
     slow_s: tuple[float, float] = (0.01, 0.4)
@@ -70,7 +72,7 @@ class PostgresFaults:
 
 
 class Trace:
-    """What happened at Postgres, in order; equal for equal seeds."""
+    """The events at Postgres, in order; equal for equal seeds."""
 
     def __init__(self, keep: bool = False) -> None:
         self._digest = hashlib.sha256()
@@ -89,7 +91,7 @@ class Trace:
 
 
 class PostgresNetwork:
-    """Of one seed. `connect` is what `loop.create_connection` is for Postgres' address."""
+    """The network of one seed. `connect` is `loop.create_connection` for Postgres."""
 
     def __init__(
         self,
@@ -108,15 +110,17 @@ class PostgresNetwork:
         self._numbers = 0
         self._stalled_until = 0.0
         self._pids: dict[int, int] = {}
-        """Of backends, to the number of their session, which is the same in each run."""
+        """The number of each backend's session, which is the same in each run, by process id."""
+        self._take_pids: set[bytes] = set()
+        """The names of statements that have the id of a backend as an argument."""
         self._channels: set[str] = set()
         self._blocked: list[_Session] = []
-        """Those that wait for a lock, their backends stopped."""
+        """Sessions that wait for a lock. Their backends are stopped."""
 
     async def connect(
         self, factory: Callable[[], asyncio.BaseProtocol], process: Process
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """A new connection of the process. ConnectionRefusedError."""
+        """Open a connection of the process. Raise ConnectionRefusedError while Postgres is down."""
         await asyncio.sleep(self._delay())
         if self.server is None:
             self.faults.counts["refused connections"] += 1
@@ -128,19 +132,19 @@ class PostgresNetwork:
         return session, session.protocol
 
     def stall(self, seconds: float) -> None:
-        """Nothing that arrives is run for so long."""
+        """Run no unit that arrives within the next `seconds`."""
         self.faults.counts["stalls"] += 1
         self._stalled_until = max(self._stalled_until, self._now_s() + seconds)
 
     def cut(self, chance: float) -> None:
-        """Break each connection with that chance."""
+        """Cut each connection with a probability of `chance`."""
         for session in list(self._sessions):
             if session.started and self._draw.random() < chance:
                 self.faults.counts["cut connections"] += 1
                 session.lose(ConnectionResetError("cut"))
 
     def fail_over(self, server: SimulatedServer | None) -> None:
-        """Every connection breaks; from now on `server` is Postgres, None: nobody."""
+        """Cut every connection. From now on `server` is Postgres; with None there is none."""
         self.faults.counts["failovers"] += server is not None
         sessions, self._sessions = self._sessions, []
         self._let_end()
@@ -165,7 +169,7 @@ class PostgresNetwork:
     # Of sessions.
 
     def send(self, session: _Session, unit: Unit) -> None:
-        """It is on its way."""
+        """Send a unit of the session on its way."""
         if unit.kind is Kind.REQUEST and self._draw.random() < self.faults.lost_requests:
             self.faults.counts["lost requests"] += 1
             session.lose(ConnectionResetError("lost on the way"))
@@ -182,7 +186,7 @@ class PostgresNetwork:
         return self._world.now_us / SECOND
 
     def _at(self, when_s: float, callback: Callable[[], None]) -> None:
-        """Of the world: it belongs to no process, and outlives each."""
+        """Call back in the world: the call belongs to no process, and outlives each."""
         self._world.after(max(0, round((when_s - self._now_s()) * SECOND)), callback)
 
     def _delay(self) -> float:
@@ -225,7 +229,7 @@ class PostgresNetwork:
             session.begin(unit, self.server)
 
     def _let_end(self) -> None:
-        """What is about to be terminated must be able to end."""
+        """Let stopped backends run, so that a termination reaches them."""
         for session in self._blocked:
             os.kill(session.stream.pid, signal.SIGCONT)
         self._blocked.clear()
@@ -265,7 +269,7 @@ class PostgresNetwork:
         return self.server.control.query(text)
 
     def _settle(self, cancelled: _Session | None = None) -> None:
-        """Until each statement that runs is answered, or waits for a lock of one that does not.
+        """Wait until each running statement is answered, or waits for a lock of one that does not.
 
         One at a time goes on, in the order in which they began to wait: several that wake up at
         once would race, and the processor would say who is first.
@@ -392,7 +396,7 @@ class PostgresNetwork:
         self._at(session.delivered_s, partial(session.deliver, raw, end))
 
     def _watch_idle(self, session: _Session) -> None:
-        """A transaction that its client forgot is ended, as Postgres does it."""
+        """End a transaction that its client forgot, as Postgres does."""
         seen = session.requests
         if not session.idle_s:
             return
@@ -408,7 +412,7 @@ class PostgresNetwork:
         self._at(self._now_s() + session.idle_s, over)
 
     def _bury(self) -> None:
-        """Sessions that another ended."""
+        """End the sessions whose backends another session terminated."""
         alive = {pid for (pid,) in self._control(_ALIVE)}
         for session in list(self._sessions):
             pid = session.stream.pid
@@ -425,7 +429,7 @@ class PostgresNetwork:
                 self._control(text)
 
     def _hear(self) -> None:
-        """Read what was committed of notifications from who listens for them."""
+        """Read the committed notifications from each session that listens for them."""
         assert self.server is not None
         self._control("SELECT 1")
         notified, self.server.control.notified = self.server.control.notified, []
@@ -439,18 +443,30 @@ class PostgresNetwork:
                     self._deliver(session, raw)
 
     def _told(self, unit: Unit) -> bytes:
-        """The unit without ids of processes, which differ from run to run."""
+        """Return the unit without ids of processes, which differ from run to run."""
         raw = unit.raw
         if raw[:1] == b"C":
             return b"close"  # the driver keeps what it closes in a set, in any order
         if unit.kind is Kind.STARTUP:
             return b"startup " + unit.parameters.get("application_name", "").encode()
-        for pid, number in self._pids.items():
-            told = struct.pack("!ii", 4, pid)
-            if told in raw:
-                raw = raw.replace(told, struct.pack("!ii", 4, -number))
+        if self._takes_pid(unit):
+            for pid, number in self._pids.items():
+                raw = raw.replace(struct.pack("!ii", 4, pid), struct.pack("!ii", 4, -number))
         # The ORM keeps the columns that it asks back in a set.
         return re.sub(rb"RETURNING [^\0]*", b"RETURNING", raw)
+
+    def _takes_pid(self, unit: Unit) -> bool:
+        """Return whether the unit's statement has the id of a backend among its arguments. In other
+        statements the same number is something else, such as the id of a type."""
+        if unit.raw[:1] == b"P":
+            name = unit.raw[5:].split(b"\0", 1)[0]
+            if any(_PID_ARGUMENT.search(text) for text in unit.texts):
+                self._take_pids.add(name)
+        elif unit.raw[:1] == b"B":
+            name = unit.raw[5:].split(b"\0", 2)[1]
+        else:
+            return False
+        return name in self._take_pids
 
 
 class _Session(asyncio.Transport):
@@ -476,12 +492,12 @@ class _Session(asyncio.Transport):
         self.stream = ServerStream()
         self.running: Unit | None = None
         self.status = ""
-        """Of its last answer."""
+        """The transaction status of its last answer."""
         self.timed: Unit | None = None
         """The statement whose time-out is being waited for."""
         self.waiting: deque[Unit] = deque()
         self.ends = False
-        """It is closed when what runs is answered."""
+        """The session closes once its running unit is answered."""
         self.gone = False
         """The client has no use for answers."""
         self.is_shut = False
@@ -534,7 +550,7 @@ class _Session(asyncio.Transport):
         raise PostgresStuck("a client does not read")
 
     def resume_reading(self) -> None:
-        """It always reads."""
+        """Do nothing: the transport always reads."""
 
     def receive(self, raw: bytes, end: bool) -> None:
         if self.gone:
@@ -544,13 +560,13 @@ class _Session(asyncio.Transport):
             self.lose(ConnectionResetError("Postgres closed it"))
 
     def lose(self, error: Exception | None) -> None:
-        """The connection breaks for the client; what Postgres has of it ends later."""
+        """Close the connection for the client; the session of Postgres ends later."""
         if not self.gone:
             self._go()
             self._soon(error)
 
     def process_ended(self, silently: bool) -> None:
-        """Nobody hears the answers; what it sent still arrives."""
+        """Drop all answers; units that were sent still arrive."""
         if not self.gone:
             self._go()
 
@@ -561,7 +577,7 @@ class _Session(asyncio.Transport):
             self._network.depart(self)
 
     def deliver(self, raw: bytes, end: bool) -> None:
-        """On the client's loop."""
+        """Give the client an answer, on its loop."""
         if not self.gone:
             self._loop.call_soon(self.receive, raw, end, context=self._context)
 
@@ -589,7 +605,7 @@ class _Session(asyncio.Transport):
         return self._socket.fileno()
 
     def read(self) -> Answer | None:
-        """What is there to read."""
+        """Return the answer that is there to read, if one is."""
         assert self._socket is not None
         try:
             data = self._socket.recv(1 << 20)
@@ -611,7 +627,7 @@ class _Session(asyncio.Transport):
         return heard
 
     def note_listening(self, unit: Unit, answer: Answer) -> None:
-        """It listens once the statement is done, which is not when it is prepared."""
+        """Note the channels that it listens to once the statement is done, not only prepared."""
         for text in unit.texts:
             if text.startswith("LISTEN "):
                 self._prepared.add(text.removeprefix("LISTEN ").strip('";'))

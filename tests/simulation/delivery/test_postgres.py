@@ -137,7 +137,8 @@ def history(seed: int) -> tuple[str, list[Any], dict[str, int]]:
 
 
 def test_a_seed_is_one_history() -> None:
-    """The same statements, in the same order, with the same results; and another seed's are not."""
+    """Two runs have the same statements, in the same order, with the same results. Another seed has
+    others."""
     first = history(7)
     assert history(7) == first
     assert history(8)[0] != first[0]
@@ -145,6 +146,28 @@ def test_a_seed_is_one_history() -> None:
     assert counts["statements that waited for a lock"] > 5
     assert counts["lost answers of commits"] + counts["lost requests"] > 0
     assert any(each[1] == "heard" for each in told)
+
+
+def test_a_number_that_is_a_backend_s_id_too_stays_what_it_is_in_a_history() -> None:
+    """The ids of backends differ from run to run; numbers that statements ask for do not."""
+
+    def kept(number: int, statement: str) -> list[str]:
+        with place_of(7) as place:
+            place.network.trace = trace = Trace(keep=True)
+
+            async def ask(place: Place) -> None:
+                connection = await connect()
+                pid = connection.get_server_pid()
+                place.network._pids = {number or pid: 1}
+                await connection.fetchval(statement, number or pid)
+
+            place.finish(place.spawn("asker", ask))
+            assert trace.kept is not None
+            return [line for line in trace.kept if "B\\x00" in line]
+
+    assert not any(r"\xff\xff\xff\xff" in line for line in kept(1007, "SELECT $1::int"))
+    named = kept(0, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1")
+    assert any(r"\xff\xff\xff\xff" in line for line in named)
 
 
 def test_a_statement_waits_for_a_lock_in_virtual_time(place: Place) -> None:
