@@ -27,7 +27,7 @@ SEEDS = range(20)
 
 @contextmanager
 def world_of(seed: int) -> Iterator[World]:
-    """One that ends with the block."""
+    """Return a world that ends with the block."""
     world = World(seed)
     with installed(world, seed):
         yield world
@@ -57,7 +57,7 @@ async def serve(factory: Callable[[], asyncio.BaseProtocol] = Echo) -> None:
 
 
 def history(seed: int) -> str:
-    """Of two clients that talk to a server, use threads and draw numbers."""
+    """Return the trace of two clients that talk to a server, use threads and draw numbers."""
 
     async def client() -> None:
         await asyncio.sleep(random.random())
@@ -79,6 +79,25 @@ def history(seed: int) -> str:
 def test_a_seed_is_one_history() -> None:
     assert history(1) == history(1)
     assert history(1) != history(2)
+
+
+def test_an_executor_joins_its_threads_in_one_order_in_each_run() -> None:
+    """The threads of an executor are in a set, and lie elsewhere in memory in each run."""
+    space: list[object] = []
+
+    def joined(seed: int) -> str:
+        def work(_: Process) -> int:
+            with ThreadPoolExecutor(12) as pool:
+                for number in range(12):
+                    space.append(bytearray(random.randrange(100, 900)))
+                    pool.submit(time.sleep, 0.01 * number)
+            return 0
+
+        with world_of(seed) as world:
+            finish(world, world.machine("client").spawn("client", work))
+            return world.trace()
+
+    assert len({joined(1) for _ in range(5)}) == 1
 
 
 def test_callbacks_of_a_loop_run_in_the_order_in_which_they_were_scheduled() -> None:
@@ -229,7 +248,7 @@ def test_a_stream_is_cut_into_pieces_and_loses_nothing() -> None:
 
 
 def write_some(process: Process) -> int:
-    """Two files: one synced, with its name; one not."""
+    """Write two files, and sync one of them, with its name."""
     disk = ProcessDisk(process)
     disk.make_directory(Path("/data"))
     for name in ("synced", "unsynced"):
@@ -279,7 +298,7 @@ def test_a_process_dies_at_every_one_of_its_effects() -> None:
 
 
 def test_a_dead_process_does_nothing_more() -> None:
-    """Not even what its stacks do on their way out."""
+    """Even the `finally` blocks of its stacks have no effect."""
     heard: list[str] = []
 
     class Hear(asyncio.Protocol):

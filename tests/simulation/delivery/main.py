@@ -18,7 +18,7 @@ from typing import IO, NamedTuple
 
 import msgspec
 
-from tests.simulation.delivery import growing
+from tests.simulation.delivery import exported, growing
 from tests.simulation.delivery.mutations import MUTATIONS
 from tests.simulation.delivery.runs import Result, run
 
@@ -41,9 +41,10 @@ REQUIRED = (
     "late units",
     "statements that waited for a lock",
     *growing.SITUATIONS,
+    exported.OVERTAKEN,
 )
 LAST_LINES = 60
-"""Of what the processes of a seed that failed logged; all of it where one seed is run."""
+"""Lines of the log of a failed seed that are printed; a single seed prints its whole log."""
 SEED_S = 900
 """Real seconds that may go by without a result."""
 _FORKING = multiprocessing.get_context("fork")
@@ -108,7 +109,7 @@ def report(results: Sequence[Result], seconds: float) -> int:
 
 
 def findings(results: Sequence[Result]) -> list[str]:
-    """Why a set of runs fails, in words; empty if it does not."""
+    """Return the reasons why a set of runs fails; none if it passes."""
     found = [
         f"seed {each.seed}: {each.failure.splitlines()[-1]}" for each in results if each.failure
     ]

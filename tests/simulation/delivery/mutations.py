@@ -16,6 +16,7 @@ from metadata.types import Epoch
 from outbox import delayed
 from publish_forwarder.scheduled import ScheduledMessages
 from scheduler.forwarding import Forwarding, _Course
+from spark_exports.lake import commit as lake_commit
 from store_nodes.commands import DEDUP_ENTRY
 from store_nodes.machine.stages import Stages
 from store_nodes.queue_id import QueueId
@@ -31,6 +32,7 @@ from tests.chaos.delivery import effects, keyed
 from tests.chaos.delivery.actor import Actor
 from tests.simulation.delivery import growing
 from tests.simulation.delivery.acked import Acked
+from tests.simulation.delivery.exported import Exported
 from tests.simulation.delivery.locked import Locked
 from tests.simulation.delivery.options import GO_BACK, KILL_IN_STALL, SLOW, Options
 
@@ -39,13 +41,13 @@ class Mutation(NamedTuple):
     """A bug, and the seeds in which it is looked for."""
 
     promise: str
-    """Of docs/GUARANTEES.md, that it breaks."""
+    """The bug breaks this promise of docs/GUARANTEES.md."""
     actors: tuple[type[Actor], ...]
     faults: tuple[str, ...]
     made: Callable[[], AbstractContextManager[object]]
 
     def aimed(self, options: Options) -> Options:
-        """The same seed with what can show this bug."""
+        """Return the options of the same seed, with actors and faults that can show this bug."""
         lost = 0.1 if "lose answers" in self.faults else 0.0
         return replace(
             options,
@@ -84,7 +86,7 @@ def a_later_message_of_a_key_goes_before_its_head_is_settled() -> AbstractContex
 
 
 def an_exactly_once_ack_of_a_lease_that_is_over_is_accepted() -> AbstractContextManager[object]:
-    """Once another lease has acked the message."""
+    """The lease is over, and another one has acked the message."""
 
     def mutated(self: HeldLeases, offset: int, epoch: Epoch, turn: int) -> bool:
         return offset not in self._of
@@ -97,7 +99,7 @@ def at_most_once_leaves_before_its_commit() -> AbstractContextManager[object]:
         """Commits nothing that anybody waits for."""
 
         async def commit(self, *_: object) -> None:
-            """At some time."""
+            """Do nothing."""
 
     async def mutated(delivery: Delivery, guarantee: types.Delivery, flusher: AckFlusher) -> Any:
         once = guarantee is types.Delivery.AT_MOST_ONCE
@@ -108,7 +110,7 @@ def at_most_once_leaves_before_its_commit() -> AbstractContextManager[object]:
 
 def a_postgres_that_went_back_is_taken_for_the_same() -> AbstractContextManager[object]:
     def none(*_: object) -> None:
-        """No reason to doubt it."""
+        """Return no reason to doubt Postgres."""
 
     return mock.patch.multiple(eras, went_back=none, behind_store=none)
 
@@ -242,6 +244,15 @@ def what_was_rescheduled_as_it_was_copied_is_copied_at_once() -> AbstractContext
     return mock.patch.object(_Course, "known", mutated)
 
 
+def a_commit_of_an_export_is_not_held_against_the_table() -> AbstractContextManager[object]:
+    """Each commit takes its run for one that was planned for the table as it is."""
+
+    def mutated(*_: object) -> bool:
+        return False
+
+    return mock.patch.object(lake_commit, "_has", mutated)
+
+
 MUTATIONS: dict[str, Mutation] = {
     made.__name__: Mutation(promise, actors, faults, made)
     for promise, actors, faults, made in (
@@ -319,5 +330,6 @@ MUTATIONS: dict[str, Mutation] = {
             (SLOW,),
             a_stale_answer_says_that_a_message_of_a_sealed_queue_is_staged,
         ),
+        ("P15", (Exported,), (), a_commit_of_an_export_is_not_held_against_the_table),
     )
 }

@@ -18,7 +18,7 @@ from tests.chaos.delivery import (
     tasks,
 )
 from tests.chaos.delivery.actor import Actor
-from tests.simulation.delivery import acked, growing, locked
+from tests.simulation.delivery import acked, exported, growing, locked
 from tests.simulation.delivery.forgetting import Forgetting
 
 ACTORS: tuple[type[Actor], ...] = (
@@ -43,9 +43,11 @@ KILL_NODE = "kill a store node"
 KILL_IN_STALL = "kill in a stall"
 SLOW = "slow scheduler"
 TURNS = 5
-"""Of so many seeds in a row one has a Postgres that goes back in time, one three store nodes."""
+"""One of five seeds in a row has a Postgres that goes back in time, one has three store nodes, and
+one has an export."""
 GROWING: tuple[type[Actor], ...] = (growing.Ordered, growing.Delayed)
 """One of these is in each seed: what they look at takes several faults at once to go wrong."""
+EXPORTING: tuple[type[Actor], ...] = (exported.Exported,)
 FAULTS = (
     "kill a server",
     KILL_IN_STALL,
@@ -106,7 +108,7 @@ def draw(seed: int) -> Options:
     two = _two(seed - (seed + 2) // TURNS)
     return Options(
         seed=seed,
-        actors=_forgetting() if goes_back else (*two, grows),
+        actors=_forgetting() if goes_back else (*two, grows, *EXPORTING[: seed % TURNS == 3]),
         faults=tuple(each for each in FAULTS if each in kinds or (loses and each == FAULTS[-1])),
         # A repair takes four seconds and more.
         busy_s=dice.uniform(10, 14) if goes_back else dice.uniform(7, 8),

@@ -15,6 +15,7 @@ from tests.chaos.delivery import actor
 from tests.chaos.delivery.actor import Site
 from tests.chaos.delivery.caller import Caller
 from tests.chaos.delivery.load import DeliveryLoad
+from tests.simulation.delivery import lake
 from tests.simulation.delivery.faults import Faults
 from tests.simulation.delivery.forgetting import Forgetting
 from tests.simulation.delivery.installation import (
@@ -37,7 +38,7 @@ PUBLISH_PAUSE_S = 0.2
 
 @dataclass(slots=True)
 class Result:
-    """What became of a seed."""
+    """A seed came to this."""
 
     seed: int
     options: str
@@ -49,10 +50,10 @@ class Result:
     counts: dict[str, int] = field(default_factory=dict)
     """Faults and situations, by name."""
     log: list[str] = field(default_factory=list)
-    """What the processes logged, where it failed."""
+    """The processes of a seed that failed logged these lines."""
 
     def last_line(self) -> str:
-        """The end of what is said of the failure."""
+        """Return the last line about the failure."""
         return self.failure.strip().rpartition("\n")[2]
 
 
@@ -101,7 +102,8 @@ class _Clients:
 
 
 class _Log:
-    """What the product logs: its last lines, and what must never be among them."""
+    """This keeps the lines that the product logs, and fails the world at those that must never
+    come."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -111,16 +113,17 @@ class _Log:
 
     def __call__(self, logger: Any, level: str, event: Any) -> Any:
         fiber = self._world.current
+        if fiber is None:  # A dead process: Python closes its coroutines, and nobody hears them.
+            raise structlog.DropEvent
         error = event.pop("exc_info", None)
         if isinstance(error, BaseException):
             event["error"] = "".join(traceback.format_exception(error))
-        name = fiber.process.name if fiber is not None else "-"
+        name = fiber.process.name
         line = f"{self._world.now_us / SECOND:.6f} {name} {event}"
         self.lines.append(line)
         if self.heard is not None:
             self.heard(name, str(event.get("event")))
-        lives = fiber is not None and not fiber.process.dead
-        if lives and event.get("event") in ("handler failed", "unhandled"):
+        if not fiber.process.dead and event.get("event") in ("handler failed", "unhandled"):
             self._world.fail(AssertionError(line))
         raise structlog.DropEvent
 
@@ -141,6 +144,7 @@ def run(seed: int, mutation: str | None = None, *, aimed: bool = True) -> Result
         stack.enter_context(stdlib.installed(world, seed))
         for each in replaced(world):
             stack.enter_context(each)
+        stack.enter_context(lake.installed())
         if mutation is not None:
             stack.enter_context(MUTATIONS[mutation].made())
         actor.Actor.pause_s = PUBLISH_PAUSE_S

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import random
 from collections.abc import Sequence
 
 import pytest
+from pyiceberg.exceptions import CommitFailedException
 
+from spark_exports.lake.commit import Commit
+from spark_exports.lake.errors import CatalogUnavailable
+from spark_exports.lake.written import WrittenFile
+from spark_exports.order import LaneKey, Range
 from tests.chaos.delivery.actor import Message, Site
 from tests.chaos.delivery.caller import Caller, Reply
 from tests.chaos.sometimes import Sometimes
-from tests.simulation.delivery import acked, locked
+from tests.simulation.delivery import acked, exported, locked
+from tests.simulation.delivery import lake as lakes
 from tests.simulation.delivery.acked import Acked
+from tests.simulation.delivery.exported import Exported
 from tests.simulation.delivery.forgetting import Forgetting, Forgotten
+from tests.simulation.delivery.lake import Lake, Row
 from tests.simulation.delivery.locked import Locked, _Holding
 
 SITE = Site(1, "token")
@@ -93,6 +102,50 @@ async def test_an_id_is_of_one_message(at_s: list[float]) -> None:
     actor = made(Told)
     await actor.handle(actor.caller(), [message("one", "m1", 0), message("two", "m1", 0)])
     assert "m1" in actor.broken[0]
+
+
+LOG = [Row(0, offset, f"m{offset}") for offset in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("files", "broken"),
+    [
+        ([LOG[:2], LOG[2:]], ""),
+        ([LOG[:2], LOG[1:]], "1 messages are in the table more than once"),
+        ([LOG[:2]], "1 messages are not in the table"),
+        ([LOG, [Row(1, 7, "other")]], "1 messages are in no log"),
+        ([LOG[:2], [Row(0, 2, "other")]], "1 messages are not in the table"),
+    ],
+)
+def test_a_table_has_each_message_of_the_log_once(
+    files: Sequence[Sequence[Row]], broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    actor = Exported(SITE, random.Random(1), Sometimes(exported.SITUATIONS))
+    monkeypatch.setattr(actor._lake, "rows", lambda: [row for file in files for row in file])
+    actor._judge(LOG)
+    assert broken in str(actor.broken)
+    assert bool(actor.broken) is bool(broken)
+
+
+def test_a_commit_is_done_or_not_whatever_is_heard_of_it() -> None:
+    """The catalog refuses a commit that was not made for the table as it is."""
+    lake = Lake(random.Random(1))
+    with lakes.installed():
+        tables = [lake.open() for _ in range(2)]
+        for number, table in enumerate(tables, 1):
+            lake.files[f"file-{number}"] = (LOG[number],)
+            ranges = [Range(LaneKey("t", "u", 0, 0), 0, 1)]
+            wanted = Commit(1, number, ranges, [WrittenFile(f"file-{number}", (), 0, 1, 1)])
+            for _ in range(100):
+                with contextlib.suppress(CatalogUnavailable):
+                    committed = table.commit(wanted)
+                    break
+            assert committed.already is (number == 2)
+        assert lake.rows() == [LOG[1]]
+        assert list(lake.files) == ["file-1"]
+        unheard = lake.open()
+        with pytest.raises(CommitFailedException):
+            unheard.iceberg.transaction().commit_transaction()
 
 
 @pytest.mark.parametrize(

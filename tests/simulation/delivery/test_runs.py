@@ -13,14 +13,14 @@ import pytest
 
 from tests.simulation.delivery.main import FULL_SET_RUNS, REQUIRED, findings
 from tests.simulation.delivery.mutations import MUTATIONS
-from tests.simulation.delivery.options import ACTORS, FAULTS, GROWING, draw
+from tests.simulation.delivery.options import ACTORS, EXPORTING, FAULTS, GROWING, draw
 from tests.simulation.delivery.runs import Result
 
 SEEDS = range(1, 4)
 
 
 def run_apart(seed: int, mutation: str | None = None) -> Result:
-    """In a process whose modules see the simulation's clocks from their import on."""
+    """Run a seed in a process whose modules see the simulation's clocks from their import on."""
     command = [sys.executable, "-m", "tests.simulation.delivery", "--one", "--seed", str(seed)]
     command += [] if mutation is None else ["--mutation", mutation]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
@@ -31,7 +31,7 @@ def run_apart(seed: int, mutation: str | None = None) -> Result:
 def test_options_are_drawn_from_the_seed_alone() -> None:
     assert draw(5) == draw(5)
     drawn = [draw(seed) for seed in range(FULL_SET_RUNS + 3)]
-    assert {each for options in drawn for each in options.actors} == {*ACTORS, *GROWING}
+    assert {each for options in drawn for each in options.actors} == {*ACTORS, *GROWING, *EXPORTING}
     assert {each for options in drawn for each in options.faults} == set(FAULTS)
 
 
@@ -46,7 +46,7 @@ def test_a_set_that_missed_a_fault_fails() -> None:
 
 
 def test_a_seed_is_one_history() -> None:
-    """Of all processes, and of every statement with its result."""
+    """Two runs have the same events, and the same statements with the same results."""
     first, second = run_apart(3), run_apart(3)
     assert first.failure == second.failure == ""
     assert first.trace == second.trace

@@ -39,7 +39,7 @@ class Waiting:
         self._fibers: deque[Fiber] = deque()
 
     def wait(self, timeout_s: float | None) -> None:
-        """Until woken, or for so long."""
+        """Wait until woken, or for `timeout_s` seconds."""
         fiber = self._world.current
         assert fiber is not None, "only a simulated thread can wait"
         self._fibers.append(fiber)
@@ -149,6 +149,11 @@ class SimThread:
         self._arguments = args, dict(kwargs or {})
         self._fiber: Fiber | None = None
         self._joining: list[Waiting] = []
+        self._number = process.world.number()
+
+    def __hash__(self) -> int:
+        """Return a number that is the same in each run: an executor joins a set of threads."""
+        return self._number
 
     def start(self) -> None:
         self._fiber = Fiber(self._process, self.name, self._run)
@@ -284,7 +289,7 @@ def installed(world: World, seed: int) -> Iterator[None]:
             yield
         finally:
             random.setstate(state)
-            # What is left of its processes goes now, not in the middle of what comes next.
+            # The remains of its processes go now, not in the middle of the next world.
             gc.collect()
             if collecting:
                 gc.enable()
