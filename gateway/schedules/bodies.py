@@ -73,16 +73,21 @@ def _data(body: contract.ScheduleMessage) -> tuple[bytes, str | None]:
     return body.data.encode("utf-8", "replace"), body.content_type or "text/plain"
 
 
-def check_body(body: contract.ScheduleCreate | contract.SchedulePut) -> None:
-    """Raise a 422 Problem for a body that fits no schedule, whichever there is."""
-    errors = label_errors(body.labels)
-    try:
-        check(body.cron, body.time_zone)
-    except BadSchedule as error:
-        errors.append(FieldError(error.field, str(error)))
+def check_body(
+    body: contract.ScheduleCreate | contract.SchedulePut,
+    present: contract.SchedulePut | None = None,
+) -> None:
+    """Raise a 422 Problem for a body that fits no schedule, whichever there is. Parts that stay as
+    they are in `present` are not looked at: rules for new ones may be stricter."""
+    errors = []
+    if present is None or body.labels != present.labels:
+        errors += label_errors(body.labels)
+    if present is None or (body.cron, body.time_zone) != (present.cron, present.time_zone):
+        errors += _clock_errors(body)
     if errors:
         raise invalid("The body does not fit.", errors)
-    message_of(body.message)
+    if present is None or body.message != present.message:
+        message_of(body.message)
 
 
 def new_spec(
@@ -94,7 +99,7 @@ def new_spec(
     if errors:
         raise invalid("The body does not fit.", errors)
     next_at = next_run(body.cron, body.time_zone, now)
-    return _spec(body, name, topic_uid, next_at)
+    return _spec(body, name, topic_uid, next_at, message_of(body.message))
 
 
 def changed(
@@ -114,7 +119,9 @@ def changed(
     same_clock = (body.cron, body.time_zone) == (schedule.cron, schedule.time_zone)
     if not same_clock or (schedule.paused and not body.paused):
         next_at = next_run(body.cron, body.time_zone, now)
-    return _spec(body, schedule.name, topic_uid, next_at)
+    stays = body.message == put_of(schedule).message
+    message = stored_message(schedule) if stays else message_of(body.message)
+    return _spec(body, schedule.name, topic_uid, next_at, message)
 
 
 def _spec(
@@ -122,6 +129,7 @@ def _spec(
     name: str,
     topic_uid: bytes,
     next_at: datetime | None,
+    message: Message,
 ) -> ScheduleSpec:
     return ScheduleSpec(
         name=name,
@@ -129,7 +137,7 @@ def _spec(
         cron=body.cron,
         time_zone=body.time_zone,
         missed_runs=body.missed_runs,
-        message=msgspec.msgpack.encode(message_of(body.message)),
+        message=msgspec.msgpack.encode(message),
         next_at=next_at,
         paused=body.paused,
         labels=body.labels,
@@ -161,7 +169,7 @@ def patched(patch: Body, schedule: Schedule) -> contract.SchedulePut:
     if message is not UNSET and message.data is not UNSET:
         present.message.data_base64 = None
     body = merged_into(patch, present)
-    check_body(body)
+    check_body(body, present)
     return body
 
 
@@ -236,6 +244,14 @@ def _data_view(message: Message) -> dict[str, Any]:
         return {"data": _raw_json.decode(message.data)}
     except (ValueError, msgspec.DecodeError, RecursionError):
         return {"data_base64": b64encode(message.data).decode()}
+
+
+def _clock_errors(body: contract.ScheduleCreate | contract.SchedulePut) -> list[FieldError]:
+    try:
+        check(body.cron, body.time_zone)
+    except BadSchedule as error:
+        return [FieldError(error.field, str(error))]
+    return []
 
 
 def _check_text(field: str, text: str | None, limit_bytes: int) -> None:

@@ -11,7 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.schedules.bodies import changed, message_of, patched, stored_message, view
+from edge.problem import Problem
+from gateway.schedules.bodies import (
+    changed,
+    message_of,
+    patched,
+    resumed,
+    stored_message,
+    view,
+)
 from metadata.topics.schedules import Schedule
 from openapi.schedules import ScheduleMessage, SchedulePatch
 from store_nodes.record_batch import Message
@@ -101,3 +109,20 @@ def test_a_patch_of_one_member_of_the_message_keeps_the_others_and_the_very_byte
 def test_data_is_replaced_as_a_whole(given: dict[str, Any], data: bytes) -> None:
     assert message_after(**given).data == data
     assert message_after(**given).key == "k"
+
+
+@pytest.mark.parametrize(
+    "named", [{"missed_runs": "all"}, {"paused": False}, {"labels": {"a": "b"}}]
+)
+def test_a_patch_does_not_judge_the_parts_that_stay(named: dict[str, Any]) -> None:
+    """You can change a schedule of an earlier release, or of a zone that was renamed since."""
+    message = Message(b"{}", None, "k", {f"a{number}": "" for number in range(100)})
+    made = scheduled(BODY)
+    old = replace(made, cron="@never", time_zone="Old/Zone", paused=False)
+    old = replace(old, message=msgspec.msgpack.encode(message))
+    body = patched(msgspec.convert(named, SchedulePatch), old)
+    spec = changed(body, old, bytes(16), NOW)
+    assert (spec.cron, spec.time_zone, spec.message) == ("@never", "Old/Zone", old.message)
+    assert resumed(old, True, NOW).message == old.message
+    with pytest.raises(Problem, match="does not fit"):
+        patched(msgspec.convert({"cron": "@often"}, SchedulePatch), old)
