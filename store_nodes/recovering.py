@@ -113,7 +113,12 @@ class Recovering:
         """Write, sync and index batches; return when all of them are on disk."""
         written: asyncio.Future[list[Position]] = asyncio.get_running_loop().create_future()
         records = [batch_record(group, entry, batch) for entry, batch in found]
-        self._node.submit(records, True, written.set_result)
+
+        def on_disk(positions: list[Position]) -> None:
+            if not written.done():  # A stop ends the copy at any time.
+                written.set_result(positions)
+
+        self._node.submit(records, True, on_disk)
         for (entry, batch), position in zip(found, await written, strict=True):
             placed = moved(entry, position, len(batch))
             if self.batches.add_entry(placed):

@@ -270,6 +270,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_what_a_truncation_keeps_while_an_install_copies_is_copied_too",
     ),
     Mutant(
+        "a stop while a copied batch is written ends the node as a crash does",
+        (
+            Edit(
+                "store_nodes/recovering.py",
+                "if not written.done():  # A stop",
+                "if True:  # A stop",
+            ),
+        ),
+        breaks="P17",
+        killed_by="tests/unit/store_node/test_copying.py"
+        "::test_a_stop_while_a_copied_batch_is_written_is_no_failure",
+        fails_with="asyncio.exceptions.InvalidStateError",
+    ),
+    Mutant(
         "a repair ends before this node's machine names what a truncation keeps",
         (Edit("store_nodes/repair.py", "not missing and not outdated", "not missing"),),
         breaks="P1",

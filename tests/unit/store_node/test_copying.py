@@ -1,8 +1,9 @@
-"""What an install or a repair asks of which peer, and what becomes of messages that none gives."""
+"""Installs and repairs ask peers in turn, and name messages that no peer has."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +26,8 @@ from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 from store_nodes.record_batch import encode as encode_batch
 from store_nodes.recovering import Recovering
+from store_nodes.wal.footer import BatchEntry
+from store_nodes.wal.position import Position
 from tests.unit.store_node.node_support import Peers, RunningNode, running, until_ended, with_peers
 
 QUEUE = QueueId(bytes(range(16)), 1)
@@ -59,7 +62,7 @@ class Holders(Peers):
 
 
 def image_with_a_message(one: RunningNode) -> SnapshotImage:
-    """Of group 0 as a peer has it, which stored a message that this node never heard of."""
+    """Return group 0 as a peer has it that stored a message unknown to this node."""
     machine = Machine.restore(0, one.image(ahead=5).raw)
     for raw in (
         encode(Create(QUEUE.pack(), 0, b"")),
@@ -245,7 +248,7 @@ async def test_an_install_that_has_all_leaves_nothing_to_repair(tmp_path: Path) 
 
 
 async def test_an_install_that_is_wanted_while_another_ends_is_carried_out(tmp_path: Path) -> None:
-    """It was kept as wanted, so no later call began it either."""
+    """The installer kept it as wanted, so no later call began it either."""
 
     class Ending(Peers):
         closed = 0
@@ -266,3 +269,25 @@ async def test_an_install_that_is_wanted_while_another_ends_is_carried_out(tmp_p
             await until_ended(one)
         assert peers.closed == 2
         assert one.node.restarting
+
+
+def test_a_stop_while_a_copied_batch_is_written_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cancelled future was told that its batch is on disk, which ended the node as a crash does."""
+
+    async def go() -> None:
+        synced: list[Callable[[list[Position]], None]] = []
+        async with running(tmp_path) as one:
+            position = Position(1, 0, len(BATCH))
+            entry = BatchEntry(QUEUE.pack(), 0, 1, 1, position)
+            monkeypatch.setattr(one.node, "submit", lambda _, __, done: synced.append(done))
+            copying = asyncio.create_task(one.node._recovering.keep(0, [(entry, BATCH)]))
+            await asyncio.sleep(0)
+            copying.cancel()
+            await asyncio.wait([copying])
+            monkeypatch.undo()
+            (tell,) = synced
+            tell([position])
+
+    asyncio.run(go())
