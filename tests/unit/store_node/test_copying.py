@@ -274,7 +274,7 @@ async def test_an_install_that_is_wanted_while_another_ends_is_carried_out(tmp_p
 def test_a_stop_while_a_copied_batch_is_written_is_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cancelled future was told that its batch is on disk, which ended the node as a crash does."""
+    """The copy was told of it after it had ended, which ended the node as a crash does."""
 
     async def go() -> None:
         synced: list[Callable[[list[Position]], None]] = []
