@@ -15,7 +15,7 @@ from tests.simulation.store.__main__ import FULL_SET_RUNS, missing
 from tests.simulation.store.clients import Load
 from tests.simulation.store.cluster import Cluster
 from tests.simulation.store.coverage import REQUIRED, UNREACHED, modules, unreached
-from tests.simulation.store.faults import Faults
+from tests.simulation.store.faults import Faults, is_of_the_disk
 from tests.simulation.store.oracle import Oracle
 from tests.simulation.store.runner import CONVERGE_S, Result, options_of, run
 
@@ -31,7 +31,7 @@ def test_a_run(seed: int) -> None:
 
 
 def test_row_19_a_lagging_node_installs_and_it_or_its_source_loses_power_meanwhile() -> None:
-    """It misses more than the others keep. Known ids survive, and every node has all in the end."""
+    """The node misses more than the others keep. Known ids survive; in the end every node has all."""
     wanted = {
         "checkpoint installed",
         "power cut at an effect of an install",
@@ -51,7 +51,7 @@ def test_row_19_a_lagging_node_installs_and_it_or_its_source_loses_power_meanwhi
 
 
 def test_a_seed_is_one_run_whatever_the_order_of_hashing() -> None:
-    """In two processes that hash strings differently; the trace has the time of every event."""
+    """Two processes hash strings differently, and their traces have each event at the same time."""
     command = [sys.executable, "-m", "tests.simulation.store", "--seed", "4", "--runs", "1"]
     running = [
         subprocess.Popen(
@@ -76,9 +76,11 @@ def test_options_are_drawn_from_the_seed_alone() -> None:
 @pytest.mark.parametrize("nodes", [1, 3])
 @pytest.mark.parametrize("seed", range(5))
 def test_log_time_goes_on_in_every_run(seed: int, nodes: int) -> None:
-    """It goes by a majority of clocks and never back. So no majority is ever so far ahead that log
-    time would stand for the rest of the run, and with it whatever is staged; and once all is
-    mended every clock is right. (Seed 33: the clock of a lone voter was an hour ahead.)"""
+    """No majority of clocks is so far ahead that log time would stand for the rest of a run.
+
+    Log time never goes back, and staged messages wait for it. Once all is mended every clock is
+    right. (Seed 33: the clock of a lone voter was an hour ahead.)
+    """
     with closing(World(seed)) as world:
         options = replace(options_of(33), nodes=nodes, clock_every_s=0.5, crash_every_s=0)
         cluster = Cluster(world, options)
@@ -112,3 +114,26 @@ def test_a_module_that_no_run_executes_is_told_with_its_name() -> None:
         "no run executed store_nodes/install.py, and no reason is written down"
     ]
     assert all(reason for reason in UNREACHED.values())
+
+
+@pytest.mark.parametrize(
+    ("damage", "of_the_disk"),
+    [
+        ("segment 13 at 10048: payload", True),
+        ("segment 4294967295 at 2: an install in start 2 lacked messages", False),
+        (
+            "segment 13 at 10048: payload; "
+            "segment 4294967295 at 2: an install in start 2 lacked messages",
+            True,
+        ),
+    ],
+)
+def test_messages_that_an_install_lacked_are_no_damage_of_the_disk(
+    damage: str, of_the_disk: bool
+) -> None:
+    """Seed 475595549471: the source's disk had rotted, and the third node was away."""
+    assert is_of_the_disk({"votes_lost": False, "damage": damage}) is of_the_disk
+
+
+def test_other_damage_is_of_the_disk() -> None:
+    assert is_of_the_disk({"damages": ["segment 13 at 10048: payload"], "batches": 0})
