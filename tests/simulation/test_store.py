@@ -31,7 +31,7 @@ def test_a_run(seed: int) -> None:
 
 
 def test_row_19_a_lagging_node_installs_and_it_or_its_source_loses_power_meanwhile() -> None:
-    """The node misses more than the others keep. Known ids survive; in the end every node has all."""
+    """The node misses more than the others keep. Known ids survive; in the end all have all."""
     wanted = {
         "checkpoint installed",
         "power cut at an effect of an install",
