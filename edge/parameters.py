@@ -54,10 +54,14 @@ def choice_of(parameter: Parameter, text: str | None) -> str | None:
 
 
 def text_of(parameter: Parameter, text: str | None) -> str | None:
-    """Return a text within the parameter's length; None if the query does not have it."""
-    (most,) = [note.max_length for note in parameter.kind.__metadata__]
-    if text is not None and (len(text) > most or "\0" in text):
-        raise refused(parameter, f"at most {most} characters")
+    """Return a text of the parameter's length or pattern; None if the query does not have it."""
+    (limits,) = parameter.kind.__metadata__
+    if text is None:
+        return None
+    if limits.pattern is not None and re.search(limits.pattern, text) is None:
+        raise refused(parameter, f"must match the pattern {limits.pattern}")
+    if limits.max_length is not None and (len(text) > limits.max_length or "\0" in text):
+        raise refused(parameter, f"at most {limits.max_length} characters")
     return text
 
 

@@ -35,7 +35,9 @@ from openapi.usage import (
 State = Literal["active", "suspended", "deleting"]
 ISSUER_ENTRY = r"https?://[^\s#]+#[^\u0000-\u001f\u007f]+"
 """`ISSUER#AUDIENCE`, as a regular expression."""
-PublishMessagesPerSecond = Annotated[float, Meta(ge=0, le=2**53)]
+DEFAULT_WEIGHT = 1.0
+"""The share of a tenant where its operator names none."""
+Rate = Annotated[float, Meta(ge=0, le=2**53)]
 
 
 class Tenant(Answer):
@@ -101,28 +103,28 @@ class TenantMade(Tenant):
 class LimitsBody(Body):
     """A limit that is left out is the platform's default; null and 0 are no limit."""
 
-    publish_messages_per_second: PublishMessagesPerSecond | None = None
+    publish_messages_per_second: Rate | UnsetType | None = UNSET
     """Messages that are published in a second."""
-    publish_bytes_per_second: PublishMessagesPerSecond | None = None
+    publish_bytes_per_second: Rate | UnsetType | None = UNSET
     """Bytes that are published in a second."""
-    stored_bytes: Total | None = None
+    stored_bytes: Total | UnsetType | None = UNSET
     """Bytes that its topics hold."""
-    topics: Total | None = None
+    topics: Total | UnsetType | None = UNSET
     """Number of topics."""
-    subscriptions: Total | None = None
+    subscriptions: Total | UnsetType | None = UNSET
     """Number of subscriptions."""
-    in_flight: Total | None = None
+    in_flight: Total | UnsetType | None = UNSET
     """Messages that are leased at once, over all subscriptions."""
-    push_concurrency: Total | None = None
+    push_concurrency: Total | UnsetType | None = UNSET
     """Webhook requests that are under way at once."""
-    requests_per_second: PublishMessagesPerSecond | None = None
+    requests_per_second: Rate | UnsetType | None = UNSET
     """Requests of any kind in a second."""
 
 
 class QuotaBody(Body):
     limits: LimitsBody | UnsetType = UNSET
     """A limit that is left out is the platform's default; null and 0 are no limit."""
-    weight: Annotated[float, Meta(gt=0, le=1000)] = 1.0
+    weight: Annotated[float, Meta(gt=0, le=1000)] = DEFAULT_WEIGHT
 
 
 FORCE_TOPICS = Parameter(

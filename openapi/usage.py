@@ -24,6 +24,10 @@ class Limits(Answer):
     requests_per_second: float | None
 
 
+QUOTA_NAMES = Limits.__struct_fields__
+"""The names of the limits of a tenant."""
+
+
 class Quotas(Answer):
     limits: Limits
     """The limits in force; null: no limit."""

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from edge.asgi import Header
 from edge.quota import PUBLISH_BYTES, PUBLISH_MESSAGES, PUBLISH_QUOTAS, REQUESTS, Refusal
 from metadata.tenancy.quota_demands import Demand
-from metadata.tenancy.quota_names import QUOTA_NAMES
 from metadata.tenancy.quotas import TenantQuota
 from metadata.tenancy.tenants import PLATFORM_ID
+from openapi.tenants import DEFAULT_WEIGHT
+from openapi.usage import QUOTA_NAMES
 from quotas import metrics
 from quotas.bucket import Bucket
 from quotas.level import Level
@@ -25,7 +26,6 @@ from quotas.shares import NEGLIGIBLE, share_of
 RATES = frozenset({PUBLISH_MESSAGES, PUBLISH_BYTES, REQUESTS})
 PRESENCE = "processes:"
 """Prefix of a platform limit's name; each process that enforces the limit counts one."""
-DEFAULT_WEIGHT = 1.0
 
 MOVED = 0.05
 """Part of a limit by which shares must change for the next look to come soon."""

@@ -25,7 +25,7 @@ from metadata.counts import (
     SUBSCRIPTIONS,
     TOPICS,
 )
-from metadata.tenancy.quota_names import QUOTA_NAMES
+from openapi.usage import QUOTA_NAMES
 
 PREFIX = "PACKETBOAT_QUOTA_"
 

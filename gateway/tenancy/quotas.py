@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from edge.asgi import Receive, Route, Scope, Send, header, tenant_of
 from gateway.http.decoding import if_match, read_json
 from gateway.tenancy.answers import refusals, respond_one
-from gateway.tenancy.quota_bodies import QuotaBody, view
+from gateway.tenancy.quota_bodies import limits_of, view
 from gateway.tenancy.tenants import tenant_name
 from metadata.tenancy.quotas import QuotaRepository, TenantQuota
 from metadata.tenancy.tenants import TenantRepository
@@ -40,13 +40,12 @@ class QuotaRoutes:
 
     async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
         """200: they are all as the body says; every process knows within seconds."""
-        body = await read_json(scope, receive, QuotaBody)
-        limits = body.checked()
+        body = await read_json(scope, receive, tenants.QuotaBody)
         tenant = await self._tenants.get(tenant_name(scope))
         async with refusals("quota"):
             quota = await self._quotas.put(
                 tenant.tenant_id,
-                limits,
+                limits_of(body),
                 body.weight,
                 if_version=if_match(header(scope, b"if-match")),
             )

@@ -1,19 +1,15 @@
-"""What a tenant used, per hour: its own for the tenant, anybody's for operators."""
+"""Lists the usage per hour: a tenant's own, and that of any tenant for operators."""
 
 from __future__ import annotations
 
-import re
-
 from edge.asgi import Receive, Route, Scope, Send, tenant_of
-from edge.problem import FieldError, invalid
+from edge.parameters import text_of
 from gateway.http.decoding import Query
 from gateway.tenancy.answers import page_size_of, respond_listing, time_of
 from gateway.tenancy.tenants import tenant_name
 from metadata.tenancy.tenants import TenantRepository
 from metadata.tenancy.usage_hours import UsageHours
 from openapi import tenants, usage
-
-_METRIC = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 class UsageRoutes:
@@ -36,15 +32,11 @@ class UsageRoutes:
 
     async def _page(self, scope: Scope, send: Send, tenant_id: bytes) -> None:
         query = Query(scope)
-        metric = query.text("metric")
-        if metric is not None and not _METRIC.fullmatch(metric):
-            errors = [FieldError("metric", "1 to 64 lower-case letters, digits and '_'")]
-            raise invalid("The query parameter metric does not fit.", errors, status=400)
         page = await self._usage.page(
             tenant_id,
             start=time_of(query, "from"),
             end=time_of(query, "to"),
-            metric=metric,
+            metric=text_of(usage.METRIC, query.text(usage.METRIC.name)),
             page_size=page_size_of(query),
             page_token=query.page_token(),
         )

@@ -14,6 +14,7 @@ from metadata.database import Database
 from metadata.errors import Conflict, NotFound
 from metadata.models import QuotaRow, TenantRow
 from metadata.types import ChangeKind
+from openapi.tenants import DEFAULT_WEIGHT
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class TenantQuota:
 
     tenant_id: bytes
     limits: Mapping[str, float | None] = field(default_factory=dict)
-    weight: float = 1.0
+    weight: float = DEFAULT_WEIGHT
     version: int = 0
     updated_at: datetime | None = None
     exempt: bool = False

@@ -30,7 +30,6 @@ BODIES = {
     "gateway/exports/bodies.py",
     "gateway/exports/lanes.py",
     "gateway/exports/runner_bodies.py",
-    "gateway/tenancy/quota_bodies.py",
     "publish_forwarder/batch_body.py",
     "publish_forwarder/outputs.py",
     "publish_forwarder/scheduled.py",
@@ -46,7 +45,6 @@ BODIES = {
 VIEWS = {
     "gateway/exports/lanes.py",
     "gateway/exports/views.py",
-    "gateway/tenancy/quota_bodies.py",
     "subscribe_forwarder/api/parked.py",
 }
 """Modules that write answers as dictionaries instead of with the contract's classes."""

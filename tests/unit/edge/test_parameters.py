@@ -15,6 +15,7 @@ COUNT = Parameter("", "count", "query", "A count.", Annotated[int, Meta(ge=1, le
 WAIT = Parameter("", "wait", "query", "Seconds.", Annotated[float, Meta(ge=0, le=60)], default=0)
 ORDER = Parameter("", "order", "query", "An order.", Literal["newest", "oldest"])
 WHO = Parameter("", "who", "query", "A name.", Annotated[str, Meta(max_length=3)])
+WORD = Parameter("", "word", "query", "A word.", Annotated[str, Meta(pattern=r"^[a-z]{1,3}\Z")])
 
 
 @pytest.mark.parametrize(
@@ -29,6 +30,7 @@ WHO = Parameter("", "who", "query", "A name.", Annotated[str, Meta(max_length=3)
         (choice_of, ORDER, None, None),
         (text_of, WHO, "abc", "abc"),
         (text_of, WHO, None, None),
+        (text_of, WORD, "abc", "abc"),
     ],
 )
 def test_values_that_fit(read: Any, parameter: Parameter, text: str | None, value: Any) -> None:
@@ -47,6 +49,8 @@ def test_values_that_fit(read: Any, parameter: Parameter, text: str | None, valu
         (choice_of, ORDER, "best", "one of newest, oldest"),
         (text_of, WHO, "abcd", "at most 3 characters"),
         (text_of, WHO, "\0", "at most 3 characters"),
+        (text_of, WORD, "abcd", r"must match the pattern ^[a-z]{1,3}\Z"),
+        (text_of, WORD, "abc\n", r"must match the pattern ^[a-z]{1,3}\Z"),
     ],
 )
 def test_a_refusal_says_the_rule(read: Any, parameter: Parameter, text: str, rule: str) -> None:

@@ -14,12 +14,12 @@ from gateway.http.decoding import Query, decode_json
 from gateway.tenancy import client_bodies, issuer_bodies, key_bodies, policy_bodies, tenant_bodies
 from gateway.tenancy.answers import time_of
 from gateway.tenancy.audit import filter_of
-from gateway.tenancy.quota_bodies import QuotaBody, view
+from gateway.tenancy.quota_bodies import limits_of, view
 from metadata.counts import BUILT_IN_LIMITS
-from metadata.tenancy.quota_names import QUOTA_NAMES
 from metadata.tenancy.quotas import TenantQuota
 from openapi.access import ClientBody, IssuerBody, KeyBody, PolicyBody
-from openapi.tenants import TenantBody
+from openapi.tenants import LimitsBody, QuotaBody, TenantBody
+from openapi.usage import QUOTA_NAMES
 from quotas.settings import load
 
 ISSUER = {"issuer": "https://id.example", "audience": "a"}
@@ -36,9 +36,7 @@ POLICY = {"role": "viewer", "members": ["client:a"]}
 def refused(kind: Any, body: dict[str, Any], path_name: str | None = "x") -> list[str]:
     def take() -> None:
         read = decode_json(msgspec.json.encode(body), kind)
-        if kind is QuotaBody:
-            read.checked()
-        else:
+        if kind is not QuotaBody:
             SPECS[kind](read, path_name)
 
     with pytest.raises(Problem) as error:
@@ -96,7 +94,12 @@ def test_each_refusal_names_its_field(kind: Any, body: dict[str, Any], fields: l
 
 @pytest.mark.parametrize("kind", [ClientBody, TenantBody, KeyBody, PolicyBody, IssuerBody])
 def test_without_a_path_the_body_names_it(kind: Any) -> None:
-    body = {KeyBody: {"scopes": ["read"]}, PolicyBody: POLICY, IssuerBody: ISSUER}.get(kind, {})
+    least: dict[Any, dict[str, Any]] = {
+        KeyBody: {"scopes": ["read"]},
+        PolicyBody: POLICY,
+        IssuerBody: ISSUER,
+    }
+    body = least.get(kind, {})
     assert refused(kind, body, None) == ["name"]
     named = decode_json(msgspec.json.encode(body | {"name": "n"}), kind)
     assert SPECS[kind](named, None).name == "n"
@@ -119,10 +122,21 @@ def test_what_fits() -> None:
 def test_limits_in_force() -> None:
     defaults = {"topics": 10.0, "in_flight": 5.0, "stored_bytes": 0.0}
     quota = TenantQuota(b"", {"topics": 3, "in_flight": 0, "subscriptions": None})
-    shown: Any = view(quota, defaults)["limits"]
+    shown = msgspec.structs.asdict(view(quota, defaults).limits)
     assert {name: limit for name, limit in shown.items() if limit is not None} == {"topics": 3}
-    assert set(shown) == set(QUOTA_NAMES)
-    assert view(TenantQuota(b""), defaults)["limits"]["in_flight"] == 5  # type: ignore[index]
+    assert view(TenantQuota(b""), defaults).limits.in_flight == 5
+
+
+def test_a_limit_that_a_body_leaves_out_is_the_platforms_and_null_is_none() -> None:
+    body = decode_json(b'{"limits": {"topics": 3.0, "in_flight": null}}', QuotaBody)
+    limits = limits_of(body)
+    assert limits == {"topics": 3.0, "in_flight": None}
+    assert isinstance(limits["topics"], float), "as it was kept before"
+    assert limits_of(decode_json(b"{}", QuotaBody)) == {}
+
+
+def test_operators_set_the_limits_that_answers_show() -> None:
+    assert LimitsBody.__struct_fields__ == QUOTA_NAMES
 
 
 @pytest.mark.parametrize(
@@ -136,12 +150,14 @@ def test_limits_in_force() -> None:
 def test_a_limit_of_its_own_or_a_setting_ends_an_exemption(
     own: dict[str, float | None], defaults: dict[str, float], exempt: list[str]
 ) -> None:
-    shown: Any = view(TenantQuota(b"", own, exempt=True), defaults)
-    assert shown["exempt"] == exempt
-    assert [name for name in exempt if shown["limits"][name] is not None] == []
-    new: Any = view(TenantQuota(b"", own), defaults)
-    assert new["exempt"] == []
-    assert [new["limits"][name] for name in exempt] == [BUILT_IN_LIMITS[name] for name in exempt]
+    shown = view(TenantQuota(b"", own, exempt=True), defaults)
+    assert shown.exempt == exempt
+    assert [name for name in exempt if getattr(shown.limits, name) is not None] == []
+    new = view(TenantQuota(b"", own), defaults)
+    assert new.exempt == []
+    assert [getattr(new.limits, name) for name in exempt] == [
+        BUILT_IN_LIMITS[name] for name in exempt
+    ]
 
 
 def test_settings_say_which_built_in_limits_are_set() -> None:

@@ -18,9 +18,9 @@ from edge.quota import (
     rate_limited,
 )
 from metadata.tenancy.quota_demands import Demand
-from metadata.tenancy.quota_names import QUOTA_NAMES
 from metadata.tenancy.quotas import TenantQuota
 from metadata.tenancy.tenants import PLATFORM_ID
+from openapi.usage import QUOTA_NAMES
 from quotas.bucket import BURST_S, policy_of
 from quotas.limiter import PRESENCE, Limiter
 from quotas.shares import share_of
