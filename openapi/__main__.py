@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from openapi.assembly import assembled
-from openapi.sdk import areas, models
+from openapi.sdk import areas, modules
 from openapi.sdk.text import styled
 from openapi.terraform import provider_contract
 
@@ -37,7 +37,7 @@ def generated() -> dict[Path, str]:
         HERE / "openapi.yaml": HEADER + text,
         HERE / "document.json": _lines(document, {"paths": 1, "components": 2}) + "\n",
         TERRAFORM: provider_contract(document["components"]["schemas"]),
-        **styled({MODELS / f"{name}.py": models.written(name) for name in models.MODULES}),
+        **styled({MODELS / f"{name}.py": text for name, text in modules.generated().items()}),
         **areas.generated(),
     }
 

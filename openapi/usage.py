@@ -10,6 +10,8 @@ from msgspec import UNSET, Meta, UnsetType
 from openapi.common import ETAG
 from openapi.contract import Answer, Operation, Parameter, ok, table
 
+Order = Literal["newest", "oldest"]
+
 
 class Limits(Answer):
     """The limits in force; null: no limit."""
@@ -105,9 +107,7 @@ RESOURCE = Parameter(
     "The resource that was changed, with all below it: `topics/orders`.",
     Annotated[str, Meta(max_length=512)],
 )
-ORDER = Parameter(
-    "order", "order", "query", "Which come first.", Literal["newest", "oldest"], default="newest"
-)
+ORDER = Parameter("order", "order", "query", "Which come first.", Order, default="newest")
 
 OPERATIONS = table(
     "usage",

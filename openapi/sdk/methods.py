@@ -16,11 +16,9 @@ import msgspec
 from openapi.areas import OPERATIONS
 from openapi.common import IN_PATH
 from openapi.contract import Operation
-from openapi.sdk.types import argument_type, may_be_missing
+from openapi.sdk.types import TIMES, argument_type, may_be_missing
 
 IN_BRACES = re.compile(r"\{(\w+)\}")
-TIMES = {"from": "since", "to": "until"}
-"""The names in Python of the two ends of a span of time; `from` is a word of the language."""
 
 
 class Given(NamedTuple):

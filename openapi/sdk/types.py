@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable
 from datetime import datetime
+from types import NoneType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 from msgspec import UnsetType
 
-from openapi import access, schedules, schemas
+from openapi import access, schedules, schemas, usage
 
 MODELS: dict[str, str] = {
     "Client": "OAuthClient",
@@ -30,9 +30,12 @@ WORDS: dict[Any, str] = {
     schemas.Compatibility: "Compatibility",
     schedules.MissedRuns: "MissedRuns",
     access.Role: "Role",
+    usage.Order: "Order",
 }
 """The names of types that have a few words."""
-NOTHING = (type(None), UnsetType)
+NOTHING = (NoneType, UnsetType)
+TIMES = {"from": "since", "to": "until"}
+"""The names in Python of the two ends of a span of time; `from` is a word of the language."""
 
 
 def model_name(kind: type) -> str:
@@ -43,57 +46,42 @@ def model_name(kind: type) -> str:
 def argument_type(kind: Any, required: bool = False) -> str:
     """Return the type of an argument: an array is any sequence, and words are checked. One that is
     required is not left out."""
-    origin, arguments = get_origin(kind), get_args(kind)
-    if required and UnsetType in arguments:
-        arguments = tuple(each for each in arguments if each is not UnsetType)
-    if kind in WORDS:
-        return WORDS[kind]
-    if origin is Annotated:
-        return argument_type(arguments[0])
-    if origin is Literal:
-        return f"Literal[{', '.join(map(quoted, arguments))}]"
-    if origin in (list, tuple, set):
-        return f"Sequence[{argument_type(arguments[0])}]"
-    if origin is dict:
-        return f"Mapping[{', '.join(map(argument_type, arguments))}]"
-    if origin in (Union, types.UnionType):
-        return union(arguments, argument_type)
-    return plain(kind)
+    return _written(kind, answer=False, left_out=not required)
 
 
 def answer_type(kind: Any) -> str:
     """Return the type of a field of a model: an array is a tuple, and a word is a string, so that
     a word of a later server is no error."""
+    return _written(kind, answer=True)
+
+
+def _written(kind: Any, *, answer: bool, left_out: bool = True) -> str:
+    """Return a type as text; without `left_out` it has no value for a field that is left out."""
     origin, arguments = get_origin(kind), get_args(kind)
+    if kind in WORDS and not answer:
+        return WORDS[kind]
     if origin is Annotated:
-        return answer_type(arguments[0])
+        return _written(arguments[0], answer=answer, left_out=left_out)
     if origin is Literal:
-        return type(arguments[0]).__name__
-    if origin in (list, tuple):
-        return f"tuple[{answer_type(arguments[0])}, ...]"
+        words = ", ".join(map(quoted, arguments))
+        return type(arguments[0]).__name__ if answer else f"Literal[{words}]"
+    parts = [_written(each, answer=answer) for each in arguments if each not in NOTHING]
+    if origin in (list, tuple, set):
+        return f"tuple[{parts[0]}, ...]" if answer else f"Sequence[{parts[0]}]"
     if origin is dict:
-        return f"dict[{', '.join(map(answer_type, arguments))}]"
+        return f"{'dict' if answer else 'Mapping'}[{', '.join(parts)}]"
     if origin in (Union, types.UnionType):
-        return union(arguments, answer_type)
-    return plain(kind)
+        missing = NoneType in arguments or (left_out and UnsetType in arguments)
+        return "Any" if "Any" in parts else " | ".join([*dict.fromkeys(parts), *["None"] * missing])
+    return _plain(kind)
 
 
-def plain(kind: Any) -> str:
+def _plain(kind: Any) -> str:
     """Return the name of a type that has no arguments."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return model_name(kind)
     names: dict[Any, str] = {Any: "Any", datetime: "datetime"}
     return names.get(kind) or str(kind.__name__)
-
-
-def union(arguments: Iterable[Any], written: Any) -> str:
-    """Return a union, in which a value that may be missing is None."""
-    kinds = tuple(arguments)
-    some = [written(each) for each in kinds if each not in NOTHING]
-    missing = len(some) < len(kinds)
-    if "Any" in some:
-        return "Any"
-    return " | ".join(dict.fromkeys(some)) + (" | None" if missing else "")
 
 
 def may_be_missing(text: str) -> bool:

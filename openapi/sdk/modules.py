@@ -1,0 +1,143 @@
+"""The modules of `packetboat.models`, and the models of each."""
+
+from __future__ import annotations
+
+from openapi import access, common, locks, schemas, tenants, topics
+from openapi.sdk.models import Keywords, Model, Module, defined, written
+
+MODULES = {
+    "filters": Module(
+        "Previews of filters.",
+        (
+            Model(common.FilterSample, doc="A message that a filter was tried on."),
+            Model(common.FilterPreviewSamples, doc="Some messages that match, and some others."),
+            Model(common.FilterChanges, defaults={"newly_matched": 0, "no_longer_matched": 0}),
+            Model(common.FilterPreview, doc="The effect of a filter on recent messages."),
+        ),
+    ),
+    "topics": Module(
+        "Topics, and the places of their partitions.",
+        (
+            Model(topics.Retention),
+            Keywords(
+                "TopicChanges",
+                topics.TopicPut,
+                "Fields of a topic that may be changed; the others stay.",
+                without=topics.TopicPut.FIXED,
+            ),
+            Keywords(
+                "TopicSettings",
+                topics.TopicCreate,
+                "Fields of a new topic; the others get the server's defaults.",
+                only=("partitions", "priorities"),
+                base="TopicChanges",
+            ),
+            Model(
+                topics.Topic,
+                etag=True,
+                always=topics.TopicPut.FIXED,
+                defaults={
+                    "dedup_window_seconds": 600,
+                    "priorities": 1,
+                    "ack_history": False,
+                },
+            ),
+            Model(common.Hold),
+            Model(
+                topics.PartitionGeneration,
+                doc="A stretch of a partition that one group of store nodes holds.",
+            ),
+            Model(topics.Placement, doc="A move or growth that is not finished."),
+            Model(topics.Partitions, doc="The places of a topic's partitions."),
+        ),
+    ),
+    "tenancy": Module(
+        "Tenants, and who may do what in them.",
+        (
+            Model(tenants.FirstOwner, doc="The client to create with a tenant, as its owner."),
+            Keywords(
+                "TenantSettings",
+                tenants.TenantBody,
+                "Fields of a tenant; the others get the server's defaults.",
+                without=("name",),
+            ),
+            Model(tenants.FirstOwnerMade, doc="The first client of a tenant."),
+            Model(
+                tenants.TenantMade,
+                etag=True,
+                defaults={"token_audience": None},
+                doc="A tenant: one of many that share the installation without seeing each other.",
+            ),
+            Model(access.SecretShown, doc="A secret, by its first characters."),
+            Keywords(
+                "ClientSettings",
+                access.ClientBody,
+                "Fields of a client; the others get the server's defaults.",
+                without=("name",),
+            ),
+            Model(
+                access.ClientMade,
+                etag=True,
+                defaults={"client_secret": None},
+                doc="A program that gets access tokens with a secret.",
+            ),
+            Keywords(
+                "KeySettings",
+                access.KeyBody,
+                "Fields of an API key beside its scopes.",
+                without=("name", "scopes"),
+            ),
+            Model(access.KeyMade, etag=True, defaults={"key": None}, doc="An API key."),
+            Model(
+                access.Policy,
+                etag=True,
+                defaults={"resources": ("*",)},
+                doc="A role, with its members and the resources that it is for.",
+            ),
+            Keywords(
+                "IssuerSettings",
+                access.IssuerBody,
+                "Fields of an issuer beside its address and audience.",
+                without=("name", "issuer", "audience"),
+                types={"algorithms": "Sequence[str]"},
+            ),
+            Model(
+                access.Issuer,
+                etag=True,
+                defaults={"subject_claim": "sub", "trust": None},
+                doc="Another issuer, whose tokens the tenant trusts.",
+            ),
+        ),
+        {"Role": access.Role},
+    ),
+    "locks": Module(
+        "Locks, as their holder and as others see them.",
+        (
+            Model(locks.Lock),
+            Model(locks.LockState, defaults={"waiting": 0}),
+            Model(locks.LockVerified),
+        ),
+    ),
+    "schemas": Module(
+        "Schemas that message bodies must fit.",
+        (
+            Model(schemas.SchemaError),
+            Model(schemas.Schema, etag=True),
+            Model(schemas.SchemaVersion, defaults={"definition": None}),
+            Model(schemas.SchemaChecked),
+            Model(schemas.SchemaValidated),
+            Model(schemas.SchemaSample),
+            Model(schemas.SchemaPreviewed),
+        ),
+        {"SchemaType": schemas.Type, "Compatibility": schemas.Compatibility},
+    ),
+}
+
+BY_HAND: dict[str, str] = {}
+"""Modules of names that are written by hand."""
+
+
+def generated() -> dict[str, str]:
+    """Return the text of each module, by its name."""
+    homes = BY_HAND | {each: name for name, module in MODULES.items() for each in defined(module)}
+    return {name: written(module, homes) for name, module in MODULES.items()}
