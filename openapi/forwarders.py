@@ -13,7 +13,7 @@ class ForwarderLoad(Answer):
     lag_seconds: float
     """The longest that its event loop was late, in the last second."""
     messages_per_second: float
-    """Handed out, each attempt counted."""
+    """Deliveries a second; each attempt counts."""
     bytes_per_second: float
     waiting: int
     """Long-polls that wait and streams that are open."""
@@ -25,41 +25,41 @@ class ForwarderUnit(Answer):
     topic: str
     partition: int
     subscription: str | None
-    """Null, all of the partition but what is split off it."""
+    """Null for all of the partition except the parts that are split off it."""
     messages_per_second: float
     backlog: int
     """Messages that are not settled."""
     backlog_growth_per_second: float
     waiting: int
-    """Consumers in line."""
+    """The number of consumers that wait for messages."""
 
 
 class Forwarder(Answer):
     id: str
-    """Of this life of the process; after a lost lease it has another."""
+    """The id of the process until it ends; it takes another one after a lost lease."""
     role: str
     """`subscribe`, or `subscribe-leaving` for one that has handed over what it owned."""
     address: str
-    """Where other forwarders reach it."""
+    """The address at which other forwarders reach it."""
     weight: float
-    """Its share of the topics, next to those of the others."""
+    """The share of the topics that it should own, in proportion to other forwarders."""
     age_seconds: float
     lease_seconds: float
-    """Until others take over, unless it renews its lease."""
+    """Seconds until others take over, unless it renews its lease."""
     load: ForwarderLoad | None
     """Null before its first report."""
     busiest: list[ForwarderUnit]
-    """The parts of subscriptions that most messages were handed out of lately, of at most 16 the
-    tenant's."""
+    """The parts of subscriptions with the most deliveries lately: those of the tenant, among the
+    first 16."""
 
 
 class ForwarderHint(Answer):
-    """Where the scheduler wants something to be that would be elsewhere without."""
+    """A wish of the scheduler that a forwarder owns something which another would own."""
 
     topic: str
     partition: int
     subscription: str | None
-    """Null, all of the partition but what is split off it."""
+    """Null for all of the partition except the parts that are split off it."""
     forwarder: str
     reason: str
     age_seconds: float
@@ -78,8 +78,9 @@ OPERATIONS = table(
         needs="operate *",
         summary="List live subscribe forwarders",
         description=(
-            "Who delivers messages, with which load, and where the scheduler wants what they "
-            "own to be. Loads are of whole processes; topics are those of the tenant."
+            "The processes that deliver messages, their loads, and the wishes of the scheduler "
+            "about what they own. Loads are those of whole processes; topics are those of the "
+            "tenant."
         ),
         answers=(ok(Fleet, "All of them, the oldest first."),),
     ),

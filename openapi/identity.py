@@ -22,24 +22,24 @@ ClientId = Annotated[str, Meta(max_length=256)]
 
 class ClientCredentials(OpenBody):
     client_id: ClientId | UnsetType = UNSET
-    """Where the credentials do not come by HTTP basic."""
+    """The id of the client, unless the credentials come by HTTP basic."""
     client_secret: ClientId | UnsetType = UNSET
 
 
 class TokenRequest(ClientCredentials, kw_only=True):
     grant_type: Literal["client_credentials"]
     scope: str | UnsetType = UNSET
-    """Permissions, divided by spaces, that the token is bounded to; all where none is named. What
-    policies grant decides beside it."""
+    """Permissions, divided by spaces, that the token is bounded to; all where none is named.
+    Policies decide beside it."""
     tenant: str | UnsetType = UNSET
-    """For operators, the name of the tenant to act in, as its owner."""
+    """The name of the tenant in which an operator acts as its owner."""
 
 
 class AccessToken(Answer):
     access_token: str
     token_type: Literal["Bearer"]
     expires_in: int
-    """Seconds."""
+    """Seconds until the token ends."""
     scope: str
 
 
@@ -73,7 +73,7 @@ class Introspection(Answer):
     token_type: str | UnsetType = UNSET
     iss: str | UnsetType = UNSET
     sub: str | UnsetType = UNSET
-    """Who acts, as audits name it."""
+    """The caller, as audits name it."""
     aud: str | UnsetType = UNSET
     exp: int | UnsetType = UNSET
     iat: int | UnsetType = UNSET
@@ -104,6 +104,15 @@ class SigningKey(OpenAnswer):
     kid: str
     alg: str
     use: str
+    crv: str | UnsetType = UNSET
+    """The curve of an elliptic key."""
+    x: str | UnsetType = UNSET
+    """The public key of an Ed25519 key, or the first coordinate of another elliptic one."""
+    y: str | UnsetType = UNSET
+    n: str | UnsetType = UNSET
+    """The modulus of an RSA key."""
+    e: str | UnsetType = UNSET
+    """The exponent of an RSA key."""
 
 
 class KeySet(Answer):
@@ -177,7 +186,7 @@ OPERATIONS = table(
             "not active."
         ),
         media={"application/x-www-form-urlencoded": TokenQuestion},
-        answers=(ok(Introspection, "What it says."),),
+        answers=(ok(Introspection, "The claims of the token, if it holds."),),
         problems=(
             OAUTH_BAD_REQUEST,
             OAUTH_UNAUTHENTICATED,

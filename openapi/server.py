@@ -70,7 +70,7 @@ OPERATIONS = table(
         id="docsAsset",
         route="GET /docs/{asset}",
         needs="public",
-        summary="What the page for people loads",
+        summary="A file that the page for people loads",
         answers=(
             Success(
                 200,

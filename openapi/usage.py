@@ -11,6 +11,7 @@ from openapi.common import ETAG
 from openapi.contract import Answer, Operation, Parameter, ok, table
 
 Order = Literal["newest", "oldest"]
+Choice = Annotated[str, Meta(max_length=512)]
 
 
 class Limits(Answer):
@@ -87,27 +88,33 @@ class AuditPage(Answer):
     next_page_token: str | None
 
 
-FROM = Parameter("from", "from", "query", "Not before this time.", datetime)
-TO = Parameter("to", "to", "query", "Before this time.", datetime)
+FROM = Parameter("from", "from", "query", "The earliest time, with a zone.", datetime)
+TO = Parameter("to", "to", "query", "The time, with a zone, that all entries are before.", datetime)
 METRIC = Parameter(
     "metric",
     "metric",
     "query",
-    "One of the metrics.",
+    "The name of one metric.",
     Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,63}\Z")],
 )
-ACTOR = Parameter("actor", "actor", "query", "Whose changes.", Annotated[str, Meta(max_length=512)])
+ACTOR = Parameter(
+    "actor", "actor", "query", "The author of the changes.", Annotated[str, Meta(max_length=512)]
+)
 ACTION = Parameter(
-    "action", "action", "query", "Which operation.", Annotated[str, Meta(max_length=512)]
+    "action",
+    "action",
+    "query",
+    "The operation, by its operationId.",
+    Annotated[str, Meta(max_length=512)],
 )
 RESOURCE = Parameter(
     "resource",
     "resource",
     "query",
     "The resource that was changed, with all below it: `topics/orders`.",
-    Annotated[str, Meta(max_length=512)],
+    Choice,
 )
-ORDER = Parameter("order", "order", "query", "Which come first.", Order, default="newest")
+ORDER = Parameter("order", "order", "query", "The entries to begin with.", Order, default="newest")
 
 OPERATIONS = table(
     "usage",

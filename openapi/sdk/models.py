@@ -34,7 +34,7 @@ class Model(NamedTuple):
     """Defaults of fields that older servers do not send, or that only some answers have. A class
     stands for an object with its own defaults."""
     always: tuple[str, ...] = ()
-    """Fields that every answer has, although a request may leave them out."""
+    """Fields that every answer has: they have no default."""
     doc: str = ""
     """The docstring, if the class of the contract has none."""
     types: dict[str, str] = {}
@@ -157,7 +157,7 @@ def _fields(model: Model) -> Iterator[tuple[str, str, str | None]]:
         if field.name in (*inherited, *model.without):
             continue
         kind = argument_type(hints[field.name]) if sent else answer_type(hints[field.name])
-        if field.name in model.always:
+        if field.name in model.always and field.default is UNSET:
             kind = kind.removesuffix(" | None")
         kind = model.types.get(field.name, kind)
         default = _sent_default(field) if sent else None
@@ -219,9 +219,11 @@ def _quoted(value: Any) -> str:
 
 
 def _default(model: Model, field: str, kind: str) -> str | None:
-    """Return the default as text; None where the field is always there."""
+    """Return the default as text; None where the field has none."""
     if field in model.defaults:
         return _quoted(model.defaults[field])
+    if field in model.always:
+        return None
     if kind.endswith("| None"):
         return "None"
     if kind.startswith("tuple["):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from openapi import access, common, locks, schemas, tenants, topics
+from openapi import access, common, forwarders, identity, locks, schemas, tenants, topics, usage
+from openapi.areas import OPERATIONS
 from openapi.sdk.models import Keywords, Model, Module, defined, written
 
 MODULES = {
@@ -109,6 +110,82 @@ MODULES = {
             ),
         ),
         {"Role": access.Role},
+    ),
+    "usage": Module(
+        "Limits of a tenant, its usage, and the audit of its changes.",
+        (
+            Keywords(
+                "Limits",
+                tenants.LimitsBody,
+                "Limits of a tenant; one left out has the platform's default, None and 0 are no "
+                "limit.",
+            ),
+            Model(
+                usage.Quotas,
+                etag=True,
+                always=("limits",),
+                types={"limits": "dict[str, float | None]"},
+                defaults={"weight": 1},
+                doc="Limits of a tenant, by name as in `Limits`.",
+            ),
+            Model(usage.UsageHour, doc="A number of one hour."),
+            Keywords(
+                "AuditFilter",
+                OPERATIONS["getOwnAudit"].parameters,
+                "A choice of entries: all conditions that are given must hold.",
+            ),
+            Model(usage.AuditSource, doc="The source of a request."),
+            Model(
+                usage.AuditEntry,
+                defaults={"source": usage.AuditSource},
+                doc="A change, with its author and the status of the answer.",
+            ),
+        ),
+        {"Order": usage.Order},
+    ),
+    "server": Module(
+        "The installation: the processes that deliver, and the holder of a token.",
+        (
+            Model(access.RoleGiven, always=("resources",), doc="A role that a policy gives."),
+            Model(
+                access.WhoAmI,
+                defaults={"token_audience": None},
+                doc="The holder of a token, with what the token allows.",
+            ),
+            Model(forwarders.ForwarderLoad),
+            Model(forwarders.ForwarderUnit, doc="A part of a subscription that it delivers."),
+            Model(forwarders.Forwarder, doc="A process that delivers messages."),
+            Model(forwarders.ForwarderHint),
+            Model(
+                forwarders.Fleet, always=("forwarders",), doc="The processes that deliver messages."
+            ),
+            Model(
+                identity.AccessToken,
+                defaults={"scope": ""},
+                doc="A bearer token; `expires_in` counts from when it was answered.",
+            ),
+            Model(
+                identity.Introspection,
+                types={"act": "dict[str, str] | None"},
+                doc="The answer whether a token holds; all else is None where it does not.",
+            ),
+            Model(
+                identity.IssuerMetadata,
+                defaults={"token_endpoint": ""},
+                doc="The places of the token endpoints, and of the keys that tokens are signed "
+                "with.",
+            ),
+            Model(
+                identity.SigningKey,
+                defaults={"use": "sig"},
+                doc="A public key in the form of RFC 7517.",
+            ),
+            Model(
+                identity.KeySet,
+                always=("keys",),
+                doc="The public keys that tokens are signed with.",
+            ),
+        ),
     ),
     "locks": Module(
         "Locks, as their holder and as others see them.",

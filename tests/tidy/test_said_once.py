@@ -66,10 +66,8 @@ WRITTEN_MODELS = {
     "positions.py",
     "push.py",
     "schedules.py",
-    "server.py",
     "settled.py",
     "subscriptions.py",
-    "usage.py",
 }
 """Modules of the SDK's models that are written by hand."""
 NO_MODELS = {"__init__.py", "page.py"}

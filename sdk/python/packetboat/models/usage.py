@@ -1,8 +1,8 @@
+# Generated from openapi/: `make generate`. Do not edit.
 """Limits of a tenant, its usage, and the audit of its changes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal, TypedDict
 
@@ -15,13 +15,21 @@ class Limits(TypedDict, total=False):
     """Limits of a tenant; one left out has the platform's default, None and 0 are no limit."""
 
     publish_messages_per_second: float | None
+    """Messages that are published in a second."""
     publish_bytes_per_second: float | None
+    """Bytes that are published in a second."""
     stored_bytes: int | None
+    """Bytes that its topics hold."""
     topics: int | None
+    """Number of topics."""
     subscriptions: int | None
+    """Number of subscriptions."""
     in_flight: int | None
+    """Messages that are leased at once, over all subscriptions."""
     push_concurrency: int | None
+    """Webhook requests that are under way at once."""
     requests_per_second: float | None
+    """Requests of any kind in a second."""
 
 
 class Quotas(msgspec.Struct, frozen=True):
@@ -31,12 +39,14 @@ class Quotas(msgspec.Struct, frozen=True):
     """The limits in force; None: no limit."""
     own: dict[str, float | None] = {}
     """Limits that the tenant has of its own; the others are the platform's."""
+    exempt: tuple[str, ...] = ()
+    """Built-in limits that do not hold for the tenant, which was there before them. The operator
+    ends that with a limit of the tenant's own, or with a setting for all tenants."""
     weight: float = 1
     """The tenant's share where tenants compete."""
     updated_at: datetime | None = None
     etag: str | None = None
-    exempt: tuple[str, ...] = ()
-    """Built-in limits that do not hold for the tenant, which was there before them."""
+    """For `if_match`; None in a listing."""
 
 
 class UsageHour(msgspec.Struct, frozen=True):
@@ -52,15 +62,17 @@ class AuditFilter(TypedDict, total=False):
     """A choice of entries: all conditions that are given must hold."""
 
     since: datetime
-    """The earliest moment, with a zone."""
+    """The earliest time, with a zone."""
     until: datetime
-    """The moment that all entries are before."""
+    """The time, with a zone, that all entries are before."""
     actor: str
+    """The author of the changes."""
     action: str
-    """An operation, as the API's description names it."""
+    """The operation, by its operationId."""
     resource: str
     """The resource that was changed, with all below it: `topics/orders`."""
     order: Order
+    """The entries to begin with."""
 
 
 class AuditSource(msgspec.Struct, frozen=True):
@@ -72,18 +84,23 @@ class AuditSource(msgspec.Struct, frozen=True):
 
 
 class AuditEntry(msgspec.Struct, frozen=True):
-    """A change, who made it and what it was answered."""
+    """A change, with its author and the status of the answer."""
 
     id: str
     at: datetime
     actor: str
+    """`client:NAME`, `key:NAME`, `issuer:NAME#SUBJECT`, `operator:NAME` or `dev`; `platform` of
+    what was done without a request."""
     action: str
+    """The operationId; of the platform `subscriptions.push.` and `disabled`, `enabled`, `verified`
+    or `unverified`."""
     resource: str
     request_id: str
     status: int | None = None
     """Status of the answer; None: it is not known, and the change may have been made."""
     source: AuditSource = AuditSource()
-    members: Mapping[str, Any] = {}
+    members: dict[str, Any] = {}
     """Members of the body, without secrets and payload."""
-    query: Mapping[str, Any] = {}
+    query: dict[str, Any] = {}
     reason: str | None = None
+    """Reason of a change by the platform, where there is one."""
