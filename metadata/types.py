@@ -21,6 +21,7 @@ from metadata.delivery.deliveries import (
     SettledRange,
 )
 from metadata.subscriptions.push_config import PushConfig
+from openapi.subscriptions import PlainSettings
 
 T = TypeVar("T")
 
@@ -33,14 +34,14 @@ class Epoch(NamedTuple):
 
 
 NO_EPOCH = Epoch(0, 0)
-"""Of what was never claimed."""
+"""The epoch of a unit that was never claimed."""
 
 WHOLE = bytes(16)
 
 
 class Unit(NamedTuple):
-    """What one forwarder owns: a partition of a topic with all its subscriptions but those split
-    off, or of one subscription that is split off, that partition alone."""
+    """The unit of ownership of forwarders: a partition of a topic with all its subscriptions but
+    those split off, or that partition for one subscription that is split off."""
 
     tenant_id: bytes
     topic_uid: bytes
@@ -95,8 +96,8 @@ class SubscriptionType(enum.Enum):
 
 
 class OnExhausted(enum.Enum):
-    """What becomes of a message whose attempts are used up. park: of a subscription in order, its
-    key waits aside until an operator skips or resumes it."""
+    """The rule for a message whose attempts are used up. park: the key of an ordered subscription
+    waits aside until an operator skips or resumes it."""
 
     DEAD_LETTER = "dead_letter"
     PARK = "park"
@@ -131,7 +132,7 @@ class TenantState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class TenantSpec:
-    """What an operator chooses. `egress_allowed`: networks (CIDR) and hosts that its webhooks may
+    """The choices of an operator. `egress_allowed`: networks (CIDR) and hosts that its webhooks may
     reach although they are private. `issuers_allowed`: `ISSUER#AUDIENCE` of tokens that are its
     own, as the operator has made sure."""
 
@@ -171,7 +172,7 @@ def token_audience(tenant_id: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long messages stay; None means the platform's default."""
+    """The time and space that messages are kept for; None means the platform's default."""
 
     mode: RetentionMode = RetentionMode.CONSUME
     seconds: int | None = None
@@ -202,14 +203,14 @@ class SealedPartition:
     base: int
     sealed_at: int
     sealed_time_us: int
-    """When, by Postgres' clock."""
+    """The time of the seal, by Postgres' clock."""
     of_partitions: int
-    """How many partitions the topic had then, by which keys were spread."""
+    """The number of partitions that the topic had then, by which keys were spread."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """What a caller chooses when it creates a topic."""
+    """The choices of a caller that creates a topic."""
 
     name: str
     retention: Retention = Retention()
@@ -236,10 +237,10 @@ class Topic:
     created_at: datetime
     updated_at: datetime
     full: str | None = None
-    """Why it takes no messages now, as a problem type: `topic-full` or `tenant-full`. Changes
-    without a new version: it is nothing a caller chose."""
+    """The reason that it takes no messages now, as a problem type: `topic-full` or `tenant-full`.
+    It changes without a new version, because no caller chose it."""
     full_detail: str = ""
-    """For people: which limit it is, and what makes room."""
+    """A sentence for people, which names the limit and a way to make room."""
     sealed: tuple[SealedPartition, ...] = ()
     """Older generations, by partition, lane and generation."""
     priorities: int = 1
@@ -255,8 +256,8 @@ class Topic:
         return len(self.partitions) // self.priorities
 
     def generations(self, number: int, lane: int = 0) -> tuple[SealedPartition | Partition, ...]:
-        """Of one lane of a partition, from the oldest to the open one; none where there is no such
-        one."""
+        """Return the generations of one lane of a partition, from the oldest to the open one; none
+        where there is no such lane."""
         return (
             *(one for one in self.sealed if one.number == number and one.lane == lane),
             *(one for one in self.partitions if one.number == number and one.lane == lane),
@@ -293,9 +294,9 @@ class RetryPolicy:
     max_attempts: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionSpec:
-    """What a caller chooses when it creates a subscription. `start` is kept as it was given."""
+class SubscriptionSpec(PlainSettings, frozen=True):  # type: ignore[misc] # bodies are not frozen
+    """The choices of a caller that creates a subscription: the plain settings are the contract's,
+    and the others are kept in another shape. `start` is kept as it was given."""
 
     name: str
     type: SubscriptionType = SubscriptionType.PULL
@@ -304,55 +305,35 @@ class SubscriptionSpec:
     ack_deadline_s: float = 30.0
     retry: RetryPolicy = RetryPolicy()
     start: str | Mapping[str, object] = "latest"
-    labels: Mapping[str, str] = field(default_factory=dict)
-    dead_letter_topic: str | None = None
     on_exhausted: OnExhausted = OnExhausted.DEAD_LETTER
-    filter: str | None = None
     rate_limit: float | None = None
+    """Messages per second, in all; None is no limit."""
     consumer_rate_limit: float | None = None
-    max_outstanding: int | None = None
+    """Messages per second of each consumer; None is no limit."""
     push: PushConfig | None = None
-    """Of type push, and of no other."""
+    """The endpoint of a subscription of type push; None for the others."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(SubscriptionSpec, frozen=True, kw_only=True):  # type: ignore[misc] # see above
     """A subscription as one transaction saw it. `generation` is bumped by seek and restore."""
 
     tenant_id: bytes
     uid: bytes
-    name: str
     topic_uid: bytes
     topic_name: str
-    type: SubscriptionType
-    delivery: Delivery
-    ordered: bool
-    ack_deadline_s: float
-    retry: RetryPolicy
-    start: str | Mapping[str, object]
-    labels: Mapping[str, str]
     generation: int
     version: int
     created_at: datetime
     updated_at: datetime
-    dead_letter_topic: str | None = None
-    on_exhausted: OnExhausted = OnExhausted.DEAD_LETTER
-    filter: str | None = None
-    """A CEL expression; what it is not true for is not delivered."""
     skip_rules: tuple[SkipRule, ...] = ()
-    rate_limit: float | None = None
-    """Messages per second, in all and for each consumer; None: no limit."""
-    consumer_rate_limit: float | None = None
-    max_outstanding: int | None = None
     state: SubscriptionState = SubscriptionState.ACTIVE
     state_reason: str | None = None
-    push: PushConfig | None = None
-    """Of type push, and of no other."""
 
 
 @dataclass(frozen=True, slots=True)
 class SkipRule:
-    """What it is true for is settled as skipped instead of delivered; `reason` is for the audit."""
+    """Messages for which the expression is true are settled as skipped instead of delivered.
+    `reason` is for the audit."""
 
     uid: bytes
     expression: str
@@ -365,7 +346,7 @@ class SkipRule:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """How the settled offsets of a cursor were settled; each offset counts once, in one of them."""
+    """The settled offsets of a cursor by their outcome; each offset counts once, in one of them."""
 
     acked: int = 0
     filtered: int = 0
@@ -391,14 +372,15 @@ class CursorState:
     acked: tuple[Range, ...] = ()
     counters: Counters = Counters()
     exceptions: int = 0
-    """How many rows of `deliveries` it has: offsets stepped over, settled by no counter yet."""
+    """The number of its rows of `deliveries`: offsets stepped over, settled by no counter yet."""
     stepped_over: tuple[OpenDelivery, ...] = ()
-    """Those rows, by offset; read by a claim and by `load`."""
+    """The rows themselves, by offset; a claim and `load` read them."""
     leases: tuple[DeliveryLease, ...] = ()
     """Exactly-once leases, by number; read by a claim and by `load`."""
 
     def pending(self) -> int:
-        """Offsets in [floor, read_to) that nothing has settled; open deliveries are not in it."""
+        """Return the number of offsets in [floor, read_to) that nothing has settled. Open
+        deliveries are not in it."""
         return self.read_to - self.floor - sum(high - low for low, high in self.acked)
 
 
@@ -437,7 +419,7 @@ class Claim:
     epoch: Epoch
     cursors: tuple[CursorState, ...]
     previous: Epoch = NO_EPOCH
-    """Of the claim before: where it is the claimer's own, nobody had the unit in between."""
+    """The epoch of the claim before; if that was the claimer's own, nobody had the unit since."""
     split_off: frozenset[bytes] = frozenset()
     """Subscriptions that are split off the partition, whose cursors are not among these."""
 
@@ -452,11 +434,12 @@ class Forwarder:
     remaining_s: float
     weight: float = 1.0
     age_s: float = 0.0
-    """Since it registered."""
+    """Seconds since it registered."""
 
 
 class ChangeKind(enum.Enum):
-    """What changed. RESET says: too much was missed, forget every cached thing and read again."""
+    """The kind of a changed thing. RESET says that too much was missed: forget every cached thing,
+    and read again."""
 
     TENANT = "tenant"
     TOPIC = "topic"

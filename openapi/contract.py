@@ -37,6 +37,11 @@ class Body(msgspec.Struct, forbid_unknown_fields=True):
         return getattr(self, field) not in (msgspec.UNSET, None)
 
 
+def fields_of(kind: type[msgspec.Struct], source: object) -> dict[str, Any]:
+    """Return the fields of a class by name, with the values that another object has for them."""
+    return {name: getattr(source, name) for name in kind.__struct_fields__}
+
+
 def _listed(names: tuple[str, ...]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 

@@ -107,7 +107,23 @@ StartPosition = Annotated[
 ]
 
 
-class SubscriptionPut(Body):
+class PlainSettings(msgspec.Struct, kw_only=True):
+    """The settings of a subscription that are stored as they are asked for, each in a column of its
+    name. The rows and values of `metadata` take them from here, and the bodies below."""
+
+    dead_letter_topic: str | None = None
+    """The topic that gets messages whose attempts are used up, and rejected ones. It must be there,
+    and be another topic."""
+    filter: Filter | None = None
+    """A CEL expression over `attributes`, `data` (a JSON body, else null), `key`, `content_type`,
+    `priority`, `publish_time`, `partition`, `offset` and `publisher_id`. Messages for which it
+    is not true are not delivered."""
+    max_outstanding: MaxOutstanding | None = None
+    """The number of leased and waiting messages at which new deliveries pause."""
+    labels: Labels = {}
+
+
+class SubscriptionPut(PlainSettings, Body):
     """The whole subscription. Name, topic, delivery, order and start cannot be changed and may be
     left out; `topic` is needed where the subscription is not there yet."""
 
@@ -122,17 +138,7 @@ class SubscriptionPut(Body):
     ack_deadline_seconds: AckDeadlineSeconds = 30.0
     """Seconds that a message is leased to a consumer."""
     retry: RetryPolicy = msgspec.field(default_factory=RetryPolicy)
-    dead_letter_topic: str | None = None
-    """The topic that gets messages whose attempts are used up, and rejected ones. It must be there,
-    and be another topic."""
-    filter: Filter | None = None
-    """A CEL expression over `attributes`, `data` (a JSON body, else null), `key`, `content_type`,
-    `priority`, `publish_time`, `partition`, `offset` and `publisher_id`. Messages for which it
-    is not true are not delivered."""
     rate_limit: RateLimit | None = None
-    max_outstanding: MaxOutstanding | None = None
-    """The number of leased and waiting messages at which new deliveries pause."""
-    labels: Labels = {}
     start: StartPosition | UnsetType = UNSET
 
 

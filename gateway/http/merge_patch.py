@@ -18,7 +18,7 @@ from msgspec import NODEFAULT, UNSET, UnsetType
 from edge.asgi import Receive, Scope
 from edge.decode_errors import alternatives
 from gateway.http.decoding import converted, read_json
-from openapi.contract import Body
+from openapi.contract import Body, fields_of
 
 Patch = dict[str, Any]
 T = TypeVar("T", bound=msgspec.Struct)
@@ -47,7 +47,7 @@ def merged_into(patch: Body, present: P) -> P:
 
 def put_of(shown: msgspec.Struct, put: type[P]) -> P:
     """Return the put that asks for the things that an answer shows."""
-    return put(**{name: getattr(shown, name) for name in put.__struct_fields__})
+    return put(**fields_of(put, shown))
 
 
 def create_of(body: Body, create: type[P], name: str) -> P:

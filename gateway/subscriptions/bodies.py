@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from edge.expressions import BadExpression, compile_filter
 from edge.problem import FieldError, invalid
@@ -27,7 +27,7 @@ from metadata.types import (
     SubscriptionType,
 )
 from openapi import subscriptions as contract
-from openapi.contract import Body
+from openapi.contract import Body, fields_of
 from openapi.webhooks import Push
 
 MakePush = Callable[[Push, PushConfig | None], PushConfig]
@@ -96,23 +96,7 @@ def patched(patch: Body, present: Subscription) -> contract.SubscriptionPut:
 
 def spec_of(subscription: Subscription) -> SubscriptionSpec:
     """Return what a caller would have to ask for to get the subscription."""
-    return SubscriptionSpec(
-        name=subscription.name,
-        type=subscription.type,
-        delivery=subscription.delivery,
-        ordered=subscription.ordered,
-        ack_deadline_s=subscription.ack_deadline_s,
-        retry=subscription.retry,
-        start=subscription.start,
-        labels=subscription.labels,
-        dead_letter_topic=subscription.dead_letter_topic,
-        on_exhausted=subscription.on_exhausted,
-        filter=subscription.filter,
-        rate_limit=subscription.rate_limit,
-        consumer_rate_limit=subscription.consumer_rate_limit,
-        max_outstanding=subscription.max_outstanding,
-        push=subscription.push,
-    )
+    return SubscriptionSpec(**fields_of(SubscriptionSpec, subscription))
 
 
 def filter_errors(text: str | None, field: str = "filter") -> list[FieldError]:
@@ -150,11 +134,8 @@ def _settings(subscription: Subscription) -> dict[str, Any]:
     return {
         "type": subscription.type.value,
         "ack_deadline_seconds": subscription.ack_deadline_s,
-        "dead_letter_topic": subscription.dead_letter_topic,
-        "filter": subscription.filter,
         "rate_limit": None if limits == (None, None) else contract.RateLimit(*limits),
-        "max_outstanding": subscription.max_outstanding,
-        "labels": dict(subscription.labels),
+        **fields_of(contract.PlainSettings, subscription),
     }
 
 
@@ -176,12 +157,9 @@ def _applied(
         ack_deadline_s=body.ack_deadline_seconds,
         retry=RetryPolicy(retry.min_backoff_seconds, retry.max_backoff_seconds, retry.max_attempts),
         on_exhausted=OnExhausted(retry.on_exhausted),
-        dead_letter_topic=body.dead_letter_topic,
-        filter=body.filter,
         rate_limit=limit.messages_per_second,
         consumer_rate_limit=limit.per_consumer_messages_per_second,
-        max_outstanding=body.max_outstanding,
-        labels=body.labels,
+        **fields_of(contract.PlainSettings, body),
     )
 
 
@@ -214,7 +192,7 @@ def named_topics(of: SubscriptionSpec | Subscription) -> list[tuple[str, str]]:
 def _checked(spec: SubscriptionSpec, topic_name: str, kept_filter: str | None) -> SubscriptionSpec:
     """Return a subscription whose fields go together; raise a 422 Problem that names the faults.
     A filter that stays is not looked at: rules for new ones may be stricter."""
-    errors = label_errors(dict(spec.labels))
+    errors = label_errors(spec.labels)
     if spec.filter != kept_filter:
         errors += filter_errors(spec.filter)
     retry, parks = spec.retry, spec.on_exhausted is OnExhausted.PARK

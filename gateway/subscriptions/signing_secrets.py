@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import msgspec
+from msgspec.structs import replace
 
 from edge.asgi import Receive, Route, Scope, Send, header, path_param, respond, tenant_of
 from edge.egress.guard import Guard

@@ -8,6 +8,7 @@ newer than the database's, or older than that, does not start.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import asyncpg
@@ -17,8 +18,9 @@ from metadata.errors import MetadataError
 if TYPE_CHECKING:
     from metadata.database import Connection, Database
 
-REVISION = "0014"
-"""The newest of `migrations`, what this release is made for."""
+MIGRATIONS = Path(__file__).parents[1] / "migrations"
+REVISION = max(path.stem[1:5] for path in (MIGRATIONS / "versions").glob("v*.py"))
+"""The schema that this release is made for: the number of its newest migration."""
 OLDEST = "0012"
 """The schema of release 0.2.0: processes made for it, or for a later one, may use this schema."""
 _FOUND = "SELECT revision, oldest FROM database_schema"

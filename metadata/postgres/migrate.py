@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import asyncpg
 from alembic import command
@@ -14,10 +13,9 @@ from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from metadata.postgres.database_schema import OLDEST, REVISION, DatabaseSchema, judge
+from metadata.postgres.database_schema import MIGRATIONS, OLDEST, REVISION, DatabaseSchema, judge
 from metadata.postgres.roles import make_roles
 
-MIGRATIONS = Path(__file__).parents[1] / "migrations"
 _LOCK = 7_265_746_001
 """Any number will do, so long as nothing else takes an advisory lock on it."""
 _CONNECT_TIMEOUT_S = 10.0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace
 from sqlalchemy import Row, Select, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
@@ -40,6 +40,8 @@ from metadata.types import (
     SubscriptionType,
     TopicState,
 )
+from openapi.contract import fields_of
+from openapi.subscriptions import PlainSettings
 
 _Found = Row[SubscriptionRow, str]
 
@@ -48,7 +50,7 @@ class SubscriptionRepository:
     """Names are unique per tenant; a deleted name is free at once."""
 
     def __init__(self, database: Database, limits: Defaults = NO_LIMITS) -> None:
-        """`limits`: the platform's, for tenants without their own."""
+        """`limits` are those of the platform, for tenants without their own."""
         self._database = database
         self._limits = limits
 
@@ -60,12 +62,12 @@ class SubscriptionRepository:
         floors: Mapping[LaneOf, int | Target],
         uid: bytes | None = None,
     ) -> Subscription:
-        """With a cursor per partition and lane, from `floors[partition, lane]` on (0 where there is
-        none, and not below what was trimmed); a target may be of a snapshot. `uid` is a new one
-        that the caller had to know before.
+        """Create a subscription with a cursor per partition and lane. It begins at
+        `floors[partition, lane]` (0 where there is none), or at the first offset that is kept; a
+        target may be of a snapshot. `uid` is a new one that the caller had to know before.
 
-        NotFound when the topic isn't active any more, Conflict when the name is taken
-        (`existing` is the subscription that has it). QuotaExceeded.
+        Raise NotFound if the topic isn't active any more, Conflict if the name is taken
+        (`existing` is the subscription that has it), and QuotaExceeded.
         """
 
         async def work(session: AsyncSession) -> Subscription:
@@ -97,11 +99,11 @@ class SubscriptionRepository:
         *,
         if_version: int | None = None,
     ) -> Subscription:
-        """The subscription as `change` wants it: name, delivery, order and start stay as they
-        are. Without a difference there is no new version. `change` may be called again, and what it
-        raises leaves the subscription as it was.
+        """Change the subscription as `change` says, and return it. Name, delivery, order and start
+        stay as they are. Without a difference there is no new version. `change` may be called
+        again, and an error that it raises leaves the subscription as it was.
 
-        NotFound; Conflict when `if_version` is another.
+        Raise NotFound, and Conflict if `if_version` is another.
         """
 
         async def work(session: AsyncSession) -> Subscription:
@@ -128,7 +130,7 @@ class SubscriptionRepository:
         return await self._database.of(tenant_id).write(work)
 
     async def get(self, tenant_id: bytes, name: str) -> Subscription:
-        """NotFound."""
+        """Return the subscription of this name. Raise NotFound where there is none."""
 
         async def work(session: AsyncSession) -> Subscription:
             found = await _named(session, tenant_id, name)
@@ -139,7 +141,7 @@ class SubscriptionRepository:
         return await self._database.of(tenant_id).read(work)
 
     async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[Subscription, ...]:
-        """All of one topic, by name."""
+        """Return all subscriptions of one topic, by name."""
         statement = (
             _with_topic_name(tenant_id)
             .where(SubscriptionRow.topic_uid == topic_uid)
@@ -160,7 +162,7 @@ class SubscriptionRepository:
         page_size: int = 100,
         page_token: str | None = None,
     ) -> Page[Subscription]:
-        """By name; BadPageToken."""
+        """Return a page of subscriptions, by name. Raise BadPageToken."""
         statement = (
             _with_topic_name(tenant_id)
             .where(SubscriptionRow.name > name_after(page_token))
@@ -179,9 +181,9 @@ class SubscriptionRepository:
     async def delete(
         self, tenant_id: bytes, name: str, *, if_version: int | None = None
     ) -> Subscription:
-        """Drops it with its cursors and deliveries; returns what it was.
+        """Delete the subscription with its cursors and deliveries, and return it as it was.
 
-        NotFound; Conflict when `if_version` is another.
+        Raise NotFound, and Conflict if `if_version` is another.
         """
 
         async def work(session: AsyncSession) -> Subscription:
@@ -261,7 +263,8 @@ def _new_row(
 
 
 def _columns(spec: SubscriptionSpec) -> dict[str, Any]:
-    """What may change."""
+    """Return the columns that may change. The plain settings are those of the contract; a setting
+    whose column has another name or shape is here, and in `_subscription_of`."""
     return {
         "type": spec.type.value,
         "push": push_config.kept(spec.push),
@@ -269,20 +272,17 @@ def _columns(spec: SubscriptionSpec) -> dict[str, Any]:
         "retry_min_backoff_s": spec.retry.min_backoff_s,
         "retry_max_backoff_s": spec.retry.max_backoff_s,
         "retry_max_attempts": spec.retry.max_attempts,
-        "dead_letter_topic": spec.dead_letter_topic,
         "on_exhausted": spec.on_exhausted.value,
-        "filter": spec.filter,
         "rate_limit": spec.rate_limit,
         "consumer_rate_limit": spec.consumer_rate_limit,
-        "max_outstanding": spec.max_outstanding,
-        "labels": dict(spec.labels),
+        **fields_of(PlainSettings, spec),
     }
 
 
 async def _with_rules(
     session: AsyncSession, tenant_id: bytes, subscriptions: Iterable[Subscription]
 ) -> list[Subscription]:
-    """They themselves, with their skip rules."""
+    """Return the subscriptions with their skip rules."""
     found = list(subscriptions)
     rules = await active_of(session, tenant_id, [one.uid for one in found]) if found else {}
     return [replace(one, skip_rules=rules[one.uid]) if one.uid in rules else one for one in found]
@@ -291,7 +291,7 @@ async def _with_rules(
 async def _add_cursors(
     session: AsyncSession, row: SubscriptionRow, floors: Mapping[LaneOf, int | Target]
 ) -> None:
-    """One per partition and lane, under the epoch of the partition's present owner.
+    """Add a cursor per partition and lane, under the epoch of the partition's present owner.
 
     The shared lock on the assignment makes a claim either come first (and its epoch is read here)
     or wait (and find these rows); the one on the partition keeps the truncator out.
@@ -332,8 +332,8 @@ async def _add_cursors(
 
 
 async def _drop_split(session: AsyncSession, row: SubscriptionRow) -> None:
-    """What is split off for it. The whole partitions are locked too, as who splits locks them: so
-    that it comes before this, or finds no subscription."""
+    """Delete the assignments that are split off for the subscription. It also locks the whole
+    partitions, like a split does, so that a split comes before this or finds no subscription."""
     units = (AssignmentRow.tenant_id == row.tenant_id, AssignmentRow.topic_uid == row.topic_uid)
     await session.execute(
         select(AssignmentRow.partition)
@@ -363,18 +363,15 @@ def _subscription_of(row: SubscriptionRow, topic_name: str) -> Subscription:
         ack_deadline_s=row.ack_deadline_s,
         retry=RetryPolicy(row.retry_min_backoff_s, row.retry_max_backoff_s, row.retry_max_attempts),
         start=row.start,
-        labels=dict(row.labels),
         generation=row.generation,
         version=row.version,
         created_at=row.created_at,
         updated_at=row.updated_at,
-        dead_letter_topic=row.dead_letter_topic,
         on_exhausted=OnExhausted(row.on_exhausted),
-        filter=row.filter,
         rate_limit=row.rate_limit,
         consumer_rate_limit=row.consumer_rate_limit,
-        max_outstanding=row.max_outstanding,
         state=SubscriptionState(row.state),
         state_reason=row.state_reason,
         push=push_config.read(row.push),
+        **fields_of(PlainSettings, row),
     )

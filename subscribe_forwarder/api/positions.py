@@ -9,11 +9,11 @@ be reached follows by the change feed, and is fenced by the generation (fronts/f
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from edge.asgi import (
     Receive,

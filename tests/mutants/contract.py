@@ -7,6 +7,19 @@ from tests.mutants.mutant import Edit, Mutant
 _PATCHES = "tests/unit/gateway/test_merge_patch.py"
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "a change of a subscription leaves its plain settings as they were",
+        (
+            Edit(
+                "gateway/subscriptions/bodies.py",
+                "        **fields_of(contract.PlainSettings, body),\n",
+                "",
+            ),
+        ),
+        breaks="P8",
+        killed_by="tests/unit/metadata/test_plain_settings.py"
+        "::test_plain_settings_go_from_the_body_to_the_answer",
+    ),
+    Mutant(
         "a patch lets go of the members of an object that it does not name",
         (
             Edit(

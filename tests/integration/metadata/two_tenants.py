@@ -140,7 +140,11 @@ def _needed(kind: type[Any]) -> list[str]:
             )
         ]
     if issubclass(kind, msgspec.Struct):
-        return [field.name for field in msgspec.structs.fields(kind) if field.required]
+        return [
+            field.name
+            for field in msgspec.structs.fields(kind)
+            if field.required or field.name == "labels"
+        ]
     fields: tuple[str, ...] = kind._fields
     return [name for name in fields if name not in kind._field_defaults]
 

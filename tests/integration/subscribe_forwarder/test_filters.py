@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from metadata.database import Database
 from metadata.subscriptions.skip_rules import SkipRuleRepository

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from edge.egress.guard import Guard
 from metadata.database import Database
@@ -232,7 +233,7 @@ async def test_what_is_written_of_endpoints(database: Database) -> None:
     assert await endpoints.enable(one)
     row = (await endpoints.load([one]))[one.uid]
     assert (row.state, row.reason, row.failing_since) == ("enabled", None, None)
-    gone = replace(one, uid=bytes(16))
+    gone = structs.replace(one, uid=bytes(16))
     await endpoints.failing([(gone, 1.0)])
     await endpoints.well([gone])
     assert await endpoints.load([gone]) == {}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from edge.problem import Problem
 from gateway.http.decoding import decode_json
@@ -47,7 +47,7 @@ def created(**fields: Any) -> SubscriptionSpec:
 
 
 def stored(spec: SubscriptionSpec) -> Subscription:
-    fields = {name: getattr(spec, name) for name in spec.__dataclass_fields__}
+    fields = {name: getattr(spec, name) for name in spec.__struct_fields__}
     return Subscription(
         tenant_id=b"t",
         uid=b"u",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, unquote
@@ -12,6 +11,7 @@ import pytest
 from cloudevents.core.bindings import http as ce_http
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
+from msgspec.structs import replace
 from packetboat.webhooks import cloud_events as received
 
 from edge.problem import Problem

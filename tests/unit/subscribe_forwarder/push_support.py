@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from metadata.subscriptions.push_attempts import AttemptOf
 from metadata.subscriptions.push_config import PushConfig
@@ -252,7 +253,7 @@ class Pushing:
 def push_subscription(name: str = "reader", **push: Any) -> Subscription:
     """Of type push, to an endpoint that need not be verified."""
     config = PushConfig(**({"url": URL, "verify": False, "timeout_s": 5.0} | push))
-    return replace(subscription(name), type=SubscriptionType.PUSH, push=config)
+    return structs.replace(subscription(name), type=SubscriptionType.PUSH, push=config)
 
 
 @asynccontextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from metadata.types import Epoch, Unit
 from subscribe_forwarder.fleet.announcement import (

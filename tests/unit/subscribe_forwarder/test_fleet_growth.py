@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from metadata.types import ChangeKind, Subscription, Unit
 from store_nodes.record_batch import Message

@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from metadata.delivery.deliveries import OpenDelivery, Reason
 from metadata.types import (
     ChangeKind,
@@ -47,7 +49,7 @@ def of(w: World) -> Subscription:
 
 
 def filtered(**changes: Any) -> FakeMetadata:
-    return FakeMetadata(topic(), replace(subscription(), filter=KIND_A, **changes))
+    return FakeMetadata(topic(), structs.replace(subscription(), filter=KIND_A, **changes))
 
 
 async def test_what_a_filter_leaves_out_is_settled_and_counted() -> None:
@@ -114,11 +116,11 @@ async def test_a_filter_changes_in_place_also_for_what_is_to_go_out_again() -> N
         w.store.publish(*kinds("a1", "b1"))
         messages = await w.pulled()
         await nack(w, *messages)
-        await changed(w, replace(of(w), filter=KIND_A))
+        await changed(w, structs.replace(of(w), filter=KIND_A))
         w.store.publish(*kinds("b2", "a2"))
         got = [*await w.pulled(wait_s=5), *await w.pulled(wait_s=5)]
         assert [m["data"] for m in got] == ["a1", "a2"]
-        await changed(w, replace(of(w), filter=None))
+        await changed(w, structs.replace(of(w), filter=None))
         w.store.publish(*kinds("b3"))
         assert [m["data"] for m in await w.pulled()] == ["b3"]
 
@@ -128,7 +130,7 @@ async def test_a_skip_rule_settles_as_skipped() -> None:
     async with world() as w:
         w.store.publish(*kinds("b1"))
         (poison,) = await w.pulled()
-        await changed(w, replace(of(w), skip_rules=(rule,)))
+        await changed(w, structs.replace(of(w), skip_rules=(rule,)))
         await nack(w, poison)
         w.store.publish(*kinds("b2", "a1"))
         messages = await w.pulled(wait_s=5)
@@ -169,7 +171,7 @@ async def test_a_paused_subscription_hands_out_nothing_and_goes_on_when_resumed(
     async with world() as w:
         w.store.publish(b"a", b"b")
         (first,) = await w.pulled(1)
-        await changed(w, replace(of(w), state=SubscriptionState.PAUSED))
+        await changed(w, structs.replace(of(w), state=SubscriptionState.PAUSED))
         await nack(w, first)
         assert await w.pulled() == []
         backlog = await w.call("GET", "/subscriptions/{name}/backlog", name="reader")
@@ -177,7 +179,7 @@ async def test_a_paused_subscription_hands_out_nothing_and_goes_on_when_resumed(
         pull = asyncio.create_task(w.pulled(wait_s=20))
         await asyncio.sleep(0.05)
         assert not pull.done()
-        await changed(w, replace(of(w), state=SubscriptionState.ACTIVE))
+        await changed(w, structs.replace(of(w), state=SubscriptionState.ACTIVE))
         assert [m["data"] for m in await pull] == ["a", "b"]
 
 
@@ -185,18 +187,18 @@ async def test_a_draining_subscription_hands_out_only_what_was_out_before() -> N
     async with world() as w:
         w.store.publish(b"a", b"b", b"c")
         first, second = await w.pulled(2)
-        await changed(w, replace(of(w), state=SubscriptionState.DRAINING))
+        await changed(w, structs.replace(of(w), state=SubscriptionState.DRAINING))
         await nack(w, second)
         assert [m["data"] for m in await w.pulled()] == ["b"]
         await w.ack(first)
         assert await w.pulled() == []
-        await changed(w, replace(of(w), state=SubscriptionState.ACTIVE))
+        await changed(w, structs.replace(of(w), state=SubscriptionState.ACTIVE))
         assert [m["data"] for m in await w.pulled()] == ["c"]
 
 
 def seek(w: World, to: int) -> Subscription:
     """As a seek commits it."""
-    moved = replace(of(w), generation=of(w).generation + 1, version=of(w).version + 1)
+    moved = structs.replace(of(w), generation=of(w).generation + 1, version=of(w).version + 1)
     w.metadata.subscriptions["reader"] = moved
     key = CursorKey(TENANT, moved.uid, 0)
     row = w.metadata.rows[key]
@@ -256,7 +258,7 @@ async def test_an_older_view_of_a_subscription_changes_nothing() -> None:
     async with world() as w:
         before = of(w)
         await w.pulled()
-        await changed(w, replace(before, filter=KIND_A))
+        await changed(w, structs.replace(before, filter=KIND_A))
         w.metadata.subscriptions["reader"] = before
         w.store.publish(*kinds("b1", "a1"))
         assert [m["data"] for m in await w.pulled()] == ["a1"]
@@ -264,7 +266,9 @@ async def test_an_older_view_of_a_subscription_changes_nothing() -> None:
 
 async def test_what_is_doomed_is_told_to_the_undertaker() -> None:
     retry = RetryPolicy(0.0, 0.0, max_attempts=1)
-    metadata = FakeMetadata(topic(), replace(subscription(), retry=retry, dead_letter_topic="dead"))
+    metadata = FakeMetadata(
+        topic(), structs.replace(subscription(), retry=retry, dead_letter_topic="dead")
+    )
     told: list[tuple[Reader, OpenDelivery]] = []
     async with world(FakeStore(), metadata) as w:
         await w.ready()
@@ -303,7 +307,7 @@ async def test_an_open_delivery_that_is_kept_below_the_first_offset_goes_out_aga
 async def test_a_message_without_a_key_is_not_parked() -> None:
     metadata = FakeMetadata(
         topic(),
-        replace(
+        structs.replace(
             subscription(),
             ordered=True,
             retry=RetryPolicy(0.0, 0.0, max_attempts=1),

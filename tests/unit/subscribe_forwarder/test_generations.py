@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from metadata.types import ChangeKind, Counters, Partition, SealedPartition, Topic
 from store_nodes.queue_id import QueueId
@@ -150,7 +151,7 @@ async def test_queues_that_are_gone_are_watched_no_more() -> None:
 async def test_offsets_that_a_restore_left_out_are_passed_at_once(ordered: bool) -> None:
     """The queue that follows begins further on, while what is before it is stored still."""
     left_out = 1 << 24
-    reader = replace(subscription(), ordered=ordered)
+    reader = structs.replace(subscription(), ordered=ordered)
     async with world(FakeStore(), FakeMetadata(topic(), reader)) as w:
         await w.ready()
         w.store.publish(Message(b"a", "text/plain", "k"), Message(b"b", "text/plain", "l"))
@@ -289,7 +290,7 @@ async def test_a_key_is_not_overtaken_over_two_growths_with_nothing_between(
     ordered: bool, removed: bool
 ) -> None:
     """The key was in partition 0, then in 1, which got nothing of it, and is in 3 now."""
-    reader = replace(subscription(), ordered=ordered)
+    reader = structs.replace(subscription(), ordered=ordered)
     async with world(FakeStore(), FakeMetadata(topic(), reader)) as w:
         await w.ready()
         w.store.publish(Message(b"old", "text/plain", "k"), Message(b"other", "text/plain", "l"))

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 
+from msgspec import structs
+
 from metadata.subscriptions.seeks import ERA_SHIFT
 from metadata.types import Claim, Counters, CursorKey, CursorState, Subscription, Unit
 from subscribe_forwarder.delivery.moves import MAX_MOVES, Moves
@@ -50,7 +52,9 @@ class Slow(FakeMetadata):
     def seek(self, to: int) -> Subscription:
         """As a seek commits it, in all partitions."""
         before = self.subscriptions["reader"]
-        moved = replace(before, generation=before.generation + 1, version=before.version + 1)
+        moved = structs.replace(
+            before, generation=before.generation + 1, version=before.version + 1
+        )
         self.subscriptions["reader"] = moved
         for number in range(len(self.topics[TOPIC_UID].partitions)):
             key = CursorKey(TENANT, SUBSCRIPTION_UID, number)

@@ -7,10 +7,10 @@ import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from metadata.delivery.deliveries import Reason
 from metadata.types import ChangeKind, Counters, OnExhausted, RetryPolicy, Subscription

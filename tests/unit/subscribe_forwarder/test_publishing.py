@@ -6,10 +6,10 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from edge.problem import Problem
 from edge.quota import PUBLISH_MESSAGES, PUBLISH_QUOTAS, PUBLISHED_BYTES, PUBLISHED_MESSAGES

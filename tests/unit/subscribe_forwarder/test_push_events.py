@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -105,6 +104,8 @@ async def test_a_topic_that_is_away_or_full_is_tried_again() -> None:
 async def test_nothing_is_told_without_a_topic() -> None:
     fakes = Fakes(entry(1))
     assert HOOK.push is not None
-    quiet = replace(HOOK, push=msgspec.structs.replace(HOOK.push, events_topic=None))
+    quiet = msgspec.structs.replace(
+        HOOK, push=msgspec.structs.replace(HOOK.push, events_topic=None)
+    )
     assert await fakes.events.tell(quiet, frozenset()) == frozenset()
     assert fakes.stored == {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 from urllib.parse import unquote
@@ -75,7 +74,7 @@ def outgoing(message: Message, offset: int = 7, attempt: int = 1) -> Outgoing:
 
 def pushing(format_: PushFormat = PushFormat.JSON, **fields: Any) -> Subscription:
     config = PushConfig(url="https://hook.example/in", format=format_, **fields)
-    return replace(subscription(), type=SubscriptionType.PUSH, push=config)
+    return msgspec.structs.replace(subscription(), type=SubscriptionType.PUSH, push=config)
 
 
 def signing_key(
@@ -170,7 +169,7 @@ class TestSignatures:
         """A row that was copied."""
         of = pushing(signing=(signing_key(SigningKind.V1, new_key(), "k"),))
         with pytest.raises(Unsendable, match="signing secret k"):
-            build(replace(of, uid=bytes(16)), Message(b""))
+            build(msgspec.structs.replace(of, uid=bytes(16)), Message(b""))
         with pytest.raises(Unsendable, match="PACKETBOAT_SEAL_KEYS"):
             build(of, Message(b""), sealer=None)
 
@@ -338,9 +337,11 @@ class TestSecrets:
         message = [outgoing(Message(b""))]
         assert named(requests.build(of, message, NOW_S))["authorization"] == "Bearer s3cret"
         assert of.push is not None
-        changed = replace(of, version=2, push=msgspec.structs.replace(of.push, headers={}))
+        changed = msgspec.structs.replace(
+            of, version=2, push=msgspec.structs.replace(of.push, headers={})
+        )
         assert "authorization" not in named(requests.build(changed, message, NOW_S))
-        broken = replace(
+        broken = msgspec.structs.replace(
             of, version=3, push=msgspec.structs.replace(of.push, headers={"X-A": sealed})
         )
         with pytest.raises(Unsendable, match="header X-A"):

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from metadata.types import ChangeKind, SubscriptionState
 from store_nodes.record_batch import Message
@@ -322,7 +323,7 @@ async def test_no_more_consumers_than_may_wait() -> None:
 async def test_a_limited_stream_goes_at_its_rate() -> None:
     async with world() as w:
         reader = w.metadata.subscriptions["reader"]
-        w.metadata.subscriptions["reader"] = replace(reader, rate_limit=100.0)
+        w.metadata.subscriptions["reader"] = structs.replace(reader, rate_limit=100.0)
         for _ in range(4):
             w.store.publish(*[b"x"] * 100)
         async with stream(w, "max_outstanding_messages=1000") as s:
@@ -335,7 +336,7 @@ async def test_a_limited_stream_goes_at_its_rate() -> None:
 async def change(w: World, **members: Any) -> None:
     """The subscription changes, and the change feed tells it."""
     reader = w.metadata.subscriptions["reader"]
-    w.metadata.subscriptions["reader"] = replace(reader, **members)
+    w.metadata.subscriptions["reader"] = structs.replace(reader, **members)
     await w.metadata.changed(ChangeKind.SUBSCRIPTION, reader.uid, reader.name)
 
 

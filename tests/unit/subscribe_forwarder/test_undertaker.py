@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from metadata.delivery.deliveries import DeadLetter, OpenDelivery, Reason
 from metadata.errors import NotFound
@@ -80,7 +81,7 @@ class World:
         self.store.queues[QueueId(TOPIC_UID, 0)] = FakeQueue()
         self.reader = FakeReader()
         self.topics: dict[str, Topic] = {"graves": topic(name="graves", uid=LETTERS_UID)}
-        self.subscription = replace(subscription(), dead_letter_topic="graves")
+        self.subscription = structs.replace(subscription(), dead_letter_topic="graves")
         self.appended: dict[bytes, Message] = {}
         self.failure: Callable[[Sequence[Item]], None] = lambda items: None
         self.appends = 0
