@@ -68,7 +68,7 @@ def read(columns: pa.Schema, body: str) -> tuple[Any, bool]:
 
 
 GROWTH = table_after("| the column before")
-PINNED = table_after("| said")
+PINNED = table_after("| type |")
 
 
 @pytest.mark.parametrize(("before", "bodies", "after", "values", "rescued"), GROWTH)
@@ -85,11 +85,11 @@ def test_columns_grow_as_the_page_says(
     assert [is_rescued for _, is_rescued in read_as] == [one == "yes" for one in rescued.split()]
 
 
-@pytest.mark.parametrize(("said", "body", "value", "rescued"), PINNED)
-def test_types_said_by_hand_are_as_the_page_says(
-    said: str, body: str, value: str, rescued: str
+@pytest.mark.parametrize(("type_", "body", "value", "rescued"), PINNED)
+def test_types_set_by_columns_are_as_the_page_says(
+    type_: str, body: str, value: str, rescued: str
 ) -> None:
-    found, is_rescued = read(with_pinned(pa.schema([]), {"a": said}), *code(body))
+    found, is_rescued = read(with_pinned(pa.schema([]), {"a": type_}), *code(body))
     assert (None if found is None else str(found)) == json.loads(*code(value))
     assert is_rescued == (rescued == "yes")
 
