@@ -40,11 +40,12 @@ DelaySeconds = Annotated[float, Meta(ge=0, le=43_200)]
 
 
 class Delivery(Message, kw_only=True):
-    """A leased message."""
+    """A leased message: ack it before its deadline, or it is delivered again."""
 
     ack_id: str | None
     """Null where the message is acked already, as with at-most-once delivery."""
     attempt: Positive
+    """The number of its deliveries, with this one."""
 
 
 class Pulled(Answer):
@@ -52,12 +53,12 @@ class Pulled(Answer):
 
 
 class StreamTicket(OpenAnswer):
-    """What opens one subscription's stream for a minute."""
+    """A ticket that opens one subscription's stream for a minute, without a header."""
 
     ticket: str
-    """For the query parameter `ticket` of the stream."""
+    """The value of the query parameter `ticket` of the stream."""
     expires_at: datetime
-    """Until then it opens streams; one that is open goes on."""
+    """The time until which it opens streams; an open stream goes on."""
     path: str
     """The stream's path and query with the ticket; more parameters may be added behind it."""
 
@@ -67,7 +68,7 @@ class PullRequest(Body):
     wait_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
     max_bytes: Annotated[int, Meta(ge=1, le=8_388_608)] | UnsetType = UNSET
     min_messages: MaxMessages = 1
-    """At most max_messages."""
+    """The number of messages to wait for, up to `max_messages`."""
     consumer: Annotated[str, Meta(pattern=r"^[ -~]{1,128}\Z")] | UnsetType = UNSET
     partitions: (
         Annotated[list[Annotated[int, Meta(ge=0, le=65_535)]], Meta(min_length=1, max_length=1000)]
@@ -91,7 +92,7 @@ class Output(Body):
     traceparent: str | None = None
     """W3C trace context of the message."""
     tracestate: str | None = None
-    """Beside traceparent."""
+    """The W3C trace state that belongs to `traceparent`."""
 
 
 Outputs = Annotated[
@@ -117,7 +118,7 @@ class AckRequest(Body):
 
 
 class ItemFailure(OpenAnswer):
-    """Why one item failed."""
+    """The reason that one item failed."""
 
     index: int
     status: int
@@ -135,10 +136,10 @@ class Acked(Answer):
     acked: int
     results: list[ItemFailure]
     published: list[AckedOutput] | UnsetType = UNSET
-    """Of an ack that publishes; in the order given, empty when it is a duplicate."""
+    """The messages of an ack that publishes, in the order given; empty when it is a duplicate."""
     duplicate: bool | UnsetType = UNSET
-    """Of an ack that publishes; the messages had been acked before, and nothing was published now.
-    """
+    """Whether the messages of an ack that publishes had been acked before; then nothing was
+    published now."""
 
 
 class NackRequest(Body):
@@ -190,7 +191,7 @@ MIN_MESSAGES = Parameter(
     "min_messages",
     "min_messages",
     "query",
-    ("With `wait_seconds`, the answer waits for so many messages; at most `max_messages`."),
+    "The number of messages to wait for, up to `wait_seconds`; at most `max_messages`.",
     MaxMessages,
     default=1,
 )
@@ -246,7 +247,7 @@ TICKET = Parameter(
     "ticket",
     "ticket",
     "query",
-    ("Of `createStreamTicket`, in the place of a token, where no Authorization header is sent."),
+    "A ticket of `createStreamTicket`, instead of an Authorization header.",
     Annotated[str, Meta(max_length=8192)],
 )
 
@@ -324,7 +325,7 @@ OPERATIONS = table(
         answers=(
             lines(
                 "Lines, the first a heartbeat and the last an end. NDJSON, or "
-                "Server-Sent Events for who accepts these."
+                "Server-Sent Events for clients that accept these."
             ),
         ),
         problems=(
@@ -373,7 +374,7 @@ OPERATIONS = table(
         answers=(
             lines(
                 "Lines, the first a heartbeat and the last an end. NDJSON, or "
-                "Server-Sent Events for who accepts these."
+                "Server-Sent Events for clients that accept these."
             ),
         ),
         problems=(

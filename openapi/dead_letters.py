@@ -20,9 +20,11 @@ KeyValue = Annotated[str, Meta(max_length=1024)]
 
 class DeadLetter(Answer):
     id: str
-    """Names it here."""
+    """The id of the dead letter in its subscription."""
     state: State
+    """`open`, `redriven` or `discarded`."""
     reason: Reason
+    """`exhausted` or `rejected`."""
     detail: str | None
     """The last comment of a consumer."""
     attempts: int
@@ -143,11 +145,14 @@ class DryRun(Answer):
 class Redrive(Answer):
     redrive_id: str
     state: Literal["running", "done", "cancelling", "cancelled", "failed"]
+    """`running`, `done`, `cancelling`, `cancelled` or `failed`."""
     detail: str | None
     """The reason that it waits or failed, or the messages that could not be redriven."""
     filter: str | None
     to: str
+    """`subscription`, or the name of a topic."""
     rate: float | None
+    """Messages a second, at most."""
     total: int
     """The number of letters to redrive."""
     redriven: int

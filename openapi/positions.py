@@ -13,12 +13,12 @@ from openapi.contract import Answer, Body, Operation, Success, no_content, ok, t
 
 class SeekTime(Body):
     time: datetime
-    """To the first message that is not older."""
+    """The time; the first message that is not older is the next one."""
 
 
 class SeekOffset(Body):
     offset: Total
-    """In each partition, or as near as there is something."""
+    """The offset in each partition, or the nearest one that is stored."""
 
 
 class SeekOffsets(Body):
@@ -26,13 +26,13 @@ class SeekOffsets(Body):
         dict[Annotated[str, Meta(pattern=r"^(0|[1-9][0-9]{0,3})(/[0-9])?\Z")], Total],
         Meta(min_length=1, max_length=2560),
     ]
-    """By partition, or partition/lane; what is not named stays where it is."""
+    """Offsets by partition, or by partition/lane; the others stay as they are."""
 
 
 class Seek(Body):
     to: Literal["earliest", "latest"] | SeekTime | SeekOffset | SeekOffsets | SeekSnapshot
     dry_run: bool = False
-    """Says what would be, and changes nothing."""
+    """Whether only the result is shown, and nothing changes."""
 
 
 class SoughtPartition(Answer):
@@ -46,13 +46,14 @@ class Sought(Answer):
     """Counts the seeks; ack ids belong to one."""
     partitions: list[SoughtPartition]
     backlog: int
-    """Messages that are to be delivered from there on."""
+    """The number of messages to deliver from there on."""
     dry_run: bool
+    """Whether nothing was changed."""
 
 
 class StateReason(Body):
     reason: Annotated[str, Meta(max_length=1024)] | None = None
-    """For people; shown as `state_reason`."""
+    """A reason that people see as `state_reason`."""
 
 
 class SubscriptionState(Answer):
@@ -71,7 +72,8 @@ class Snapshot(Answer):
     name: str
     topic: str
     subscription: str
-    """The one it was taken of; any of the topic can go back to it."""
+    """The subscription that it was taken of; every subscription of the topic can go back to it.
+    """
     labels: dict[str, str]
     created_at: datetime
     expires_at: datetime | None

@@ -24,6 +24,9 @@ from openapi.contract import (
 Id = Annotated[str, Meta(min_length=1, max_length=1024)]
 Datacontenttype = Annotated[str, Meta(max_length=256)]
 Dataschema = Annotated[str, Meta(max_length=1024)]
+Durability = Literal["quorum", "all"]
+EarlyDurability = Literal["leader", "none"]
+"""Answers are given before the message is durable."""
 
 
 class CloudEvent(OpenBody):
@@ -47,27 +50,28 @@ class CloudEvent(OpenBody):
 
 
 class Receipt(Answer):
-    """A message is stored. One with a delay has a final id and no offset yet."""
+    """The proof that a message is stored. A delayed message has its final id, and no offset yet."""
 
     message_id: str
     topic: Name
     partition: Count
     offset: Count | None
-    """Null: it waits to be published."""
+    """Null while the message waits to be published."""
     publish_time: datetime | None
-    """Null: it waits to be published, or is a duplicate of a message that is gone."""
-    duplicate: bool
-    """The message was known by its idempotency key or its batch; this is the first one's receipt.
+    """Null while the message waits to be published, and for a duplicate of a message that is gone.
     """
+    duplicate: bool
+    """Whether the message was known by its idempotency key or its batch; the receipt is then that
+    of the first one."""
     scheduled_for: datetime | UnsetType | None = UNSET
-    """Of a message with a delay. Null in a duplicate's receipt."""
+    """The time of a delayed message; null in the receipt of a duplicate."""
     accepted_time: datetime | UnsetType | None = UNSET
-    """When a message with a delay was stored."""
+    """The time at which a delayed message was stored."""
 
 
 class PublishId(Answer):
     publish_id: str
-    """Found in logs and metrics only."""
+    """An id that only logs and metrics have."""
 
 
 class BatchResults(Answer):
@@ -87,22 +91,21 @@ class BatchItem(Body):
     idempotency_key: Datacontenttype | None = None
     delay_seconds: Annotated[float, Meta(le=31_536_000)] | None = None
     deliver_at: datetime | None = None
-    """Not together with delay_seconds."""
+    """The time to publish it, instead of `delay_seconds`."""
     traceparent: str | None = None
     """W3C trace context of this message, in place of that of the request."""
     tracestate: str | None = None
-    """Beside traceparent."""
+    """The W3C trace state that belongs to `traceparent`."""
     ttl_seconds: Annotated[float, Meta(gt=0, le=31_536_000)] | None = None
-    """As Packetboat-TTL."""
+    """Seconds after which the message expires, if it is not delivered; they count from when it is
+    due."""
 
 
 class Batch(Body):
     messages: Annotated[list[BatchItem], Meta(min_length=1, max_length=1000)]
 
 
-KEY = Parameter(
-    "key", "Packetboat-Key", "header", "Ordering key, percent-encoded UTF-8, at most 1 KiB."
-)
+KEY = Parameter("key", "Packetboat-Key", "header", "The key, percent-encoded UTF-8, at most 1 KiB.")
 ATTRIBUTES = Parameter(
     "attributes",
     "Packetboat-Attributes",
@@ -113,7 +116,7 @@ PUBLISHER_ID = Parameter(
     "publisher_id",
     "Packetboat-Publisher-Id",
     "header",
-    "Who publishes, percent-encoded UTF-8, at most 256 bytes.",
+    "The id of the publisher, percent-encoded UTF-8, at most 256 bytes.",
 )
 PRIORITY = Parameter(
     "priority",
@@ -133,7 +136,7 @@ DURABILITY = Parameter(
         "When the answer is given: on a majority's disks, on every connected voter's, once "
         "the leader has it, at once."
     ),
-    Literal["quorum", "all", "leader", "none"],
+    Literal[Durability, EarlyDurability],
     default="quorum",
 )
 IDEMPOTENCY_KEY = Parameter(
@@ -142,8 +145,8 @@ IDEMPOTENCY_KEY = Parameter(
     "header",
     (
         "ASCII, at most 256 bytes. Within the topic's dedup window a message is stored "
-        "once per key. It also picks the partition of a message without an ordering key; "
-        "send a message again with the same ordering key."
+        "once per idempotency key, which also picks the partition of a message without a key. "
+        "Send a message again with the same key."
     ),
 )
 DELAY = Parameter(
@@ -169,7 +172,7 @@ TTL = Parameter(
     "header",
     (
         "Seconds, more than 0 and at most 365 days, from the time it is due, else from "
-        "when it is published. What is not delivered by then is settled as expired."
+        "when it is published. A message that is not delivered by then is settled as expired."
     ),
     Annotated[float, Meta(gt=0, le=31_536_000)],
 )
@@ -217,7 +220,7 @@ TOO_MANY_IN_FLIGHT = Refusal(
             "The tenant's limits, where it has any; also with answers that succeed.",
             component=False,
         ),
-        Header("RateLimit", "What is left of them at the process that answers.", component=False),
+        Header("RateLimit", "The rest of them at the process that answers.", component=False),
     ),
 )
 HEADERS_TOO_LARGE = Refusal(
@@ -288,7 +291,7 @@ OPERATIONS = table(
         },
         body_required=False,
         answers=(
-            ok(BatchResults, "Of a batch of CloudEvents, one result per event, in order."),
+            ok(BatchResults, "One result for each event of a batch of CloudEvents, in order."),
             Success(201, "On disk at a majority of the group's voters.", Receipt),
             Success(
                 202,

@@ -21,7 +21,7 @@ class PushAttempt(Answer):
     offset: int
     attempt: Positive
     status: int | None
-    """None where no answer came."""
+    """Null where no answer came."""
     outcome: Literal["delivered", "refused", "busy", "failed", "gone"]
     """refused: a 4xx, the message counts an attempt; busy: 429 or 503; failed: the endpoint did;
     gone: 410."""
@@ -64,6 +64,7 @@ class PushReplayRequest(Body):
 class NotReplayed(Answer):
     message_id: str
     reason: Literal["not_found", "not_settled"]
+    """`not_found` or `not_settled`."""
 
 
 class PushReplayed(Answer):
@@ -75,9 +76,10 @@ class PushReplayed(Answer):
 
 class PushEndpointState(Answer):
     state: State
+    """`unverified`, `enabled` or `disabled`."""
     reason: str | None
     failing_since: datetime | None
-    """Nothing but failures since then."""
+    """The time since which all requests failed."""
     verified_at: datetime | None
 
 
@@ -89,13 +91,14 @@ class PushStatus(Answer):
     reason: str | None
     failing_since: datetime | None
     breaker: Literal["closed", "half_open", "open"] | UnsetType = UNSET
+    """`closed`, `half_open` or `open`."""
     breaker_reason: str | UnsetType | None = UNSET
     limit: float | UnsetType = UNSET
     """Requests at once that the endpoint is thought to take; below 1, of the time with one."""
     in_flight: int | UnsetType = UNSET
     """Requests to the endpoint, of all subscriptions of the tenant."""
     paused_seconds: float | UnsetType = UNSET
-    """Left of a Retry-After."""
+    """Seconds that are left of a Retry-After."""
     max_rate: float | UnsetType | None = UNSET
     """The rate that it asked for, in messages a second."""
     max_concurrency: int | UnsetType | None = UNSET
@@ -104,7 +107,7 @@ class PushStatus(Answer):
     uncommitted: int | UnsetType = UNSET
     """Messages it has taken, not yet acked durably."""
     delivered: int | UnsetType = UNSET
-    """Since the owner began."""
+    """Messages that were delivered since the owner began."""
     last_error: str | UnsetType | None = UNSET
 
 

@@ -189,6 +189,7 @@ class StoredMessage(OpenAnswer):
 
     message_id: str
     state: Literal["scheduled", "published", "cancelled"]
+    """`scheduled`, `published` or `cancelled`."""
     publish_time: datetime | None
     partition: int
     offset: int | None
@@ -237,6 +238,8 @@ class AckState(Answer):
         "settled",
         "scheduled",
     ]
+    """`acked`, `pending`, `leased`, `dead_lettered`, `expired`, `filtered`, `skipped`, `settled` or
+    `scheduled`."""
     outcomes: list[Literal["acked", "filtered", "skipped", "expired"]] | UnsetType = UNSET
     """The possible outcomes of a message that is `settled`, where the topic keeps no `ack_history`
     that says which."""
@@ -269,8 +272,11 @@ class Replayed(Answer):
 
 class PartitionOffsets(Answer):
     first: int
+    """The first offset stored."""
     end: int
+    """One past the last offset."""
     at: int
+    """The offset of the first message that is not older than the time asked for."""
 
 
 RELEASED = Refusal("Released", 409, "The message waits no longer.", Problem)

@@ -33,6 +33,8 @@ class Model(NamedTuple):
     defaults: dict[str, object] = {}
     """Defaults of fields that older servers do not send, or that only some answers have. A class
     stands for an object with its own defaults."""
+    defaults_of: type[msgspec.Struct] | None = None
+    """The class of requests whose defaults are those of the model, too."""
     always: tuple[str, ...] = ()
     """Fields that every answer has: they have no default."""
     doc: str = ""
@@ -41,8 +43,12 @@ class Model(NamedTuple):
     """Types that do not follow from the contract."""
     without: tuple[str, ...] = ()
     """Fields that the model does not have."""
-    base: type[msgspec.Struct] | None = None
-    """The class of the contract whose model this one adds fields to."""
+    names: dict[str, str] = {}
+    """Names of fields that differ from those of the contract."""
+    texts: dict[str, str] = {}
+    """Descriptions of fields for which the SDK does more than the API."""
+    base: Model | None = None
+    """The model that this one adds fields to."""
     methods: str = ""
     """The class of `packetboat.models.methods` with the methods of the model."""
     options: str = ""
@@ -123,6 +129,8 @@ def _words(text: str) -> set[str]:
 
 
 def _alias(name: str, kind: Any) -> str:
+    if isinstance(kind, str):
+        return f"{name} = {kind}"
     literal, *notes = get_args(kind) if get_origin(kind) is Annotated else (kind,)
     words = ", ".join(f'"{each}"' for each in get_args(literal))
     about = [f'"""{note.description}"""' for note in notes if note.description]
@@ -134,15 +142,18 @@ def model_text(model: Model) -> str:
     sentences = _sentences(model.kind)
     required: list[str] = []
     optional: list[str] = []
-    for name, kind, default in _fields(model):
+    for sent, kind, default in _fields(model):
+        name = model.names.get(sent, sent)
+        if name != sent:
+            default = f'msgspec.field(name="{sent}")'
         entry = [f"    {name}: {kind}" + ("" if default is None else f" = {default}")]
-        if name in sentences:
-            entry.append(_docstring(sentences[name]))
-        (required if default is None else optional).append("\n".join(entry))
+        if sentence := model.texts.get(sent) or sentences.get(sent):
+            entry.append(_docstring(sentence))
+        (required if default is None or name != sent else optional).append("\n".join(entry))
     if model.etag:
         optional.append('    etag: str | None = None\n    """For `if_match`; None in a listing."""')
     doc = _docstring(model.doc or one_line(model.kind.__doc__ or ""))
-    base = model_name(model.base) if model.base else "msgspec.Struct"
+    base = model_name(model.base.kind) if model.base else "msgspec.Struct"
     bases = ", ".join(filter(None, (model.methods, base, "frozen=True", model.options)))
     head = f"class {model_name(model.kind)}({bases}):\n{doc}\n\n"
     return head + "\n".join((*required, *optional))
@@ -151,18 +162,15 @@ def model_text(model: Model) -> str:
 def _fields(model: Model) -> Iterator[tuple[str, str, str | None]]:
     """Yield the name, the type and the default of each field; without a default it is None."""
     hints = get_type_hints(model.kind, include_extras=True)
-    sent = issubclass(model.kind, Body) and not issubclass(model.kind, (Answer, OpenAnswer))
-    inherited = model.base.__struct_fields__ if model.base else ()
+    sent = _is_sent(model.kind)
+    inherited = [name for name, _, _ in _fields(model.base)] if model.base else []
     for field in msgspec.structs.fields(model.kind):
         if field.name in (*inherited, *model.without):
             continue
-        kind = argument_type(hints[field.name]) if sent else answer_type(hints[field.name])
-        if field.name in model.always and field.default is UNSET:
-            kind = kind.removesuffix(" | None")
-        kind = model.types.get(field.name, kind)
-        default = _sent_default(field) if sent else None
-        if not sent or field.name in model.defaults:
-            default = _default(model, field.name, kind)
+        there = field.name in model.always or model.defaults.get(field.name) is not None
+        write = argument_type if sent else answer_type
+        kind = model.types.get(field.name) or write(hints[field.name], required=there)
+        default = _default(model, field, kind)
         if default == "None" and not may_be_missing(kind):
             kind = f"{kind} | None"
         yield field.name, kind, default
@@ -215,20 +223,34 @@ def _sent_default(field: msgspec.structs.FieldInfo) -> str | None:
 def _quoted(value: Any) -> str:
     if isinstance(value, type):
         return f"{model_name(value)}()"
+    if isinstance(value, msgspec.Raw):
+        return f"msgspec.Raw({bytes(value)!r})"
+    if value is UNSET:
+        return "msgspec.UNSET"
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def _default(model: Model, field: str, kind: str) -> str | None:
+def _default(model: Model, field: msgspec.structs.FieldInfo, kind: str) -> str | None:
     """Return the default as text; None where the field has none."""
-    if field in model.defaults:
-        return _quoted(model.defaults[field])
-    if field in model.always:
+    if field.name in model.defaults:
+        return _quoted(model.defaults[field.name])
+    if field.name in model.always:
         return None
+    if _is_sent(model.kind):
+        return _sent_default(field)
+    if model.defaults_of and field.name in model.defaults_of.__struct_fields__:
+        fields = msgspec.structs.fields(model.defaults_of)
+        return _sent_default(next(each for each in fields if each.name == field.name))
     if kind.endswith("| None"):
         return "None"
     if kind.startswith("tuple["):
         return "()"
     return "{}" if kind.startswith("dict[") else None
+
+
+def _is_sent(kind: type[msgspec.Struct]) -> bool:
+    """Return whether a class is one of requests alone."""
+    return issubclass(kind, Body) and not issubclass(kind, (Answer, OpenAnswer))
 
 
 def _docstring(text: str) -> str:

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from openapi import access, common, forwarders, identity, locks, schemas, tenants, topics, usage
+import msgspec
+from msgspec import UNSET
+
+from openapi import (
+    access,
+    common,
+    forwarders,
+    identity,
+    jobs,
+    locks,
+    schemas,
+    tenants,
+    topics,
+    usage,
+)
 from openapi.areas import OPERATIONS
+from openapi.sdk import messaging_models
 from openapi.sdk.models import Keywords, Model, Module, defined, written
 
-MODULES = {
+JSON_NULL = msgspec.Raw(b"null")
+MODULES = messaging_models.MODULES | {
     "filters": Module(
         "Previews of filters.",
         (
@@ -187,6 +203,77 @@ MODULES = {
             ),
         ),
     ),
+    "jobs": Module(
+        "Jobs: map tasks, then at most one reduce task; and pools of their tasks.",
+        (
+            Model(
+                jobs.TaskRetry, doc="Back-off between the attempts of a task, doubled each time."
+            ),
+            Model(jobs.JobParent, doc="The task that waits for a nested job."),
+            Model(jobs.JobContent, options="kw_only=True, omit_defaults=True"),
+            Model(
+                jobs.TaskCounts,
+                defaults=dict.fromkeys(jobs.TaskCounts.__struct_fields__, 0),
+            ),
+            Model(
+                jobs.Job,
+                methods="Progress",
+                always=("map",),
+                defaults={"result": None},
+                defaults_of=jobs.JobContent,
+                types={"state": "JobState", "on_failure": "OnFailure"},
+                doc="A job as it stands.",
+            ),
+            Model(
+                jobs.JobTask,
+                types={"state": "TaskState", "phase": "Phase"},
+                defaults={"phase": "map", "attempt": 0},
+                doc="A task of a job as it stands.",
+            ),
+            Model(
+                jobs.TaskOutput,
+                types={"output": "msgspec.Raw"},
+                defaults={"output": JSON_NULL},
+                doc="The output of a map task as JSON, or the reason that it has none.",
+            ),
+            Model(
+                jobs.ClaimedTask,
+                types={"phase": "Phase", "input": "msgspec.Raw"},
+                defaults={"phase": "map", "input": JSON_NULL, "attempt": 1, "lease_until": None},
+                doc="A leased task: complete it before its lease ends, or it is leased again.",
+            ),
+            Model(
+                jobs.TaskCompletion,
+                options="omit_defaults=True",
+                types={"output": "msgspec.Raw | msgspec.UnsetType"},
+                defaults={"output": UNSET},
+                doc="The end of a leased task that succeeded, or that waits for a nested job.",
+            ),
+            Model(
+                jobs.TaskFailing,
+                options="omit_defaults=True",
+                types={"retry": "bool | msgspec.UnsetType"},
+                defaults={"retry": UNSET},
+                doc="The end of a leased task that failed.",
+            ),
+            Model(
+                jobs.LeaseFailure,
+                methods="Failure",
+                defaults={"detail": "", "lease_id": None},
+            ),
+            Model(
+                jobs.Pool,
+                defaults={"running": 0, "waiting": 0},
+                doc="A kind of work with a limit of its own, over all workers.",
+            ),
+        ),
+        {
+            "OnFailure": jobs.OnFailure,
+            "Phase": jobs.Phase,
+            "JobState": jobs.JobState,
+            "TaskState": jobs.TaskState,
+        },
+    ),
     "locks": Module(
         "Locks, as their holder and as others see them.",
         (
@@ -210,7 +297,14 @@ MODULES = {
     ),
 }
 
-BY_HAND: dict[str, str] = {}
+BY_HAND = {
+    "Data": "data",
+    "Position": "data",
+    "Failure": "methods",
+    "Progress": "methods",
+    "Readable": "methods",
+    "Redriving": "methods",
+}
 """Modules of names that are written by hand."""
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 from msgspec import UnsetType
 
-from openapi import access, schedules, schemas, usage
+from openapi import access, jobs, schedules, schemas, usage, webhooks
 
 MODELS: dict[str, str] = {
     "Client": "OAuthClient",
@@ -23,6 +23,19 @@ MODELS: dict[str, str] = {
     "LimitsBody": "Limits",
     "TopicRetention": "Retention",
     "ParkedKeyListed": "ParkedKey",
+    "RetryPolicyView": "RetryPolicy",
+    "PushView": "PushEndpoint",
+    "RedriveEdit": "Edit",
+    "LetterMessage": "StoredMessage",
+    "JobContent": "JobSpec",
+    "TaskOutput": "JobOutput",
+    "TaskCompletion": "Completion",
+    "TaskFailing": "Failing",
+    "LeaseFailure": "TaskFailure",
+    "Message": "Content",
+    "Delivery": "Message",
+    "BatchItem": "Outgoing",
+    "Replayed": "ReplayPage",
 }
 """The names of models that differ from the classes of the contract."""
 WORDS: dict[Any, str] = {
@@ -31,6 +44,12 @@ WORDS: dict[Any, str] = {
     schedules.MissedRuns: "MissedRuns",
     access.Role: "Role",
     usage.Order: "Order",
+    webhooks.PushFormat: "PushFormat",
+    webhooks.SigningKind: "SigningKind",
+    jobs.OnFailure: "OnFailure",
+    jobs.Phase: "Phase",
+    jobs.JobState: "JobState",
+    jobs.TaskState: "TaskState",
 }
 """The names of types that have a few words."""
 NOTHING = (NoneType, UnsetType)
@@ -49,10 +68,10 @@ def argument_type(kind: Any, required: bool = False) -> str:
     return _written(kind, answer=False, left_out=not required)
 
 
-def answer_type(kind: Any) -> str:
+def answer_type(kind: Any, required: bool = False) -> str:
     """Return the type of a field of a model: an array is a tuple, and a word is a string, so that
-    a word of a later server is no error."""
-    return _written(kind, answer=True)
+    a word of a later server is no error. One that is required is not left out."""
+    return _written(kind, answer=True, left_out=not required)
 
 
 def _written(kind: Any, *, answer: bool, left_out: bool = True) -> str:

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 from openapi.__main__ import generated
 from openapi.areas import AREAS, OPERATIONS
 from openapi.common import CONFLICT, NOT_FOUND, RATE_LIMITED, Problem
-from openapi.contract import Answer, Body, Operation, Refusal
+from openapi.contract import Answer, Body, Operation, Parameter, Refusal
 from openapi.json_schema import Schemas, prose
 from openapi.refusals import refusals_of
 from openapi.sdk.models import Keywords, Model, keywords_text, model_text
@@ -171,6 +171,42 @@ def test_a_model_of_the_sdk() -> None:
     ]
 
 
+def test_a_model_may_differ_from_its_class() -> None:
+    """A row says a name, a type, a default, a base and methods that the contract does not have."""
+    base = Model(Told, without=("extra",), methods="Readable", options="kw_only=True")
+    names = {"parts": "items"}
+    model = Model(
+        Listed,
+        base=base,
+        names=names,
+        types={"state": "State", "note": "msgspec.Raw"},
+        defaults={"note": msgspec.Raw(b"null"), "rank": 0},
+        texts={"at": "The time of the list."},
+        without=("until",),
+    )
+    assert model_text(base).splitlines()[0] == (
+        "class Told(Readable, msgspec.Struct, frozen=True, kw_only=True):"
+    )
+    assert model_text(model).splitlines() == [
+        "class Listed(Told, frozen=True):",
+        '    """A list."""',
+        "",
+        "    state: State",
+        '    items: tuple[Told, ...] = msgspec.field(name="parts")',
+        '    """The parts of the list."""',
+        "    at: datetime",
+        '    """The time of the list."""',
+        "    rank: int = 0",
+        "    note: msgspec.Raw = msgspec.Raw(b'null')",
+    ]
+
+
+def test_a_model_may_have_the_defaults_of_a_request() -> None:
+    """So the answer of an older server, which lacks a field, is read."""
+    text = model_text(Model(Told, defaults_of=Made, always=("extra",), doc="A thing."))
+    assert text.splitlines()[3:] == ["    extra: str", "    size: int = 3"]
+
+
 class Sent(Body):
     """A thing that a test sends."""
 
@@ -184,6 +220,20 @@ def test_a_model_of_a_request_has_the_defaults_of_the_contract() -> None:
         "    name: str",
         '    state: Literal["open", "shut"] = "open"',
         "    until: float | None = None",
+    ]
+
+
+def test_keywords_may_be_the_parameters_of_a_query() -> None:
+    query = (
+        Parameter("", "from", "query", "The earliest time.", datetime),
+        Parameter("", "state", "query", "The state.", Literal["open", "shut"], default="open"),
+    )
+    keywords = Keywords("Filter", query, "A choice of things.")
+    assert keywords_text(keywords).splitlines()[3:] == [
+        "    since: datetime",
+        '    """The earliest time."""',
+        '    state: Literal["open", "shut"]',
+        '    """The state."""',
     ]
 
 

@@ -57,20 +57,20 @@ QUERIES = {
 }
 """Modules that read a query without the limits of the contract's parameters."""
 WRITTEN_MODELS = {
-    "backlog.py",
-    "dead_letters.py",
     "export_runs.py",
     "exports.py",
-    "jobs.py",
-    "messages.py",
-    "positions.py",
-    "push.py",
     "schedules.py",
-    "settled.py",
-    "subscriptions.py",
 }
 """Modules of the SDK's models that are written by hand."""
-NO_MODELS = {"__init__.py", "page.py"}
+NO_MODELS = {
+    "__init__.py",
+    "data.py",
+    "methods.py",
+    "page.py",
+    "results.py",
+    "task_results.py",
+}
+"""Modules whose classes are no classes of the contract."""
 
 
 def declares_a_body(node: ast.AST) -> bool:

@@ -119,7 +119,7 @@ TOPIC_CHANGES = {
 }
 PUSH = Push(
     url="https://example.com/hook",
-    format="json",
+    format="cloudevents_batched",
     headers={"X-A": "b"},
     signing=("v1", "v1a"),
     oidc=PushToken("a", "s"),

@@ -13,6 +13,7 @@ from packetboat import (
     InvalidRequest,
     Message,
     Outgoing,
+    Push,
     Receipt,
     Retention,
     Settled,
@@ -30,6 +31,17 @@ DELIVERY = {
     "partition": 0,
     "offset": 0,
     "attempt": 1,
+}
+SUBSCRIPTION = {
+    "name": "s",
+    "topic": "t",
+    "type": "push",
+    "delivery": "at_least_once",
+    "ack_deadline_seconds": 30,
+    "retry": {},
+    "start": "latest",
+    "created_at": NOW,
+    "updated_at": NOW,
 }
 
 
@@ -105,6 +117,14 @@ def test_a_batch_is_msgpack_and_its_results_are_receipts_or_errors() -> None:
             },
         ]
     }
+
+
+def test_an_endpoint_gets_the_format_that_it_was_given() -> None:
+    """`raw` was not sent, as a default of the SDK alone, and the endpoint got `json`."""
+    boat, script = client(ok(SUBSCRIPTION, 201))
+    boat.subscriptions.create("t", "s", push=Push(url="https://example.com", format="raw"))
+    sent = msgspec.json.decode(script.requests[0].body or b"")
+    assert sent["push"] == {"url": "https://example.com", "format": "raw"}
 
 
 def test_a_receipt_says_where_a_message_is() -> None:

@@ -28,9 +28,9 @@ from packetboat.models.jobs import (
     JobSpec,
     JobTask,
     TaskFailure,
-    TasksSettled,
 )
 from packetboat.models.page import Page
+from packetboat.models.task_results import TasksSettled
 
 T = TypeVar("T")
 MAX_TASKS = 1000

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from packetboat.models.backlog import (
     Backlog,
-    BacklogUpdate,
     CursorBooks,
     PartitionBacklog,
-    PartitionLoad,
     Reconciliation,
     Throttle,
 )
+from packetboat.models.data import Data, Position
 from packetboat.models.dead_letters import (
     DeadLetter,
     DeadLetterPage,
@@ -29,19 +28,20 @@ from packetboat.models.locks import Lock, LockState, LockVerified
 from packetboat.models.messages import (
     AckState,
     Content,
-    Data,
     DelayedMessage,
     Durability,
     EarlyDurability,
+    ItemFailure,
     Message,
     Outgoing,
+    Output,
     PartitionOffsets,
     Receipt,
     ReplayPage,
     StoredMessage,
 )
 from packetboat.models.page import Page
-from packetboat.models.positions import Position, Snapshot, Sought, SoughtPartition
+from packetboat.models.positions import Snapshot, Sought, SoughtPartition
 from packetboat.models.push import (
     NewSigningSecret,
     NotReplayed,
@@ -58,6 +58,7 @@ from packetboat.models.push import (
     SigningSecret,
     SigningSecrets,
 )
+from packetboat.models.results import BacklogUpdate, PartitionLoad, Settled
 from packetboat.models.schedules import (
     MissedRuns,
     Schedule,
@@ -92,7 +93,6 @@ from packetboat.models.server import (
     SigningKey,
     WhoAmI,
 )
-from packetboat.models.settled import ItemFailure, Output, Settled
 from packetboat.models.subscriptions import (
     Flow,
     RateLimit,

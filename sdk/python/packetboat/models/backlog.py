@@ -1,4 +1,5 @@
-"""What subscriptions have to do, and whether every message is accounted for."""
+# Generated from openapi/: `make generate`. Do not edit.
+"""Backlogs of subscriptions, and the accounts of their messages."""
 
 from __future__ import annotations
 
@@ -10,16 +11,21 @@ from packetboat.models.push import PushStatus
 
 
 class Throttle(msgspec.Struct, frozen=True):
-    """What slows a subscription now, beside its own settings."""
+    """A limit that slows a subscription now, beside its own settings."""
 
     kind: str
+    """flow_messages_per_second and flow_max_outstanding: a consumer said so. machine: all
+    deliveries of a forwarder together, messages a second. endpoint_messages_per_second,
+    endpoint_requests, endpoint_pause: what the endpoint asked for. endpoint_breaker: it fails."""
     reason: str = ""
     value: float | None = None
     until: datetime | None = None
+    """None while its reason lasts."""
 
 
 class PartitionBacklog(msgspec.Struct, frozen=True):
-    """Of one partition, as offsets and counts; None: not known now."""
+    """read_to - start = acked + filtered + skipped + expired + dead_lettered + exceptions +
+    pending"""
 
     partition: int
     messages: int
@@ -30,6 +36,7 @@ class PartitionBacklog(msgspec.Struct, frozen=True):
     lane: int | None = None
     """The priority; only where the topic has several."""
     exceptions: int | None = None
+    """Open deliveries that the cursor has stepped over."""
     start: int | None = None
     acked_ranges: int | None = None
     acked: int | None = None
@@ -41,52 +48,31 @@ class PartitionBacklog(msgspec.Struct, frozen=True):
 
 
 class Backlog(msgspec.Struct, frozen=True):
-    """What a subscription has to do."""
+    """The messages of a subscription that wait."""
 
     messages: int
-    """Not acked yet."""
+    """Messages that are not acked yet."""
     leased: int
     waiting_redelivery: int
     partitions: tuple[PartitionBacklog, ...]
-    waiting_pulls: int = 0
-    streams: int = 0
-    paused: str | None = None
-    """Why nothing new is handed out."""
-    forwarders: int = 0
     throttles: tuple[Throttle, ...] = ()
+    """The limits that slow it now, beside its own settings."""
     push: PushStatus | None = None
-
-
-class PartitionLoad(msgspec.Struct, frozen=True):
-    """Of one partition, in a stream of backlogs."""
-
-    partition: int
-    messages: int
-    leased: int = 0
-
-
-class BacklogUpdate(msgspec.Struct, frozen=True):
-    """What a subscription has to do, at a time; numbers for who starts and stops workers."""
-
-    subscription: str
-    time: datetime
-    messages: int = 0
-    leased: int = 0
     waiting_pulls: int = 0
-    """Consumers that wait for messages now, as `streams`: workers with nothing to do."""
     streams: int = 0
-    delivered_per_second: float = 0.0
+    """Streams that are open."""
     paused: str | None = None
-    complete: bool = True
-    """False: numbers of some partition are the last known ones, or missing."""
-    partitions: tuple[PartitionLoad, ...] = ()
-    removed: bool = False
-    """The subscription is gone."""
+    """The reason that nothing new is delivered: paused, draining, too_many_outstanding,
+    blocked_by_keys (messages wait for earlier ones of their keys), too_many_ranges,
+    too_many_exceptions, rate_limited, tenant_in_flight (the tenant has as many messages leased as
+    it may)."""
+    forwarders: int = 0
+    """The number of forwarders that own its partitions between them."""
 
 
 class CursorBooks(msgspec.Struct, frozen=True):
-    """read_to - start = acked + filtered + skipped + expired + dead_lettered + open_deliveries +
-    pending + difference, and exceptions = open_deliveries."""
+    """read_to − start = acked + filtered + skipped + expired + dead_lettered + open_deliveries +
+    pending, and exceptions = open_deliveries."""
 
     partition: int
     lane: int
@@ -107,7 +93,8 @@ class CursorBooks(msgspec.Struct, frozen=True):
 
 
 class Reconciliation(msgspec.Struct, frozen=True):
-    """`balanced`: every message is accounted for, the difference is 0 everywhere."""
+    """The answer whether every message is accounted for."""
 
     balanced: bool
+    """Whether `difference` is 0 everywhere."""
     partitions: tuple[CursorBooks, ...]

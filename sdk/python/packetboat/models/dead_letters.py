@@ -1,4 +1,5 @@
-"""Dead letters, their redrives, and keys that wait aside."""
+# Generated from openapi/: `make generate`. Do not edit.
+"""Dead letters, their redrives, and parked keys."""
 
 from __future__ import annotations
 
@@ -7,80 +8,88 @@ from datetime import datetime
 
 import msgspec
 
-from packetboat.models.messages import Data, StoredMessage
+from packetboat.models.data import Data
+from packetboat.models.messages import StoredMessage
+from packetboat.models.methods import Redriving
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """A message whose attempts are used up, or that was rejected."""
+    """A message whose attempts are used up, or that a consumer rejected."""
 
     id: str
-    """Names it in its subscription."""
+    """The id of the dead letter in its subscription."""
     state: str
     """`open`, `redriven` or `discarded`."""
     reason: str
     """`exhausted` or `rejected`."""
-    detail: str | None = None
-    """What the consumer said last."""
     attempts: int
-    first_at: datetime | None = None
-    """When it was first handed out."""
-    last_at: datetime | None = None
     dead_at: datetime
     message_id: str
-    """Of the message as it was published."""
+    """The id of the message as it was published."""
     partition: int
     offset: int
     publish_time: datetime
+    size_bytes: int
+    letter_id: str
+    """The id of the message in the dead-letter topic."""
+    detail: str | None = None
+    """The last comment of a consumer."""
+    first_at: datetime | None = None
+    """The time of its first delivery."""
+    last_at: datetime | None = None
     key: str | None = None
     attributes: dict[str, str] = {}
     content_type: str | None = None
-    size_bytes: int
-    letter_id: str
-    """Of the message in the dead-letter topic."""
     redrive_id: str | None = None
+    """The redrive that took it, or is to take it."""
 
 
 class DeadLetterWithMessage(DeadLetter, frozen=True, kw_only=True):
-    """With the message as the dead-letter topic has it; None when it is stored no more."""
+    """A dead letter and its message."""
 
     message: StoredMessage | None = None
+    """The message in the dead-letter topic; None when it is stored no more."""
 
 
 class Undelivered(msgspec.Struct, frozen=True):
-    """Messages whose dead letter could not be written yet, and why."""
+    """Exhausted and rejected messages whose dead letter could not be written yet, and why."""
 
     messages: int = 0
     reason: str | None = None
 
 
 class DeadLetterPage(msgspec.Struct, frozen=True):
-    """Part of a listing; `next_page_token` is None on the last. A filter is tried on `examined`."""
+    """A page of dead letters; `next_page_token` is None on the last."""
 
     items: tuple[DeadLetter, ...] = msgspec.field(name="dead_letters")
-    next_page_token: str | None = None
     examined: int = 0
+    """The number of letters that the filter was tried on."""
     undelivered: Undelivered = Undelivered()
+    """Exhausted and rejected messages whose dead letter could not be written yet, and why."""
+    next_page_token: str | None = None
 
 
 class Discarded(msgspec.Struct, frozen=True):
-    """How many. Not `complete`: there are more to look at, ask again."""
+    """The number of dead letters that were discarded."""
 
     discarded: int
     complete: bool
+    """Whether all were looked at; ask again while this is false."""
 
 
 class Edit(msgspec.Struct, frozen=True, kw_only=True):
-    """What is changed of each message that is redriven; what is not given stays."""
+    """Changes to each message; members that are absent stay."""
 
     attributes: Mapping[str, str | None] | None = None
     """New values; None drops the attribute."""
     data: Data | msgspec.UnsetType = msgspec.UNSET
+    """The new body."""
     content_type: str | None = None
     key: str | msgspec.UnsetType | None = msgspec.UNSET
     """None drops it."""
 
 
-class Redrive(msgspec.Struct, frozen=True):
+class Redrive(Redriving, msgspec.Struct, frozen=True):
     """Dead letters that are published again."""
 
     redrive_id: str
@@ -89,34 +98,31 @@ class Redrive(msgspec.Struct, frozen=True):
     to: str
     """`subscription`, or the name of a topic."""
     total: int
+    """The number of letters to redrive."""
     redriven: int
     failed: int
-    """Those whose message is stored no more."""
+    """The number of letters whose message is stored no more."""
     created_at: datetime
     updated_at: datetime
     detail: str | None = None
-    """Why it waits or failed, or what could not be redriven."""
+    """The reason that it waits or failed, or the messages that could not be redriven."""
     filter: str | None = None
     rate: float | None = None
-    """Messages a second."""
-
-    @property
-    def finished(self) -> bool:
-        """Nothing of it is to be redriven any more."""
-        return self.state in ("done", "cancelled", "failed")
+    """Messages a second, at most."""
 
 
 class DryRun(msgspec.Struct, frozen=True):
-    """What would be redriven. Not `complete`: there are more than were examined."""
+    """The dead letters that a redrive would publish."""
 
     matched: int
     examined: int
     complete: bool
+    """Whether all were examined."""
     sample: tuple[DeadLetter, ...] = ()
 
 
 class ParkedKey(msgspec.Struct, frozen=True):
-    """A key that waits aside, as its first message is used up."""
+    """A key that waits because its first message failed for good."""
 
     partition: int
     lane: int
@@ -128,4 +134,6 @@ class ParkedKey(msgspec.Struct, frozen=True):
     """None when the message is stored no more."""
     detail: str | None = None
     message_id: str | None = None
+    """The id of the first message, at which the key stopped."""
     since: datetime | None = None
+    """The time of the last delivery of the first message."""

@@ -1,30 +1,33 @@
-"""Jobs: map tasks, then at most one reduce task; and the pools whose workers run them."""
+# Generated from openapi/: `make generate`. Do not edit.
+"""Jobs: map tasks, then at most one reduce task; and pools of their tasks."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
-Out = TypeVar("Out")
+from packetboat.models.methods import Failure, Progress
+
 OnFailure = Literal["fail", "continue"]
 Phase = Literal["map", "reduce"]
 JobState = Literal["open", "running", "reducing", "succeeded", "failed", "cancelled"]
 TaskState = Literal[
-    "waiting", "delayed", "running", "waiting_for_job", "succeeded", "failed", "cancelled"
+    "waiting", "running", "delayed", "waiting_for_job", "succeeded", "failed", "cancelled"
 ]
 
 
 class TaskRetry(msgspec.Struct, frozen=True):
-    """Back-off between the attempts of a task."""
+    """Back-off between the attempts of a task, doubled each time."""
 
     min_backoff_seconds: float = 1.0
     max_backoff_seconds: float = 600.0
 
 
 class JobParent(msgspec.Struct, frozen=True):
-    """The task that waits for a nested job; the index of a reduce task is 0."""
+    """The task that waits for a nested job."""
 
     job: str
     index: int
@@ -32,27 +35,37 @@ class JobParent(msgspec.Struct, frozen=True):
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a job is made of. `map` and `reduce` are kinds: names that workers know."""
+    """The content of a job, which never changes."""
 
     map: str
+    """The kind of its map tasks: a name that workers know."""
     reduce: str | None = None
+    """The kind of its reduce task; without one its result is None."""
     pool: str = "default"
+    """The pool whose workers run its tasks."""
     reduce_pool: str | None = None
+    """The pool of the reduce task, if it is another."""
     priority: int = 0
+    """A number from 0 to 9; jobs of priority 9 are the most urgent."""
     max_attempts: int = 5
+    """Attempts at each task; a lease that ends is one."""
     retry: TaskRetry | None = None
+    """Back-off between the attempts of a task, doubled each time."""
     on_failure: OnFailure = "fail"
-    """Of a task that failed for good: fail the job at once, or go on without its output."""
+    """The rule for a task without attempts left: fail the job at once, or continue without its
+    output."""
     max_failed: int | None = None
-    """With `continue`: the job fails where more tasks than that fail."""
+    """With `continue`: one more failed task fails the job."""
     parent: JobParent | None = None
-    keep_seconds: int = 86_400
-    """How long a finished job stays."""
-    labels: dict[str, str] = {}
+    """The task that may wait for this job; it is cancelled with the job of that."""
+    keep_seconds: int = 86400
+    """Seconds that the job is kept after its end."""
+    labels: Mapping[str, str] = {}
 
 
 class TaskCounts(msgspec.Struct, frozen=True):
-    """How many map tasks of a job are in which state."""
+    """Numbers of map tasks. A task that waits for a child counts as running, and a task that waits
+    for its back-off as delayed."""
 
     total: int = 0
     waiting: int = 0
@@ -63,12 +76,13 @@ class TaskCounts(msgspec.Struct, frozen=True):
     cancelled: int = 0
 
 
-class Job(msgspec.Struct, frozen=True):
-    """A job as it stands: `result` once it succeeded, `error` where it failed."""
+class Job(Progress, msgspec.Struct, frozen=True):
+    """A job as it stands."""
 
     name: str
     map: str
     state: JobState
+    """`open` until it is sealed."""
     tasks: TaskCounts
     created_at: datetime
     reduce: str | None = None
@@ -76,119 +90,105 @@ class Job(msgspec.Struct, frozen=True):
     reduce_pool: str | None = None
     priority: int = 0
     max_attempts: int = 5
+    retry: TaskRetry | None = None
     on_failure: OnFailure = "fail"
     max_failed: int | None = None
     parent: JobParent | None = None
-    keep_seconds: int = 86_400
+    keep_seconds: int = 86400
     labels: dict[str, str] = {}
     result: Any = None
+    """The output of the reduce task, any JSON; None in a listing."""
     error: str | None = None
+    """The reason that it failed, or that it was cancelled."""
     finished_at: datetime | None = None
-    retry: TaskRetry | None = None
-
-    @property
-    def finished(self) -> bool:
-        """Nothing of it runs any more."""
-        return self.state in ("succeeded", "failed", "cancelled")
-
-    @property
-    def fraction(self) -> float:
-        """Of its map tasks, those that are over; 1.0 once the job succeeded."""
-        if self.state == "succeeded":
-            return 1.0
-        over = self.tasks.succeeded + self.tasks.failed + self.tasks.cancelled
-        return over / self.tasks.total if self.tasks.total else 0.0
 
 
 class JobTask(msgspec.Struct, frozen=True):
-    """A task of a job as it stands; `error` is of its last attempt."""
+    """A task of a job as it stands."""
 
     index: int
+    """The number of a map task, from 0; the reduce task has 0."""
     state: TaskState
     phase: Phase = "map"
     attempt: int = 0
+    """The first is 1; 0 before it."""
     error: str | None = None
+    """The error of the last attempt that failed."""
     worker: str | None = None
     wait_for: str | None = None
-    """The nested job whose result is to be its output."""
+    """The child whose result is to be its output."""
     lease_until: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
 
 
 class JobOutput(msgspec.Struct, frozen=True):
-    """What a map task gave, as JSON, or why it gave nothing."""
+    """The output of a map task as JSON, or the reason that it has none."""
 
     index: int
     output: msgspec.Raw = msgspec.Raw(b"null")
+    """Any JSON, from a task that succeeded."""
     error: str | None = None
-
-
-class TaskOutput(msgspec.Struct, Generic[Out], frozen=True):
-    """What a map task gave, or why it gave nothing: one of them is None, unless it gave None."""
-
-    index: int
-    value: Out | None = None
-    error: str | None = None
+    """The error of a task that failed."""
 
 
 class ClaimedTask(msgspec.Struct, frozen=True):
-    """A leased task: complete it before its lease ends or it is handed out again."""
+    """A leased task: complete it before its lease ends, or it is leased again."""
 
     lease_id: str
+    """The id of this holding of the task."""
     job: str
     index: int
+    """The number of a map task, from 0; a reduce task has 0."""
     kind: str
     phase: Phase = "map"
     input: msgspec.Raw = msgspec.Raw(b"null")
+    """Any JSON; None for a reduce task."""
     attempt: int = 1
+    """The first is 1."""
     lease_until: datetime | None = None
     labels: dict[str, str] = {}
+    """The labels of the job."""
     inputs_total: int | None = None
+    """The number of map tasks that succeeded, for a reduce task."""
 
 
 class Completion(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Of a leased task: its output, or the nested job whose result is to be its output."""
+    """The end of a leased task that succeeded, or that waits for a nested job."""
 
     lease_id: str
     output: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    """Any JSON, at most 256 KiB; None without it."""
     wait_for: str | None = None
+    """A job whose parent this task is, instead: its result will be the output of this task, or its
+    failure the failure of this task."""
 
 
 class Failing(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Of a leased task: why it failed, and whether another attempt may help."""
+    """The end of a leased task that failed."""
 
     lease_id: str
     error: str
+    """The reason, for people."""
     retry: bool | msgspec.UnsetType = msgspec.UNSET
+    """Whether the task gets a further attempt."""
     delay_seconds: float | None = None
+    """Seconds until the next attempt, instead of the job's back-off."""
 
 
-class TaskFailure(msgspec.Struct, frozen=True):
-    """Why one lease was not settled."""
+class TaskFailure(Failure, msgspec.Struct, frozen=True):
+    """The reason that one lease was not settled."""
 
     index: int
+    """The place of the lease in the request, from 0."""
     status: int
     type: str
-    detail: str = ""
     lease_id: str | None = None
-
-    @property
-    def slug(self) -> str:
-        return self.type.rpartition("/")[2]
-
-
-class TasksSettled(msgspec.Struct, frozen=True):
-    """How many leases were settled and which not; `cancelled`: of an extension, those whose tasks
-    are to end because their job was cancelled or failed."""
-
-    count: int
-    failures: tuple[TaskFailure, ...] = ()
-    cancelled: tuple[str, ...] = ()
+    detail: str = ""
 
 
 class Pool(msgspec.Struct, frozen=True):
-    """A kind of work that is kept apart: how many of its tasks run at once over all workers."""
+    """A kind of work with a limit of its own, over all workers."""
 
     name: str
     max_running: int | None = None

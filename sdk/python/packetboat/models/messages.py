@@ -1,42 +1,26 @@
-"""Messages: as they are published, as they come, and as they are stored."""
+# Generated from openapi/: `make generate`. Do not edit.
+"""Messages: as you publish, receive, settle and look them up."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Literal
 
 import msgspec
 
-from packetboat.codec import decoder, is_json
+from packetboat.models.data import Data
+from packetboat.models.methods import Failure, Readable
 
-
-class Dataclass(Protocol):
-    """An instance of a dataclass."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-
-class Model(Protocol):
-    """An instance of a model, such as pydantic's: it can say its own form in JSON."""
-
-    @property
-    def model_dump(self) -> Callable[..., Any]:
-        """Called with `mode="json"` and `by_alias=True`."""
-
-
-Bytes = bytes | bytearray | memoryview
-Plain = Mapping[str, Any] | Sequence[Any] | int | float | bool | None
-Data = Bytes | str | Plain | Dataclass | msgspec.Struct | Model
-"""Bytes are sent as they are, text as UTF-8, anything else as JSON. `nan` and `inf` are refused."""
 Durability = Literal["quorum", "all"]
 EarlyDurability = Literal["leader", "none"]
 
 
 class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to publish in a batch. `deliver_at` has a zone; give that or `delay_seconds`."""
+    """A message to publish in a batch. Give `deliver_at`, with a zone, or `delay_seconds`."""
 
     data: Data
+    """Bytes are sent as they are, text as UTF-8, anything else as JSON."""
     content_type: str | None = None
     key: str | None = None
     attributes: Mapping[str, str] | None = None
@@ -44,91 +28,81 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: str | None = None
     delay_seconds: float | None = None
     deliver_at: datetime | None = None
-    ttl_seconds: float | None = None
-    """What is not delivered by then is dropped; it counts from when the message is due."""
+    """The time to publish it, instead of `delay_seconds`."""
     traceparent: str | None = None
-    """W3C trace context; None: that of the active span of OpenTelemetry, if there is one."""
+    """The W3C trace context; None stands for that of the active span of OpenTelemetry, if there is
+    one."""
     tracestate: str | None = None
+    """The W3C trace state that belongs to `traceparent`."""
+    ttl_seconds: float | None = None
+    """Seconds after which the message expires, if it is not delivered; they count from when it is
+    due."""
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """A message is durable, and where. One with a delay has no offset and no publish time until it
-    is published; its id is final. `duplicate`: an earlier publish with its key stored it."""
+    """The proof that a message is stored. A delayed message has its final id, and no offset yet."""
 
     message_id: str
     topic: str
     partition: int
     offset: int | None
+    """None while the message waits to be published."""
     publish_time: datetime | None
+    """None while the message waits to be published, and for a duplicate of a message that is
+    gone."""
     duplicate: bool = False
+    """Whether the message was known by its idempotency key or its batch; the receipt is then that
+    of the first one."""
     scheduled_for: datetime | None = None
+    """The time of a delayed message; None in the receipt of a duplicate."""
     accepted_time: datetime | None = None
+    """The time at which a delayed message was stored."""
 
 
-class Content(msgspec.Struct, frozen=True, kw_only=True):
-    """What was published: the same however a message is got."""
+class Content(Readable, msgspec.Struct, frozen=True, kw_only=True):
+    """The content of a message, which is the same however you get the message."""
 
-    data: msgspec.Raw = msgspec.Raw()
+    data: msgspec.Raw = msgspec.Raw(b"")
     """JSON as JSON, text as a JSON string; `body`, `text` and `json()` read it."""
     data_base64: bytes | None = None
-    """Anything else, decoded."""
+    """Any other body, decoded."""
     content_type: str | None = None
     key: str | None = None
     attributes: dict[str, str] = {}
     publisher_id: str | None = None
     priority: int = 0
     traceparent: str | None = None
-    """W3C trace context, of what was published within a trace."""
+    """W3C trace context, of a message that was published with one."""
     tracestate: str | None = None
-
-    @property
-    def body(self) -> bytes:
-        """The bytes as published, but for JSON that was published in another layout."""
-        if self.data_base64 is not None:
-            return self.data_base64
-        raw = bytes(self.data)
-        if raw.startswith(b'"') and not is_json(self.content_type):
-            return msgspec.json.decode(raw, type=str).encode("utf-8")
-        return raw
-
-    @property
-    def text(self) -> str:
-        """The body as UTF-8; raises UnicodeDecodeError where it is none."""
-        return self.body.decode("utf-8")
-
-    def json(self, kind: Any = Any) -> Any:
-        """The body read as JSON, as `kind` where one is given: a dataclass, a Struct, a model of
-        pydantic, or whatever else may be published. Raises msgspec.DecodeError where the body is no
-        JSON, and msgspec.ValidationError where it does not fit."""
-        return msgspec.json.decode(self.body) if kind is Any else decoder(kind)(self.body)
+    """W3C trace state, of a message that was published with one beside traceparent."""
 
 
 class Message(Content, frozen=True, kw_only=True):
-    """A leased message: ack it before its deadline or it is delivered again."""
+    """A leased message: ack it before its deadline, or it is delivered again."""
 
     message_id: str
-    ack_id: str | None
-    """None where it was acked as it was delivered: subscriptions that are `at_most_once`."""
     publish_time: datetime
     partition: int
     offset: int
+    ack_id: str | None
+    """None where the message is acked already, as with at-most-once delivery."""
     attempt: int = 1
-    """How often it was delivered, this time included."""
+    """The number of its deliveries, with this one."""
 
 
 class StoredMessage(Content, frozen=True, kw_only=True):
-    """A message as it is stored, whether or not it is published yet. Of a cancelled one the
-    content may be gone."""
+    """A message as it is stored, whether or not it is published yet. The content of a cancelled
+    message may be gone."""
 
     message_id: str
     partition: int
     state: str = "published"
     """`scheduled`, `published` or `cancelled`."""
-    offset: int | None = None
     publish_time: datetime | None = None
+    offset: int | None = None
     scheduled_for: datetime | None = None
     accepted_time: datetime | None = None
-    """When it was stored, of one that is not published."""
+    """The time at which it was stored; given while it is not published."""
 
 
 class DelayedMessage(msgspec.Struct, frozen=True):
@@ -141,43 +115,79 @@ class DelayedMessage(msgspec.Struct, frozen=True):
     accepted_time: datetime
     content_type: str | None = None
     size_bytes: int = 0
+    """The size of the body."""
     priority: int = 0
 
 
 class ReplayPage(msgspec.Struct, frozen=True):
-    """Part of a partition, in the order of offsets."""
+    """Messages of a partition, in the order of their offsets."""
 
     messages: tuple[StoredMessage, ...]
     next_offset: int
-    """Where the next read goes on."""
+    """The offset from which the next read goes on."""
     first_offset: int
-    """The first one stored."""
+    """The first offset stored."""
     end_offset: int
     """One past the last."""
 
 
 class PartitionOffsets(msgspec.Struct, frozen=True):
-    """`at` is the first message that is not older than the time asked for; `end`: one past the
-    last."""
+    """Offsets of a partition."""
 
     first: int
+    """The first offset stored."""
     end: int
+    """One past the last offset."""
     at: int
+    """The offset of the first message that is not older than the time asked for."""
 
 
 class AckState(msgspec.Struct, frozen=True):
-    """What a subscription has done with a message."""
+    """The state of a message in one subscription."""
 
     state: str
-    """`acked`, `pending`, `leased`, `dead_lettered`, `expired`, `filtered`, `skipped`, `settled`
-    or `scheduled`."""
-    attempts: int | None = None
-    settled_at: datetime | None = None
-    reason: str | None = None
-    """Why it is pending still, or was dead-lettered."""
-    detail: str | None = None
-    """What the consumer said of it."""
-    not_before: datetime | None = None
-    """When its back-off ends; of what is scheduled, its time."""
+    """`acked`, `pending`, `leased`, `dead_lettered`, `expired`, `filtered`, `skipped`, `settled` or
+    `scheduled`."""
     outcomes: tuple[str, ...] | None = None
-    """What a message that is `settled` can be; the topic keeps no `ack_history` that says it."""
+    """The possible outcomes of a message that is `settled`, where the topic keeps no `ack_history`
+    that says which."""
+    attempts: int | None = None
+    """The number of attempts that ended without an ack, and the present one of a leased message;
+    given for pending, leased and dead-lettered messages."""
+    settled_at: datetime | None = None
+    """The time of the outcome, where the topic keeps its ack history, and of dead letters."""
+    reason: str | None = None
+    """The reason that the message is still pending, or was dead-lettered."""
+    detail: str | None = None
+    """The comment of the consumer."""
+    not_before: datetime | None = None
+    """The end of the back-off, or the time of a delayed message."""
+
+
+class Output(msgspec.Struct, frozen=True, kw_only=True):
+    """A message to publish with an ack: consumers see it if and only if the ack is committed."""
+
+    topic: str
+    data: Data
+    """Bytes are sent as they are, text as UTF-8, anything else as JSON."""
+    content_type: str | None = None
+    key: str | None = None
+    attributes: Mapping[str, str] | None = None
+    priority: int = 0
+    ttl_seconds: float | None = None
+    traceparent: str | None = None
+    """The W3C trace context; None stands for that of the active span of OpenTelemetry, if there is
+    one."""
+    tracestate: str | None = None
+    """The W3C trace state that belongs to `traceparent`."""
+
+
+class ItemFailure(Failure, msgspec.Struct, frozen=True):
+    """The reason that one item failed."""
+
+    index: int
+    status: int
+    type: str
+    ack_id: str | None = None
+    message_id: str | None = None
+    detail: str = ""

@@ -1,20 +1,15 @@
-"""Where a subscription is or begins, and snapshots of it."""
+# Generated from openapi/: `make generate`. Do not edit.
+"""Moves of a subscription, and snapshots of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
-Position = str | int | datetime | Mapping[str, Any]
-"""`"earliest"`, `"latest"`, an offset of every partition, a moment with a zone, or as the API has
-it: `{"snapshot": name}`, and for seeks `{"offsets": {partition: offset}}`."""
-
 
 class SoughtPartition(msgspec.Struct, frozen=True):
-    """Where a partition is read from now."""
+    """The offset from which a partition is read now."""
 
     partition: int
     lane: int
@@ -22,22 +17,24 @@ class SoughtPartition(msgspec.Struct, frozen=True):
 
 
 class Sought(msgspec.Struct, frozen=True):
-    """Where a subscription was moved, or would be."""
+    """The place that a subscription was moved to, or would be."""
 
     generation: int
     """Counts the seeks; ack ids belong to one."""
     partitions: tuple[SoughtPartition, ...]
     backlog: int
-    """Messages that are to be delivered from there on."""
+    """The number of messages to deliver from there on."""
     dry_run: bool = False
+    """Whether nothing was changed."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """What a subscription had not acked; any of the topic can go back to it."""
+    """The messages that a subscription had not acked."""
 
     name: str
     topic: str
     subscription: str
+    """The subscription that it was taken of; every subscription of the topic can go back to it."""
     created_at: datetime
-    expires_at: datetime | None = None
     labels: dict[str, str] = {}
+    expires_at: datetime | None = None

@@ -8,7 +8,8 @@ from typing import Literal, TypedDict
 
 import msgspec
 
-from packetboat.models.messages import Content, Data
+from packetboat.models.data import Data
+from packetboat.models.messages import Content
 
 MissedRuns = Literal["skip", "latest", "all"]
 

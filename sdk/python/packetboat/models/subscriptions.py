@@ -1,4 +1,5 @@
-"""Subscriptions, what they are made of, and what they have to do."""
+# Generated from openapi/: `make generate`. Do not edit.
+"""Subscriptions, with their parts and states."""
 
 from __future__ import annotations
 
@@ -8,52 +9,62 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 
-from packetboat.models.positions import Position
+from packetboat.models.data import Position
 from packetboat.models.push import Push, PushEndpoint
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
-    """Back-off between the attempts to deliver a message, doubled from one to the next."""
+    """Back-off between attempts, doubled from one to the next, with full jitter."""
 
     min_backoff_seconds: float = 1.0
+    """Seconds before the second attempt."""
     max_backoff_seconds: float = 600.0
+    """Seconds that an attempt waits at most."""
     max_attempts: int | None = None
-    """How often a message may fail; a number needs a dead-letter topic, or `park`."""
+    """The number of failures after which a message is given up. A number needs a
+    `dead_letter_topic`, or `park`."""
     on_exhausted: str = "dead_letter"
-    """`dead_letter`, or `park`: the key of an ordered subscription waits aside."""
+    """The rule for a message that failed `max_attempts` times. `park`, of an ordered subscription,
+    parks its key until somebody skips or resumes it."""
 
 
 class RateLimit(msgspec.Struct, frozen=True):
-    """Of a subscription in all, and of each consumer; None is no limit."""
+    """Limits of the subscription in all, and of each consumer; null is no limit."""
 
     messages_per_second: float | None = None
+    """The limit over all consumers."""
     per_consumer_messages_per_second: float | None = None
+    """The limit of each consumer."""
 
 
 class SubscriptionChanges(TypedDict, total=False):
-    """What of a subscription may be changed; what is not given stays."""
+    """Fields of a subscription that may be changed; the others stay."""
 
     type: Literal["pull", "push"]
     push: Push | None
     ack_deadline_seconds: float
-    """1 to 43,200."""
+    """Seconds that a message is leased to a consumer."""
     retry: RetryPolicy
-    dead_letter_topic: str | None
-    filter: str | None
-    """A CEL expression over what was published."""
     rate_limit: RateLimit | None
+    dead_letter_topic: str | None
+    """The topic that gets messages whose attempts are used up, and rejected ones. It must be there,
+    and be another topic."""
+    filter: str | None
+    """A CEL expression over `attributes`, `data` (a JSON body, else None), `key`, `content_type`,
+    `priority`, `publish_time`, `partition`, `offset` and `publisher_id`. Messages for which it is
+    not true are not delivered."""
     max_outstanding: int | None
-    """Leased and waiting messages at which new hand-outs pause."""
+    """The number of leased and waiting messages at which new deliveries pause."""
     labels: Mapping[str, str]
 
 
 class SubscriptionSettings(SubscriptionChanges, total=False):
-    """What a subscription may be made with; what is not given has the server's default."""
+    """Fields of a new subscription; the others get the server's defaults."""
 
+    start: Position
     delivery: Literal["at_least_once", "at_most_once", "exactly_once"]
     ordered: bool
-    """Messages of a key are delivered one by one, in the order of publishing."""
-    start: Position
+    """Messages of a key are delivered one by one, in the order in which they were published."""
 
 
 class Subscription(msgspec.Struct, frozen=True):
@@ -61,38 +72,48 @@ class Subscription(msgspec.Struct, frozen=True):
 
     name: str
     topic: str
-    type: str
     delivery: str
     ack_deadline_seconds: float
+    """Seconds that a message is leased to a consumer."""
+    type: str
     retry: RetryPolicy
     start: Any
     created_at: datetime
     updated_at: datetime
-    labels: dict[str, str] = {}
-    push: PushEndpoint | None = None
     ordered: bool = False
-    dead_letter_topic: str | None = None
-    filter: str | None = None
+    """Messages of a key are delivered one by one, in the order in which they were published."""
     rate_limit: RateLimit | None = None
+    push: PushEndpoint | None = None
+    dead_letter_topic: str | None = None
+    """The topic that gets messages whose attempts are used up, and rejected ones. It must be there,
+    and be another topic."""
+    filter: str | None = None
+    """A CEL expression over `attributes`, `data` (a JSON body, else None), `key`, `content_type`,
+    `priority`, `publish_time`, `partition`, `offset` and `publisher_id`. Messages for which it is
+    not true are not delivered."""
     max_outstanding: int | None = None
+    """The number of leased and waiting messages at which new deliveries pause."""
+    labels: dict[str, str] = {}
     state: str = "active"
-    """`active`, `paused` or `draining`."""
+    """`paused`: nothing is handed out; `draining`: only what was handed out before."""
     state_reason: str | None = None
     etag: str | None = None
     """For `if_match`; None in a listing."""
 
 
 class StreamTicket(msgspec.Struct, frozen=True):
-    """Opens one subscription's stream until `expires_at`, for a client that sends no header."""
+    """A ticket that opens one subscription's stream for a minute, without a header."""
 
     ticket: str
+    """The value of the query parameter `ticket` of the stream."""
     expires_at: datetime
+    """The time until which it opens streams; an open stream goes on."""
     path: str
-    """The stream's path and query; more parameters may be added behind it."""
+    """The stream's path and query with the ticket; more parameters may be added behind it."""
 
 
 class SubscriptionState(msgspec.Struct, frozen=True):
-    """Whether messages are handed out."""
+    """The state of a subscription after a change of it."""
 
     name: str
     state: str
@@ -100,18 +121,19 @@ class SubscriptionState(msgspec.Struct, frozen=True):
 
 
 class Flow(msgspec.Struct, frozen=True):
-    """What a consumer said that it can take; None is no limit."""
+    """Limits that a consumer asked for."""
 
     subscription: str
     messages_per_second: float | None = None
     max_outstanding: int | None = None
     reason: str = ""
     said_by: str | None = None
+    """The subject of the token."""
     until: datetime | None = None
 
 
 class SkipRule(msgspec.Struct, frozen=True):
-    """Messages for which the expression is true are settled instead of delivered."""
+    """A rule that settles the messages for which its expression is true."""
 
     id: str
     expression: str
@@ -123,7 +145,9 @@ class SkipRule(msgspec.Struct, frozen=True):
 
 
 class SkipRules(msgspec.Struct, frozen=True):
-    """`skipped`: messages that rules have skipped since the subscription was made or moved."""
+    """The skip rules of a subscription."""
 
     skip_rules: tuple[SkipRule, ...]
     skipped: int = 0
+    """Messages that rules have skipped since the subscription was made or last moved, as of the
+    last commit."""

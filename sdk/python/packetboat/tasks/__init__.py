@@ -12,9 +12,9 @@ from packetboat.models.jobs import (
     JobTask,
     Pool,
     TaskCounts,
-    TaskOutput,
     TaskRetry,
 )
+from packetboat.models.task_results import TaskOutput
 from packetboat.renamed import renamed
 from packetboat.tasks.context import TaskContext
 from packetboat.tasks.definitions import FoldTask, MapTask, ReduceTask

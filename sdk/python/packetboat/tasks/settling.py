@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from packetboat.aio.resources.jobs import AsyncJobs
 from packetboat.calls.jobs import MAX_LEASES
 from packetboat.errors import InvalidRequest, PacketboatError
-from packetboat.models.jobs import Completion, Failing, TaskFailure, TasksSettled
+from packetboat.models.jobs import Completion, Failing, TaskFailure
+from packetboat.models.task_results import TasksSettled
 from packetboat.tasks.held import HeldTask, HeldTasks
 from packetboat.tasks.outcomes import Done, Failed, Released, Settlement, Waits
 from packetboat.worker.outage import Backoff, is_passing

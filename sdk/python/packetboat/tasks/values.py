@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from packetboat.codec import converted, decoder, encode_json
-from packetboat.models.jobs import JobOutput, TaskOutput
+from packetboat.models.jobs import JobOutput
+from packetboat.models.task_results import TaskOutput
 
 __all__ = ["converted", "decoder", "encode", "typed_output"]
 

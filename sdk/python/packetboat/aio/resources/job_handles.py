@@ -6,7 +6,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from packetboat.models.jobs import Job, JobTask, TaskOutput
+from packetboat.models.jobs import Job, JobTask
+from packetboat.models.task_results import TaskOutput
 
 if TYPE_CHECKING:
     from packetboat.aio.resources.jobs import AsyncJobs

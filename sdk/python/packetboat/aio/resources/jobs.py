@@ -21,10 +21,10 @@ from packetboat.models.jobs import (
     JobSpec,
     JobState,
     JobTask,
-    TasksSettled,
     TaskState,
 )
 from packetboat.models.page import Page
+from packetboat.models.task_results import TasksSettled
 
 if TYPE_CHECKING:
     from packetboat.tasks.definitions import MapTask, ReduceTask

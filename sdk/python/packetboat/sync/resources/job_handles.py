@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from packetboat.models.jobs import Job, JobTask, TaskOutput
+from packetboat.models.jobs import Job, JobTask
+from packetboat.models.task_results import TaskOutput
 
 if TYPE_CHECKING:
     from packetboat.sync.resources.jobs import Jobs

@@ -19,10 +19,10 @@ from packetboat.models.jobs import (
     JobSpec,
     JobState,
     JobTask,
-    TasksSettled,
     TaskState,
 )
 from packetboat.models.page import Page
+from packetboat.models.task_results import TasksSettled
 from packetboat.sync.resources.job_handles import JobHandle
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender

@@ -1,0 +1,91 @@
+"""Methods of models, whose fields are generated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from packetboat.codec import decoder, is_json
+
+if TYPE_CHECKING:
+    from packetboat.models.jobs import JobState, TaskCounts
+
+
+class Readable:
+    """The methods of a message that read its body."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        data: msgspec.Raw
+        data_base64: bytes | None
+        content_type: str | None
+
+    @property
+    def body(self) -> bytes:
+        """Return the bytes as published; JSON may have another layout."""
+        if self.data_base64 is not None:
+            return self.data_base64
+        raw = bytes(self.data)
+        if raw.startswith(b'"') and not is_json(self.content_type):
+            return msgspec.json.decode(raw, type=str).encode("utf-8")
+        return raw
+
+    @property
+    def text(self) -> str:
+        """Return the body as UTF-8. Raise UnicodeDecodeError where it is none."""
+        return self.body.decode("utf-8")
+
+    def json(self, kind: Any = Any) -> Any:
+        """Return the body, read as JSON, as `kind` where one is given: a dataclass, a Struct, a
+        model of pydantic, or whatever else may be published. Raise msgspec.DecodeError where the
+        body is no JSON, and msgspec.ValidationError where it does not fit."""
+        return msgspec.json.decode(self.body) if kind is Any else decoder(kind)(self.body)
+
+
+class Failure:
+    """The methods of an item that failed."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        type: str
+
+    @property
+    def slug(self) -> str:
+        """Return the last part of the type, such as `lease-expired`."""
+        return self.type.rpartition("/")[2]
+
+
+class Redriving:
+    """The methods of a redrive."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        state: str
+
+    @property
+    def finished(self) -> bool:
+        """Return whether it redrives no more letters."""
+        return self.state in ("done", "cancelled", "failed")
+
+
+class Progress:
+    """The methods of a job."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        state: JobState
+        tasks: TaskCounts
+
+    @property
+    def finished(self) -> bool:
+        """Return whether none of its tasks runs any more."""
+        return self.state in ("succeeded", "failed", "cancelled")
+
+    @property
+    def fraction(self) -> float:
+        """Return the share of its map tasks that are over; 1.0 once the job succeeded."""
+        if self.state == "succeeded":
+            return 1.0
+        over = self.tasks.succeeded + self.tasks.failed + self.tasks.cancelled
+        return over / self.tasks.total if self.tasks.total else 0.0
