@@ -32,8 +32,8 @@ from gateway.exports.views import export_view
 from gateway.http.decoding import Query, etag, if_match, read_json
 from gateway.http.merge_patch import read_patch
 from gateway.names import name_errors
+from gateway.resources import precondition_failed, respond_no_content
 from gateway.tenancy.answers import respond_page
-from gateway.topics.topics import precondition_failed, respond_no_content
 from gateway.visible import visible_page
 from metadata.errors import NotFound
 from metadata.exports.exports import ExportRepository

@@ -30,8 +30,8 @@ from gateway.jobs.end_watch import EndWatch
 from gateway.jobs.payload import Inputs, inputs_of, read
 from gateway.jobs.refusals import exists, refusals
 from gateway.jobs.views import TASK_STATES, job_view, output_view, task_view
+from gateway.resources import precondition_failed, respond_no_content
 from gateway.tenancy.answers import page_size_of, respond_listing
-from gateway.topics.topics import precondition_failed, respond_no_content
 from gateway.visible import visible_page
 from metadata.errors import Conflict, NotFound
 from metadata.jobs.jobs import JobLimits, JobRepository

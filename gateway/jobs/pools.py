@@ -10,8 +10,8 @@ from gateway.http.decoding import etag, if_match, read_json
 from gateway.jobs.refusals import refusals
 from gateway.jobs.views import pool_view
 from gateway.names import name_errors
+from gateway.resources import precondition_failed, respond_no_content
 from gateway.tenancy.answers import respond_listing
-from gateway.topics.topics import precondition_failed, respond_no_content
 from gateway.visible import visible_page
 from metadata.errors import NotFound
 from metadata.jobs.pools import JobPoolRepository

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from edge.problem import FieldError, Problem, invalid
-from gateway.topics.topics import precondition_failed
+from gateway.resources import precondition_failed
 from metadata.errors import Conflict
 from metadata.jobs.jobs import BadParent, TooManyStored
 from metadata.jobs.steps import JobEnded, JobLive, JobSealed, TaskDiffers, TasksMissing

@@ -25,7 +25,7 @@ from edge.shares import TooManyWaiting
 from gateway.http.decoding import read_json
 from gateway.locks.line import LockLine
 from gateway.names import label_errors, name_errors
-from gateway.topics.topics import respond_no_content
+from gateway.resources import respond_no_content
 from gateway.visible import visible_page
 from metadata.errors import LeaseLost, MetadataError, MetadataUnavailable
 from metadata.locks.catalog import LockCatalog, LockState

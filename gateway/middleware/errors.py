@@ -137,6 +137,21 @@ def _metadata_problem(error: metadata.MetadataError) -> Problem | None:
         return Problem(409, "conflict", "Conflict", f"The {error.kind} {error.detail}.")
     if isinstance(error, metadata.QuotaExceeded):
         return quota_exceeded(error)
+    if isinstance(error, metadata.LastOwner):
+        return Problem(
+            409,
+            "last-owner",
+            "The last owner",
+            "Nobody would be left who may give others their roles: make another owner first, or "
+            "say force=true.",
+        )
+    if isinstance(error, metadata.TooManySecrets):
+        return Problem(
+            409,
+            "too-many-secrets",
+            "Too many secrets",
+            f"{error.limit} secrets hold already: remove one, or wait until it expires.",
+        )
     if isinstance(error, metadata.BadPageToken):
         return invalid(
             "The page token is not one this service made.",

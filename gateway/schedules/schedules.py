@@ -23,6 +23,7 @@ from edge.caller import Caller
 from edge.problem import FieldError, Problem, invalid, not_found
 from gateway.http.decoding import Query, etag, if_match, read_json
 from gateway.names import name_errors
+from gateway.resources import precondition_failed, respond_no_content
 from gateway.schedules.bodies import (
     changed,
     check_body,
@@ -34,7 +35,6 @@ from gateway.schedules.bodies import (
     stored_message,
     view,
 )
-from gateway.topics.topics import precondition_failed, respond_no_content
 from gateway.visible import visible_page
 from metadata.catalog import Catalog
 from metadata.errors import Conflict, NotFound

@@ -22,8 +22,8 @@ from edge.problem import FieldError, Problem, invalid, not_found
 from edge.slices import Slices
 from gateway.http.decoding import etag, if_match, read_json
 from gateway.names import name_errors
+from gateway.resources import precondition_failed, respond_no_content
 from gateway.topics.recent_messages import RecentStore, recent_messages
-from gateway.topics.topics import precondition_failed, respond_no_content
 from gateway.visible import visible_page
 from metadata.catalog import Catalog
 from metadata.errors import Conflict, NotFound

@@ -13,9 +13,9 @@ from edge.egress.guard import Guard
 from edge.problem import Problem, not_found
 from edge.sealing import Sealer
 from gateway.http.decoding import etag, if_match, read_json
+from gateway.resources import precondition_failed, respond_no_content
 from gateway.subscriptions.bodies import spec_of
 from gateway.subscriptions.push_bodies import NewSecret, PushMaker, key_view, secret_view
-from gateway.topics.topics import precondition_failed, respond_no_content
 from metadata.errors import Conflict
 from metadata.subscriptions.push_config import PushConfig, SigningKey, SigningKind
 from metadata.subscriptions.subscriptions import SubscriptionRepository

@@ -10,8 +10,8 @@ import msgspec
 from edge.asgi import Receive, Route, Scope, Send, path_param, respond, subject_of, tenant_of
 from edge.problem import FieldError, invalid, not_found
 from gateway.http.decoding import Query, read_json
+from gateway.resources import respond_no_content
 from gateway.subscriptions.bodies import filter_errors
-from gateway.topics.topics import respond_no_content
 from metadata.subscriptions.skip_rules import SkipRuleRepository
 from metadata.subscriptions.subscriptions import SubscriptionRepository
 from metadata.types import CursorState, SkipRule

@@ -11,7 +11,7 @@ from edge.asgi import Receive, Route, Scope, Send, caller_of, path_param, respon
 from edge.problem import Problem, invalid
 from gateway.http.decoding import read_json
 from gateway.names import label_errors, name_errors
-from gateway.topics.topics import respond_no_content
+from gateway.resources import respond_no_content
 from gateway.visible import visible_page
 from metadata.errors import Conflict, MetadataError
 from metadata.subscriptions.snapshots import Snapshot, SnapshotRepository, TooManySnapshots

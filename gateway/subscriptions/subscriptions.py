@@ -24,6 +24,7 @@ from edge.egress.guard import Guard
 from edge.problem import FieldError, Problem, invalid, not_found
 from edge.sealing import Sealer
 from gateway.http.decoding import Query, etag, if_match, read_json
+from gateway.resources import precondition_failed, respond_no_content
 from gateway.subscriptions.bodies import (
     changed,
     named_topics,
@@ -36,7 +37,7 @@ from gateway.subscriptions.bodies import (
 from gateway.subscriptions.push_bodies import NewSecret, PushMaker
 from gateway.subscriptions.start_positions import StartPositions
 from gateway.topics.holds import Hold, Holds, held
-from gateway.topics.topics import precondition_failed, respond_holds, respond_no_content
+from gateway.topics.topics import respond_holds
 from gateway.visible import visible_page
 from metadata.catalog import Catalog
 from metadata.errors import Conflict, NotFound

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
-from urllib.parse import quote
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from auth.policies import BadGrant
-from edge.asgi import Scope, Send, path_param, respond
-from edge.problem import FieldError, Problem, invalid, not_found
-from gateway.http.decoding import Query, etag
+from edge.asgi import Send, respond
+from edge.problem import FieldError, Problem, invalid
+from gateway.http.decoding import Query
 from gateway.names import name_errors
-from gateway.topics.topics import precondition_failed
-from metadata.errors import Conflict, LastOwner, NotFound, TooManySecrets
 from metadata.tenancy.credentials import Secret
 from openapi import access
 from openapi.common import PAGE_SIZE
@@ -58,29 +54,8 @@ def grant_errors(
     return errors
 
 
-def name_of(given: str | UnsetType, path_name: str | None) -> tuple[str, list[FieldError]]:
-    """Return the name that a body gives and its errors; a path has the name of a PUT.
-
-    Raise a 409 Problem if the body gives another name than the path.
-    """
-    if path_name is None:
-        name = "" if given is UNSET else given
-    else:
-        same_name(given, path_name)
-        name = path_name
-    return name, name_errors(name)
-
-
-def name_in_path(scope: Scope, kind: str) -> str:
-    """Return the name in the path; raise a 404 Problem if nothing can have it."""
-    name = path_param(scope, "name")
-    if name_errors(name):
-        raise not_found(kind, name)
-    return name
-
-
-def same_name(given: str | UnsetType, name: str) -> None:
-    """Raise a 409 Problem if a body gives another name than its path."""
+def name_errors_of(given: str | UnsetType, name: str) -> list[FieldError]:
+    """Check the name of a thing; raise a 409 Problem if a body gives another one than its path."""
     if given is not UNSET and given != name:
         detail = f"it is {name!r} by the path"
         raise Problem(
@@ -90,6 +65,17 @@ def same_name(given: str | UnsetType, name: str) -> None:
             f"name cannot be changed: {detail}.",
             errors=[FieldError("name", detail)],
         )
+    return name_errors(name)
+
+
+def exists_already(kind: str) -> Callable[[str], Problem]:
+    """Return the problem of a name that is taken, by the name."""
+
+    def problem(name: str) -> Problem:
+        detail = f"There is a {kind} {name!r} already."
+        return Problem(409, "already-exists", "Exists already", detail)
+
+    return problem
 
 
 def page_size_of(query: Query) -> int:
@@ -107,79 +93,6 @@ def secrets_view(secrets: Sequence[Secret]) -> list[access.SecretShown]:
 def extended(kind: type[M], shown: Answer, **more: object) -> M:
     """Return an answer of a class that has the fields of another and some more."""
     return kind(**msgspec.structs.asdict(shown), **more)
-
-
-@asynccontextmanager
-async def refusals(kind: str, *, taken: str = "") -> AsyncIterator[None]:
-    """Raise refusals of the metadata store as problems. `taken` is the name that may exist."""
-    try:
-        yield
-    except Conflict as error:
-        if taken and error.existing is not None:
-            detail = f"There is a {kind} {taken!r} already."
-            raise Problem(409, "already-exists", "Exists already", detail) from error
-        raise precondition_failed(kind) from error
-    except LastOwner as error:
-        raise Problem(
-            409,
-            "last-owner",
-            "The last owner",
-            "Nobody would be left who may give others their roles: make another owner first, or "
-            "say force=true.",
-        ) from error
-    except TooManySecrets as error:
-        raise Problem(
-            409,
-            "too-many-secrets",
-            "Too many secrets",
-            f"{error.limit} secrets hold already: remove one, or wait until it expires.",
-        ) from error
-
-
-async def update_or_create(
-    kind: str,
-    if_version: int | None,
-    update: Callable[[], Awaitable[V]],
-    create: Callable[[], Awaitable[V]],
-) -> tuple[V, bool]:
-    """Update a thing or create it; return it, and whether it was created.
-
-    It is idempotent beside others that do the same. Raise a 412 Problem if the thing does not exist
-    and a version was named.
-    """
-    while True:
-        try:
-            async with refusals(kind):
-                return await update(), False
-        except NotFound as error:
-            if error.kind != kind:
-                raise
-            if if_version is not None:
-                raise precondition_failed(kind) from error
-        try:
-            return await create(), True
-        except Conflict as error:
-            if error.existing is None:
-                raise
-
-
-async def respond_one(
-    send: Send,
-    status: int,
-    view: object,
-    version: int,
-    *,
-    location: tuple[str, ...] = (),
-    secret: bool = False,
-) -> None:
-    """Answer with a thing and its ETag. No cache may keep an answer that shows a secret."""
-    headers = [etag(version)]
-    if location:
-        path = "".join("/" + quote(part, safe="") for part in location)
-        headers.append((b"location", path.encode("ascii")))
-    if secret:
-        headers.append((b"cache-control", b"no-store"))
-    await respond(send, status, msgspec.json.encode(view), headers=headers)
 
 
 async def respond_listing(send: Send, page: Answer) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from edge.problem import invalid
 from gateway.names import label_errors
-from gateway.tenancy.answers import name_of, secrets_view
+from gateway.tenancy.answers import name_errors_of, secrets_view
 from metadata.tenancy.clients import Client, ClientSpec, ClientState
 from openapi import access
 
 
-def spec_of(body: access.ClientBody, path_name: str | None = None) -> ClientSpec:
+def spec_of(body: access.ClientBody, name: str) -> ClientSpec:
     """Return the client that a body describes; raise a 422 Problem, or 409 for another name."""
-    name, errors = name_of(body.name, path_name)
-    errors += label_errors(body.labels)
+    errors = name_errors_of(body.name, name) + label_errors(body.labels)
     if errors:
         raise invalid("The body does not fit.", errors)
     return ClientSpec(name, body.display_name, ClientState(body.state), body.labels)

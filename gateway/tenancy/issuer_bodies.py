@@ -9,17 +9,16 @@ from msgspec import UNSET
 
 from edge.problem import FieldError, invalid
 from gateway.names import label_errors
-from gateway.tenancy.answers import name_of
+from gateway.tenancy.answers import name_errors_of
 from metadata.tenancy.issuers import Issuer, IssuerSpec
 from openapi import access
 
 _CLAIM = re.compile(access.CLAIM)
 
 
-def spec_of(body: access.IssuerBody, path_name: str | None = None) -> IssuerSpec:
+def spec_of(body: access.IssuerBody, name: str) -> IssuerSpec:
     """Return the issuer that a body describes; raise a 422 Problem, or 409 for another name."""
-    name, errors = name_of(body.name, path_name)
-    errors += label_errors(body.labels)
+    errors = name_errors_of(body.name, name) + label_errors(body.labels)
     errors += _url_errors(body.issuer) + _claim_errors(body.subject_claim, body.required_claims)
     audience = "" if body.audience is UNSET else body.audience
     if any(char < " " for char in audience):

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from edge.asgi import Receive, Route, Scope, Send, header, path_param, tenant_of
+from edge.asgi import Route
 from edge.problem import FieldError, Problem
-from gateway.http.decoding import Query, if_match, read_json
-from gateway.tenancy.answers import (
-    name_in_path,
-    page_size_of,
-    refusals,
-    respond_listing,
-    respond_one,
-    update_or_create,
-)
+from gateway.resources import Call, Resource, Shown, precondition_failed
+from gateway.tenancy.answers import exists_already
 from gateway.tenancy.issuer_bodies import spec_of, view
 from gateway.tenancy.issuer_trust import Prove
-from gateway.topics.topics import precondition_failed, respond_no_content
 from gateway.write_turns import aside
-from metadata.errors import NotFound
 from metadata.tenancy.issuers import Issuer, IssuerRepository, IssuerTaken
 from openapi import access
 
@@ -28,81 +19,48 @@ class IssuerRoutes:
         self._prove = prove
 
     def routes(self) -> list[Route]:
+        table = access.OPERATIONS
+        issuers = Resource("issuer", table["getIssuer"], _shown, exists_already("issuer"))
         return [
-            Route(access.OPERATIONS["createIssuer"], self.create),
-            Route(access.OPERATIONS["listIssuers"], self.page),
-            Route(access.OPERATIONS["getIssuer"], self.get),
-            Route(access.OPERATIONS["putIssuer"], self.put),
-            Route(access.OPERATIONS["deleteIssuer"], self.delete),
+            issuers.creates(table["createIssuer"], access.IssuerBody, self._create),
+            issuers.lists(table["listIssuers"], self._issuers.page),
+            issuers.gets(table["getIssuer"], self._issuers.get),
+            issuers.puts(table["putIssuer"], access.IssuerBody, self._update, self._create),
+            issuers.deletes(table["deleteIssuer"], self._delete),
         ]
 
-    async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
-        tenant_id = tenant_of(scope)
-        spec = spec_of(await read_json(scope, receive, access.IssuerBody))
-        async with aside(scope):
-            spec = await self._prove(tenant_id, spec, None)
+    async def _create(self, call: Call, body: access.IssuerBody) -> Issuer:
+        spec = spec_of(body, call.name)
+        async with aside(call.scope):
+            spec = await self._prove(call.tenant_id, spec, None)
         try:
-            async with refusals("issuer", taken=spec.name):
-                issuer = await self._issuers.create(tenant_id, spec)
+            return await self._issuers.create(call.tenant_id, spec)
         except IssuerTaken as error:
             raise _taken() from error
-        location = ("issuers", issuer.name)
-        await respond_one(send, 201, view(issuer), issuer.version, location=location)
 
-    async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """201 when it was not there, 200 when it is now as the body says."""
-        body = await read_json(scope, receive, access.IssuerBody)
-        name, tenant_id = path_param(scope, "name"), tenant_of(scope)
-        spec, version = spec_of(body, name), if_match(header(scope, b"if-match"))
-        present = await self._present(tenant_id, name)
-        if version is not None and (present is None or present.version != version):
+    async def _update(self, call: Call, body: access.IssuerBody) -> Issuer:
+        spec = spec_of(body, call.name)
+        present = await self._issuers.get(call.tenant_id, call.name)
+        if call.if_version not in (None, present.version):
             raise precondition_failed("issuer")
-        async with aside(scope):
-            spec = await self._prove(tenant_id, spec, present)
+        async with aside(call.scope):
+            spec = await self._prove(call.tenant_id, spec, present)
         try:
-            issuer, made = await update_or_create(
-                "issuer",
-                version,
-                lambda: self._issuers.update(tenant_id, name, spec, if_version=version),
-                lambda: self._issuers.create(tenant_id, spec),
+            return await self._issuers.update(
+                call.tenant_id, call.name, spec, if_version=call.if_version
             )
         except IssuerTaken as error:
             raise _taken() from error
-        location = ("issuers", name) if made else ()
-        status = 201 if made else 200
-        await respond_one(send, status, view(issuer), issuer.version, location=location)
 
-    async def _present(self, tenant_id: bytes, name: str) -> Issuer | None:
-        try:
-            return await self._issuers.get(tenant_id, name)
-        except NotFound:
-            return None
-
-    async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        issuer = await self._issuers.get(tenant_of(scope), name_in_path(scope, "issuer"))
-        await respond_one(send, 200, view(issuer), issuer.version)
-
-    async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        query = Query(scope)
-        page = await self._issuers.page(
-            tenant_of(scope),
-            page_size=page_size_of(query),
-            page_token=query.page_token(),
+    async def _delete(self, call: Call) -> None:
+        """Raise LastOwner if its subjects are the last owners, unless `force=true`."""
+        await self._issuers.delete(
+            call.tenant_id, call.name, if_version=call.if_version, force=call.force
         )
-        listing = access.IssuerPage([view(one) for one in page.items], page.next_token)
-        await respond_listing(send, listing)
 
-    async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Its tokens hold no more. 409 when its subjects are the last owners, unless
-        `force=true`."""
-        async with refusals("issuer"):
-            await self._issuers.delete(
-                tenant_of(scope),
-                name_in_path(scope, "issuer"),
-                if_version=if_match(header(scope, b"if-match")),
-                force=Query(scope).flag("force"),
-            )
-        await respond_no_content(send)
+
+def _shown(issuer: Issuer) -> Shown:
+    return Shown(view(issuer), issuer.name, issuer.version)
 
 
 def _taken() -> Problem:

@@ -7,16 +7,19 @@ from datetime import UTC
 from auth.policies import parse_scope
 from edge.problem import FieldError, invalid
 from gateway.names import label_errors
-from gateway.tenancy.answers import grant_errors, name_of, secrets_view
+from gateway.tenancy.answers import grant_errors, name_errors_of, secrets_view
 from metadata.tenancy.api_keys import ApiKey, ApiKeySpec, KeyState
 from metadata.tenancy.credentials import API_KEY
 from openapi import access
 
 
-def spec_of(body: access.KeyBody, path_name: str | None = None) -> ApiKeySpec:
+def spec_of(body: access.KeyBody, name: str) -> ApiKeySpec:
     """Return the key that a body describes; raise a 422 Problem, or 409 for another name."""
-    name, errors = name_of(body.name, path_name)
-    errors += grant_errors("scopes", body.scopes, parse_scope) + label_errors(body.labels)
+    errors = (
+        name_errors_of(body.name, name)
+        + grant_errors("scopes", body.scopes, parse_scope)
+        + label_errors(body.labels)
+    )
     if body.expires_at is not None and body.expires_at.tzinfo is None:
         errors.append(FieldError("expires_at", "a time with its offset from UTC"))
     if errors:

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from edge.asgi import Receive, Route, Scope, Send, header, path_param, tenant_of
-from gateway.http.decoding import Query, if_match, read_json
-from gateway.tenancy.answers import (
-    name_in_path,
-    page_size_of,
-    refusals,
-    respond_listing,
-    respond_one,
-    update_or_create,
-)
+from edge.asgi import Route
+from gateway.resources import Call, Resource, Shown
+from gateway.tenancy.answers import exists_already
 from gateway.tenancy.policy_bodies import spec_of, view
-from gateway.topics.topics import respond_no_content
-from metadata.tenancy.policies import PolicyRepository
+from metadata.tenancy.policies import Policy, PolicyRepository
 from openapi import access
 
 
@@ -23,58 +15,31 @@ class PolicyRoutes:
         self._policies = policies
 
     def routes(self) -> list[Route]:
+        table = access.OPERATIONS
+        policies = Resource("policy", table["getPolicy"], _shown, exists_already("policy"))
         return [
-            Route(access.OPERATIONS["createPolicy"], self.create),
-            Route(access.OPERATIONS["listPolicies"], self.page),
-            Route(access.OPERATIONS["getPolicy"], self.get),
-            Route(access.OPERATIONS["putPolicy"], self.put),
-            Route(access.OPERATIONS["deletePolicy"], self.delete),
+            policies.creates(table["createPolicy"], access.PolicyBody, self._create),
+            policies.lists(table["listPolicies"], self._policies.page),
+            policies.gets(table["getPolicy"], self._policies.get),
+            policies.puts(table["putPolicy"], access.PolicyBody, self._update, self._create),
+            policies.deletes(table["deletePolicy"], self._delete),
         ]
 
-    async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
-        spec = spec_of(await read_json(scope, receive, access.PolicyBody))
-        async with refusals("policy", taken=spec.name):
-            policy = await self._policies.create(tenant_of(scope), spec)
-        location = ("policies", policy.name)
-        await respond_one(send, 201, view(policy), policy.version, location=location)
+    async def _create(self, call: Call, body: access.PolicyBody) -> Policy:
+        return await self._policies.create(call.tenant_id, spec_of(body, call.name))
 
-    async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """201 when it was not there, 200 when it is now as the body says."""
-        body = await read_json(scope, receive, access.PolicyBody)
-        name, tenant_id = path_param(scope, "name"), tenant_of(scope)
-        spec, version = spec_of(body, name), if_match(header(scope, b"if-match"))
-        force = Query(scope).flag("force")
-        policy, made = await update_or_create(
-            "policy",
-            version,
-            lambda: self._policies.update(tenant_id, name, spec, if_version=version, force=force),
-            lambda: self._policies.create(tenant_id, spec),
+    async def _update(self, call: Call, body: access.PolicyBody) -> Policy:
+        spec = spec_of(body, call.name)
+        return await self._policies.update(
+            call.tenant_id, call.name, spec, if_version=call.if_version, force=call.force
         )
-        location = ("policies", name) if made else ()
-        status = 201 if made else 200
-        await respond_one(send, status, view(policy), policy.version, location=location)
 
-    async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        policy = await self._policies.get(tenant_of(scope), name_in_path(scope, "policy"))
-        await respond_one(send, 200, view(policy), policy.version)
-
-    async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        query = Query(scope)
-        page = await self._policies.page(
-            tenant_of(scope),
-            page_size=page_size_of(query),
-            page_token=query.page_token(),
+    async def _delete(self, call: Call) -> None:
+        """Raise LastOwner if no owner would be left, unless `force=true`."""
+        await self._policies.delete(
+            call.tenant_id, call.name, if_version=call.if_version, force=call.force
         )
-        listing = access.PolicyPage([view(one) for one in page.items], page.next_token)
-        await respond_listing(send, listing)
 
-    async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """409 when no owner would be left, unless `force=true`."""
-        async with refusals("policy"):
-            await self._policies.delete(
-                tenant_of(scope),
-                name_in_path(scope, "policy"),
-                if_version=if_match(header(scope, b"if-match")),
-                force=Query(scope).flag("force"),
-            )
-        await respond_no_content(send)
+
+def _shown(policy: Policy) -> Shown:
+    return Shown(view(policy), policy.name, policy.version)

@@ -7,17 +7,16 @@ from typing import cast
 from auth.policies import BadGrant, check_member, parse_resource
 from edge.problem import invalid
 from gateway.names import label_errors
-from gateway.tenancy.answers import grant_errors, name_of
+from gateway.tenancy.answers import grant_errors, name_errors_of
 from metadata.tenancy.policies import Policy, PolicySpec
 from openapi import access
 
 _KEY = "key:"
 
 
-def spec_of(body: access.PolicyBody, path_name: str | None = None) -> PolicySpec:
+def spec_of(body: access.PolicyBody, name: str) -> PolicySpec:
     """Return the policy that a body describes; raise a 422 Problem, or 409 for another name."""
-    name, errors = name_of(body.name, path_name)
-    errors += label_errors(body.labels)
+    errors = name_errors_of(body.name, name) + label_errors(body.labels)
     errors += grant_errors("members", body.members, _check_member)
     errors += grant_errors("resources", body.resources, parse_resource)
     if errors:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from edge.asgi import Receive, Route, Scope, Send, header, tenant_of
-from gateway.http.decoding import if_match, read_json
-from gateway.tenancy.answers import refusals, respond_one
+import msgspec
+
+from edge.asgi import Receive, Route, Scope, Send, header, respond, tenant_of
+from gateway.http.decoding import etag, if_match, read_json
+from gateway.resources import precondition_failed
 from gateway.tenancy.quota_bodies import limits_of, view
 from gateway.tenancy.tenants import tenant_name
+from metadata.errors import Conflict
 from metadata.tenancy.quotas import QuotaRepository, TenantQuota
 from metadata.tenancy.tenants import TenantRepository
 from openapi import tenants, usage
@@ -42,14 +45,15 @@ class QuotaRoutes:
         """200: they are all as the body says; every process knows within seconds."""
         body = await read_json(scope, receive, tenants.QuotaBody)
         tenant = await self._tenants.get(tenant_name(scope))
-        async with refusals("quota"):
+        version = if_match(header(scope, b"if-match"))
+        try:
             quota = await self._quotas.put(
-                tenant.tenant_id,
-                limits_of(body),
-                body.weight,
-                if_version=if_match(header(scope, b"if-match")),
+                tenant.tenant_id, limits_of(body), body.weight, if_version=version
             )
+        except Conflict as error:
+            raise precondition_failed("quota") from error
         await self._respond(send, quota)
 
     async def _respond(self, send: Send, quota: TenantQuota) -> None:
-        await respond_one(send, 200, view(quota, self._defaults), quota.version)
+        body = msgspec.json.encode(view(quota, self._defaults))
+        await respond(send, 200, body, headers=[etag(quota.version)])

@@ -7,7 +7,7 @@ import re
 from edge.egress.guard import parse_allowance
 from edge.problem import FieldError, invalid
 from gateway.names import label_errors, name_errors
-from gateway.tenancy.answers import name_of
+from gateway.tenancy.answers import name_errors_of
 from metadata.tenancy.clients import ClientSpec
 from metadata.types import Tenant, TenantSpec, TenantState
 from openapi import tenants
@@ -15,10 +15,13 @@ from openapi import tenants
 _ISSUER_ENTRY = re.compile(tenants.ISSUER_ENTRY)
 
 
-def spec_of(body: tenants.TenantBody, path_name: str | None = None) -> TenantSpec:
+def spec_of(body: tenants.TenantBody, name: str) -> TenantSpec:
     """Return the tenant that a body describes; raise a 422 Problem, or 409 for another name."""
-    name, errors = name_of(body.name, path_name)
-    errors += label_errors(body.labels) + _egress_errors(body.egress_allowed)
+    errors = (
+        name_errors_of(body.name, name)
+        + label_errors(body.labels)
+        + _egress_errors(body.egress_allowed)
+    )
     errors += _issuer_errors(body.issuers_allowed)
     if body.owner is not None:
         errors += name_errors(body.owner.name, "owner.name")

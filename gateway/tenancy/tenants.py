@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from edge.asgi import Receive, Route, Scope, Send, header, path_param, respond
+from edge.asgi import Route, Scope, path_param
 from edge.problem import FieldError, Problem, invalid, not_found
-from gateway.http.decoding import Query, etag, if_match, read_json
 from gateway.names import name_errors
-from gateway.tenancy.answers import (
-    extended,
-    page_size_of,
-    refusals,
-    respond_listing,
-    respond_one,
-    update_or_create,
-    utc_now,
-)
+from gateway.resources import Call, Resource, Shown
+from gateway.tenancy.answers import exists_already, extended, utc_now
 from gateway.tenancy.tenant_bodies import first_client_of, spec_of, view
 from gateway.tenancy.tenant_deletion import TenantDeletion
 from metadata.errors import Conflict
-from metadata.tenancy.clients import Client
-from metadata.tenancy.credentials import Minted, new_client_id, new_client_secret
+from metadata.tenancy.credentials import new_client_id, new_client_secret
 from metadata.tenancy.tenants import PLATFORM_NAME, FirstOwner, TenantRepository
-from metadata.types import Tenant, TenantSpec, TenantState
+from metadata.types import Page, Tenant, TenantSpec, TenantState
 from openapi import tenants as contract
-
-Made = tuple[Tenant, Client | None]
 
 
 class TenantRoutes:
@@ -35,108 +22,80 @@ class TenantRoutes:
         self._deletion = deletion
 
     def routes(self) -> list[Route]:
+        table, body = contract.OPERATIONS, contract.TenantBody
+        tenants = Resource("tenant", table["getTenant"], _shown, exists_already("tenant"))
         return [
-            Route(contract.OPERATIONS["createTenant"], self.create),
-            Route(contract.OPERATIONS["listTenants"], self.page),
-            Route(contract.OPERATIONS["getTenant"], self.get),
-            Route(contract.OPERATIONS["putTenant"], self.put),
-            Route(contract.OPERATIONS["deleteTenant"], self.delete),
+            tenants.creates(table["createTenant"], body, self._create),
+            tenants.lists(table["listTenants"], self._page),
+            tenants.shows(table["getTenant"], self._get),
+            tenants.puts(table["putTenant"], body, self._update, self._create),
+            tenants.shows(table["deleteTenant"], self._delete),
         ]
 
-    async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """201, with the secret of its first client where one was asked for."""
-        body = await read_json(scope, receive, contract.TenantBody)
-        spec, minted = _spec(body), new_client_secret(utc_now())
-        async with refusals("tenant", taken=spec.name):
-            made = await self._tenants.create(spec, _owner(body, minted))
-        await _respond_made(send, made, minted)
+    async def _create(self, call: Call, body: contract.TenantBody) -> Shown:
+        """Return the tenant, with the secret of its first client if the body asks for one."""
+        spec, minted = _spec(body, call.name), new_client_secret(utc_now())
+        first = first_client_of(body)
+        owner = None if first is None else FirstOwner(first, new_client_id(), minted.secret)
+        tenant, client = await self._tenants.create(spec, owner)
+        shown = extended(contract.TenantMade, view(tenant))
+        if client is not None:
+            shown.owner = contract.FirstOwnerMade(client.name, client.client_id, minted.text)
+        return Shown(shown, tenant.name, tenant.version, secret=client is not None)
 
-    async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """201 as of `create` when it was not there, 200 when it is now as the body says."""
-        body = await read_json(scope, receive, contract.TenantBody)
-        spec = _spec(body, path_param(scope, "tenant"))
-        version, minted = if_match(header(scope, b"if-match")), new_client_secret(utc_now())
-
-        async def update() -> Made:
-            return await self._update(spec, version), None
-
-        made, created = await update_or_create(
-            "tenant", version, update, lambda: self._tenants.create(spec, _owner(body, minted))
-        )
-        if created:
-            await _respond_made(send, made, minted)
-        else:
-            await respond_one(send, 200, view(made[0]), made[0].version)
-
-    async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Also of one that is being deleted: 404 once it is gone."""
-        tenant = await self._tenants.get(tenant_name(scope))
-        await respond_one(send, 200, view(tenant), tenant.version)
-
-    async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        query = Query(scope)
-        page = await self._tenants.page(
-            page_size=page_size_of(query), page_token=query.page_token()
-        )
-        listing = contract.TenantPage([view(one) for one in page.items], page.next_token)
-        await respond_listing(send, listing)
-
-    async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """202: from now on its credentials are refused, and all that it has goes, step by step. 409
-        while it has topics, unless `force=true`."""
-        name, version = tenant_name(scope), if_match(header(scope, b"if-match"))
-        force = Query(scope).flag("force")
-        async with refusals("tenant"):
-            try:
-                tenant = await self._tenants.mark_deleting(name, if_version=version, force=force)
-            except Conflict as error:
-                if isinstance(error.existing, int):
-                    raise _has_topics(name, error.existing) from error
-                raise
-        self._deletion.wake()
-        headers = [etag(tenant.version)]
-        await respond(send, 202, msgspec.json.encode(view(tenant)), headers=headers)
-
-    async def _update(self, spec: TenantSpec, version: int | None) -> Tenant:
+    async def _update(self, call: Call, body: contract.TenantBody) -> Tenant:
+        spec = _spec(body, call.name)
         try:
-            return await self._tenants.update(spec, if_version=version)
+            return await self._tenants.update(spec, if_version=call.if_version)
         except Conflict as error:
             present = error.existing
             if isinstance(present, Tenant) and present.state is TenantState.DELETING:
                 raise _going(spec.name) from error
             raise
 
+    async def _get(self, call: Call) -> Tenant:
+        """Return a tenant, also one that is being deleted."""
+        return await self._tenants.get(tenant_name(call.scope))
+
+    async def _page(
+        self, tenant_id: bytes, *, page_size: int, page_token: str | None
+    ) -> Page[Tenant]:
+        return await self._tenants.page(page_size=page_size, page_token=page_token)
+
+    async def _delete(self, call: Call) -> Tenant:
+        """Refuse the credentials of a tenant from now on, and delete all that it has step by step.
+        Raise a 409 Problem while it has topics, unless `force=true`."""
+        name = tenant_name(call.scope)
+        try:
+            tenant = await self._tenants.mark_deleting(
+                name, if_version=call.if_version, force=call.force
+            )
+        except Conflict as error:
+            if isinstance(error.existing, int):
+                raise _has_topics(name, error.existing) from error
+            raise
+        self._deletion.wake()
+        return tenant
+
 
 def tenant_name(scope: Scope) -> str:
-    """Of the path; the platform's own is none of them."""
+    """Return the name of a tenant in the path; raise a 404 Problem for the platform's own."""
     name = path_param(scope, "tenant")
     if name_errors(name) or name == PLATFORM_NAME:
         raise not_found("tenant", name)
     return name
 
 
-def _spec(body: contract.TenantBody, path_name: str | None = None) -> TenantSpec:
-    spec = spec_of(body, path_name)
+def _spec(body: contract.TenantBody, name: str) -> TenantSpec:
+    spec = spec_of(body, name)
     if spec.name == PLATFORM_NAME:
         detail = "the platform's own; choose another"
         raise invalid("The body does not fit.", [FieldError("name", detail)])
     return spec
 
 
-def _owner(body: contract.TenantBody, minted: Minted) -> FirstOwner | None:
-    client = first_client_of(body)
-    return None if client is None else FirstOwner(client, new_client_id(), minted.secret)
-
-
-async def _respond_made(send: Send, made: Made, minted: Minted) -> None:
-    tenant, client = made
-    shown = extended(contract.TenantMade, view(tenant))
-    if client is not None:
-        shown.owner = contract.FirstOwnerMade(client.name, client.client_id, minted.text)
-    location = ("tenants", tenant.name)
-    await respond_one(
-        send, 201, shown, tenant.version, location=location, secret=client is not None
-    )
+def _shown(tenant: Tenant) -> Shown:
+    return Shown(view(tenant), tenant.name, tenant.version)
 
 
 def _has_topics(name: str, topics: int) -> Problem:

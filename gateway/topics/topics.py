@@ -18,9 +18,10 @@ from edge.asgi import (
     tenant_of,
 )
 from edge.caller import Caller
-from edge.problem import FieldError, Problem, invalid, not_found
+from edge.problem import FieldError, invalid, not_found
 from gateway.http.decoding import Query, etag, if_match, read_json
 from gateway.names import name_errors
+from gateway.resources import precondition_failed, respond_no_content
 from gateway.topics.bodies import changed, check, new_spec, patched, to_create, view
 from gateway.topics.holds import Hold, Holds, held
 from gateway.topics.lifecycle import TopicLifecycle
@@ -189,17 +190,3 @@ def _of_schema(error: NotFound, spec: TopicSpec) -> Exception:
         return error
     detail = f"there is no schema {spec.schema!r}"
     return invalid("The body does not fit.", [FieldError("schema", detail)])
-
-
-def precondition_failed(kind: str) -> Problem:
-    return Problem(
-        412,
-        "precondition-failed",
-        "Precondition failed",
-        f"The {kind} has changed since the version named in If-Match.",
-    )
-
-
-async def respond_no_content(send: Send) -> None:
-    await send({"type": "http.response.start", "status": 204, "headers": []})
-    await send({"type": "http.response.body", "body": b""})

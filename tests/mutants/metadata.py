@@ -577,4 +577,37 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_nobody_has_another_tenants_audience",
         breaks="P12",
     ),
+    Mutant(
+        "a put of a version that is gone creates the thing anew",
+        (
+            Edit(
+                "gateway/resources.py",
+                "                    if call.if_version is not None:\n",
+                "                    if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_resources.py::test_a_put_with_a_version_creates_nothing",
+        breaks="P8",
+    ),
+    Mutant(
+        "of two puts at one moment one is refused",
+        (Edit("gateway/resources.py", "MOST_RACES = 8\n", "MOST_RACES = 1\n"),),
+        killed_by="tests/unit/gateway/test_resources.py"
+        "::test_two_puts_at_one_moment_are_both_answered",
+        fails_with="edge.problem.Problem",
+        breaks="P8",
+    ),
+    Mutant(
+        "whoever may manage one name creates any",
+        (
+            Edit(
+                "gateway/resources.py",
+                "            if operation.resource == names:\n",
+                "            if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_resources.py"
+        "::test_a_name_needs_permission_before_it_is_created",
+        breaks="P12",
+    ),
 )

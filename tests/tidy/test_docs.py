@@ -90,11 +90,19 @@ def slugs() -> set[str]:
     }
 
 
-SLUG_AT = {"Problem": 1, "_not_done": 1, "unavailable": 0, "not_found": 0, "name_in_path": 1}
+SLUG_AT = {
+    "Problem": 1,
+    "_not_done": 1,
+    "unavailable": 0,
+    "not_found": 0,
+    "Resource": 0,
+    "taken": 0,
+}
 SUFFIX = {
     "unavailable": "-unavailable",
     "not_found": "-not-found",
-    "name_in_path": "-not-found",
+    "Resource": "-not-found",
+    "taken": "-exists",
 }
 
 

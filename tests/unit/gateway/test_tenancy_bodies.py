@@ -23,7 +23,7 @@ from openapi.usage import QUOTA_NAMES
 from quotas.settings import load
 
 ISSUER = {"issuer": "https://id.example", "audience": "a"}
-SPECS: dict[Any, Callable[[Any, str | None], Any]] = {
+SPECS: dict[Any, Callable[[Any, str], Any]] = {
     ClientBody: client_bodies.spec_of,
     TenantBody: tenant_bodies.spec_of,
     KeyBody: key_bodies.spec_of,
@@ -33,11 +33,11 @@ SPECS: dict[Any, Callable[[Any, str | None], Any]] = {
 POLICY = {"role": "viewer", "members": ["client:a"]}
 
 
-def refused(kind: Any, body: dict[str, Any], path_name: str | None = "x") -> list[str]:
+def refused(kind: Any, body: dict[str, Any], name: str = "x") -> list[str]:
     def take() -> None:
         read = decode_json(msgspec.json.encode(body), kind)
         if kind is not QuotaBody:
-            SPECS[kind](read, path_name)
+            SPECS[kind](read, name)
 
     with pytest.raises(Problem) as error:
         take()
@@ -93,16 +93,16 @@ def test_each_refusal_names_its_field(kind: Any, body: dict[str, Any], fields: l
 
 
 @pytest.mark.parametrize("kind", [ClientBody, TenantBody, KeyBody, PolicyBody, IssuerBody])
-def test_without_a_path_the_body_names_it(kind: Any) -> None:
+def test_a_thing_has_a_name(kind: Any) -> None:
     least: dict[Any, dict[str, Any]] = {
         KeyBody: {"scopes": ["read"]},
         PolicyBody: POLICY,
         IssuerBody: ISSUER,
     }
     body = least.get(kind, {})
-    assert refused(kind, body, None) == ["name"]
+    assert refused(kind, body, "") == ["name"]
     named = decode_json(msgspec.json.encode(body | {"name": "n"}), kind)
-    assert SPECS[kind](named, None).name == "n"
+    assert SPECS[kind](named, "n").name == "n"
 
 
 def test_what_fits() -> None:

@@ -34,6 +34,9 @@ class Issuers:
         await self._operation()
         raise NotFound("issuer", name)
 
+    async def page(self, tenant_id: bytes, **_: Any) -> Any:
+        raise AssertionError("no listing")
+
     async def update(self, tenant_id: bytes, name: str, spec: IssuerSpec, **_: Any) -> Issuer:
         return await self.get(tenant_id, name)
 
