@@ -20,7 +20,9 @@ ROOT = Path(__file__).resolve().parents[1]
 TOOLS = ROOT / "build" / "audit"
 PIP_AUDIT = "pip-audit==2.10.1"
 GOVULNCHECK = "golang.org/x/vuln/cmd/govulncheck@v1.1.4"
-GO_MODULES = ("deploy/terraform/provider", "tests/checker", "tests/terraform/kubernetes")
+GO_MODULES = (
+    *("deploy/terraform/provider", "tests/checker", "tests/h2spec", "tests/terraform/kubernetes"),
+)
 TIMEOUT_S = 600
 _LAST_CHARS = 400
 

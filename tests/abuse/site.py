@@ -12,16 +12,21 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 
 from gateway.up.child import die_with
+from peering.settings import PeerTlsMode
 from tests.abuse import probe
+from tests.abuse.connections import Attack
+from tests.abuse.handshakes import begun, silent, without_certificate
 from tests.abuse.witness import Seen
 from tests.e2e.installation import Installation
 from tests.security.tenants import Actor, Victim, new_tenant
+from tests.unit.peering.peer_certificates import Certificates
 
 PROBED = Path(__file__).with_name("probed.py")
 ROOT = Path(__file__).parents[2]
@@ -37,9 +42,12 @@ class Site:
         """Whether memory and descriptors are those of the store nodes, and not of the server."""
         self._probes = directory / "probes"
         self._probes.mkdir()
+        self.certificates = Certificates(directory / "peers")
         self.installation.settings = {
             probe.DIRECTORY: str(self._probes),
             "PACKETBOAT_HTTP2": "1",  # Off by default; attacks on it are attacks all the same.
+            # Ports of peers answer TLS as well; the installation's own links have none.
+            **self.certificates.environment(PeerTlsMode.ACCEPT),
         }
 
     def open(self) -> None:
@@ -73,19 +81,27 @@ class Site:
 
     @property
     def owner(self) -> Actor:
-        """Of the tenant that attacks."""
+        """The owner of the tenant that attacks."""
         return self.attacker.owner
 
+    def handshakes(self) -> dict[str, Attack]:
+        """Return the attacks on a port of a store node that speaks TLS."""
+        kinds = (self.certificates.tls(PeerTlsMode.PREFER).dialing(), without_certificate())
+        return {
+            "store port: TLS handshakes begun": begun,
+            "store port: silence after TLS": partial(silent, kinds=kinds),
+        }
+
     def measured(self) -> probe.Snapshot:
-        """By the server since the last call."""
+        """Return the measures of the server since the last call."""
         return probe.read(self._probes / f"{self.server}.sock")
 
     def of_nodes(self) -> list[probe.Snapshot]:
-        """By each store node since the last call."""
+        """Return the measures of each store node since the last call."""
         return [probe.read(self._probes / f"{pid}.sock") for pid in self.nodes]
 
     def seen(self) -> Seen:
-        """By the witness since the last call."""
+        """Return the observations of the witness since the last call."""
         assert self._witness.stdin is not None
         assert self._witness.stdout is not None
         self._witness.stdin.write(b"\n")
@@ -93,11 +109,11 @@ class Site:
         return msgspec.json.decode(self._witness.stdout.readline(), type=Seen)
 
     def memory_mib(self) -> float:
-        """That what is attacked has now."""
+        """Return the memory that the attacked processes have now."""
         return sum(_status(pid, "VmRSS") for pid in self._attacked()) / 1024
 
     def peak_mib(self) -> float:
-        """The most that it had since `forget_peak`."""
+        """Return the most memory that the attacked processes had since `forget_peak`."""
         return sum(_status(pid, "VmHWM") for pid in self._attacked()) / 1024
 
     def forget_peak(self) -> None:
@@ -111,11 +127,11 @@ class Site:
         return self.nodes if self.attacks_nodes else [self.server]
 
     def log_bytes(self) -> int:
-        """That the server has written."""
+        """Return the size of the server's log."""
         return (self.installation.directory / "logs" / "server.log").stat().st_size
 
     def same_server(self) -> bool:
-        """Whether it still is the process that it was at first."""
+        """Return whether the server still is the process that it was at first."""
         return Path(f"/proc/{self.server}").exists()
 
     def close(self) -> None:
@@ -129,7 +145,7 @@ class Site:
 
 
 def _status(pid: int, name: str) -> int:
-    """KiB."""
+    """Return a number of KiB from the status of a process."""
     found = re.search(rf"{name}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     assert found is not None
     return int(found[1])
@@ -137,7 +153,7 @@ def _status(pid: int, name: str) -> int:
 
 @contextmanager
 def running(settings: dict[str, str] | None = None) -> Iterator[Site]:
-    """One that runs within; nothing of it is left."""
+    """Run an installation within the block; remove all of it afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="packetboat-abuse-"))
     directory.chmod(0o711)  # Postgres runs as a lesser account when we are root.
     site = Site(directory)

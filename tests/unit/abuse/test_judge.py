@@ -85,7 +85,12 @@ def test_the_table_begins_with_what_is_broken() -> None:
 
 def test_failures_of_h2spec_are_read() -> None:
     report = """<testsuites><testsuite>
-      <testcase package="http2/4.1" classname="Sends a frame"><failure>x</failure></testcase>
+      <testcase package="http2/4.1" classname="Sends a frame"><failure>x\x00</failure></testcase>
       <testcase package="http2/4.2" classname="Sends another"></testcase>
     </testsuite></testsuites>"""
-    assert failed_in(report) == {"http2/4.1 Sends a frame"}
+    assert [str(one) for one in failed_in(report)] == ["http2/4.1 Sends a frame"]
+
+
+def test_a_report_of_h2spec_without_a_test_is_no_pass() -> None:
+    with pytest.raises(AssertionError, match="no test has run"):
+        failed_in("<testsuites></testsuites>")
