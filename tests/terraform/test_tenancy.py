@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ import requests
 from packetboat.testing.faults import Fault, Faults
 from packetboat.testing.proxy import FaultyProxy
 
+from metadata.counts import BUILT_IN_LIMITS
 from tests.e2e.installation import Installation
 from tests.terraform.conftest import PROVIDER_BLOCK, MakeWorkspace, OpenWorkspace
 from tests.terraform.workspace import TerraformFailed, Workspace
@@ -69,7 +71,7 @@ NAMES = {
     "quota": "harbour",
     "tenant": "harbour",
 }
-"""As each is imported."""
+"""The name by which each kind is imported."""
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +80,7 @@ def harbour(
     open_workspace: OpenWorkspace,
     operator: dict[str, str],
 ) -> Iterator[Workspace]:
-    """A tenant with one of each kind; each test leaves it so."""
+    """Yield a workspace of a tenant with one of each kind; each test leaves it so."""
     workspace = open_workspace(tmp_path_factory.mktemp("harbour"), operator)
     workspace.write(PROVIDER_BLOCK + TENANT.replace("NAME", "harbour")).init().apply()
     yield workspace
@@ -90,7 +92,7 @@ def harbour(
 def inside(
     installation: Installation, operator: dict[str, str], harbour: Workspace
 ) -> requests.Session:
-    """The operator's own requests in that tenant."""
+    """Return a session of the operator inside that tenant."""
     asked = {"grant_type": "client_credentials", "tenant": "harbour"}
     answer = requests.post(
         f"{installation.url}/oauth/token",
@@ -104,7 +106,7 @@ def inside(
 
 
 def of(workspace: Workspace, kind: str) -> dict[str, object]:
-    """What the state has of one."""
+    """Return the attributes of a resource in the state."""
     return workspace.resources()[f"packetboat_{kind}.it"]
 
 
@@ -147,6 +149,29 @@ def test_what_is_imported_needs_no_change(
 
     assert plan.changes == {}, plan.text
     assert f"{len(KINDS)} to import, 0 to add, 0 to change" in plan.text
+
+
+def test_a_state_of_release_0_2_0_needs_no_change(harbour: Workspace) -> None:
+    """The platform of 0.2.0 had no limit that its operator had not set, and its states say so."""
+    path = harbour.directory / "terraform.tfstate"
+    present = path.read_text()
+    state = json.loads(present)
+    quotas = [
+        instance["attributes"]
+        for resource in state["resources"]
+        if resource["type"] == "packetboat_quota"
+        for instance in resource["instances"]
+    ]
+    assert len(quotas) == 2, "the resource and the data source"
+    for quota in quotas:
+        assert quota["in_force"]["subscriptions"] == BUILT_IN_LIMITS["subscriptions"]
+        quota["in_force"] |= dict.fromkeys(BUILT_IN_LIMITS.keys() - {"topics"})
+    path.write_text(json.dumps(state))
+    try:
+        plan = harbour.plan()
+    finally:
+        path.write_text(present)
+    assert plan.changes == {}, plan.text
 
 
 def test_what_was_changed_beside_terraform_is_shown_and_repaired(
@@ -226,11 +251,11 @@ def test_what_is_there_already_is_not_taken_over(
 
 
 RENEWED = ("POST /clients/captain/secrets", "POST /keys/radar:rotate")
-"""What is asked for when a secret was lost."""
+"""Requests that replace a lost secret."""
 
 
 def drops_the_first(faults: Faults, line: str) -> None:
-    """The answer to the first request of that line is lost, and to none after it."""
+    """Lose the answer to the first request of that line, and none after it."""
     for seed in range(10_000):
         tried = Faults()
         tried.drop_replies(0.5, seed=seed, on=line)
