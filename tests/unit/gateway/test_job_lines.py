@@ -22,6 +22,7 @@ from metadata.jobs.types import Lease, LeasedTask
 
 TENANT = bytes(16)
 OTHER = b"another tenant!!"
+THIRD, FOURTH = b"a third tenant !", b"a fourth tenant!"
 
 
 def lease(number: int) -> Lease:
@@ -207,10 +208,10 @@ async def test_a_failure_at_once_is_told(line: ClaimLine, store: Store) -> None:
 async def test_who_waits_is_bounded(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim_line, "MAX_WAITING", 1)
     line = ClaimLine(store)
-    waiting = asyncio.create_task(line.claim(TENANT, wanted(), 60.0))
+    waiting, beyond = (asyncio.create_task(line.claim(TENANT, wanted(), 60.0)) for _ in range(2))
     await turns()
-    with pytest.raises(TooManyWaiting):
-        await line.claim(TENANT, wanted(), 60.0)
+    assert beyond.done(), "it is refused"
+    assert isinstance(beyond.exception(), TooManyWaiting)
     line.drain()
     assert await waiting == []
 
@@ -220,8 +221,11 @@ async def test_a_tenant_whose_claims_wait_leaves_places_to_others(
 ) -> None:
     monkeypatch.setattr(claim_line, "MAX_WAITING", 8)
     line = ClaimLine(store)
-    held = [asyncio.create_task(line.claim(TENANT, wanted(), 60.0)) for _ in range(8)]
-    await turns()
+    held = []
+    for _ in range(8):
+        held.append(asyncio.create_task(line.claim(TENANT, wanted(), 60.0)))
+        await turns()  # each has tried before the next one comes
+    assert [task.done() for task in held] == 4 * [False] + 4 * [True], "it has half of them"
     other = asyncio.create_task(line.claim(OTHER, wanted(), 60.0))
     await turns()
     assert not other.done(), "it waits as well"
@@ -231,7 +235,7 @@ async def test_a_tenant_whose_claims_wait_leaves_places_to_others(
 
 
 async def test_tries_of_a_tenant_do_not_hold_up_those_of_another(store: Any) -> None:
-    """They may wait for a lock in Postgres, as those of a pool with a limit do."""
+    """Tries may wait for a lock in Postgres, as those of a pool with a limit do."""
     line = ClaimLine(store)
     store.gate.clear()
     held = [
@@ -247,6 +251,32 @@ async def test_tries_of_a_tenant_do_not_hold_up_those_of_another(store: Any) -> 
     await asyncio.gather(*held)
 
 
+async def test_tries_that_wait_are_bounded_and_a_tenant_leaves_places_to_others(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim_line, "MAX_WAITING", 4)
+    line = ClaimLine(store)
+    store.gate.clear()
+
+    def tries(tenant_id: bytes, count: int) -> list[asyncio.Task[list[LeasedTask]]]:
+        asked = (wanted(kinds=(f"k{number}",)) for number in range(count))
+        return [asyncio.create_task(line.claim(tenant_id, each, 0.0)) for each in asked]
+
+    ones = tries(TENANT, 6)
+    await turns()
+    refused = [type(task.exception()) for task in ones if task.done()]
+    assert refused == [TooManyWaiting] * 2, "two are tried, and half of the four wait"
+    others = [*tries(OTHER, 2), *tries(THIRD, 2)]
+    await turns()
+    assert not any(task.done() for task in others), "of each, one is tried and one waits"
+    (beyond,) = tries(FOURTH, 1)
+    await turns()
+    assert isinstance(beyond.exception(), TooManyWaiting), "four wait, in all"
+    store.gate.set()
+    await asyncio.gather(*others, *ones, return_exceptions=True)
+    assert store.claims == 8
+
+
 async def test_who_waits_for_the_end_of_a_job_leaves_places_to_other_tenants(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -257,8 +287,12 @@ async def test_who_waits_for_the_end_of_a_job_leaves_places_to_other_tenants(
     other = asyncio.create_task(watch.get(OTHER, "j", 60.0))
     await turns()
     assert not other.done(), "it waits as well"
+    assert [task.done() for task in held] == [False, False, True, True], "it has half of them"
+    more = [asyncio.create_task(watch.get(each, "j", 60.0)) for each in (THIRD, FOURTH)]
+    await turns()
+    assert [task.done() for task in more] == [False, True], "four wait, in all"
     watch.drain()
-    await asyncio.gather(other, *held)
+    await asyncio.gather(other, *held, *more)
 
 
 class Unended:

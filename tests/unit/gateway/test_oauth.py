@@ -26,7 +26,6 @@ from auth.principal import Grant, everything
 from auth.revocations import Revocations
 from edge.asgi import Route
 from edge.problem import Problem
-from edge.shares import Shares
 from gateway.oauth import endpoints as module
 from gateway.oauth.discovery import DiscoveryRoutes
 from gateway.oauth.endpoints import OAuthEndpoints
@@ -585,8 +584,9 @@ def test_the_pace_remembers_a_bounded_number() -> None:
     assert len(pace._due_s) == MAX_CLIENTS
 
 
-async def test_held_back_answers_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world.endpoints, "_waiting", Shares(2))
+async def test_held_back_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_WAITING", 2)
+    world = await World().open()
     gate = asyncio.Event()
 
     async def wait(seconds: float) -> None:

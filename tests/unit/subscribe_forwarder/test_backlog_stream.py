@@ -307,7 +307,8 @@ async def test_no_more_streams_than_allowed() -> None:
         async with s.stream() as lines:
             await lines.sees(lambda: bool(lines.of("reader")))
             async with s.stream() as refused:
-                await refused.task
+                done, _ = await asyncio.wait([refused.task], timeout=5.0)
+                assert done, "it is refused at once"
                 assert refused.problem is not None
                 assert refused.problem.slug == "too-many-backlog-streams"
         async with s.stream() as lines:

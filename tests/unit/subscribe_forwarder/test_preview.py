@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subscribe_forwarder.api.preview import share_out
+from edge.problem import Problem
+from store_nodes.queue_id import QueueId
+from subscribe_forwarder.api.preview import MAX_PREVIEWS, PreviewRoutes, share_out
 from subscribe_forwarder.reading.places import Bounds
 from subscribe_forwarder.reading.render import PartitionRenderer
 from subscribe_forwarder.selection.preview import MAX_SAMPLES, Preview
 from subscribe_forwarder.state.lanes import Lane
+from tests.unit.subscribe_forwarder.replay_support import Site
+from tests.unit.subscribe_forwarder.subscribe_support import TENANT, FakeQueue, topic
 from tests.unit.subscribe_forwarder.test_selection import batch_of, message
 
 
@@ -50,3 +60,49 @@ def test_without_a_present_filter_everything_matched_before() -> None:
     batch = batch_of([message({"n": n}) for n in range(3)])
     preview.look(batch, 0, 3, PartitionRenderer(b"t" * 16, 2))
     assert preview.result()["changes"] == {"newly_matched": 0, "no_longer_matched": 1}
+
+
+async def previewed(routes: PreviewRoutes, tenant_id: bytes) -> int:
+    """Return the status that answers a preview of a filter of the tenant's topic."""
+    status = 0
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b'{"filter": "true"}', "more_body": False}
+
+    async def send(message: Mapping[str, Any]) -> None:
+        nonlocal status
+        status = message.get("status", status)
+
+    scope = {"packetboat.tenant": tenant_id, "path_params": {"topic": "orders"}, "headers": []}
+    try:
+        await routes.of_topic(scope, receive, send)
+    except Problem as refused:
+        return refused.status
+    return status
+
+
+async def test_a_tenant_that_holds_previews_leaves_places_to_others_and_all_hold_few(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site, gate = Site(), asyncio.Event()
+    tenants = [TENANT, *(bytes([number]) * 16 for number in range(3))]
+    for each in tenants[1:]:
+        site.catalog.topics[each] = replace(topic(), uid=each, tenant_id=each)
+        site.store.queues[QueueId(each, 0)] = FakeQueue()
+    offsets = site.store.offsets
+
+    async def held(*asked: Any) -> Any:
+        await gate.wait()
+        return await offsets(*asked)
+
+    monkeypatch.setattr(site.store, "offsets", held)
+    routes = PreviewRoutes(site)
+    ones = [asyncio.create_task(previewed(routes, TENANT)) for _ in range(MAX_PREVIEWS)]
+    others = [asyncio.create_task(previewed(routes, each)) for each in tenants[1:]]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert [one.result() for one in ones if one.done()] == [503, 503], "it has half of them"
+    assert [one.done() and one.result() for one in others] == [False, False, 503]
+    gate.set()
+    assert {await one for one in ones[:2] + others[:2]} == {200}
+    assert await previewed(routes, tenants[3]) == 200
