@@ -11,6 +11,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from edge.shares import Shares, Turns
 from metadata.errors import MetadataUnavailable
@@ -21,13 +22,14 @@ OF_TENANT = 2 / 3
 """The part of these connections that one tenant uses at most, so half of the pool."""
 
 
-class Waiting:
-    """One operation's wait for its tenant's turn; if it ends there, it never met Postgres."""
+@dataclass(slots=True)
+class Attempt:
+    """The fate of one operation as far as it is known."""
 
-    __slots__ = ("for_turn",)
-
-    def __init__(self) -> None:
-        self.for_turn = False
+    waits_for_turn: bool = False
+    """Whether it waits for its tenant's turn; an operation that ends there never met Postgres."""
+    sent: bool = False
+    """Whether its commit may have left."""
 
 
 class ConnectionTurns:
@@ -42,7 +44,7 @@ class ConnectionTurns:
         self._wait_s = wait_s
 
     @asynccontextmanager
-    async def turn(self, tenant_id: bytes | None, waiting: Waiting) -> AsyncIterator[None]:
+    async def turn(self, tenant_id: bytes | None, attempt: Attempt) -> AsyncIterator[None]:
         """Hold one of the tenants' connections for the block; without a tenant, hold none of them.
 
         Raises MetadataUnavailable when the tenant's other operations leave it no turn in time.
@@ -50,7 +52,7 @@ class ConnectionTurns:
         if tenant_id is None:
             yield
             return
-        waiting.for_turn = True
+        attempt.waits_for_turn = True
         try:
             async with asyncio.timeout(self._wait_s):
                 await self._turns.begin(tenant_id)
@@ -58,7 +60,7 @@ class ConnectionTurns:
             raise MetadataUnavailable(
                 "the tenant's other operations use all connections to Postgres that it may use"
             ) from error
-        waiting.for_turn = False
+        attempt.waits_for_turn = False
         try:
             yield
         finally:

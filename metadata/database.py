@@ -63,7 +63,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
@@ -78,7 +77,7 @@ from sqlalchemy.ext.asyncio import (
 )
 
 from edge.shares import Shares
-from metadata.connection_turns import ConnectionTurns, Waiting
+from metadata.connection_turns import Attempt, ConnectionTurns
 from metadata.errors import MetadataError, MetadataUnavailable, UnsafeServer
 from metadata.gate import Gate
 from metadata.outcome import answered, translate
@@ -104,14 +103,6 @@ FROM (
 ) AS server
 """
 _PLATFORM = f"SET LOCAL ROLE {PLATFORM_ROLE};"
-
-
-@dataclass(slots=True)
-class _Attempt:
-    """One operation's fate as far as it is known; `sent` once its commit may have left."""
-
-    sent: bool = False
-    waiting: Waiting = field(default_factory=Waiting)
 
 
 class _Connection(asyncpg.Connection):  # type: ignore[misc,unused-ignore]
@@ -290,8 +281,8 @@ class Database:
     ) -> T:
         """Run `work` for `Sessions`, which say how its transaction begins and whose it is."""
 
-        async def run(attempt: _Attempt) -> T:
-            async with self._control_turns.turn(tenant_id, attempt.waiting):
+        async def run(attempt: Attempt) -> T:
+            async with self._control_turns.turn(tenant_id, attempt):
                 return await self._in_session(work, becoming, attempt if writes else None)
 
         return await self._own(run, deadline_s, tenant_id=tenant_id)
@@ -308,7 +299,7 @@ class Database:
         """`work` does one statement, which commits itself, as the platform. `tenant_id`: who asked
         for it, so that it takes that tenant's turn at a connection."""
 
-        async def run(attempt: _Attempt) -> T:
+        async def run(attempt: Attempt) -> T:
             async with self._connection(tenant_id, attempt) as connection:
                 attempt.sent = writes
                 return await work(connection)
@@ -327,7 +318,7 @@ class Database:
         """Run `work` in a READ COMMITTED transaction, then commit it; as the platform, unless it is
         `becoming` another. `tenant_id`: as for `statement`."""
 
-        async def run(attempt: _Attempt) -> T:
+        async def run(attempt: Attempt) -> T:
             async with self._connection(tenant_id, attempt) as connection:
                 connection.become(becoming)
                 transaction = connection.transaction()
@@ -385,7 +376,7 @@ class Database:
 
     async def _own(
         self,
-        run: Callable[[_Attempt], Awaitable[T]],
+        run: Callable[[Attempt], Awaitable[T]],
         deadline_s: float | None,
         *,
         always: bool = False,
@@ -401,7 +392,7 @@ class Database:
         except BaseException:
             self._uncount(tenant_id)
             raise
-        attempt = _Attempt()
+        attempt = Attempt()
         operation = asyncio.create_task(_bounded(run, attempt, deadline_s))
         self._operations.add(operation)
         if self._gate is not None:
@@ -446,7 +437,7 @@ class Database:
         self,
         work: Callable[[AsyncSession], Awaitable[T]],
         becoming: str,
-        attempt: _Attempt | None,
+        attempt: Attempt | None,
     ) -> T:
         assert self._engine is not None
         assert self._sessions is not None
@@ -468,10 +459,10 @@ class Database:
 
     @contextlib.asynccontextmanager
     async def _connection(
-        self, tenant_id: bytes | None, attempt: _Attempt
+        self, tenant_id: bytes | None, attempt: Attempt
     ) -> AsyncIterator[Connection]:
         """Take a connection of the data pool, for the block."""
-        async with self._data_turns.turn(tenant_id, attempt.waiting):
+        async with self._data_turns.turn(tenant_id, attempt):
             connection = await self._acquire()
             try:
                 yield connection
@@ -500,15 +491,15 @@ async def _undo(connection: Connection, transaction: Any) -> None:
             connection.terminate()
 
 
-def _leave(gate: Gate, passage: int, attempt: _Attempt, operation: asyncio.Task[Any]) -> None:
-    if operation.cancelled() or attempt.waiting.for_turn:
+def _leave(gate: Gate, passage: int, attempt: Attempt, operation: asyncio.Task[Any]) -> None:
+    if operation.cancelled() or attempt.waits_for_turn:
         gate.gave_up(passage)
     else:
         gate.left(passage, answered=answered(operation.exception()))
 
 
 async def _bounded(
-    run: Callable[[_Attempt], Awaitable[T]], attempt: _Attempt, deadline_s: float
+    run: Callable[[Attempt], Awaitable[T]], attempt: Attempt, deadline_s: float
 ) -> T:
     async with asyncio.timeout(deadline_s):
         return await run(attempt)

@@ -36,13 +36,13 @@ from hypercorn.typing import ConnectionState
 from hypercorn.utils import wrap_app
 
 from edge.asgi import TENANT, ClientGone, Handler, Receive, Scope, Send
-from gateway.http.circles import dissolve
 from gateway.http.connection import (
     CLOSED,
     FIRST_SECONDS,
     HEAD_SECONDS,
     Connection,
 )
+from gateway.http.reference_cycles import break_cycles
 from gateway.http.unsent import Account, unsent_of
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class HypercornConnection(TCPServer):
         finally:
             self.writer.close()
             if protocol is not None:
-                dissolve(protocol, self.reader)
+                break_cycles(protocol, self.reader)
             vars(self).pop("protocol", None)
 
     async def protocol_send(self, event: Event) -> None:

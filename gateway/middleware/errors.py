@@ -36,8 +36,8 @@ def problem_of(error: Exception) -> Problem | None:
 def forget(error: BaseException | None) -> None:
     """Drop the tracebacks of an error that was answered, and of the errors that it came from.
 
-    Their frames hold what the error passed through, often the error itself. Such a circle would
-    stay in memory until a collection of garbage, which keeps all other requests waiting.
+    Their frames hold what the error passed through, often the error itself. Such a reference cycle
+    would stay in memory until a collection of garbage, which keeps all other requests waiting.
     """
     for _ in range(_MOST_CAUSES):
         if error is None:

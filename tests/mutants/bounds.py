@@ -21,10 +21,95 @@ _DRY_RUN = (
     "::test_a_dry_run_waits_for_nobody_who_changes_something_else"
 )
 
+_LINES = "tests/unit/gateway/test_job_lines.py::"
+_TRIES = f"{_LINES}test_tries_that_wait_are_bounded_and_a_tenant_leaves_places_to_others"
+_ENDS = f"{_LINES}test_who_waits_for_the_end_of_a_job_leaves_places_to_other_tenants"
+_PREVIEWS = (
+    "tests/unit/subscribe_forwarder/test_preview.py"
+    "::test_a_tenant_that_holds_previews_leaves_places_to_others_and_all_hold_few"
+)
+_REPLAYS = "tests/unit/subscribe_forwarder/test_replay.py::"
+_STREAMS = "tests/unit/subscribe_forwarder/test_backlog_stream.py::"
+_WRITES = (
+    "tests/unit/gateway/test_write_turns.py::test_what_waits_is_bounded_and_the_next_is_refused"
+)
+
+
+def _boundless(name: str, file: str, limit: str, killed_by: str, fails_with: str = "") -> Mutant:
+    """Return the mutant whose bound of a process is never reached."""
+    return Mutant(
+        f"the bound {name} is never reached",
+        (Edit(file, f'Shares({limit}, name="{name}")', f'Shares(10**9, name="{name}")'),),
+        killed_by=killed_by,
+        fails_with=fails_with,
+        breaks="P19",
+    )
+
+
+def _without_shares(
+    name: str, file: str, limit: str, killed_by: str, fails_with: str = ""
+) -> Mutant:
+    """Return the mutant that lets one tenant have all of a bound."""
+    whole = f'Shares({limit}, share=1.0, name="{name}")'
+    return Mutant(
+        f"one tenant may have all of the bound {name}",
+        (Edit(file, f'Shares({limit}, name="{name}")', whole),),
+        killed_by=killed_by,
+        fails_with=fails_with,
+        breaks="P19",
+    )
+
+
+_SHARED = (
+    (
+        *("claim_waits", "gateway/jobs/claim_line.py", "MAX_WAITING"),
+        f"{_LINES}test_who_waits_is_bounded",
+        f"{_LINES}test_a_tenant_whose_claims_wait_leaves_places_to_others",
+    ),
+    ("claim_tries", "gateway/jobs/claim_line.py", "MAX_WAITING", _TRIES, _TRIES),
+    ("job_waits", "gateway/jobs/end_watch.py", "MAX_WAITING", _ENDS, _ENDS),
+    (
+        *("replays", "subscribe_forwarder/reading/replay.py", "MAX_REPLAYS"),
+        f"{_REPLAYS}test_places_are_few",
+        f"{_REPLAYS}test_a_tenant_that_holds_replays_leaves_places_to_others",
+    ),
+    ("previews", "subscribe_forwarder/api/preview.py", "MAX_PREVIEWS", _PREVIEWS, _PREVIEWS),
+    (
+        *("backlog_streams", "subscribe_forwarder/backlogs/routes.py", "max_streams"),
+        f"{_STREAMS}test_no_more_streams_than_allowed",
+        f"{_STREAMS}test_a_tenant_that_holds_streams_leaves_some_to_others",
+    ),
+    ("control_writes", "gateway/write_turns.py", "MAX_WAITING", _WRITES, _WRITES),
+)
+"""Bounds of a process: name, file, limit, the test of the bound, and the test of the share."""
+
 MUTANTS: tuple[Mutant, ...] = (
+    *(_boundless(name, file, limit, test) for name, file, limit, test, _ in _SHARED),
+    *(_without_shares(name, file, limit, test) for name, file, limit, _, test in _SHARED),
+    _boundless(
+        *("oauth_waits", "gateway/oauth/endpoints.py", "MAX_WAITING"),
+        killed_by="tests/unit/gateway/test_oauth.py::test_held_back_answers_are_bounded",
+    ),
+    Mutant(
+        "one client id may have all held-back answers to wrong secrets",
+        (
+            Edit(
+                "gateway/oauth/endpoints.py",
+                'Shares(MAX_WAITING, name="oauth_waits")',
+                'Shares(MAX_WAITING, share=1.0, name="oauth_waits")',
+            ),
+        ),
+        equivalent="SlowDown refuses a client id whose answer would wait for more than three "
+        "seconds, so one client id never has more than a few of the places",
+        breaks="P19",
+    ),
     Mutant(
         "the objects of a connection of HTTP/2 keep each other in memory",
-        (Edit("gateway/http/circles.py", "        vars(part).clear()\n", "        pass\n"),),
+        (
+            Edit(
+                "gateway/http/reference_cycles.py", "        vars(part).clear()\n", "        pass\n"
+            ),
+        ),
         killed_by="tests/unit/gateway/test_cycles.py"
         "::test_a_connection_of_hypercorn_leaves_nothing_to_the_collector_of_garbage[HTTP/2]",
         breaks="P19",
@@ -164,7 +249,7 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P19",
     ),
     Mutant(
-        "a request that waits is in a circle with the task that listens to its client",
+        "a request that waits is in a reference cycle with the task that listens to its client",
         (Edit("gateway/access_watch.py", "            del asking\n", ""),),
         killed_by=f"{_CYCLES}[a wait for a lock]",
         breaks="P19",
@@ -197,7 +282,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "an operation that waited for its tenant's other operations says that Postgres is silent",
-        (Edit("metadata/database.py", " or attempt.waiting.for_turn:", ":"),),
+        (Edit("metadata/database.py", " or attempt.waits_for_turn:", ":"),),
         killed_by="tests/unit/metadata/test_connection_turns.py"
         "::test_an_operation_that_got_no_turn_says_nothing_of_postgres",
         breaks="P19",

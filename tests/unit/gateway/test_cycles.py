@@ -1,6 +1,6 @@
 """Requests leave nothing to the collector of garbage, whose collections keep all others waiting.
 
-400 waits of one tenant once left very many objects in circles of references: an error
+400 waits of one tenant once left very many objects in reference cycles: an error
 and the frames that it came through, a connection and its account. Collections took up to 228 ms.
 """
 
