@@ -600,7 +600,8 @@ async def test_held_back_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
     ]
     done, waiting = await asyncio.wait(tries, timeout=5, return_when=asyncio.FIRST_COMPLETED)
     while len(done) < 3:
-        more, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        more, waiting = await asyncio.wait(waiting, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+        assert more, "three are refused at once"
         done |= more
     assert {task.result().status for task in done} == {429}
     gate.set()
