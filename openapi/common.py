@@ -44,6 +44,16 @@ NO_CONTROL = r"^[^\u0000-\u001f\u007f]*\Z"
 """A pattern that control characters do not match."""
 DisplayName = Annotated[str, Meta(max_length=255, pattern=NO_CONTROL)]
 Text = Annotated[str, Meta(min_length=1, max_length=128, pattern=NO_CONTROL)]
+MAX_FILTER_CHARS = 4096
+Filter = Annotated[str, Meta(max_length=MAX_FILTER_CHARS)]
+"""A CEL expression that is true for some messages."""
+MAX_CRON_CHARS = 200
+Cron = Annotated[str, Meta(max_length=MAX_CRON_CHARS)]
+"""A plan of runs: five fields, or a word such as `@hourly`."""
+TimeZone = Annotated[str, Meta(max_length=100)]
+"""A name of the IANA time zone database."""
+Moment = Annotated[datetime, Meta(tz=True)]
+"""A time with its zone."""
 Hex128 = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
@@ -122,7 +132,7 @@ class HeldProblem(Problem):
 
 
 class FilterPreviewRequest(Body):
-    filter: Annotated[str, Meta(max_length=4096)]
+    filter: Filter
     messages: Annotated[int, Meta(ge=1, le=10_000)] = 1000
     """The number of newest messages to look at, over all partitions."""
 

@@ -7,10 +7,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from openapi.common import CONFLICT, LOCATION
+from openapi.common import CONFLICT, LOCATION, Filter
 from openapi.contract import Answer, Body, Operation, Parameter, Success, ok, table
 
-Filter = Annotated[str, Meta(max_length=4096)]
 State = Literal["open", "redriven", "discarded"]
 Reason = Literal["exhausted", "rejected"]
 Id = Annotated[str, Meta(max_length=256)]

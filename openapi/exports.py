@@ -1,270 +1,183 @@
-"""Exports of topics to tables of a lake, and their runs."""
+"""Exports of topics to tables of a lake."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
+import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from openapi.common import CONFLICT, ETAG, IF_MATCH, Count, Name, created
+from openapi.common import (
+    CONFLICT,
+    ETAG,
+    IF_MATCH,
+    Count,
+    Cron,
+    Filter,
+    Labels,
+    Name,
+    TimeZone,
+    created,
+)
 from openapi.contract import Answer, Body, Operation, Parameter, no_content, ok, table
-from openapi.export_runs import ExportMaintenance, ExportPosition, ExportRun, RunFailure
+from openapi.export_runs import ExportLaneKey, ExportRun, LakeTableGiven, RunFailure, TopicPattern
+from openapi.patch import patch_of
 
-TopicValue = Annotated[str, Meta(min_length=1, max_length=128)]
+MIB, DAY_S = 1024 * 1024, 86_400
+TABLE_PATTERN = r"[a-z][a-z0-9_]{0,62}"
 Start = Annotated[str, Meta(max_length=64)]
 Lake = Annotated[str, Meta(max_length=128)]
-TableValue = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,62}\Z")]
+Table = Annotated[str, Meta(pattern=rf"^{TABLE_PATTERN}\Z")]
 Format = Literal["iceberg", "parquet"]
-BodyValue = Literal["json", "avro", "raw"]
+BodyForm = Literal["json", "avro", "raw"]
 PartitionBy = Literal["hour", "day", "none"]
 KeyBuckets = Annotated[int, Meta(ge=0, le=1024)]
-Filter = Annotated[str, Meta(max_length=4096)]
 MaxBytesPerSecond = Annotated[int, Meta(ge=1, le=1_000_000_000_000)]
-Cron = Annotated[str, Meta(max_length=200)]
-TimeZone = Annotated[str, Meta(max_length=100)]
 MissedRuns = Literal["skip", "latest"]
+State = Literal["idle", "queued", "running", "paused"]
 
 
-class LakeTableState(Answer):
-    """Where it is, for whoever reads it; null before its first run."""
+class ExportMaintenance(Body):
+    """The rules of runs that maintain the table."""
 
-    identifier: str
-    """Namespace and name in the catalog."""
-    location: str
-    """Where its files are."""
-    metadata_location: str | None
-    """The file that says what it is now."""
-    snapshot_id: int | None
-    """Its present version."""
+    target_file_bytes: Annotated[int, Meta(ge=MIB, le=2048 * MIB)] = 128 * MIB
+    """Files below half of this size are joined, in partitions whose time is over."""
+    keep_snapshots_seconds: Annotated[int, Meta(ge=60, le=3650 * DAY_S)] = 5 * DAY_S
+    """The age after which snapshots of the table are removed."""
+    orphans_after_seconds: Annotated[int, Meta(ge=3600, le=365 * DAY_S)] = DAY_S
+    """The age after which files that belong to no snapshot are removed."""
 
 
-class Export(Answer):
-    name: str
-    topic: TopicValue
-    """A topic, or a pattern: `*` stands for any characters, also of topics that come later."""
-    start: Start
-    """`earliest`, `latest` or a time (RFC 3339): what was published before is not exported."""
-    lake: Lake
-    """One of those that the installation has."""
-    table: TableValue
-    """In the lake, of this tenant; without it the name of the export, in small letters, `_` for
-    what does not go."""
-    format: Format
+class ExportMaintenanceView(ExportMaintenance, Answer):
+    """The rules of runs that maintain the table."""
+
+
+class ExportShape(Body, kw_only=True):
+    """The part of an export that its runs need."""
+
+    FIXED: ClassVar[tuple[str, ...]] = (
+        *("name", "topic", "lake", "table"),
+        *("format", "body", "partition_by", "key_buckets"),
+    )
+    name: Name | UnsetType = UNSET
+    topic: TopicPattern
+    """A topic, or a pattern: `*` stands for any characters, also of topics that are created
+    later."""
+    lake: Lake = "default"
+    """A lake of the installation."""
+    table: Table | UnsetType = UNSET
+    """The name of the table in the lake, among those of this tenant. Left out, it is the name of
+    the export in small letters, with `_` for other characters than letters and digits."""
+    format: Format = "iceberg"
     """`parquet`: plain files without a table's snapshots, each message at least once."""
-    body: BodyValue
-    """How bodies become columns."""
-    partition_by: PartitionBy
-    """Of the publish time."""
-    key_buckets: KeyBuckets
-    """Buckets of keys that the table is partitioned by, too; 0: none."""
-    columns: Annotated[dict[str, str], Meta(max_length=1000)]
-    """Types of body fields that are not to be found out: string, boolean, long, double, timestamp,
-    date, binary, decimal(p,s)."""
-    keep_data: bool
-    """Keep bodies as they came, too."""
-    filter: Filter | None
-    """CEL; what it does not match is not exported."""
-    max_bytes_per_second: MaxBytesPerSecond | None
-    """Most that runs read."""
-    maintenance: ExportMaintenance
-    cron: Cron | None
+    body: BodyForm = "json"
+    """The form of the bodies, from which columns are made."""
+    partition_by: PartitionBy = "day"
+    """The part of the publish time by which the table is partitioned."""
+    key_buckets: KeyBuckets = 0
+    """The number of buckets of keys by which the table is partitioned too; 0 is none."""
+    columns: Annotated[dict[str, str], Meta(max_length=1000)] = {}
+    """Types of body fields that are given rather than found out: string, boolean, long, double,
+    timestamp, date, binary, decimal(p,s)."""
+    keep_data: bool = False
+    """Whether the table also has the bodies as they were published."""
+    filter: Filter | None = None
+    """A CEL expression; messages that it does not match are not exported."""
+    max_bytes_per_second: MaxBytesPerSecond | None = None
+    """The limit of bytes that runs read."""
+
+
+class ExportPut(ExportShape, kw_only=True):
+    """The whole export."""
+
+    FIXED = (*ExportShape.FIXED, "start")
+    start: Start = "earliest"
+    """`earliest`, `latest` or a time (RFC 3339): messages that were published before are not
+    exported."""
+    maintenance: ExportMaintenance = msgspec.field(default_factory=ExportMaintenance)
+    cron: Cron | None = None
     """Minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly,
-    @yearly. Null: it runs when it is asked to."""
-    time_zone: TimeZone
+    @yearly. Null: it runs on demand."""
+    time_zone: TimeZone = "UTC"
     """A name of the IANA time zone database."""
-    missed_runs: MissedRuns
-    """What becomes of runs that could not be made in their minute: none is made, or one for all of
-    them. Whichever comes next brings what they would have."""
+    missed_runs: MissedRuns = "latest"
+    """The rule for runs that could not be made in their minute: none is made, or one for all of
+    them. The next run exports their messages in either case."""
+    maintain_cron: Cron | UnsetType | None = UNSET
+    """The times at which the table is maintained. Null: on demand. Left out: `@daily` of the format
+    iceberg, and null of others, which have nothing to maintain."""
+    paused: bool = False
+    labels: Labels = {}
+
+
+ExportPatch = patch_of(ExportPut)
+
+
+class ExportCreate(ExportPut, kw_only=True):
+    """A request to create an export."""
+
+    name: Name
+
+
+class ExportPosition(ExportLaneKey, Answer):
+    """The position of an export in a lane of its topics."""
+
+    offset: Count
+    """The offset below which every message is exported, or was published before `start`."""
+    end_offset: Count | None
+    """One past the last message; null where it is not known now."""
+
+
+class LakeTableState(LakeTableGiven, Answer):
+    """The place of a table, for readers."""
+
+
+class Export(ExportPut, Answer, kw_only=True):
+    """A topic, or those of a pattern, that are written into a table."""
+
+    maintenance: ExportMaintenanceView
     maintain_cron: Cron | None
-    """When its table is maintained. Null: when it is asked to."""
-    paused: bool
-    labels: dict[str, str]
-    state: Literal["idle", "queued", "running", "paused"]
-    """What it does now."""
+    """The times at which the table is maintained. Null: on demand."""
+    state: State
+    """The present state of the export and its runs."""
     next_runs: Annotated[list[datetime], Meta(max_length=3)]
-    """When it runs next by the clock."""
+    """The next runs of the clock."""
     rows: Count
-    """In the table, by all runs."""
+    """The number of messages that all runs wrote into the table."""
     rejected: Count
-    """In the table of rejects."""
+    """The number of messages in the table of rejects."""
     filtered: Count
-    """In neither."""
+    """The number of messages that did not match the filter."""
     bytes: Count
-    """Of bodies."""
+    """The size of the bodies."""
     expired: Count
-    """Messages that were gone from the log before they were exported; 0 unless the log lost what
-    was kept for the export."""
+    """Messages that were gone from the log before they were exported; 0 unless the log lost
+    messages that it kept for the export."""
     lag_messages: Count
-    """Stored and not exported yet; in listings, and where the store does not answer, as it was
-    last looked at."""
+    """The number of stored messages that are not exported yet; in listings, and where the store
+    does not answer, the number when it was last read."""
     positions: list[ExportPosition] | None
-    """How far each lane of its topics is exported; null in listings."""
+    """The position in each lane of its topics; null in listings."""
     last_run: ExportRun | None
     table_state: LakeTableState | None
-    """Where it is, for whoever reads it; null before its first run."""
+    """The place of the table, for readers; null before its first run."""
     rejects_state: LakeTableState | None
-    """The table of what could not be decoded; null where there is none."""
+    """The table of messages that could not be decoded; null where there is none."""
     failure: RunFailure | None
-    """Why the last run of the clock or of a caller failed, until one succeeds."""
+    """The reason that the last run of the clock or of a caller failed, until one succeeds."""
     created_at: datetime
     updated_at: datetime
 
 
 class ExportPage(Answer):
+    """One page of exports."""
+
     exports: list[Export]
     next_page_token: str | None
 
 
-class ExportCreate(Body):
-    name: Name
-    topic: TopicValue
-    """A topic, or a pattern: `*` stands for any characters, also of topics that come later."""
-    start: Start = "earliest"
-    """`earliest`, `latest` or a time (RFC 3339): what was published before is not exported."""
-    lake: Lake = "default"
-    """One of those that the installation has."""
-    table: TableValue | UnsetType = UNSET
-    """In the lake, of this tenant; without it the name of the export, in small letters, `_` for
-    what does not go."""
-    format: Format = "iceberg"
-    """`parquet`: plain files without a table's snapshots, each message at least once."""
-    body: BodyValue = "json"
-    """How bodies become columns."""
-    partition_by: PartitionBy = "day"
-    """Of the publish time."""
-    key_buckets: KeyBuckets = 0
-    """Buckets of keys that the table is partitioned by, too; 0: none."""
-    columns: Annotated[dict[str, str], Meta(max_length=1000)] | UnsetType = UNSET
-    """Types of body fields that are not to be found out: string, boolean, long, double, timestamp,
-    date, binary, decimal(p,s)."""
-    keep_data: bool = False
-    """Keep bodies as they came, too."""
-    filter: Filter | None = None
-    """CEL; what it does not match is not exported."""
-    max_bytes_per_second: MaxBytesPerSecond | None = None
-    """Most that runs read."""
-    maintenance: ExportMaintenance | UnsetType = UNSET
-    cron: Cron | None = None
-    """Minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly,
-    @yearly. Null: it runs when it is asked to."""
-    time_zone: TimeZone = "UTC"
-    """A name of the IANA time zone database."""
-    missed_runs: MissedRuns = "latest"
-    """What becomes of runs that could not be made in their minute: none is made, or one for all of
-    them. Whichever comes next brings what they would have."""
-    maintain_cron: Cron | None = "@daily"
-    """When its table is maintained. Null: when it is asked to."""
-    paused: bool = False
-    labels: dict[str, str] | UnsetType = UNSET
-
-
-class ExportPut(Body):
-    topic: TopicValue
-    """A topic, or a pattern: `*` stands for any characters, also of topics that come later."""
-    name: str | UnsetType = UNSET
-    """As in the path."""
-    start: Start = "earliest"
-    """`earliest`, `latest` or a time (RFC 3339): what was published before is not exported."""
-    lake: Lake = "default"
-    """One of those that the installation has."""
-    table: TableValue | UnsetType = UNSET
-    """In the lake, of this tenant; without it the name of the export, in small letters, `_` for
-    what does not go."""
-    format: Format = "iceberg"
-    """`parquet`: plain files without a table's snapshots, each message at least once."""
-    body: BodyValue = "json"
-    """How bodies become columns."""
-    partition_by: PartitionBy = "day"
-    """Of the publish time."""
-    key_buckets: KeyBuckets = 0
-    """Buckets of keys that the table is partitioned by, too; 0: none."""
-    columns: Annotated[dict[str, str], Meta(max_length=1000)] | UnsetType = UNSET
-    """Types of body fields that are not to be found out: string, boolean, long, double, timestamp,
-    date, binary, decimal(p,s)."""
-    keep_data: bool = False
-    """Keep bodies as they came, too."""
-    filter: Filter | None = None
-    """CEL; what it does not match is not exported."""
-    max_bytes_per_second: MaxBytesPerSecond | None = None
-    """Most that runs read."""
-    maintenance: ExportMaintenance | UnsetType = UNSET
-    cron: Cron | None = None
-    """Minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly,
-    @yearly. Null: it runs when it is asked to."""
-    time_zone: TimeZone = "UTC"
-    """A name of the IANA time zone database."""
-    missed_runs: MissedRuns = "latest"
-    """What becomes of runs that could not be made in their minute: none is made, or one for all of
-    them. Whichever comes next brings what they would have."""
-    maintain_cron: Cron | None = "@daily"
-    """When its table is maintained. Null: when it is asked to."""
-    paused: bool = False
-    labels: dict[str, str] | UnsetType = UNSET
-
-
-class ExportMaintenancePatch(Body):
-    """As ExportMaintenance, merged member by member."""
-
-    target_file_bytes: Annotated[int, Meta(ge=1_048_576, le=2_147_483_648)] | UnsetType | None = (
-        UNSET
-    )
-    """Files below half of it are joined, in partitions whose time is over."""
-    keep_snapshots_seconds: Annotated[int, Meta(ge=60, le=315_360_000)] | UnsetType | None = UNSET
-    """Older snapshots of the table go."""
-    orphans_after_seconds: Annotated[int, Meta(ge=3600, le=31_536_000)] | UnsetType | None = UNSET
-    """Files that belong to no snapshot go after so long."""
-
-
-class ExportPatch(Body):
-    """Merged into what there is (RFC 7396): what is not named stays, and so does each member of an
-    object that is not named. Null is null where a member may be null, and else its default; in
-    a map it takes an entry away. Those that never change may be given as they are."""
-
-    name: str | UnsetType = UNSET
-    """As it is."""
-    topic: TopicValue | UnsetType = UNSET
-    """A topic, or a pattern: `*` stands for any characters, also of topics that come later."""
-    start: Start | UnsetType | None = UNSET
-    """`earliest`, `latest` or a time (RFC 3339): what was published before is not exported."""
-    lake: Lake | UnsetType | None = UNSET
-    """One of those that the installation has."""
-    table: TableValue | UnsetType = UNSET
-    """In the lake, of this tenant; without it the name of the export, in small letters, `_` for
-    what does not go."""
-    format: Format | UnsetType | None = UNSET
-    """`parquet`: plain files without a table's snapshots, each message at least once."""
-    body: BodyValue | UnsetType | None = UNSET
-    """How bodies become columns."""
-    partition_by: PartitionBy | UnsetType | None = UNSET
-    """Of the publish time."""
-    key_buckets: KeyBuckets | UnsetType | None = UNSET
-    """Buckets of keys that the table is partitioned by, too; 0: none."""
-    columns: Annotated[dict[str, str | None], Meta(max_length=1000)] | UnsetType | None = UNSET
-    """Types of body fields that are not to be found out: string, boolean, long, double, timestamp,
-    date, binary, decimal(p,s)."""
-    keep_data: bool | UnsetType | None = UNSET
-    """Keep bodies as they came, too."""
-    filter: Filter | UnsetType | None = UNSET
-    """CEL; what it does not match is not exported."""
-    max_bytes_per_second: MaxBytesPerSecond | UnsetType | None = UNSET
-    """Most that runs read."""
-    maintenance: ExportMaintenancePatch | UnsetType | None = UNSET
-    cron: Cron | UnsetType | None = UNSET
-    """Minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly,
-    @yearly. Null: it runs when it is asked to."""
-    time_zone: TimeZone | UnsetType | None = UNSET
-    """A name of the IANA time zone database."""
-    missed_runs: MissedRuns | UnsetType | None = UNSET
-    """What becomes of runs that could not be made in their minute: none is made, or one for all of
-    them. Whichever comes next brings what they would have."""
-    maintain_cron: Cron | UnsetType | None = UNSET
-    """When its table is maintained. Null: when it is asked to."""
-    paused: bool | UnsetType | None = UNSET
-    labels: dict[str, str | None] | UnsetType | None = UNSET
-
-
-EXPORT_TOPIC = Parameter("export_topic", "topic", "query", "Only those that take this topic.")
+EXPORT_TOPIC = Parameter("export_topic", "topic", "query", "Only exports that take this topic.")
 
 OPERATIONS = table(
     "exports",
@@ -283,15 +196,12 @@ OPERATIONS = table(
         needs="manage export:?",
         summary="Create an export",
         description=(
-            "What is published to the topic from `start` on is kept for it until it is in the "
-            "table. Needs `read` on the topic, or on all that its pattern may match."
+            "Messages that are published to the topic from `start` on are kept for the export "
+            "until they are in the table. The caller needs `read` on the topic, or on all that its "
+            "pattern may match."
         ),
         body=ExportCreate,
-        answers=(
-            created(
-                Export, ("The export. Its first run comes with the clock, or when it is asked for.")
-            ),
-        ),
+        answers=(created(Export, "The export. Its first run comes with the clock, or on demand."),),
         problems=(CONFLICT,),
     ),
     Operation(
@@ -308,7 +218,7 @@ OPERATIONS = table(
         summary="Create or replace an export",
         description=(
             "`topic`, `start`, `lake`, `table`, `format`, `body`, `partition_by` and "
-            "`key_buckets` of an export never change. Needs `read` on the topic, too."
+            "`key_buckets` of an export never change. The caller needs `read` on the topic, too."
         ),
         parameters=(IF_MATCH,),
         body=ExportPut,
@@ -324,8 +234,8 @@ OPERATIONS = table(
         needs="manage export:name",
         summary="Change an export",
         description=(
-            "A run that is under way goes on by what the export was when it was claimed. Needs "
-            "`read` on the topic, too."
+            "A run that is under way goes on with the settings that the export had when the run "
+            "was claimed. The caller needs `read` on the topic, too."
         ),
         parameters=(IF_MATCH,),
         body=ExportPatch,
@@ -338,8 +248,8 @@ OPERATIONS = table(
         needs="manage export:name",
         summary="Delete an export",
         description=(
-            "What was kept for it may be trimmed. A run that is under way is told, and commits "
-            "nothing more that it has not begun to commit."
+            "Messages that were kept for it may be trimmed. A run that is under way is told, and "
+            "begins no further commit."
         ),
         parameters=(IF_MATCH,),
         answers=(
@@ -356,8 +266,8 @@ OPERATIONS = table(
             ok(
                 Export,
                 (
-                    "The clock makes no runs of it until it is resumed; one that is "
-                    "under way goes on, and runs can be asked for."
+                    "The export. The clock makes no runs of it until it is resumed; a run that is "
+                    "under way goes on, and callers can start runs."
                 ),
                 ETAG,
             ),
@@ -368,12 +278,13 @@ OPERATIONS = table(
         route="POST /exports/{name}:resume",
         needs="manage export:name",
         summary="Resume an export",
-        description="Needs `read` on the topic, too.",
+        description="The caller needs `read` on the topic, too.",
         parameters=(IF_MATCH,),
         answers=(
             ok(
                 Export,
-                ("It goes on with its next run, which brings what came meanwhile, too."),
+                "The export, which goes on with its next run; that one exports the messages of the "
+                "pause, too.",
                 ETAG,
             ),
         ),

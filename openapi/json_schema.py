@@ -137,9 +137,9 @@ class Schemas:
 
 def _chosen(kind: type[msgspec.Struct], properties: Schema, required: list[str]) -> Schema:
     """Return the members of an object, or several objects where it has exactly one of some."""
-    closed: Schema = (
-        {} if issubclass(kind, (OpenAnswer, OpenBody)) else {"additionalProperties": False}
-    )
+    # An answer that is made of an open body has no further fields.
+    is_open = issubclass(kind, (OpenAnswer, OpenBody)) and not issubclass(kind, Answer)
+    closed: Schema = {} if is_open else {"additionalProperties": False}
     if not issubclass(kind, Body) or not kind.EXACTLY_ONE:
         schema: Schema = {"properties": properties} | closed
         if required:

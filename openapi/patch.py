@@ -22,7 +22,7 @@ MERGED = (
 @cache
 def patch_of(put: type[Body]) -> type[Body]:
     """Return the class of patches of a put: each field may be left out, objects are patches too,
-    and null stands for the default of a field that has one and is not fixed."""
+    and null stands for the default of a field. A fixed field needs one that is a value."""
     return _made(put, MERGED + _fixed(put.FIXED))
 
 
@@ -37,7 +37,7 @@ def _made(put: type[Body], description: str) -> type[Body]:
     fields = [
         (
             field.name,
-            _type(hints[field.name], null=not field.required and field.name not in put.FIXED),
+            _type(hints[field.name], null=_may_be_null(put, field)),
             msgspec.field(default=UNSET, name=field.encode_name),
         )
         for field in msgspec.structs.fields(put)
@@ -49,6 +49,11 @@ def _made(put: type[Body], description: str) -> type[Body]:
     )
     assert issubclass(patch, Body)
     return patch
+
+
+def _may_be_null(put: type[Body], field: msgspec.structs.FieldInfo) -> bool:
+    """Return whether null stands for the default of a field."""
+    return not (field.required or (field.name in put.FIXED and field.default is UNSET))
 
 
 def _type(kind: Any, *, null: bool) -> Any:

@@ -16,64 +16,22 @@ from openapi.common import (
     STORAGE_FULL,
     TOO_MANY_CHANGES_OR_WORK,
     UNPROCESSABLE,
+    Cron,
+    Labels,
     Name,
+    TimeZone,
     created,
 )
 from openapi.contract import Answer, Body, Operation, Parameter, no_content, ok, table
 from openapi.patch import patch_of
 
 MissedRuns = Literal["skip", "latest", "all"]
-Cron = Annotated[str, Meta(max_length=200)]
 ContentType = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 256})]
 Key = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 1024})]
 """Servers count the bytes of a key and of a content type themselves."""
 Base64 = Annotated[str, Meta(extra_json_schema={"contentEncoding": "base64"})]
 TtlSeconds = Annotated[float, Meta(ge=0.001, le=31_536_000)]
 Priority = Annotated[int, Meta(ge=0, le=9)]
-TimeZone = Annotated[str, Meta(max_length=100)]
-
-
-class ScheduledMessage(Answer, kw_only=True):
-    """The message of each run, as it is kept."""
-
-    data: Any = UNSET
-    data_base64: str | UnsetType = UNSET
-    content_type: str | None
-    key: str | None
-    attributes: dict[str, str]
-    ttl_seconds: float | None
-    priority: int
-
-
-class Schedule(Answer):
-    """A schedule, and its next and last runs."""
-
-    name: str
-    topic: str
-    cron: str
-    time_zone: str
-    missed_runs: MissedRuns
-    message: ScheduledMessage
-    paused: bool
-    next_runs: Annotated[list[datetime], Meta(max_length=3)]
-    last_run: datetime | None
-    last_message_id: str | None
-    runs: int
-    """The number of runs that were made since the schedule was created."""
-    missed: int
-    """The number of runs that were passed over."""
-    failure: str | None
-    """The reason that the run that is due cannot be made now."""
-    labels: dict[str, str]
-    created_at: datetime
-    updated_at: datetime
-
-
-class SchedulePage(Answer):
-    """One page of schedules."""
-
-    schedules: list[Schedule]
-    next_page_token: str | None
 
 
 class ScheduleMessage(Body):
@@ -91,42 +49,61 @@ class ScheduleMessage(Body):
     """A number from 0 to 9; messages of priority 9 are the most urgent."""
 
 
-class ScheduleCreate(Body):
-    """A request to create a schedule."""
-
-    name: Name
-    topic: str
-    cron: Cron
-    """A plan of minute, hour, day of month, month and day of week; or @hourly, @daily, @weekly,
-    @monthly or @yearly."""
-    message: ScheduleMessage
-    time_zone: TimeZone = "UTC"
-    """A name of the IANA time zone database."""
-    missed_runs: MissedRuns = "skip"
-    """The rule for runs that could not be made in their minute."""
-    paused: bool = False
-    labels: dict[str, str] = {}
-
-
-class SchedulePut(Body):
+class SchedulePut(Body, kw_only=True):
     """A schedule as a whole; its name may be left out."""
 
     FIXED = ("name",)
+    name: Name | UnsetType = UNSET
     topic: str
     cron: Cron
     """A plan of minute, hour, day of month, month and day of week; or @hourly, @daily, @weekly,
     @monthly or @yearly."""
     message: ScheduleMessage
-    name: str | UnsetType = UNSET
     time_zone: TimeZone = "UTC"
     """A name of the IANA time zone database."""
     missed_runs: MissedRuns = "skip"
     """The rule for runs that could not be made in their minute."""
     paused: bool = False
-    labels: dict[str, str] = {}
+    labels: Labels = {}
 
 
 SchedulePatch = patch_of(SchedulePut)
+
+
+class ScheduleCreate(SchedulePut, kw_only=True):
+    """A request to create a schedule."""
+
+    name: Name
+
+
+class ScheduledMessage(ScheduleMessage, Answer, kw_only=True):
+    """The message of each run, as it is kept."""
+
+    data_base64: Base64 | UnsetType = UNSET  # type: ignore[assignment]
+
+
+class Schedule(SchedulePut, Answer, kw_only=True):
+    """A schedule, and its next and last runs."""
+
+    message: ScheduledMessage
+    next_runs: Annotated[list[datetime], Meta(max_length=3)]
+    last_run: datetime | None
+    last_message_id: str | None
+    runs: int
+    """The number of runs that were made since the schedule was created."""
+    missed: int
+    """The number of runs that were passed over."""
+    failure: str | None
+    """The reason that the run that is due cannot be made now."""
+    created_at: datetime
+    updated_at: datetime
+
+
+class SchedulePage(Answer):
+    """One page of schedules."""
+
+    schedules: list[Schedule]
+    next_page_token: str | None
 
 
 class NextRuns(Answer):

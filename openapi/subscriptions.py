@@ -19,10 +19,12 @@ from openapi.common import (
     MAX_SECONDS,
     NOT_FOUND,
     TOO_LARGE,
+    Filter,
     FilterPreview,
     FilterPreviewRequest,
     HoldList,
     Labels,
+    Moment,
     Name,
     Total,
     created,
@@ -47,7 +49,6 @@ from openapi.webhooks import Push, PushView
 DeliveryValue = Literal["at_least_once", "at_most_once", "exactly_once"]
 AckDeadlineSeconds = Annotated[float, Meta(ge=1, le=43_200)]
 OnExhausted = Literal["dead_letter", "park"]
-Filter = Annotated[str, Meta(max_length=4096)]
 MessagesPerSecond = Annotated[float, Meta(gt=0, le=1_000_000)]
 MaxOutstanding = Annotated[int, Meta(ge=1, le=100_000)]
 Type = Literal["pull", "push"]
@@ -87,7 +88,7 @@ class StartAt(Body):
     """A place other than the two named ones where a subscription begins."""
 
     EXACTLY_ONE = ("time", "offset", "snapshot")
-    time: Annotated[datetime, Meta(tz=True)] | UnsetType = UNSET
+    time: Moment | UnsetType = UNSET
     """The first message that is not older."""
     offset: Total | UnsetType = UNSET
     """The offset in every partition."""

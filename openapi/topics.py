@@ -19,6 +19,7 @@ from openapi.common import (
     STORAGE_FULL,
     WAIT_SECONDS,
     Count,
+    Filter,
     FilterPreview,
     FilterPreviewRequest,
     HoldList,
@@ -321,7 +322,7 @@ REPLAY_FILTER = Parameter(
     "filter",
     "query",
     "A CEL expression; only messages for which it is true are given.",
-    Annotated[str, Meta(min_length=1, max_length=4096)],
+    Annotated[Filter, Meta(min_length=1)],
 )
 OFFSET_TRUNCATED = Refusal(
     "OffsetTruncated",

@@ -1,6 +1,6 @@
-"""Exports as resources: made, looked at, changed, paused, deleted.
+"""Exports as resources: created, read, changed, paused and deleted.
 
-Whoever makes an export, or has it read more, may itself read all that it reads.
+A caller needs to read all topics of an export that it creates, changes or resumes.
 """
 
 from __future__ import annotations
@@ -24,26 +24,24 @@ from edge.asgi import (
 )
 from edge.caller import Caller
 from edge.problem import invalid
-from gateway.exports.bodies import ExportCreate, ExportPut
 from gateway.exports.planning import Offsets
 from gateway.exports.refusals import no_topic, refusals
 from gateway.exports.specs import changed, new_spec, patched, paused
 from gateway.exports.views import export_view
 from gateway.http.decoding import Query, etag, if_match, read_json
-from gateway.http.merge_patch import read_patch
 from gateway.names import name_errors
 from gateway.resources import precondition_failed, respond_no_content
-from gateway.tenancy.answers import respond_page
+from gateway.tenancy.answers import respond_listing
 from gateway.visible import visible_page
 from metadata.errors import NotFound
 from metadata.exports.exports import ExportRepository
 from metadata.exports.types import Export, ExportSpec, LaneState
-from openapi.exports import OPERATIONS
+from openapi.exports import OPERATIONS, ExportCreate, ExportPage, ExportPatch, ExportPut
 from store_nodes.errors import StoreError
 
 
 class ExportRoutes:
-    """`lakes` are the names that exports may say."""
+    """The routes of exports; `lakes` are the names of the lakes that exports may write to."""
 
     def __init__(
         self,
@@ -78,7 +76,7 @@ class ExportRoutes:
         await self._respond(send, 201, await self._create(scope, body, body.name))
 
     async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """201 when it was not there, 200 when it is now as the body says."""
+        """Answer 201 for a new export, 200 for a changed one."""
         body = await read_json(scope, receive, ExportPut)
         name, version = path_param(scope, "name"), if_match(header(scope, b"if-match"))
         require_read(caller_of(scope), body.topic)
@@ -94,8 +92,8 @@ class ExportRoutes:
             await self._respond(send, 200, export)
 
     async def patch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """200; what the body does not name stays."""
-        patch = await read_patch(scope, receive)
+        """Answer 200; members that the body does not name stay."""
+        patch = await read_json(scope, receive, ExportPatch)
         version = if_match(header(scope, b"if-match"))
         require_read(caller_of(scope), (await self._find(scope)).spec.topic)
         export = await self._update(
@@ -119,10 +117,10 @@ class ExportRoutes:
         )
         now = self._wall()
         items = [export_view(each, now) for each in page.items]
-        await respond_page(send, "exports", items, page.next_token)
+        await respond_listing(send, ExportPage(items, page.next_token))
 
     async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The run that is under way loses its lease and its token; the table stays."""
+        """Delete an export; a run that is under way loses its lease and its token."""
         export = await self._find(scope)
         version = if_match(header(scope, b"if-match"))
         async with refusals():
@@ -135,7 +133,7 @@ class ExportRoutes:
         await self._respond(send, 200, await self._set_paused(scope, True))
 
     async def resume(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """From the next tick on."""
+        """Resume from the next tick on."""
         require_read(caller_of(scope), (await self._find(scope)).spec.topic)
         await self._respond(send, 200, await self._set_paused(scope, False))
 
@@ -178,7 +176,7 @@ class ExportRoutes:
         await respond(send, status, msgspec.json.encode(view), headers=headers)
 
     async def _lanes(self, export: Export) -> list[LaneState]:
-        """As they are now; where the store does not answer, as they were last looked at."""
+        """Return the present lanes; where the store does not answer, those that were read last."""
         topics = await self._exports.topics(export.tenant_id, export.spec.topic)
         try:
             return await self._offsets.states(topics, export.positions)
@@ -189,6 +187,8 @@ class ExportRoutes:
 
 
 def require_read(caller: Caller, pattern: str) -> None:
-    """On all that a pattern may match: as a name it is matched by no other patterns than those that
-    match whatever its `*` may stand for. Raises the 403 Problem."""
+    """Require that the caller may read every topic that a pattern matches. Raise a 403 Problem.
+
+    A pattern of a grant that matches the text of this pattern matches all that its `*` stands for.
+    """
     caller.require("read", "topic", pattern)

@@ -1,58 +1,38 @@
-"""Lanes as runners name them, and as the API shows them to tenants."""
+"""Lanes, positions and ranges between runners and the rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any
 
-import msgspec
+from msgspec import UNSET
 
-from gateway.exports.bodies import MAX_OFFSET, MAX_PARTITION
 from metadata.exports.types import Lane, LanePosition, LaneRange
-
-MAX_LANES = 100_000
-MAX_LANE = 255
-
-
-class LaneKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of a runner. `topic_uid` is hex."""
-
-    topic: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
-    topic_uid: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")]
-    partition: Annotated[int, msgspec.Meta(ge=0, le=MAX_PARTITION)]
-    lane: Annotated[int, msgspec.Meta(ge=0, le=MAX_LANE)]
+from openapi.export_runners import ExportLanePosition, ExportLaneRange
+from openapi.export_runs import ExportLaneKey
 
 
-class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All below `offset` is in the table."""
-
-    key: LaneKey
-    offset: Annotated[int, msgspec.Meta(ge=0, le=MAX_OFFSET)]
-
-
-Positions = Annotated[list[Position], msgspec.Meta(max_length=MAX_LANES)]
-
-
-def stored(positions: Iterable[Position]) -> list[LanePosition]:
+def stored(positions: Iterable[ExportLanePosition]) -> list[LanePosition]:
+    """Return positions as they are stored."""
     return [LanePosition(_lane(each.key), each.offset) for each in positions]
 
 
-def ranges_for_runner(ranges: Iterable[LaneRange]) -> list[dict[str, Any]]:
+def ranges_for_runner(ranges: Iterable[LaneRange]) -> list[ExportLaneRange]:
+    """Return ranges as runners get them."""
     return [
-        {"key": lane_view(each.lane), "start": each.start, "end": each.end}
-        | ({} if each.position is None else {"position": each.position})
+        ExportLaneRange(
+            key_of(each.lane),
+            each.start,
+            each.end,
+            UNSET if each.position is None else each.position,
+        )
         for each in ranges
     ]
 
 
-def lane_view(lane: Lane) -> dict[str, Any]:
-    return {
-        "topic": lane.topic,
-        "topic_uid": lane.topic_uid.hex(),
-        "partition": lane.partition,
-        "lane": lane.lane,
-    }
+def key_of(lane: Lane) -> ExportLaneKey:
+    """Return a lane as runners name it."""
+    return ExportLaneKey(lane.topic, lane.topic_uid.hex(), lane.partition, lane.lane)
 
 
-def _lane(key: LaneKey) -> Lane:
+def _lane(key: ExportLaneKey) -> Lane:
     return Lane(key.topic, bytes.fromhex(key.topic_uid), key.partition, key.lane)

@@ -1,14 +1,14 @@
 """Runs of exports as runners hold them, of all tenants: claimed, planned, renewed and finished.
 
-A runner may do nothing else than this, and read what the token of the run that it holds reads.
-Under a lease that is over nothing is done: by then the run may be another's.
+A runner may do nothing but this, and read the topics that the token of its run reads. Nothing is
+done under a lease that is over: another runner may have the run by then.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
+from typing import cast
 
 import msgspec
 
@@ -23,14 +23,7 @@ from gateway.exports.claim_line import ClaimLine, Wanted
 from gateway.exports.lanes import ranges_for_runner, stored
 from gateway.exports.planning import Offsets
 from gateway.exports.refusals import lease_lost, leased
-from gateway.exports.runner_bodies import (
-    MAX_BODY_BYTES,
-    RunClaim,
-    RunFinish,
-    RunPositions,
-    RunRenew,
-    log_bytes,
-)
+from gateway.exports.runner_bodies import MAX_BODY_BYTES, ending_of, log_bytes, progress_of
 from gateway.exports.views import spec_for_runner
 from gateway.http.decoding import decode_json, read_json
 from metadata.errors import LeaseLost
@@ -45,16 +38,17 @@ from metadata.exports.types import (
     LaneEnd,
     RunId,
 )
-from openapi.export_runs import OPERATIONS
+from openapi import export_runners as contract
+from openapi.export_runs import Kind
 
 NO_STORE = [(b"cache-control", b"no-store")]
 LEASE_BYTES = 16
 LOG_LEASE_S = 60.0
-"""From a last line of the log to the end, which follows at once."""
+"""Seconds of a lease from the last line of the log to the end, which follows at once."""
 
 
 class RunnerRoutes:
-    """`max_messages`: the most of one manifest."""
+    """The routes of runners; `max_messages` is the limit of one manifest."""
 
     def __init__(
         self,
@@ -74,20 +68,20 @@ class RunnerRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route(OPERATIONS["claimExportRun"], self.claim),
-            Route(OPERATIONS["planExportRun"], self.plan),
-            Route(OPERATIONS["renewExportRun"], self.renew),
-            Route(OPERATIONS["finishExportRun"], self.finish),
+            Route(contract.OPERATIONS["claimExportRun"], self.claim),
+            Route(contract.OPERATIONS["planExportRun"], self.plan),
+            Route(contract.OPERATIONS["renewExportRun"], self.renew),
+            Route(contract.OPERATIONS["finishExportRun"], self.finish),
         ]
 
     async def claim(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Who goes away while it waits gets none."""
-        body = await read_json(scope, receive, RunClaim)
+        """Answer a run, or none. A runner that goes away while it waits gets none."""
+        body = await read_json(scope, receive, contract.ExportRunClaim)
         wanted = Wanted(tuple(sorted(set(body.lakes))), body.runner, body.lease_seconds)
         run = await self._claim(wanted, body.wait_seconds, receive)
         try:
             claimed = None if run is None else await self._claimed(run)
-            answer = msgspec.json.encode({"run": claimed})
+            answer = msgspec.json.encode(contract.ExportRunClaimed(claimed))
             await respond(send, 200, answer, headers=NO_STORE)
         except BaseException:
             self._line.undo(run)
@@ -96,12 +90,11 @@ class RunnerRoutes:
             metrics.claimed.labels(run.kind).inc()
 
     async def plan(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Ends are looked at first, so nothing that was published before the call is left out but
-        for the bound."""
+        """Answer the ranges of a run. The ends are read first, so the ranges have every message
+        that was published before the call, up to the limit."""
         run_id = _run_id(scope)
-        body = decode_json(
-            await read_body(scope, receive, MAX_BODY_BYTES), RunPositions, bounded=False
-        )
+        text = await read_body(scope, receive, MAX_BODY_BYTES)
+        body = decode_json(text, contract.ExportRunPositions, bounded=False)
         lease = _lease(body.lease)
         async with leased():
             held = await self._leases.held(run_id, lease)
@@ -113,34 +106,30 @@ class RunnerRoutes:
                 run_id, lease, stored(body.positions), ends, self._max_messages
             )
         metrics.planned.inc(sum(each.end - each.start for each in ranges))
-        answer = msgspec.json.encode({"ranges": ranges_for_runner(ranges)})
-        await respond(send, 200, answer)
+        answer = contract.ExportRunPlan(ranges_for_runner(ranges))
+        await respond(send, 200, msgspec.json.encode(answer))
 
     async def renew(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """With a new token each time."""
-        run_id, body = _run_id(scope), await read_json(scope, receive, RunRenew)
-        progress = None if body.progress is None else body.progress.stored()
+        """Renew a lease; each renewal has a new token."""
+        run_id, body = _run_id(scope), await read_json(scope, receive, contract.ExportRunRenew)
+        progress = progress_of(body)
         async with leased():
             renewed = await self._leases.renew(
                 run_id, _lease(body.lease), body.lease_seconds, progress, log_bytes(body.log)
             )
         attempt = Attempt(run_id.tenant_id, run_id.uid, renewed.attempt)
         token = await self._token(attempt, renewed.spec)
-        answer = {
-            "lease_until": renewed.lease_until,
-            "cancelled": renewed.cancelled,
-            "token": token.text,
-            "token_expires_at": token.expires_at,
-        }
+        answer = contract.ExportRunRenewed(
+            renewed.lease_until, renewed.cancelled, token.text, token.expires_at
+        )
         await respond(send, 200, msgspec.json.encode(answer), headers=NO_STORE)
 
     async def finish(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Again under the same lease it is answered alike."""
+        """End a run. The same request gets the same answer again."""
         run_id = _run_id(scope)
-        body = decode_json(
-            await read_body(scope, receive, MAX_BODY_BYTES), RunFinish, bounded=False
-        )
-        lease, ending = _lease(body.lease), body.ending()
+        text = await read_body(scope, receive, MAX_BODY_BYTES)
+        body = decode_json(text, contract.ExportRunFinish, bounded=False)
+        lease, ending = _lease(body.lease), ending_of(body)
         if body.log:
             with contextlib.suppress(LeaseLost):  # it may have ended under this lease already
                 await self._leases.renew(run_id, lease, LOG_LEASE_S, None, log_bytes(body.log))
@@ -148,11 +137,11 @@ class RunnerRoutes:
             finished = await self._leases.finish(run_id, lease, ending)
         await self._tokens.end(Attempt(run_id.tenant_id, run_id.uid, finished.attempt))
         _count(finished, body)
-        await respond(send, 200, b"{}")
+        await respond(send, 200, msgspec.json.encode(contract.ExportRunFinished()))
 
     async def _claim(self, wanted: Wanted, wait_s: float, receive: Receive) -> ClaimedRun | None:
-        """ClientGone when nobody is there any more to be told; the Problem when the caller may not
-        wait any longer."""
+        """Return a run. Raise ClientGone once the caller has gone, and a Problem where too many
+        wait."""
         claiming = asyncio.ensure_future(self._line.claim(wanted, wait_s))
         gone = asyncio.ensure_future(disconnected(receive))
         try:
@@ -172,28 +161,28 @@ class RunnerRoutes:
             gone.cancel()
             await asyncio.gather(claiming, gone, return_exceptions=True)
 
-    async def _claimed(self, run: ClaimedRun) -> dict[str, Any]:
+    async def _claimed(self, run: ClaimedRun) -> contract.ExportRunLease:
         tenant_id, uid = run.id
         if run.attempt > 1:
-            # Who had it before may not know that it is over.
+            # The runner that had it before may not know that its lease is over.
             await self._tokens.end(Attempt(tenant_id, uid, run.attempt - 1))
         token = await self._token(Attempt(tenant_id, uid, run.attempt), run.spec)
-        return {
-            "uid": str(run.id),
-            "lease": run.lease.hex(),
-            "lease_until": run.lease_until,
-            "tenant": run.tenant,
-            "export": spec_for_runner(run.spec),
-            "number": run.number,
-            "kind": run.kind,
-            "attempt": run.attempt,
-            "ranges": None if run.ranges is None else ranges_for_runner(run.ranges),
-            "token": token.text,
-            "token_expires_at": token.expires_at,
-        }
+        return contract.ExportRunLease(
+            uid=str(run.id),
+            lease=run.lease.hex(),
+            lease_until=run.lease_until,
+            tenant=run.tenant,
+            export=spec_for_runner(run.spec),
+            number=run.number,
+            kind=cast(Kind, run.kind),
+            attempt=run.attempt,
+            ranges=None if run.ranges is None else ranges_for_runner(run.ranges),
+            token=token.text,
+            token_expires_at=token.expires_at,
+        )
 
     async def _token(self, attempt: Attempt, spec: ExportSpec) -> RunToken:
-        """Where bodies are Avro, it reads the schemas by which they are decoded."""
+        """Return the token of a run; it also reads the schemas of topics whose bodies are Avro."""
         schemas: set[str] = set()
         if spec.body == "avro":
             topics = await self._exports.topics(attempt.tenant_id, spec.topic)
@@ -204,8 +193,8 @@ class RunnerRoutes:
             raise unavailable("auth", "There is no key to sign a token with yet.") from error
 
 
-def _count(finished: Finished, body: RunFinish) -> None:
-    """An ending that is repeated counts twice."""
+def _count(finished: Finished, body: contract.ExportRunFinish) -> None:
+    """Count an end; one that is repeated counts twice."""
     metrics.finished.labels(finished.kind, finished.state).inc()
     result = body.result
     if result is not None and finished.kind == EXPORT and finished.state == SUCCEEDED:
@@ -216,7 +205,7 @@ def _count(finished: Finished, body: RunFinish) -> None:
 
 
 def _run_id(scope: Scope) -> RunId:
-    """What is no id of ours is nobody's to hold."""
+    """Return the id of a run. Raise the problem of a lost lease for another text."""
     try:
         return RunId.parse(path_param(scope, "uid"))
     except BadRunId as error:

@@ -1,7 +1,7 @@
-"""Runs of exports, as their tenant asks for them, watches and cancels them.
+"""Runs of exports, as a tenant starts, watches and cancels them.
 
-What is new is planned when a runner has opened the table. What a back-fill or a reconciliation
-reads is fixed here, when it is asked for.
+A run of new messages is planned once its runner has opened the table. The ranges of a backfill and
+of a reconciliation are fixed here, when the run is asked for.
 """
 
 from __future__ import annotations
@@ -24,18 +24,17 @@ from edge.asgi import (
     tenant_of,
 )
 from edge.problem import FieldError, Problem, invalid, not_found
-from gateway.exports.bodies import RunStart
 from gateway.exports.exports import require_read
 from gateway.exports.planning import Offsets, Window
 from gateway.exports.refusals import refusals
 from gateway.exports.specs import parsed_time
 from gateway.exports.views import run_view
 from gateway.http.decoding import MAX_BODY_BYTES, Query, decode_json
-from gateway.tenancy.answers import page_size_of, respond_page
+from gateway.tenancy.answers import page_size_of, respond_listing
 from metadata.exports.exports import ExportRepository
 from metadata.exports.runs import ExportRunRepository
 from metadata.exports.types import BACKFILL, EXPORT, MAINTAIN, RUNNING, Export, LaneRange, Run
-from openapi.export_runs import OPERATIONS
+from openapi.export_runs import OPERATIONS, ExportRunPage, ExportRunStart
 
 TEXT = b"text/plain; charset=utf-8"
 WINDOW = ("from_time", "to_time", "from_offset", "to_offset", "topic", "partition")
@@ -43,7 +42,7 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,15}")
 
 
 class ExportRunRoutes:
-    """`max_messages`: the most that one run reads."""
+    """The routes of runs; `max_messages` is the limit of one run."""
 
     def __init__(
         self,
@@ -60,8 +59,6 @@ class ExportRunRoutes:
         self._max_messages = max_messages
 
     def routes(self) -> list[Route]:
-        runs = "/exports/{name}/runs"
-        runs + "/{run}"
         return [
             Route(OPERATIONS["runExport"], self.run),
             Route(OPERATIONS["listExportRuns"], self.page),
@@ -71,9 +68,9 @@ class ExportRunRoutes:
         ]
 
     async def run(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """201, or 200 with the run that waits already and does the same."""
+        """Answer 201 with a new run, or 200 with a run that waits already and does the same."""
         text = await read_body(scope, receive, MAX_BODY_BYTES)
-        body = decode_json(text, RunStart) if text else RunStart()
+        body = decode_json(text, ExportRunStart) if text else ExportRunStart()
         window = window_of(body)
         export = await self._exports.get(tenant_of(scope), path_param(scope, "name"))
         require_read(caller_of(scope), export.spec.topic)
@@ -98,15 +95,15 @@ class ExportRunRoutes:
             page_token=query.text("page_token") or None,
         )
         items = [run_view(each, listed=True) for each in page.items]
-        await respond_page(send, "runs", items, page.next_token)
+        await respond_listing(send, ExportRunPage(items, page.next_token))
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
         run = await self._runs.get(tenant_of(scope), path_param(scope, "name"), _number(scope))
         await _respond(send, run)
 
     async def cancel(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Who runs it reads nothing more, and is told at the next renewal; nothing of what has
-        ended."""
+        """Cancel a run: its runner reads nothing more, and hears of it at the next renewal. A run
+        that has ended stays as it is."""
         name, number = path_param(scope, "name"), _number(scope)
         run = await self._runs.cancel(tenant_of(scope), name, number)
         if run.state == RUNNING:
@@ -119,9 +116,9 @@ class ExportRunRoutes:
         await respond(send, 200, text.encode("utf-8", "replace"), TEXT)
 
     async def _ranges(
-        self, export: Export, body: RunStart, window: Window
+        self, export: Export, body: ExportRunStart, window: Window
     ) -> list[LaneRange] | None:
-        """None for what is planned later, or reads no messages."""
+        """Return the ranges of a run; None for one that is planned later, or reads no messages."""
         if body.kind in (EXPORT, MAINTAIN):
             return None
         topics = await self._exports.topics(export.tenant_id, export.spec.topic)
@@ -159,8 +156,8 @@ class ExportRunRoutes:
         return ranges
 
 
-def window_of(body: RunStart) -> Window:
-    """Raises a 422 Problem."""
+def window_of(body: ExportRunStart) -> Window:
+    """Return the window that a body asks for. Raise a 422 Problem."""
     given = [field for field in WINDOW if getattr(body, field) is not None]
     if body.kind in (EXPORT, MAINTAIN):
         if given:
@@ -174,13 +171,7 @@ def window_of(body: RunStart) -> Window:
     ]
     if body.kind == BACKFILL and not {"from_time", "from_offset"} & set(given):
         errors.append(FieldError("from_time", "say from when on, or from_offset"))
-    times: dict[str, datetime | None] = {"from_time": None, "to_time": None}
-    for field in times:
-        text = getattr(body, field)
-        times[field] = None if text is None else parsed_time(text)
-        if text is not None and times[field] is None:
-            errors.append(FieldError(field, "a time with its offset: 2026-01-31T12:00:00Z"))
-    window = Window(times["from_time"], times["to_time"], body.from_offset, body.to_offset)
+    window = Window(body.from_time, body.to_time, body.from_offset, body.to_offset)
     if window.from_time and window.to_time and window.from_time >= window.to_time:
         errors.append(FieldError("to_time", "must be later than from_time"))
     if None not in (body.from_offset, body.to_offset) and not _ascend(body):
@@ -190,12 +181,12 @@ def window_of(body: RunStart) -> Window:
     return window
 
 
-def _ascend(body: RunStart) -> bool:
+def _ascend(body: ExportRunStart) -> bool:
     return (body.from_offset or 0) < (body.to_offset or 0)
 
 
 def _begin(export: Export) -> datetime | None:
-    """From when on the table has what is published; None: from the first message on."""
+    """Return the time from which on messages are exported; None is from the first one on."""
     if export.spec.start == "earliest":
         return None
     return parsed_time(export.spec.start) or export.created_at
@@ -206,7 +197,7 @@ def _unfit(field: str, detail: str) -> Problem:
 
 
 def _number(scope: Scope) -> int:
-    """404 for what is no number: there is no such run."""
+    """Return the number of a run. Raise a 404 Problem for another text: there is no such run."""
     text = path_param(scope, "run")
     if not _NUMBER.fullmatch(text):
         raise not_found("run", text[:80])

@@ -1,34 +1,37 @@
-"""From what a caller says to what an export is: checked whole, so that one answer names all that is
-wrong."""
+"""Exports between the API and the rows: the rules across fields, and changes.
+
+A body is checked as a whole, so that one answer names all errors.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from functools import partial
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from edge.problem import FieldError, Problem, invalid
-from gateway.exports.bodies import TABLE_PATTERN, ExportPatch, ExportPut, Maintenance
-from gateway.http.merge_patch import Patch, merged
+from gateway.http.merge_patch import merged_into
 from gateway.names import label_errors, name_errors
 from gateway.subscriptions.bodies import filter_errors
-from metadata.exports.types import IMMUTABLE, Export, ExportSpec
+from metadata.exports.types import Export, ExportSpec
+from openapi import exports as contract
+from openapi.contract import Body
 from scheduler.cron_plan import BadSchedule, check, next_run
 
 MAX_COLUMN_CHARS = 255
 MAINTAIN_CRON = "@daily"
 REJECTS = "_rejects"
-"""How the table of what cannot be decoded ends, beside that of the export."""
+"""The end of the name of the table of messages that cannot be decoded."""
 TABLE_RULE = "1 to 63 small letters, digits and '_', the first of them a letter"
 START_RULE = "earliest, latest, or a time that is over (RFC 3339, with its zone)"
 TYPE_RULE = (
     "one of string, boolean, long, double, timestamp, date, binary and decimal(p,s), with p from 1 "
     "to 38 and s from 0 to p"
 )
-_TABLE = re.compile(TABLE_PATTERN)
+_TABLE = re.compile(contract.TABLE_PATTERN)
 _PLAIN_TYPES = frozenset({"string", "boolean", "long", "double", "timestamp", "date", "binary"})
 _DECIMAL = re.compile(r"decimal\(([0-9]{1,2}),([0-9]{1,2})\)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -36,18 +39,16 @@ _RFC_3339 = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?"
     r"([Zz]|[+-][0-9]{2}:[0-9]{2})"
 )
-_CHANGING = (
-    *("columns", "keep_data", "filter", "max_bytes_per_second"),
-    *("cron", "time_zone", "missed_runs", "maintain_cron", "paused", "labels"),
-)
 
 
-def new_spec(body: ExportPut, name: str, lakes: frozenset[str], now: datetime) -> ExportSpec:
-    """Raises a 422 Problem."""
+def new_spec(
+    body: contract.ExportPut, name: str, lakes: frozenset[str], now: datetime
+) -> ExportSpec:
+    """Return the export that a body asks for. Raise a 422 Problem."""
     errors = name_errors(name)
     if body.name not in (UNSET, name):
         errors.append(FieldError("name", f"is {name!r} in the path"))
-    spec = _whole(body, name)
+    spec = _spec(body, name)
     if not _TABLE.fullmatch(spec.table):
         errors.append(FieldError("table", f"give one, {spec.table[:80]!r} is none: {TABLE_RULE}"))
     elif spec.table.endswith(REJECTS):
@@ -65,58 +66,66 @@ def new_spec(body: ExportPut, name: str, lakes: frozenset[str], now: datetime) -
     return _with_ticks(spec, None, now)
 
 
-def changed(body: ExportPut | ExportPatch, before: Export, now: datetime) -> ExportSpec:
-    """What the export becomes: its next ticks stay where the clock is not changed, and none is made
-    up for of a time in which it was paused. Raises a 409 Problem for what never changes, and a 422
-    one."""
+def changed(body: contract.ExportPut, before: Export, now: datetime) -> ExportSpec:
+    """Return the changed export: its next ticks stay where the clock is not changed, and no run is
+    made up for a time in which it was paused. Raise a 409 Problem for a field that cannot change,
+    and a 422 one."""
     spec = before.spec
-    if isinstance(body, ExportPut):
-        wanted = _whole(body, spec.name)
-    else:
-        given = {field: getattr(body, field) for field in (*IMMUTABLE, *_CHANGING)}
-        given |= _maintenance(body.maintenance)
-        if body.start is not UNSET:
-            given["start"] = _normal(body.start)
-        values: dict[str, Any] = {k: each for k, each in given.items() if each is not UNSET}
-        wanted = replace(spec, **values)
-    if body.name is not UNSET:
-        wanted = replace(wanted, name=body.name)
-    fixed = [f for f in ("name", *IMMUTABLE) if getattr(wanted, f) != getattr(spec, f)]
+    wanted = _spec(body, spec.name if body.name is UNSET else body.name)
+    fixed = [field for field in body.FIXED if getattr(wanted, field) != getattr(spec, field)]
     if fixed:
         raise _immutable(spec, fixed)
-    errors = _errors_of(wanted, spec.filter)
+    errors = _errors_of(wanted, spec)
     if errors:
         raise invalid("The body does not fit.", errors)
     return _with_ticks(wanted, spec, now)
 
 
-def patched(patch: Patch, before: Export) -> ExportPatch:
-    """Raises a 422 Problem."""
-    spec = before.spec
-    present = {
-        "columns": dict(spec.columns),
-        "labels": dict(spec.labels),
-        "maintenance": {
-            "target_file_bytes": spec.target_file_bytes,
-            "keep_snapshots_seconds": spec.keep_snapshots_s,
-            "orphans_after_seconds": spec.orphans_after_s,
-        },
-    }
-    return merged(patch, present, ExportPatch, ExportPut)
+def patched(patch: Body, before: Export) -> contract.ExportPut:
+    """Return what a patch asks for of an export. Raise a 422 Problem."""
+    return merged_into(patch, put_of(before.spec))
 
 
 def paused(before: Export, wanted: bool, now: datetime) -> ExportSpec:
-    """The same, paused or not."""
-    return changed(ExportPatch(paused=wanted), before, now)
+    """Return the same export, paused or not."""
+    return _with_ticks(replace(before.spec, paused=wanted), before.spec, now)
+
+
+def put_of(spec: ExportSpec) -> contract.ExportPut:
+    """Return the body that a caller would ask with for the export as it is."""
+    return contract.ExportPut(
+        name=spec.name,
+        topic=spec.topic,
+        start=spec.start,
+        lake=spec.lake,
+        table=spec.table,
+        format=spec.format,
+        body=spec.body,
+        partition_by=spec.partition_by,
+        key_buckets=spec.key_buckets,
+        columns=dict(spec.columns),
+        keep_data=spec.keep_data,
+        filter=spec.filter,
+        max_bytes_per_second=spec.max_bytes_per_second,
+        maintenance=contract.ExportMaintenance(
+            spec.target_file_bytes, spec.keep_snapshots_s, spec.orphans_after_s
+        ),
+        cron=spec.cron,
+        time_zone=spec.time_zone,
+        missed_runs=spec.missed_runs,
+        maintain_cron=spec.maintain_cron,
+        paused=spec.paused,
+        labels=dict(spec.labels),
+    )
 
 
 def table_of(name: str) -> str:
-    """The table of an export that names none."""
+    """Return the name of the table of an export that names none."""
     return re.sub(r"[^a-z0-9_]", "_", name.lower())
 
 
 def parsed_time(text: str) -> datetime | None:
-    """In UTC; None for what is no time of RFC 3339."""
+    """Return a time of RFC 3339 in UTC; None for another text."""
     if not _RFC_3339.fullmatch(text):
         return None
     try:
@@ -125,11 +134,11 @@ def parsed_time(text: str) -> datetime | None:
         return None
 
 
-def _whole(body: ExportPut, name: str) -> ExportSpec:
-    """Without its ticks."""
+def _spec(body: contract.ExportPut, name: str) -> ExportSpec:
+    """Return the export of a body, without its ticks."""
     maintain_cron = body.maintain_cron
     if maintain_cron is UNSET:
-        # Plain files have nothing to be maintained.
+        # Plain files need no maintenance.
         maintain_cron = None if body.format == "parquet" else MAINTAIN_CRON
     return ExportSpec(
         name=name,
@@ -157,38 +166,38 @@ def _whole(body: ExportPut, name: str) -> ExportSpec:
     )
 
 
-def _maintenance(body: Maintenance | UnsetType) -> dict[str, int]:
-    if body is UNSET:
-        return {}
-    return {
-        "target_file_bytes": body.target_file_bytes,
-        "keep_snapshots_s": body.keep_snapshots_seconds,
-        "orphans_after_s": body.orphans_after_seconds,
-    }
-
-
 def _normal(start: str) -> str:
-    """One text for one moment."""
+    """Return the same text for the same time."""
     at = parsed_time(start)
     return start if at is None else at.isoformat()
 
 
-def _errors_of(spec: ExportSpec, kept_filter: str | None) -> list[FieldError]:
-    """Of what can change. A filter that was taken before and stays is not looked at."""
-    errors = label_errors(dict(spec.labels)) + _column_errors(spec)
-    if spec.filter is not None and "\0" in spec.filter:
-        errors.append(FieldError("filter", "holds a NUL"))
-    elif spec.filter != kept_filter:
-        errors += filter_errors(spec.filter)
+def _errors_of(spec: ExportSpec, before: ExportSpec | None) -> list[FieldError]:
+    """Return the errors of the fields that can change. Parts that stay as they were before are not
+    looked at: rules for new ones may be stricter."""
+    changes = partial(_changes, spec, before)
+    errors = label_errors(dict(spec.labels)) if changes("labels") else []
+    if changes("columns"):
+        errors += _column_errors(spec)
+    if changes("filter"):
+        errors += _filter_errors(spec.filter)
     for field in ("cron", "maintain_cron"):
-        cron = getattr(spec, field)
-        if cron is not None:
-            errors += _clock_errors(field, cron, spec.time_zone)
-    if spec.cron is None and spec.maintain_cron is None:
-        errors += _clock_errors("cron", MAINTAIN_CRON, spec.time_zone)
-    if spec.format == "parquet" and spec.maintain_cron is not None:
+        if changes(field, "time_zone"):
+            errors += _clock_errors(field, getattr(spec, field), spec.time_zone)
+    if changes("maintain_cron") and spec.format == "parquet" and spec.maintain_cron is not None:
         errors.append(FieldError("maintain_cron", "null where format is parquet"))
     return list(dict.fromkeys(errors))
+
+
+def _changes(spec: ExportSpec, before: ExportSpec | None, *fields: str) -> bool:
+    """Return whether one of the fields has another value than before."""
+    return before is None or any(getattr(spec, name) != getattr(before, name) for name in fields)
+
+
+def _filter_errors(text: str | None) -> list[FieldError]:
+    if text is not None and "\0" in text:
+        return [FieldError("filter", "holds a NUL")]
+    return filter_errors(text)
 
 
 def _column_errors(spec: ExportSpec) -> list[FieldError]:
@@ -212,9 +221,10 @@ def _is_type(text: str) -> bool:
     return 1 <= precision <= 38 and scale <= precision
 
 
-def _clock_errors(field: str, cron: str, time_zone: str) -> list[FieldError]:
+def _clock_errors(field: str, cron: str | None, time_zone: str) -> list[FieldError]:
+    """Return the errors of a plan and of its time zone, which is checked without a plan too."""
     try:
-        check(cron, time_zone)
+        check(MAINTAIN_CRON if cron is None else cron, time_zone)
     except BadSchedule as error:
         return [FieldError(field if error.field == "cron" else error.field, str(error))]
     return []
@@ -231,7 +241,7 @@ def _with_ticks(spec: ExportSpec, before: ExportSpec | None, now: datetime) -> E
 def _tick(
     spec: ExportSpec, before: ExportSpec | None, cron: str, at: str, now: datetime
 ) -> datetime | None:
-    """The one there was, where nothing about it changed; else the first from now on."""
+    """Return the tick that was next where the clock stays, and else the first from now on."""
     expression: str | None = getattr(spec, cron)
     if before is not None:
         clock = (expression, spec.time_zone)

@@ -15,13 +15,10 @@ from typing import Any, TypeVar, get_origin
 import msgspec
 from msgspec import NODEFAULT, UNSET, UnsetType
 
-from edge.asgi import Receive, Scope
 from edge.decode_errors import alternatives
-from gateway.http.decoding import converted, read_json
+from gateway.http.decoding import converted
 from openapi.contract import Body, fields_of
 
-Patch = dict[str, Any]
-T = TypeVar("T", bound=msgspec.Struct)
 P = TypeVar("P", bound=Body)
 
 
@@ -65,30 +62,6 @@ def _partial(kind: type[Body]) -> type[msgspec.Struct]:
         for each in msgspec.structs.fields(kind)
     ]
     return msgspec.defstruct(f"Partial{kind.__name__}", fields, kw_only=True)
-
-
-async def read_patch(scope: Scope, receive: Receive) -> Patch:
-    """Return the object of a body. Raise a 400 Problem for a body that is not JSON, and a 422 one
-    for another value than an object."""
-    return await read_json(scope, receive, Patch)
-
-
-def merged(
-    patch: Patch, present: Mapping[str, Any], kind: type[T], whole: type[msgspec.Struct]
-) -> T:
-    """Return a `kind` with the members that the patch names, merged; the others are UNSET.
-
-    `present` has the members that may be merged, by the names of the API. The defaults are those of
-    `whole`, the body that makes such a thing. Raises a 422 Problem that names the field.
-    """
-    types, defaults = _types(kind), _defaults(whole)
-    body: dict[str, Any] = {}
-    for name, value in patch.items():
-        if value is None and name in defaults and not _nullable(types[name]):
-            body[name] = msgspec.to_builtins(defaults[name]())
-        else:
-            body[name] = _value(types.get(name, Any), present.get(name), value)
-    return converted(body, kind)
 
 
 def _value(type_: Any, before: Any, value: Any) -> Any:

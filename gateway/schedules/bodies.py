@@ -73,33 +73,38 @@ def _data(body: contract.ScheduleMessage) -> tuple[bytes, str | None]:
     return body.data.encode("utf-8", "replace"), body.content_type or "text/plain"
 
 
-def check_body(
-    body: contract.ScheduleCreate | contract.SchedulePut,
-    present: contract.SchedulePut | None = None,
-) -> None:
-    """Raise a 422 Problem for a body that fits no schedule, whichever there is. Parts that stay as
-    they are in `present` are not looked at: rules for new ones may be stricter."""
+def checked(body: contract.SchedulePut) -> Message:
+    """Return the message of a body; raise a 422 Problem for a body that fits no schedule, whichever
+    there is."""
+    _refuse(label_errors(body.labels) + _clock_errors(body))
+    return message_of(body.message)
+
+
+def _check_changes(body: contract.SchedulePut, present: contract.SchedulePut) -> None:
+    """Raise a 422 Problem for the parts of a body that fit no schedule. Parts that stay as they are
+    in `present` are not looked at: rules for new ones may be stricter."""
     errors = []
-    if present is None or body.labels != present.labels:
+    if body.labels != present.labels:
         errors += label_errors(body.labels)
-    if present is None or (body.cron, body.time_zone) != (present.cron, present.time_zone):
+    if (body.cron, body.time_zone) != (present.cron, present.time_zone):
         errors += _clock_errors(body)
-    if errors:
-        raise invalid("The body does not fit.", errors)
-    if present is None or body.message != present.message:
+    _refuse(errors)
+    if body.message != present.message:
         message_of(body.message)
 
 
-def new_spec(
-    body: contract.ScheduleCreate | contract.SchedulePut, name: str, topic_uid: bytes, now: datetime
-) -> ScheduleSpec:
-    """Raises a 422 Problem."""
-    check_body(body)
-    errors = name_errors(name)
+def _refuse(errors: list[FieldError]) -> None:
     if errors:
         raise invalid("The body does not fit.", errors)
+
+
+def new_spec(
+    body: contract.SchedulePut, name: str, topic_uid: bytes, now: datetime, message: Message
+) -> ScheduleSpec:
+    """Return the schedule that a checked body asks for. Raise a 422 Problem for its name."""
+    _refuse(name_errors(name))
     next_at = next_run(body.cron, body.time_zone, now)
-    return _spec(body, name, topic_uid, next_at, message_of(body.message))
+    return _spec(body, name, topic_uid, next_at, message)
 
 
 def changed(
@@ -125,7 +130,7 @@ def changed(
 
 
 def _spec(
-    body: contract.ScheduleCreate | contract.SchedulePut,
+    body: contract.SchedulePut,
     name: str,
     topic_uid: bytes,
     next_at: datetime | None,
@@ -169,7 +174,7 @@ def patched(patch: Body, schedule: Schedule) -> contract.SchedulePut:
     if message is not UNSET and message.data is not UNSET:
         present.message.data_base64 = None
     body = merged_into(patch, present)
-    check_body(body, present)
+    _check_changes(body, present)
     return body
 
 
@@ -246,7 +251,7 @@ def _data_view(message: Message) -> dict[str, Any]:
         return {"data_base64": b64encode(message.data).decode()}
 
 
-def _clock_errors(body: contract.ScheduleCreate | contract.SchedulePut) -> list[FieldError]:
+def _clock_errors(body: contract.SchedulePut) -> list[FieldError]:
     try:
         check(body.cron, body.time_zone)
     except BadSchedule as error:

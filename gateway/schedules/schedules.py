@@ -26,7 +26,7 @@ from gateway.names import name_errors
 from gateway.resources import precondition_failed, respond_no_content
 from gateway.schedules.bodies import (
     changed,
-    check_body,
+    checked,
     coming_runs,
     message_of,
     new_spec,
@@ -92,7 +92,7 @@ class ScheduleRoutes:
     async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 201 for a new schedule, 200 for a changed one."""
         body = await read_json(scope, receive, contract.SchedulePut)
-        check_body(body)
+        message = checked(body)
         name = path_param(scope, "name")
         version = if_match(header(scope, b"if-match"))
         try:
@@ -102,7 +102,7 @@ class ScheduleRoutes:
                 raise
             if version is not None:
                 raise precondition_failed("schedule") from problem
-            schedule = await self._create(scope, body, name)
+            schedule = await self._create(scope, body, name, message)
             await self._respond(send, 201, schedule)
         else:
             await self._respond(send, 200, schedule)
@@ -169,16 +169,18 @@ class ScheduleRoutes:
         await respond(send, 200, msgspec.json.encode(answer))
 
     async def _create(
-        self, scope: Scope, body: contract.ScheduleCreate | contract.SchedulePut, name: str
+        self, scope: Scope, body: contract.SchedulePut, name: str, message: Message | None = None
     ) -> Schedule:
-        if isinstance(body, contract.SchedulePut) and body.name not in (msgspec.UNSET, name):
+        """`message` is that of a body that has been checked already."""
+        if body.name not in (msgspec.UNSET, name):
             detail = f"is {name!r} in the path"
             raise invalid("The body does not fit.", [FieldError("name", detail)])
         _require_target(caller_of(scope), body.topic)
         tenant_id = tenant_of(scope)
         topic = await self._topic(tenant_id, body.topic)
-        spec = new_spec(body, name, topic.uid, self._wall())
-        await self._checker_of(topic, message_of(body.message))
+        message = checked(body) if message is None else message
+        spec = new_spec(body, name, topic.uid, self._wall(), message)
+        await self._checker_of(topic, message)
         try:
             return await self._schedules.create(tenant_id, spec)
         except Conflict as error:

@@ -18,7 +18,7 @@ from gateway.names import name_errors
 from metadata.tenancy.credentials import Secret
 from openapi import access
 from openapi.common import PAGE_SIZE
-from openapi.contract import Answer
+from openapi.contract import Answer, Body
 
 V = TypeVar("V")
 M = TypeVar("M", bound=Answer)
@@ -90,7 +90,7 @@ def secrets_view(secrets: Sequence[Secret]) -> list[access.SecretShown]:
     ]
 
 
-def extended(kind: type[M], shown: Answer, **more: object) -> M:
+def extended(kind: type[M], shown: Answer | Body, **more: object) -> M:
     """Return an answer of a class that has the fields of another and some more."""
     return kind(**msgspec.structs.asdict(shown), **more)
 
@@ -98,13 +98,6 @@ def extended(kind: type[M], shown: Answer, **more: object) -> M:
 async def respond_listing(send: Send, page: Answer) -> None:
     """Answer with one page of a listing."""
     await respond(send, 200, msgspec.json.encode(page))
-
-
-async def respond_page(
-    send: Send, name: str, items: Sequence[object], next_page_token: str | None
-) -> None:
-    listing = {name: items, "next_page_token": next_page_token}
-    await respond(send, 200, msgspec.json.encode(listing))
 
 
 def time_of(query: Query, name: str) -> datetime | None:

@@ -30,7 +30,6 @@ from metadata.exports.rows import (
     state_of,
 )
 from metadata.exports.types import (
-    IMMUTABLE,
     Export,
     ExportSpec,
     LanePosition,
@@ -43,6 +42,7 @@ from metadata.models import TopicRow
 from metadata.paging import name_after, page_of
 from metadata.topics.topics import topic_of
 from metadata.types import Page, Topic, TopicState
+from openapi.exports import ExportPut
 
 MAX_EXPORTS = 1_000
 """Of one tenant."""
@@ -215,7 +215,7 @@ class ExportRepository:
             spec = change(export)
             if spec == export.spec:
                 return export
-            for field in ("name", *IMMUTABLE):
+            for field in ExportPut.FIXED:
                 if getattr(spec, field) != getattr(export.spec, field):
                     raise ImmutableField(field)
             await connection.execute(_UPDATE, tenant_id, export.uid, *_mutable(spec))

@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from openapi.exports import BodyForm, Format, MissedRuns, PartitionBy
+
 EXPORT, BACKFILL, MAINTAIN, RECONCILE = "export", "backfill", "maintain", "reconcile"
 """Kinds of runs. Those of an export come one after the other, whatever their kind."""
 QUEUED, RUNNING = "queued", "running"
@@ -27,17 +29,6 @@ SCHEDULE, MANUAL, MAINTENANCE = "schedule", "manual", "maintenance"
 """Why there is a run."""
 IDLE, PAUSED = "idle", "paused"
 """Of an export without a live run."""
-IMMUTABLE = (
-    "topic",
-    "lake",
-    "table",
-    "format",
-    "body",
-    "partition_by",
-    "key_buckets",
-    "start",
-)
-"""Fields of a spec that stay as they were made."""
 _BYTES = 16
 
 
@@ -175,11 +166,11 @@ class ExportSpec:
     topic: str
     table: str
     lake: str = "default"
-    format: str = "iceberg"
-    body: str = "json"
+    format: Format = "iceberg"
+    body: BodyForm = "json"
     columns: Mapping[str, str] = field(default_factory=dict)
     keep_data: bool = False
-    partition_by: str = "day"
+    partition_by: PartitionBy = "day"
     key_buckets: int = 0
     filter: str | None = None
     max_bytes_per_second: int | None = None
@@ -189,7 +180,7 @@ class ExportSpec:
     start: str = "earliest"
     cron: str | None = None
     time_zone: str = "UTC"
-    missed_runs: str = "latest"
+    missed_runs: MissedRuns = "latest"
     maintain_cron: str | None = "@daily"
     next_at: datetime | None = None
     maintain_next_at: datetime | None = None

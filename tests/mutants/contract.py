@@ -48,8 +48,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "openapi/patch.py",
-                "null=not field.required and field.name not in put.FIXED)",
-                "null=not field.required)",
+                "    return not (field.required or (field.name in put.FIXED and field.default is UNSET))",
+                "    return not field.required",
             ),
         ),
         breaks="P8",

@@ -27,9 +27,6 @@ MODELS = "sdk/python/packetboat/models"
 GENERATED = "# Generated from openapi/"
 
 BODIES = {
-    "gateway/exports/bodies.py",
-    "gateway/exports/lanes.py",
-    "gateway/exports/runner_bodies.py",
     "publish_forwarder/batch_body.py",
     "publish_forwarder/outputs.py",
     "publish_forwarder/scheduled.py",
@@ -43,8 +40,6 @@ BODIES = {
 }
 """Modules that declare bodies of requests instead of reading them into the contract's classes."""
 VIEWS = {
-    "gateway/exports/lanes.py",
-    "gateway/exports/views.py",
     "subscribe_forwarder/api/parked.py",
 }
 """Modules that write answers as dictionaries instead of with the contract's classes."""

@@ -1,4 +1,4 @@
-"""What bodies of exports become, and what is wrong with them."""
+"""Tests of the bodies of exports: the settings that they ask for, and their errors."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import pytest
 
 from edge.problem import Problem
 from gateway.exports import specs
-from gateway.exports.bodies import ExportCreate, ExportPut, RunStart
 from gateway.exports.runs import window_of
 from gateway.exports.specs import changed, new_spec, parsed_time, paused, table_of
 from gateway.http.decoding import decode_json
 from metadata.exports.types import Export, ExportSpec
+from openapi.export_runs import ExportRunStart
+from openapi.exports import ExportCreate, ExportPatch, ExportPut
 
 NOW = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 LAKES = frozenset({"default", "attic"})
@@ -60,7 +61,8 @@ def export_of(spec: ExportSpec) -> Export:
 
 def patched(spec: ExportSpec, *, now: datetime = NOW, **members: Any) -> ExportSpec:
     export = export_of(spec)
-    return changed(specs.patched(members, export), export, now)
+    patch = decode_json(msgspec.json.encode(members), ExportPatch)
+    return changed(specs.patched(patch, export), export, now)
 
 
 def put(spec: ExportSpec, **members: Any) -> ExportSpec:
@@ -223,14 +225,52 @@ def test_changes_are_checked_as_new_ones_are() -> None:
 
 
 def test_windows_of_runs() -> None:
-    body = RunStart(kind="backfill", from_time="2026-01-01T00:00:00Z", to_offset=5)
-    window = window_of(body)
-    assert window.from_time == datetime(2026, 1, 1, tzinfo=UTC)
+    first = datetime(2026, 1, 1, tzinfo=UTC)
+    window = window_of(ExportRunStart(kind="backfill", from_time=first, to_offset=5))
+    assert window.from_time == first
     assert (window.to_time, window.from_offset, window.to_offset) == (None, None, 5)
-    assert window_of(RunStart(kind="reconcile")) == window_of(RunStart())
+    assert window_of(ExportRunStart(kind="reconcile")) == window_of(ExportRunStart())
     with pytest.raises(Problem):
-        window_of(
-            RunStart(
-                kind="reconcile", from_time="2026-01-02T00:00:00Z", to_time="2026-01-02T00:00:00Z"
-            )
-        )
+        window_of(ExportRunStart(kind="reconcile", from_time=first, to_time=first))
+
+
+@pytest.mark.parametrize("time", ["2026-01-01T00:00:00", "2026-01-01", "noon", 7])
+def test_the_times_of_a_run_have_a_zone(time: object) -> None:
+    with pytest.raises(Problem) as refused:
+        decode_json(msgspec.json.encode({"from_time": time}), ExportRunStart)
+    assert [error.field for error in refused.value.errors] == ["from_time"]
+
+
+def test_a_patch_does_not_judge_the_parts_that_stay_as_they_are() -> None:
+    strange = replace(
+        spec_of(cron="@daily"),
+        time_zone="Mars/Olympus",
+        labels={"": "a"},
+        columns={"a": "int"},
+        filter="key ==",
+    )
+    assert patched(strange, keep_data=True) == replace(strange, keep_data=True)
+    assert paused(export_of(strange), True, NOW) == replace(strange, paused=True)
+    for members in (
+        {"cron": "@hourly"},
+        {"time_zone": "Moon/Crater"},
+        {"labels": {"b": "c"}},
+        {"columns": {"b": "long"}},
+        {"filter": "key !="},
+    ):
+        with pytest.raises(Problem) as refused:
+            patched(strange, **members)
+        assert refused.value.status == 422
+
+
+def test_null_in_a_patch_is_the_default_also_of_a_field_that_never_changes() -> None:
+    spec = spec_of(keep_data=True, labels={"a": "b"})
+    assert patched(spec, keep_data=None, start=None) == replace(spec, keep_data=False)
+    assert patched(spec, labels={"a": None}).labels == {}
+    with pytest.raises(Problem) as refused:
+        patched(spec_of(start="latest"), start=None)
+    assert refused.value.status == 409
+    for member in ({"name": None}, {"topic": None}, {"table": None}):
+        with pytest.raises(Problem) as refused:
+            patched(spec, **member)  # type: ignore[arg-type]
+        assert refused.value.status == 422
