@@ -28,6 +28,8 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
+from openapi.common import MAX_CRON_CHARS
+
 NICKNAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -37,7 +39,6 @@ NICKNAMES = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-MAX_CRON_CHARS = 200
 _FIELDS = {
     "minute": ("minute", "0 to 59"),
     "hour": ("hour", "0 to 23"),

@@ -17,7 +17,6 @@ from collections.abc import Collection, Iterator
 
 from edge.expressions.tokens import Kind, Token, closing, string_of
 
-MAX_CHARS = 4096
 MAX_ADDITIONS = 32
 MAX_DATA = 32
 MAX_PATTERN_WEIGHT = 400

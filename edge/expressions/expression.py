@@ -12,11 +12,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge.expressions import boolean, bounds
-from edge.expressions.bounds import MAX_CHARS, Refused
+from edge.expressions.bounds import Refused
 from edge.expressions.conjunction import Conjunction, fields_of, split
 from edge.expressions.price import Price, price_of
 from edge.expressions.tokens import Kind, NotRead, Token, rendered, scan
 from edge.problem import FieldError
+from openapi.common import MAX_FILTER_CHARS
 
 if TYPE_CHECKING:
     import cel
@@ -141,8 +142,8 @@ def compile_expression(text: str, variables: Collection[str] = MESSAGE_VARIABLES
 
     A text that was compiled a while ago costs nothing.
     """
-    if len(text) > MAX_CHARS:
-        raise BadExpression(*_place(text, MAX_CHARS), f"over {MAX_CHARS} characters")
+    if len(text) > MAX_FILTER_CHARS:
+        raise BadExpression(*_place(text, MAX_FILTER_CHARS), f"over {MAX_FILTER_CHARS} characters")
     if "\0" in text:
         raise BadExpression(*_place(text, text.index("\0")), "a NUL character; write it as \\x00")
     return Expression(text, variables)
@@ -156,7 +157,7 @@ def compile_filter(text: str, variables: Collection[str] = MESSAGE_VARIABLES) ->
     Stored filters are compiled by `compile_expression`, and are no match if they give no boolean.
     With at most `MAX_TOKENS` this takes less than 50 ms.
     """
-    if MAX_TOKENS < len(text) <= MAX_CHARS:
+    if MAX_TOKENS < len(text) <= MAX_FILTER_CHARS:
         tokens = scan(text)
         if len(tokens) > MAX_TOKENS:
             place = _place(text, tokens[MAX_TOKENS].at)
