@@ -24,6 +24,7 @@ from metadata.exports.types import (
 )
 from openapi import export_runners, export_runs
 from openapi import exports as contract
+from openapi.contract import fields_of
 from scheduler.cron_plan import runs_after
 
 SHOWN_TICKS = 3
@@ -87,10 +88,8 @@ def run_view(run: Run, *, listed: bool = False) -> export_runs.ExportRun:
 
 def spec_for_runner(spec: ExportSpec) -> export_runners.ExportSpec:
     """Return an export as a run of it needs it."""
-    put = put_of(spec)
-    shape = {name: getattr(put, name) for name in contract.ExportShape.__struct_fields__}
     return export_runners.ExportSpec(
-        **shape,
+        **fields_of(contract.ExportShape, put_of(spec)),
         maintenance=export_runners.ExportSpecMaintenance(
             spec.target_file_bytes, spec.keep_snapshots_s, spec.orphans_after_s
         ),

@@ -48,8 +48,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "openapi/patch.py",
-                "    return not (field.required or (field.name in put.FIXED and field.default is UNSET))",
-                "    return not field.required",
+                "field.name in put.FIXED and field.default is UNSET",
+                "False",
             ),
         ),
         breaks="P8",
