@@ -80,6 +80,10 @@ class Copy:
         finished = code in (0, 1) and report.exists()
         return Run(finished, failures_of(report.read_text()) if finished else [], output)
 
+    def run(self, *program: str) -> tuple[int, str]:
+        """Run a Python program of the copy; return its exit status and output."""
+        return _run([sys.executable, *program], self.path)
+
     @contextmanager
     def holding(self, texts: Mapping[str, str]) -> Iterator[None]:
         """Write those files, and put back what they held."""
