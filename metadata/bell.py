@@ -1,6 +1,6 @@
-"""What a process hears of what others committed: a connection of its own that listens.
+"""A connection to Postgres that only listens for notifications of other processes' commits.
 
-A bell that rings unheard, while there was no connection, costs who waits for it a poll's time.
+Without a connection, a notification is missed, and its reader waits until its next poll.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ _log = structlog.get_logger("packetboat.bell")
 
 
 class Bell:
-    """Of one channel; `name` is its connection's in Postgres. `on_connect` is called whenever rings
-    may have been missed until now."""
+    """Listen to one channel.
+
+    `name` names the connection in Postgres. `on_connect` is called whenever notifications may have
+    been missed until now.
+    """
 
     def __init__(
         self, database: Database, channel: str, name: str, on_connect: Callable[[], None]
@@ -41,7 +44,7 @@ class Bell:
         """Nothing that rings now goes unheard."""
 
     async def run(self) -> None:
-        """For ever; while Postgres is down it tries again each second."""
+        """Listen for ever; while Postgres is down, try to connect each second."""
         while True:
             try:
                 await self._listen()
@@ -51,10 +54,10 @@ class Bell:
 
     @abstractmethod
     def heard(self, payload: str) -> None:
-        """It rang."""
+        """Handle a notification."""
 
     async def _listen(self) -> None:
-        """Until the connection ends."""
+        """Listen until the connection ends."""
         connection = await self._database.dedicated(self._name)
         try:
             ended = asyncio.Event()

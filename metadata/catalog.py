@@ -24,7 +24,10 @@ from metadata.types import Change, ChangeKind, Subscription, Topic, TopicState
 
 MAX_STALE_S = 900.0
 MAX_REFRESHES = 100
-"""Cached things read again per run of changes; what is beyond is dropped and read when used."""
+"""Cached values that are read again for one batch of changes.
+
+The others are dropped, and read when used.
+"""
 
 V = TypeVar("V")
 Key = tuple[bytes, bytes | str]
@@ -82,7 +85,7 @@ class Catalog:
         return topic if topic is not None and self._usable() else None
 
     async def topic(self, tenant_id: bytes, name: str, *, refresh: bool = False) -> Topic:
-        """The active topic of that name; NotFound, MetadataUnavailable.
+        """Return the active topic of that name; raises NotFound and MetadataUnavailable.
 
         `refresh` reads Postgres whatever is cached: for a queue the store says is gone or sealed.
         """
@@ -98,7 +101,7 @@ class Catalog:
             raise
 
     async def topic_by_uid(self, tenant_id: bytes, uid: bytes) -> Topic:
-        """The active topic of that uid; NotFound, MetadataUnavailable."""
+        """Return the active topic of that uid; raises NotFound and MetadataUnavailable."""
         key = (tenant_id, uid)
         cached = self._by_uid.look(key)
         if cached is not None and self._usable():
@@ -108,7 +111,7 @@ class Catalog:
     async def subscription(
         self, tenant_id: bytes, name: str, *, refresh: bool = False
     ) -> Subscription:
-        """NotFound, MetadataUnavailable."""
+        """Return the subscription of that name; raises NotFound and MetadataUnavailable."""
         key = (tenant_id, name)
         cached = self._subscription.look(key)
         if cached is not None and not refresh and self._usable():
@@ -124,7 +127,7 @@ class Catalog:
     async def subscriptions_of(
         self, tenant_id: bytes, topic_uid: bytes
     ) -> tuple[Subscription, ...]:
-        """All subscriptions of a topic, by name; MetadataUnavailable."""
+        """Return all subscriptions of a topic, by name; raises MetadataUnavailable."""
         key = (tenant_id, topic_uid)
         cached = self._of_topic.look(key)
         if cached is not None and self._usable():
@@ -137,7 +140,7 @@ class Catalog:
     async def _read(
         self, kind: str, key: Key, read: Callable[[], Awaitable[V]], refresh: bool = False
     ) -> V:
-        """One reading for all who miss at the same time.
+        """Read once for all callers that miss the same value at the same time.
 
         A reading that was under way may be older than what its joiner was told exists, so its
         NotFound is nobody's answer but its own.

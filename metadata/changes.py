@@ -38,7 +38,7 @@ SELECT version, pg_notify($1, '') FROM taken
 
 
 class Told(NamedTuple):
-    """What the readers of the feed hear of a change."""
+    """A change, as readers of the feed get it."""
 
     kind: ChangeKind
     tenant_id: bytes
@@ -54,13 +54,15 @@ def of_subscription(
 
 
 async def wait_turn(session: AsyncSession, tenant_id: bytes) -> None:
-    """Returns when no other change of the tenant is under way; call it before all else. What was
-    read before may have changed since."""
+    """Wait until no other change of the tenant is at work; call it before all else.
+
+    Values that were read before may have changed since.
+    """
     await session.execute(select(func.pg_advisory_xact_lock(_lock_of(tenant_id))))
 
 
 async def take_turn(connection: Connection, tenant_id: bytes) -> None:
-    """As `wait_turn`."""
+    """Do the same as `wait_turn` over a raw connection."""
     await connection.execute(_TURN, _lock_of(tenant_id))
 
 
@@ -92,12 +94,14 @@ async def tell(session: AsyncSession, *told: Told) -> int:
 
 
 async def take_version(connection: Connection) -> int:
-    """As `tell`, for a change that only those hear of who look at the version."""
+    """Take a version as `tell` does, for a change that only readers of the version notice."""
     version: int = await connection.fetchval(_TAKE, CHANNEL)
     return version
 
 
 def _lock_of(tenant_id: bytes) -> int:
-    """Of the tenant's turn. Two tenants whose ids end alike would wait for each other, and nothing
-    else."""
+    """Return the advisory lock of the tenant's turn.
+
+    Two tenants whose ids end alike wait for each other, with no other effect.
+    """
     return int.from_bytes(tenant_id[-8:], "big", signed=True)

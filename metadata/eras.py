@@ -7,10 +7,10 @@ the furthest position that it saw, and the store has a witness for processes tha
 
     the store's era is raised → the repair → one transaction with the row in `eras` → known again
 
-The row comes last, so whoever finds the store's era above the newest row goes on with the repair.
-Until a process has compared, and whenever it sees Postgres before where it was, `Sentinel` lets no
-connection be used: nothing that was decided in the lost future reaches the restored past, such as a
-flush whose rows rest on others that are gone.
+The row comes last, so a process that finds the store's era above the newest row continues the
+repair. Until a process has compared, and whenever it sees Postgres before where it was,
+`Sentinel` lets no connection be used: nothing that was decided in the lost future reaches the
+restored past, such as a flush whose rows rest on others that are gone.
 
 An era may be skipped, never used twice: epochs and fences begin with it.
 """
@@ -58,7 +58,8 @@ _PATIENCE = """
 SELECT set_config('statement_timeout', $1, false), set_config('idle_session_timeout', $2, false),
     set_config('client_connection_check_interval', $3, false)
 """
-# Of one whose turn is over, and that has not noticed yet: it was paused, or its connection was cut.
+# These helped a repairer whose turn is over, and have not noticed yet: it was paused, or its
+# connection was cut.
 _END_OTHERS = """
 SELECT pg_terminate_backend(pid, $3) FROM pg_locks
 WHERE locktype = 'advisory'
@@ -81,14 +82,14 @@ ON CONFLICT DO NOTHING
 _ENTER = """
 INSERT INTO eras (era, system_identifier, timeline, reason) VALUES ($1, $2, $3, $4)
 """
-# Of the rows as they were restored, with the era or its first fence.
-# With an epoch that nobody ever had, so that no memory goes on from it.
+# These statements change rows as they were restored. Assignments get an epoch that nobody ever had,
+# so that no memory continues from it.
 _DISOWN = "UPDATE assignments SET owner = NULL, epoch_era = $1, epoch_n = epoch_n + 1"
 _FENCE_CURSORS = "UPDATE cursors SET epoch_era = $1, epoch_n = 0"
 _FENCE_LOCKS = "UPDATE locks SET fence = greatest(fence, $1)"
 # A holder may have renewed until the last moment, so it may believe that it holds for a whole time
-# to live from then. Who held at the moment of the backup, others tell that were renewed all the
-# time; of those that were over before it, the holders know.
+# to live from then. Rows that are renewed all the time tell the time of the backup, and so which
+# locks were held then; the holders of those that were over before it know that.
 _FREE_LOCKS = """
 WITH backup AS (
     SELECT max(lease_until) - make_interval(secs => $2) AS time FROM (
@@ -114,7 +115,7 @@ _RESET_CACHES = """
 UPDATE change_counter
 SET version = greatest(version, $1) + 1, pruned_to = greatest(version, $1) + 1
 """
-# Of two readings the one with the higher version counts, and the other may be of the lost future.
+# Readers take the row with the higher version, and one of two may come from the lost future.
 _NEWER = (
     "UPDATE topics SET version = greatest(version, $1)",
     "UPDATE subscriptions SET version = greatest(version, $1)",
@@ -134,8 +135,11 @@ WHERE tenant_id = $1 AND topic_uid = $2 AND partition = $3 AND lane = $4
 
 
 class Position(NamedTuple):
-    """Where Postgres is. `wal_bytes`: how much log it ever flushed; `era` and what follows are of
-    the newest row of `eras`, None where there is none."""
+    """The position of Postgres in its own history.
+
+    `wal_bytes` counts the bytes of log that it ever flushed. `era` and the members after it are
+    those of the newest row of `eras`, or None without a row.
+    """
 
     system_identifier: str
     timeline: int
@@ -156,7 +160,9 @@ class Lift(NamedTuple):
 
 
 async def observe(connection: Connection) -> Position:
-    """MetadataUnavailable where the server only follows another."""
+    """Return the position of Postgres; raises MetadataUnavailable if the server only follows
+    another.
+    """
     try:
         return Position(*await connection.fetchrow(POSITION))
     except asyncpg.ObjectNotInPrerequisiteStateError as error:
@@ -164,8 +170,11 @@ async def observe(connection: Connection) -> Position:
 
 
 def went_back(seen: Position | None, now: Position) -> str | None:
-    """Why `now` may lack what was committed before: seen earlier by this process (None: nothing),
-    or where the newest era began."""
+    """Return why `now` may lack earlier commits, or None.
+
+    `seen` is an earlier position that this process saw. The newest era has the position at which it
+    began.
+    """
     if seen is not None:
         if _order(now)[0] < _order(seen)[0]:
             return f"era {seen.era} is not in it, only {now.era}"
@@ -182,7 +191,9 @@ def went_back(seen: Position | None, now: Position) -> str | None:
 
 
 def behind_store(now: Position, store_era: int, witness: int) -> str | None:
-    """Why the store knows more than Postgres; both of its numbers were read before `now`."""
+    """Return why the store knows more than Postgres, or None; both numbers of the store were read
+    before `now`.
+    """
     if (now.era or 0) < store_era:
         return f"the store is in era {store_era}, its newest is {now.era}"
     if (now.era or 0) == store_era and now.wal_bytes < witness:
@@ -199,13 +210,13 @@ class _Loss(NamedTuple):
 
 
 class Sentinel:
-    """What one process knows of Postgres' position; `greet` is asked of every new connection."""
+    """This process's knowledge of Postgres' position; each new connection asks `greet`."""
 
     def __init__(self) -> None:
         self._loss: _Loss | None = None
         self.seen: Position | None = None
         self.suspicion: str | None = "not yet compared with the store"
-        """Why no connection may be used; None: all is well."""
+        """The reason for which no connection may be used, or None."""
         self.doubted = asyncio.Event()
         """Set when something has to be compared with the store."""
 
@@ -218,7 +229,7 @@ class Sentinel:
             raise MetadataUnavailable(f"Postgres is not used: {self.suspicion}")
 
     def saw(self, now: Position, before: Position | None) -> None:
-        """What a statement answered, and what `seen` was before it was sent."""
+        """Compare the answer of a statement with `before`, the value of `seen` when it was sent."""
         if self.suspicion is not None:
             return
         reason = self.lacks(now, went_back(before, now))
@@ -241,7 +252,7 @@ class Sentinel:
         return self._loss and self._loss.reason
 
     def confirm(self, now: Position) -> None:
-        """Compared with the store, and well."""
+        """Take `now` for good: a comparison with the store found no loss."""
         self.suspicion = None
         self.doubted.clear()
         self._further(now)
@@ -257,13 +268,15 @@ def _order(position: Position) -> tuple[int, int]:
 
 
 async def begin_first(connection: Connection, now: Position) -> None:
-    """The first row, of an installation that never had one. Idempotent."""
+    """Insert the first row of an installation that never had one. Idempotent."""
     await connection.execute(_FIRST, now.system_identifier, now.timeline)
 
 
 async def alone(connection: Connection) -> bool:
-    """Whether this connection may repair now: one at a time, until it is closed. Those that helped
-    the one before are ended first, so nothing of its repair comes after ours."""
+    """Return whether this connection may repair now: one at a time may, until it is closed.
+
+    The helpers of the repairer before are ended first, so nothing of its repair comes after ours.
+    """
     await connection.execute(_PATIENCE, f"{REPAIR_STATEMENT_S}s", f"{REPAIR_IDLE_S}s", f"{CUT_S}s")
     taken: bool = await connection.fetchval("SELECT pg_try_advisory_lock($1, $2)", *ADVISORY_LOCK)
     if taken:
@@ -279,9 +292,11 @@ async def alone(connection: Connection) -> bool:
 
 
 async def help_repair(repairer: int, connection: Connection) -> None:
-    """For a new connection of the process whose connection of that pid repairs; raises
-    MetadataUnavailable where that is over. Either this sees that another has the turn, or that
-    other sees this."""
+    """Join the repair of this process, whose connection with the pid `repairer` repairs.
+
+    Raises MetadataUnavailable if its turn is over. Either this statement sees that another has the
+    turn, or the other sees this one.
+    """
     await connection.execute(_HELP, *HELPING_LOCK)
     if not await connection.fetchval(_IS_ITS_TURN, *ADVISORY_LOCK, repairer):
         raise MetadataUnavailable("the turn to repair is over")

@@ -1,4 +1,4 @@
-"""What can go wrong in the metadata store; each outcome is done, not done, or unknown.
+"""Errors of the metadata store; each outcome is done, not done, or unknown.
 
 MetadataError
 ├── MetadataUnavailable    not done: Postgres can't be reached now; retry later
@@ -43,7 +43,7 @@ class OutcomeUnknown(MetadataError):
 
 
 class NotFound(MetadataError):
-    """There is no such thing in this tenant; what belongs to another tenant isn't there either."""
+    """The tenant has no such object. Objects of other tenants are not found, either."""
 
     code = "not_found"
 

@@ -1,4 +1,4 @@
-"""From a driver's exception to what it means: not done, unknown, or a fault of ours."""
+"""Translates an exception of a driver into its meaning: not done, unknown, or a fault of ours."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LATER = (
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.UndefinedTableError,  # not migrated yet
 )
-# The connection went away; whatever was in flight has an unknown fate.
+# The connection ended, so the outcome of statements in flight is unknown.
 _LOST = (
     OSError,
     TimeoutError,
@@ -44,7 +44,9 @@ _LOST = (
 
 
 def translate(error: Exception, *, sent: bool) -> Exception:
-    """The error to raise instead; `sent` says whether a commit may have reached the server."""
+    """Return the error to raise instead; `sent` tells whether a commit may have reached
+    the server.
+    """
     if isinstance(error, MetadataError):
         return error
     cause = _driver_error(error)
@@ -64,7 +66,7 @@ def translate(error: Exception, *, sent: bool) -> Exception:
 
 
 def answered(error: BaseException | None) -> bool:
-    """Whether Postgres did answer: an operation that ended so was not left waiting."""
+    """Return whether Postgres answered, so that the operation did not end while it waited."""
     if error is None:
         return True
     if isinstance(error, MetadataError):
@@ -73,7 +75,7 @@ def answered(error: BaseException | None) -> bool:
 
 
 def _driver_error(error: BaseException) -> BaseException:
-    """asyncpg's own exception below SQLAlchemy's wrapping, if there is one."""
+    """Return asyncpg's own exception below SQLAlchemy's wrapping, if there is one."""
     while isinstance(error, sqlalchemy.exc.DBAPIError):
         inner = error.orig
         if inner is None:

@@ -12,7 +12,7 @@ from metadata.types import Page
 
 
 class Named(Protocol):
-    """What is listed by name."""
+    """An object that is listed by name."""
 
     @property
     def name(self) -> str: ...
@@ -37,7 +37,9 @@ def name_after(page_token: str | None) -> str:
 
 
 def page_of(items: Sequence[T], page_size: int) -> Page[T]:
-    """Of `page_size + 1` items read, a page and the token of the next if there was one more."""
+    """Return a page of `page_size + 1` items that were read, and the token of the next page if
+    there was one item more.
+    """
     if len(items) <= page_size:
         return Page(tuple(items), None)
     kept = tuple(items[:page_size])
@@ -45,5 +47,5 @@ def page_of(items: Sequence[T], page_size: int) -> Page[T]:
 
 
 def token_after(name: str) -> str:
-    """Of the page that begins behind `name`."""
+    """Return the token of the page that begins after `name`."""
     return urlsafe_b64encode(_VERSION + name.encode()).decode()

@@ -12,7 +12,10 @@ OWNER_ONLY = 0o600
 
 
 def open_private_log(path: Path) -> IO[bytes]:
-    """Open it to append. Nobody else may read it, nor the one set aside, whoever made them."""
+    """Open a log file to append to it.
+
+    Only its owner may read it, and the file that was set aside.
+    """
     aside = path.with_suffix(".log.1")
     if path.exists() and path.stat().st_size > MAX_LOG_BYTES:
         path.replace(aside)

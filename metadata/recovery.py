@@ -26,7 +26,7 @@ LaneOf = tuple[int, int]
 
 
 class Reach(NamedTuple):
-    """Of all cursors of a lane: the lowest floor, and the end of what any has read."""
+    """The lowest floor of all cursors of a lane, and the highest offset that any has read."""
 
     floor: int
     read_to: int
@@ -48,7 +48,7 @@ class RecoveryRepository:
         return await self._database.platform.read(work)
 
     async def reach(self) -> dict[bytes, dict[LaneOf, Reach]]:
-        """By topic uid; lanes without a cursor are not in it."""
+        """Return the reach of each lane by topic uid; lanes without a cursor are missing."""
         statement = select(
             CursorRow.topic_uid,
             CursorRow.partition,
@@ -68,9 +68,13 @@ class RecoveryRepository:
     async def step_over(
         self, topic: Topic, place: LaneOf, first: int, kept: Collection[int]
     ) -> int:
-        """Lifts each floor of a lane that is below `first` to it. Of what is passed over, `kept`
-        is still stored: where it is not settled it gets a row of `deliveries`, so that it is
-        delivered; the rest counts as expired. How many such rows were made. Idempotent."""
+        """Raise each floor of a lane that is below `first` to it, and return the number of rows
+        that were made. Idempotent.
+
+        The store still has the offsets `kept`: unless they are settled, each gets a row of
+        `deliveries`, so that it is delivered. The other offsets that are passed over count as
+        expired.
+        """
 
         async def work(session: AsyncSession) -> int:
             cursors = await session.scalars(
@@ -102,8 +106,11 @@ class RecoveryRepository:
         oldest: Sequence[Partition],
         trimmed_to: Mapping[LaneOf, int],
     ) -> Topic:
-        """An active topic of that uid whose open generations are `oldest`; the topic as it is where
-        there is one already. Conflict when another has the name."""
+        """Create an active topic with that uid whose open generations are `oldest`, or return the
+        existing one.
+
+        Raises Conflict if another topic has the name.
+        """
 
         async def work(session: AsyncSession) -> Topic:
             await changes.wait_turn(session, tenant_id)

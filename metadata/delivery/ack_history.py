@@ -1,4 +1,5 @@
-"""What became of one message, by subscription; and how long the history of acks is kept.
+"""The fate of one message for each subscription, and the time for which the history of acks is
+kept.
 
 A row of `ack_history` says when a range of offsets was settled, and how. It is written with the
 cursor that settled it (cursors.py), and goes when the messages are trimmed and the topic's
@@ -92,7 +93,9 @@ WHERE old.tenant_id = gone.tenant_id AND old.topic_uid = gone.topic_uid
 
 @dataclass(frozen=True, slots=True)
 class OpenFate:
-    """It has a row of `deliveries`: attempts ended without an ack, or the cursor went on."""
+    """The message has a row of `deliveries`: attempts ended without an ack, or the cursor
+    went on.
+    """
 
     reason: str
     attempts: int
@@ -102,7 +105,7 @@ class OpenFate:
 
 @dataclass(frozen=True, slots=True)
 class DeadFate:
-    """It is among the dead letters."""
+    """The message is among the dead letters."""
 
     reason: str
     attempts: int
@@ -120,7 +123,7 @@ class SettledFate:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """Of one message for one subscription, all of one moment."""
+    """The fate of one message for one subscription, at one moment."""
 
     cursor: CursorState
     open: OpenFate | None = None
@@ -137,7 +140,7 @@ class AckHistoryRepository:
     async def fates(
         self, tenant_id: bytes, topic_uid: bytes, partition: int, lane: int, offset: int
     ) -> list[Fate]:
-        """One for each subscription, as committed."""
+        """Return the fate for each subscription, as committed."""
         arguments = (tenant_id, topic_uid, partition, lane, offset)
 
         async def work(connection: Connection) -> list[Fate]:

@@ -1,6 +1,6 @@
-"""Who owns a unit, decided by compare-and-set; each claim starts a new epoch.
+"""The owners of units, decided by compare-and-set; each claim starts a new epoch.
 
-What must hold:
+Invariants:
 - No two claims share an epoch: its number is drawn from one sequence.
 - A cursor is written under one epoch at a time: that of the claim which fenced it. The claim of a
   partition fences all its cursors but those that are split off; these have a row of their own here.
@@ -198,7 +198,9 @@ class AssignmentRepository:
         return await self._database.transaction(work) if wanted else {}
 
     async def claimable(self, incarnation: bytes) -> list[Unit]:
-        """Units of active topics that `claim` would give us and that we don't own."""
+        """Return units of active topics that `claim` would give to this process, and that it does
+        not own.
+        """
 
         async def work(connection: Connection) -> list[Unit]:
             return [Unit(*row) for row in await connection.fetch(_CLAIMABLE, incarnation)]
@@ -219,7 +221,7 @@ class AssignmentRepository:
         """Makes a subscription's part of a partition that we own a unit of its own, owned by nobody
         yet; True also where it is one. False: the partition is not ours, or the subscription gone.
 
-        What we flush of it from now on is not written. LeaseLost; after OutcomeUnknown: again.
+        Later flushes of this process for it write nothing. LeaseLost; after OutcomeUnknown: again.
         """
 
         async def work(connection: Connection) -> bool:
@@ -258,7 +260,7 @@ class AssignmentRepository:
 
 
 async def _lock(connection: Connection, incarnation: bytes, keys: Iterable[Unit]) -> list[Any]:
-    """Their rows, locked; LeaseLost where our lease is over by then."""
+    """Lock the rows of units and return them; raises LeaseLost if our lease is over by then."""
     rows: list[Any] = await connection.fetch(_LOCK_ASSIGNMENTS, *unit_columns(keys))
     if not await connection.fetchval(_OWN_LEASE, incarnation):
         raise LeaseLost(f"the lease of {incarnation.hex()} is over")
@@ -266,7 +268,7 @@ async def _lock(connection: Connection, incarnation: bytes, keys: Iterable[Unit]
 
 
 async def _free(connection: Connection, incarnation: bytes, rows: list[Any]) -> list[Unit]:
-    """Of the locked assignments, those without a live owner other than ourselves."""
+    """Return those of the locked assignments that have no live owner but us."""
     owners = {row["owner"] for row in rows} - {None, incarnation}
     live: set[bytes] = set()
     if owners:
@@ -276,7 +278,7 @@ async def _free(connection: Connection, incarnation: bytes, rows: list[Any]) -> 
 
 
 async def _split_off(connection: Connection, keys: Iterable[Unit]) -> dict[Unit, set[bytes]]:
-    """By unit; nothing is split off a part."""
+    """Return the subscriptions that are split off each unit; a part has none."""
     wanted = list(keys)
     found: dict[Unit, set[bytes]] = {key: set() for key in wanted}
     for row in await connection.fetch(_SPLIT_OFF, *unit_columns(wanted), WHOLE):

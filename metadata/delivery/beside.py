@@ -152,7 +152,7 @@ ORDER BY tenant_id, subscription_uid, partition, lane, number
 
 
 async def with_rows(connection: Connection, states: Sequence[CursorState]) -> list[CursorState]:
-    """The cursors with their open deliveries and leases, in the same transaction."""
+    """Return the cursors with their open deliveries and leases, read in the same transaction."""
     if not states:
         return []
     open_: dict[CursorKey, list[OpenDelivery]] = {}
@@ -187,7 +187,7 @@ def has_rows(update: CursorUpdate) -> bool:
 
 
 def columns(updates: Sequence[CursorUpdate]) -> tuple[list[Any], ...]:
-    """The arguments of `WRITE`; updates are numbered from 1."""
+    """Return the arguments of `WRITE`; updates are numbered from 1."""
     return (
         *_table(
             updates,
@@ -263,7 +263,7 @@ def _table(
     rows_of: Callable[[CursorUpdate], Iterable[tuple[Any, ...]]],
     width: int,
 ) -> list[list[Any]]:
-    """The rows of all updates as arrays: the number of the update, then each column."""
+    """Return the rows of all updates as arrays: the number of the update, then each column."""
     rows = list(
         chain.from_iterable(
             ((number, *row) for row in rows_of(update)) for number, update in enumerate(updates, 1)
@@ -273,7 +273,7 @@ def _table(
 
 
 def key_columns(keys: Sequence[CursorKey]) -> tuple[list[Any], ...]:
-    """Arrays for unnest."""
+    """Return the columns of keys as arrays for unnest."""
     return (
         [key.tenant_id for key in keys],
         [key.subscription_uid for key in keys],
@@ -283,12 +283,14 @@ def key_columns(keys: Sequence[CursorKey]) -> tuple[list[Any], ...]:
 
 
 def format_ranges(ranges: Sequence[Range]) -> str:
-    """A multirange in Postgres' text form: less work on both sides than asyncpg's Range objects."""
+    """Return a multirange in Postgres' text form, which costs both sides less than asyncpg's Range
+    objects.
+    """
     return "{" + ",".join([f"[{low},{high})" for low, high in ranges]) + "}"
 
 
 def parse_ranges(text: str) -> tuple[Range, ...]:
-    """What Postgres prints for a finite int8multirange."""
+    """Return the ranges of a finite int8multirange in Postgres' text form."""
     if text == "{}":
         return ()
     return tuple(

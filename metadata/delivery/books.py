@@ -1,4 +1,4 @@
-"""A cursor and what is counted beside it, for whoever checks that the books balance (P9).
+"""A cursor and the counts beside it, for checks that the books balance (P9).
 
     read_to − start = acked + filtered + skipped + expired + dead_lettered + exceptions + pending
 
@@ -18,11 +18,11 @@ class CursorBooks:
 
     cursor: CursorState
     open_deliveries: int
-    """Its rows of `deliveries`, counted."""
+    """The number of its rows of `deliveries`."""
 
     @property
     def difference(self) -> int:
-        """What is not accounted for; 0 when the books balance."""
+        """The number of messages that no count has; 0 if the books balance."""
         cursor = self.cursor
         counted = cursor.counters.total() + self.open_deliveries + cursor.pending()
         return cursor.read_to - cursor.start - counted or cursor.exceptions - self.open_deliveries

@@ -1,6 +1,6 @@
 """Cursor rows: the ack state of (subscription, partition, lane), and the one hot statement.
 
-What a flush relies on:
+A flush relies on these rules:
 - An ack is answered only after the flush that holds it has returned.
 - Every write names the epoch and the generation it was made under; a row that has moved on is left
   alone. A claim moves the epoch of all rows of its partition in one transaction, so after it no
@@ -101,7 +101,8 @@ COLUMNS = """
     cursors.acked_total, cursors.filtered_total, cursors.skipped_total, cursors.expired_total,
     cursors.dead_lettered_total, cursors.exceptions
 """
-"""What `state_of` reads, for statements put together when their module is loaded."""
+"""The columns that `state_of` reads, for statements that are composed when their module is loaded.
+"""
 
 _OF_PARTITIONS = (
     "SELECT"
@@ -177,8 +178,8 @@ class CursorRepository:
     async def flush(
         self, updates: Sequence[CursorUpdate], *, deadline_s: float | None = None
     ) -> dict[CursorKey, int]:
-        """One statement, committed when this returns; the keys of the rows it wrote, and by how
-        much the books of each do not balance (0: they do).
+        """Write all updates in one statement; return the keys of written rows, and by how much the
+        books of each do not balance (0: they do).
 
         A key that is missing has lost its epoch (or its subscription is gone, or was sought): drop
         what is in memory. MetadataUnavailable: nothing was written, flush again. OutcomeUnknown:
@@ -212,8 +213,11 @@ class CursorRepository:
         return await self._database.transaction(work, deadline_s=deadline_s)
 
     async def load(self, keys: Iterable[Unit]) -> list[CursorState]:
-        """All cursors of these units, as committed, with the rows beside them; a claim already
-        returns them. Of a whole partition also those that are split off it: epochs tell."""
+        """Return all cursors of these units, as committed, with the rows beside them; a claim
+        already returns them.
+
+        The cursors of a whole partition include those that are split off it: their epochs tell.
+        """
         columns = unit_columns(keys)
 
         async def work(connection: Connection) -> list[CursorState]:
@@ -226,15 +230,15 @@ class CursorRepository:
     async def of_subscription(
         self, tenant_id: bytes, subscription_uid: bytes
     ) -> tuple[CursorState, ...]:
-        """What any process may show: per partition, as of the last flush."""
+        """Return the cursors of a subscription for any process to show, as of the last flush."""
         return await self._select(_OF_SUBSCRIPTION, tenant_id, subscription_uid)
 
     async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[CursorState, ...]:
-        """The cursors of every subscription of a topic, as of the last flush."""
+        """Return the cursors of every subscription of a topic, as of the last flush."""
         return await self._select(_OF_TOPIC, tenant_id, topic_uid)
 
     async def books(self, tenant_id: bytes, subscription_uid: bytes) -> tuple[CursorBooks, ...]:
-        """A subscription's cursors and what is counted beside them, in one snapshot."""
+        """Return a subscription's cursors with their counts, in one snapshot."""
 
         async def work(connection: Connection) -> tuple[CursorBooks, ...]:
             rows = await connection.fetch(_BOOKS_OF_SUBSCRIPTION, tenant_id, subscription_uid)
@@ -243,17 +247,19 @@ class CursorRepository:
         return await self._database.of(tenant_id).statement(work, writes=False)
 
     async def books_of(self, keys: Sequence[CursorKey]) -> tuple[CursorBooks, ...]:
-        """Those of these cursors, in one snapshot."""
+        """Return the books of these cursors, in one snapshot."""
         return await self._books(_BOOKS_OF_KEYS, *beside.key_columns(keys))
 
     async def unbalanced_in(self, partitions: Iterable[Unit]) -> tuple[CursorBooks, ...]:
-        """Those of whole partitions that do not balance, in one snapshot: what balances stays in
-        Postgres, so that thousands of cursors can be looked at."""
+        """Return the books of whole partitions that do not balance, in one snapshot.
+
+        Postgres drops those that balance, so that thousands of cursors can be checked.
+        """
         wanted = unit_columns(unit.base for unit in partitions)[:3]
         return await self._books(_UNBALANCED_OF_PARTITIONS, *wanted)
 
     async def unbalanced(self) -> list[CursorState]:
-        """Rows whose books do not balance (P9).
+        """Return rows whose books do not balance (P9).
 
         Reads the whole table, one snapshot: for checks, not for requests.
         """
@@ -284,7 +290,7 @@ async def _flush(connection: Connection, updates: Sequence[CursorUpdate]) -> dic
 
 
 def state_of(row: Any) -> CursorState:
-    """A row of `COLUMNS`."""
+    """Return the state of a cursor from a row of `COLUMNS`."""
     return CursorState(
         key=CursorKey(row["tenant_id"], row["subscription_uid"], row["partition"], row["lane"]),
         topic_uid=row["topic_uid"],
@@ -312,7 +318,7 @@ def _books_of(row: Any) -> CursorBooks:
 def unit_columns(
     keys: Iterable[Unit],
 ) -> tuple[list[bytes], list[bytes], list[int], list[bytes]]:
-    """Arrays for unnest."""
+    """Return the columns of units as arrays for unnest."""
     ordered = sorted(set(keys))
     return (
         [key.tenant_id for key in ordered],

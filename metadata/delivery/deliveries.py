@@ -1,4 +1,4 @@
-"""What a cursor row has beside it: offsets it stepped over, exactly-once leases, dead letters.
+"""Rows beside a cursor row: offsets that it stepped over, exactly-once leases, dead letters.
 
 They are written in the statement that writes the cursor (cursors.py), under its epoch and
 generation, so that the books balance at every commit. Times are µs since 1970 UTC by the owner's
@@ -16,9 +16,12 @@ Range = tuple[int, int]
 
 
 class Reason(enum.Enum):
-    """Why an offset is stepped over. hole: the cursor had to go on; failed: attempts ended without
-    an ack; exhausted, rejected: on its way to the dead letters; parked: the head of a key that
-    waits for an operator; behind_parked: a later message of such a key."""
+    """The reason for which a cursor stepped over an offset.
+
+    hole: the cursor had to go on; failed: attempts ended without an ack; exhausted, rejected: on
+    its way to the dead letters; parked: the head of a key that waits for an operator;
+    behind_parked: a later message of such a key.
+    """
 
     HOLE = "hole"
     FAILED = "failed"
@@ -34,16 +37,18 @@ class OpenDelivery:
 
     offset: int
     attempts: int
-    """Those that ended without an ack."""
+    """The number of attempts that ended without an ack."""
     reason: Reason
     not_before_us: int | None = None
     """The end of its back-off."""
     key_hash: int | None = None
-    """Of its ordering key, signed 64 bits; None without a key, or where order does not matter."""
+    """The hash of the message's key, signed 64 bits; None without a key, or if order does not
+    matter.
+    """
     detail: str | None = None
-    """What the consumer said, or why the dead letter could not be written."""
+    """The consumer's reason, or the error that kept the dead letter from being written."""
     first_us: int | None = None
-    """When it was first handed out, and last."""
+    """The time of its first delivery; the next member has that of the last."""
     last_us: int | None = None
 
 

@@ -89,7 +89,9 @@ class Due(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a queue is projected: numbers below `projected_to`, the first `changes` changes."""
+    """The projected part of a queue: the numbers below `projected_to`, and the first `changes`
+    changes.
+    """
 
     projected_to: int = 0
     changes: int = 0
@@ -102,7 +104,7 @@ class DueRepository:
         self._database = database
 
     async def progress(self) -> dict[QueueKey, Progress]:
-        """Of every queue that ever staged anything."""
+        """Return the progress of every queue that ever staged anything."""
 
         async def work(connection: Connection) -> dict[QueueKey, Progress]:
             rows = await connection.fetch(_PROGRESS)
@@ -111,7 +113,7 @@ class DueRepository:
         return await self._database.statement(work, writes=False)
 
     async def due_until(self, until_us: int, limit: int) -> list[Due]:
-        """The first `limit` rows due by then, in order of their times."""
+        """Return the first `limit` rows due by then, in the order of their times."""
 
         async def work(connection: Connection) -> list[Due]:
             rows = await connection.fetch(_DUE, until_us, limit)
@@ -126,8 +128,11 @@ class DueRepository:
         gone: Sequence[tuple[QueueKey, int]],
         progress: Mapping[QueueKey, Progress],
     ) -> None:
-        """All of it in one transaction: first `gone`, then `put`, which names a message once.
-        LeaseLost when the lock has a new holder."""
+        """Write all of it in one transaction: first `gone`, then `put`, which names each message
+        once.
+
+        Raises LeaseLost if the lock has a new holder.
+        """
 
         async def work(connection: Connection) -> None:
             await locks.check(connection, lock)
@@ -174,6 +179,6 @@ class DueRepository:
 
 
 def _columns(queues: Iterable[QueueKey]) -> tuple[list[bytes | int], ...]:
-    """Arrays for unnest."""
+    """Return the columns of queues as arrays for unnest."""
     rows = list(queues)
     return tuple([row[at] for row in rows] for at in range(len(QueueKey._fields)))

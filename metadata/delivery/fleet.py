@@ -44,10 +44,10 @@ class LiveForwarder:
     address: str
     weight: float
     load: Load | None
-    """Its last report; None before the first."""
+    """The last report of the forwarder, or None before the first."""
     age_s: float
     remaining_s: float
-    """Until its lease ends, unless it is renewed."""
+    """The time until its lease ends, unless it is renewed."""
 
 
 class FleetRepository:
@@ -57,7 +57,7 @@ class FleetRepository:
         self._database = database
 
     async def live(self) -> list[LiveForwarder]:
-        """The oldest first."""
+        """Return the live forwarders, the oldest first."""
 
         async def work(connection: Connection) -> list[LiveForwarder]:
             rows = [dict(row) for row in await connection.fetch(_LIVE)]
@@ -66,7 +66,7 @@ class FleetRepository:
         return await self._database.statement(work, writes=False)
 
     async def owned(self, topics: Collection[TopicKey]) -> dict[Unit, bytes | None]:
-        """Every unit of these topics with its owner, dead or alive; None: nobody's."""
+        """Return every unit of these topics with its owner, dead or alive, or None."""
         ordered = sorted(topics)
 
         async def work(connection: Connection) -> dict[Unit, bytes | None]:
@@ -77,7 +77,9 @@ class FleetRepository:
         return await self._database.statement(work, writes=False)
 
     async def names(self, uids: Collection[tuple[bytes, bytes]]) -> dict[bytes, str]:
-        """Of topics and subscriptions, asked for by tenant and uid; who is gone has none."""
+        """Return the names of topics and subscriptions, by tenant and uid; deleted ones are
+        missing.
+        """
         ordered = sorted(uids)
 
         async def work(connection: Connection) -> dict[bytes, str]:

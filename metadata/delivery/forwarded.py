@@ -1,4 +1,4 @@
-"""Where messages went that were staged in a queue which was sealed before they came due.
+"""The new offsets of messages that were staged in a queue which was sealed before they were due.
 
 Their id names the queue and number they were staged under, for good; these rows lead from it to the
 offset they have now. They stay until that offset is trimmed.
@@ -55,7 +55,7 @@ class ForwardedRepository:
         self._database = database
 
     async def record(self, queue: QueueKey, moved: Sequence[Forwarded]) -> None:
-        """Idempotent."""
+        """Record the new offsets of moved messages. Idempotent."""
 
         async def work(connection: Connection) -> None:
             await connection.execute(_RECORD, *queue, *map(list, zip(*moved, strict=True)))
@@ -64,7 +64,7 @@ class ForwardedRepository:
             await self._database.statement(work, writes=True)
 
     async def find(self, queue: QueueKey, numbers: Sequence[int]) -> dict[int, Forwarded]:
-        """Those of `numbers` that were forwarded, and not trimmed since."""
+        """Return those of `numbers` that were forwarded and not trimmed since."""
 
         async def work(connection: Connection) -> dict[int, Forwarded]:
             rows = await connection.fetch(_FIND, *queue, numbers)
@@ -75,7 +75,7 @@ class ForwardedRepository:
     async def forget(
         self, tenant_id: bytes, topic_uid: bytes, partition: int, lane: int, below: int
     ) -> None:
-        """What went to offsets that are trimmed."""
+        """Forget messages whose offsets are trimmed."""
 
         async def work(connection: Connection) -> None:
             await connection.execute(_FORGET, tenant_id, topic_uid, partition, lane, below)
@@ -83,7 +83,7 @@ class ForwardedRepository:
         await self._database.statement(work, writes=True)
 
     async def forget_topics(self) -> None:
-        """Some of what belonged to topics that are gone."""
+        """Forget some messages of deleted topics."""
 
         async def work(connection: Connection) -> None:
             await connection.execute(_FORGET_TOPIC)

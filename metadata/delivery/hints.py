@@ -21,7 +21,7 @@ class Hint(NamedTuple):
 
     unit: Unit
     forwarder: bytes
-    """Its incarnation."""
+    """The incarnation of the forwarder."""
     reason: str
     age_s: float
 
@@ -84,7 +84,7 @@ class HintRepository:
         self._database = database
 
     async def all(self) -> Mapping[Unit, bytes]:
-        """The incarnation that each hinted unit should be at; it may be dead."""
+        """Return the incarnation at which each hinted unit should be; it may be dead."""
 
         async def work(connection: Connection) -> dict[Unit, bytes]:
             return {Unit(*row[:4]): row[4] for row in await connection.fetch(_ALL)}
@@ -92,7 +92,7 @@ class HintRepository:
         return await self._database.statement(work, writes=False)
 
     async def listing(self) -> list[Hint]:
-        """All of them with why and for how long, in the order of units."""
+        """Return all hints with their reason and age, in the order of units."""
 
         async def work(connection: Connection) -> list[Hint]:
             rows = await connection.fetch(_LISTING)
@@ -134,5 +134,5 @@ class HintRepository:
 
 
 def _columns(units: Iterable[Unit]) -> tuple[list[Any], ...]:
-    """Arrays for unnest."""
+    """Return the columns of units as arrays for unnest."""
     return tuple(list(column) for column in zip(*units, strict=True))

@@ -83,12 +83,12 @@ ORDER BY started_at, incarnation
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What the holder knows: good while `held(now)`; `now_s` is time.monotonic()."""
+    """A lease as its holder knows it: it is good while `held(now)`; `now_s` is time.monotonic()."""
 
     incarnation: bytes
     valid_until_s: float
     live: tuple[Forwarder, ...] = field(default=(), compare=False)
-    """Of a renewal: all of that role whose leases were good, the holder among them."""
+    """All processes of that role with good leases at a renewal, the holder among them."""
 
     def held(self, now_s: float) -> bool:
         return now_s < self.valid_until_s
@@ -106,7 +106,7 @@ class LeaseRepository:
     async def register(
         self, incarnation: bytes, *, role: str, address: str = "", weight: float = 1.0
     ) -> Lease:
-        """A new row.
+        """Insert a new lease.
 
         Can be repeated after OutcomeUnknown; LeaseLost if that incarnation is over by then.
         """
@@ -123,7 +123,8 @@ class LeaseRepository:
     async def renew(
         self, incarnation: bytes, *, role: str = "subscribe", load: bytes | None = None
     ) -> Lease:
-        """With who else of that role is alive. `load` is JSON, for others to read.
+        """Renew the lease, and return it with the other live processes of that role. `load` is JSON
+        for others to read.
 
         LeaseLost when the row is gone or was over when the renewal arrived.
         """
@@ -161,7 +162,7 @@ class LeaseRepository:
         await self._database.transaction(work)
 
     async def live(self, role: str) -> list[Forwarder]:
-        """Rows whose lease is not over."""
+        """Return the processes whose lease is not over."""
 
         async def work(connection: Connection) -> list[Forwarder]:
             return [Forwarder(**row) for row in await connection.fetch(_LIVE, role)]

@@ -1,7 +1,7 @@
 """Load reports: what each forwarder says of itself with every renewal of its lease.
 
-Compact JSON in `forwarders.load`. Who reads it takes members it does not know for nothing, and a
-report it can't read for none: the processes of a fleet may be of two versions.
+Compact JSON in `forwarders.load`. A reader ignores unknown members, and a report that it
+can't read counts as none: the processes of a fleet may have two versions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from metadata.types import WHOLE, Unit
 
 MAX_BYTES = 4096
 MAX_UNITS = 16
-"""Of each kind; the costliest."""
+"""The limit for each kind of unit; the costliest are reported."""
 
 
 class UnitLoad(msgspec.Struct, frozen=True, array_like=True):
@@ -29,7 +29,7 @@ class UnitLoad(msgspec.Struct, frozen=True, array_like=True):
     backlog: int
     """Messages that are not settled."""
     growth_per_s: float
-    """Of the backlog."""
+    """The growth of the backlog in messages a second."""
     waiting: int
     """Consumers in line."""
 
@@ -57,7 +57,7 @@ class UnitLoad(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Load(msgspec.Struct, frozen=True):
-    """One report. Of a process, not of a machine: one event loop fills at most one core."""
+    """A report of one process, not of a machine: one event loop fills at most one core."""
 
     cpu: float
     """Share of one core, from 0 on; threads may take it above 1."""
@@ -91,7 +91,7 @@ def encode(load: Load) -> bytes:
 
 
 def decode(body: bytes | str | None) -> Load | None:
-    """None for no report, and for one that is not of this shape."""
+    """Return the load; None without a report, or for a report of another shape."""
     if body is None:
         return None
     try:

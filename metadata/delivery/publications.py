@@ -78,7 +78,7 @@ _decoder = msgspec.msgpack.Decoder(tuple[StagedOutputs, ...])
 
 
 def encode_outputs(outputs: Sequence[StagedOutputs]) -> bytes:
-    """The column `outputs`."""
+    """Return the column `outputs`."""
     return _encode(list(outputs))
 
 
@@ -98,7 +98,7 @@ async def lock(connection: Connection, updates: Sequence[CursorUpdate]) -> set[C
 
 
 async def commit(connection: Connection, updates: Sequence[CursorUpdate]) -> None:
-    """The publications of cursors that were written in this transaction, after `lock`."""
+    """Commit the publications of cursors that were written in this transaction, after `lock`."""
     await connection.execute(_COMMIT, *_columns([p for u in updates for p in u.publications]))
 
 
@@ -133,7 +133,7 @@ class PublicationRepository:
         await self._drop(publications, "aborted")
 
     async def with_some(self, older_than_s: Mapping[str, float]) -> set[str]:
-        """The states of which there are rows that `left` would give, at these ages."""
+        """Return the states with rows that `left` would return at these ages."""
         states, ages = list(older_than_s), list(older_than_s.values())
 
         async def work(connection: Connection) -> set[str]:
@@ -144,7 +144,9 @@ class PublicationRepository:
     async def left(
         self, state: str, *, older_than_s: float, limit: int, skip: int = 0
     ) -> list[Publication]:
-        """Rows of that state that nobody has finished, the oldest first, but for `skip` of them."""
+        """Return rows of that state that nobody has finished, the oldest first, without the first
+        `skip` of them.
+        """
 
         async def work(connection: Connection) -> list[Publication]:
             rows = await connection.fetch(_LEFT, state, older_than_s, limit, skip)
@@ -156,8 +158,11 @@ class PublicationRepository:
         return await self._database.statement(work, writes=False)
 
     async def states_of(self, publications: Sequence[Publication]) -> dict[bytes, str]:
-        """Their states, by tag. One that was open before and is not named was committed and is
-        released; what was aborted stays for longer than anybody waits to ask."""
+        """Return their states by tag.
+
+        A publication that was open before and is missing was committed and is released. An aborted
+        row stays for longer than any caller waits before it asks.
+        """
 
         async def work(connection: Connection) -> dict[bytes, str]:
             tenants, tags, _ = _columns(publications)
@@ -166,7 +171,7 @@ class PublicationRepository:
         return await self._database.statement(work, writes=False)
 
     async def abort(self, tenant_id: bytes, tag: bytes) -> bool:
-        """Whether it was open, and is aborted now: its commit has become impossible."""
+        """Abort a publication for good; return whether it was open until now."""
 
         async def work(connection: Connection) -> bool:
             return await connection.fetchval(_ABORT, tenant_id, tag) is not None

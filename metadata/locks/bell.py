@@ -1,4 +1,4 @@
-"""What this process hears of locks that became free."""
+"""Notifications to this process about locks that became free."""
 
 from __future__ import annotations
 

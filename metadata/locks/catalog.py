@@ -18,7 +18,8 @@ from metadata.paging import name_after, page_of
 from metadata.types import Page
 
 IDLE_S = 86_400.0
-"""A lock that nobody held for so long is removed; its name can be used again at any time."""
+"""Seconds after which a lock without a holder is removed; its name can be used again at any time.
+"""
 
 _COLUMNS = """
 SELECT l.name, l.fence, l.holder, l.ttl_seconds, l.taken_at, l.labels::text AS labels,
@@ -48,8 +49,11 @@ RETURNING fence
 
 @dataclass(frozen=True, slots=True)
 class LockState:
-    """A lock as one statement saw it. `fence` is of the present holder or, where nobody holds it,
-    of the last; what describes the holding is None then."""
+    """A lock as one statement saw it.
+
+    `fence` is that of the present holder, or of the last one if there is no holder; then the
+    members about the holding are None.
+    """
 
     name: str
     fence: int
@@ -69,7 +73,7 @@ class LockCatalog:
         self._database = database
 
     async def get(self, tenant_id: bytes, name: str) -> LockState:
-        """NotFound: never used, or not for long."""
+        """Return the state of a lock; raises NotFound if it was never used, or not for long."""
 
         async def work(connection: Connection) -> LockState:
             row = await connection.fetchrow(_ONE, tenant_id, name)
@@ -82,7 +86,7 @@ class LockCatalog:
     async def page(
         self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
     ) -> Page[LockState]:
-        """By name; BadPageToken."""
+        """List locks by name; raises BadPageToken."""
         after = name_after(page_token)
 
         async def work(connection: Connection) -> Page[LockState]:
@@ -92,7 +96,10 @@ class LockCatalog:
         return await self._database.of(tenant_id).statement(work, writes=False)
 
     async def delete(self, tenant_id: bytes, name: str) -> None:
-        """Whoever holds it, holds it no more; the next holder's fence is higher. NotFound."""
+        """Delete a lock and end its holding; the fence of the next holder is higher.
+
+        Raises NotFound.
+        """
 
         async def work(connection: Connection) -> None:
             await hold_floor(connection, tenant_id)
@@ -105,7 +112,9 @@ class LockCatalog:
         await self._database.of(tenant_id).transaction(work)
 
     async def sweep(self, *, idle_s: float = IDLE_S, tenants: int = 100) -> int:
-        """Removes what nobody held for so long, of so many tenants; how many locks."""
+        """Remove locks that had no holder for `idle_s`, of at most `tenants` tenants; return the
+        number of locks.
+        """
 
         async def find(connection: Connection) -> list[bytes]:
             rows = await connection.fetch(_TENANTS, PLATFORM, idle_s, tenants)

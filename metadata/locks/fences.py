@@ -1,7 +1,7 @@
 """Fences of locks whose rows are gone: the floor that a tenant's new locks begin above.
 
-Whoever makes or removes a tenant's locks holds its floor, so a name that is used again never gets a
-fence it had before.
+A transaction that makes or removes locks of a tenant holds the tenant's floor, so a name that is
+used again never gets a fence that it had before.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ _RAISE = "UPDATE lock_fences SET floor = greatest(floor, $2) WHERE tenant_id = $
 
 
 async def hold_floor(connection: Connection, tenant_id: bytes) -> int:
-    """The highest fence of rows that are gone; nobody else makes or removes any until the commit.
+    """Return the highest fence of rows that are gone; nobody else adds or removes rows until the
+    commit.
 
-    First in a transaction: whoever locks rows of `locks` before it may wait for ever.
+    Call it first in a transaction: one that locks rows of `locks` before it may wait for ever.
     """
     await connection.execute(_MAKE, tenant_id)
     floor: int = await connection.fetchval(_HOLD, tenant_id)

@@ -9,7 +9,7 @@ writes nothing any more. Other resources refuse a fence below the highest they h
 A fence never comes twice: a row's own grows, rows that were removed leave the tenant's floor behind
 (fences.py), and where Postgres lost history the new era is above all fences before it.
 
-Who waits has a ticket (waiters.py); the lock goes to the lowest one alive.
+A caller that waits has a ticket (waiters.py); the lock goes to the lowest live ticket.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from metadata.locks.fences import hold_floor
 from metadata.locks.waiters import LAST_TICKET, ring
 
 LEASE_S = 4.0
-"""Of the platform's own locks."""
+"""Seconds for which the platform's own locks are held without a renewal."""
 RENEW_EVERY_S = 1.0
 MARGIN_S = 0.5
 RENEW_DEADLINE_S = 1.5
 MAX_LOCKS = 10_000
-"""Of one tenant."""
+"""The limit of locks for one tenant."""
 PLATFORM = bytes(16)
 """The tenant of the platform's own locks."""
 
@@ -104,9 +104,9 @@ WHERE tenant_id = $1 AND name = $2 AND owner = $3 AND fence = coalesce($4::bigin
   AND lease_until = coalesce($5::timestamptz, lease_until)
 RETURNING fence
 """
-# What is checked keeps a lock on the row that renewals pass, however many checks there are, and
-# that whoever takes the lock of the platform waits for: a new holder comes after what was checked
-# before it, and before what is after.
+# A check keeps a lock on the row that renewals pass, for any number of checks. The next holder of a
+# lock of the platform waits for it: the new holding begins after earlier checks, and before later
+# ones.
 _CHECK = """
 SELECT fence FROM locks
 WHERE tenant_id = $1 AND name = $2 AND owner = $3 AND fence = $4
@@ -128,7 +128,9 @@ class TooManyLocks(MetadataError):
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """What the holder knows: good while `held(now)`; `now_s` is time.monotonic()."""
+    """A holding as its holder knows it: it is good while `held(now)`; `now_s` is
+    time.monotonic().
+    """
 
     tenant_id: bytes
     name: str
@@ -147,8 +149,11 @@ class Lock:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who wants a lock. A live holding with the same `request_id` is got again, with its owner and
-    fence; `owner` is 16 bytes that nobody else knows."""
+    """A wish for a lock.
+
+    A live holding with the same `request_id` is returned again, with its owner and fence. `owner`
+    is 16 bytes that nobody else knows.
+    """
 
     tenant_id: bytes
     name: str
@@ -169,8 +174,11 @@ class Held:
 
 
 async def check(connection: Connection, lock: Lock) -> None:
-    """First in a transaction that only the holder of a lock of the platform may make; LeaseLost
-    when there is a new one."""
+    """Check that `lock` is still held; call it first in a transaction that only the holder of a
+    lock of the platform may make.
+
+    Raises LeaseLost if there is a new holder.
+    """
     if await connection.fetchval(_CHECK, lock.tenant_id, lock.name, lock.owner, lock.fence) is None:
         raise LeaseLost(f"the lock {lock.name!r} has a new holder")
 
@@ -185,9 +193,9 @@ class LockRepository:
         self._monotonic_s = monotonic_s
 
     async def take(self, name: str, owner: bytes, *, tenant_id: bytes = PLATFORM) -> Lock | None:
-        """The lock with a new fence, or None while another holds it.
+        """Take the lock with a new fence, or return None while another holds it.
 
-        Can be repeated after OutcomeUnknown: its own lock it gets again, with a fence anew.
+        Can be repeated after OutcomeUnknown: the owner gets its own lock again, with a new fence.
         """
         got = await self.acquire(Claim(tenant_id, name, owner))
         return got if isinstance(got, Lock) else None
@@ -202,7 +210,7 @@ class LockRepository:
         return got
 
     async def _acquire(self, claim: Claim, ticket: int) -> Lock | Held | None:
-        """None: there is no row."""
+        """Try to take the lock; return None if it has no row."""
 
         async def work(connection: Connection) -> Any:
             if claim.tenant_id == PLATFORM:
@@ -264,7 +272,9 @@ class LockRepository:
     async def renew_holding(
         self, tenant_id: bytes, name: str, owner: bytes, ttl_s: float | None
     ) -> Lock:
-        """For `ttl_s` from now on, or as long as before; LeaseLost."""
+        """Renew the lock for `ttl_s` from now on, or by the time of the last renewal; raises
+        LeaseLost.
+        """
         return await self._renew(tenant_id, name, owner, None, ttl_s)
 
     async def _renew(
@@ -300,7 +310,7 @@ class LockRepository:
         await self._release(lock.tenant_id, lock.name, lock.owner, lock.fence, None)
 
     async def release_holding(self, tenant_id: bytes, name: str, owner: bytes) -> None:
-        """The same, where only the owner is known."""
+        """Release the lock as `release` does, for a caller that knows only the owner."""
         await self._release(tenant_id, name, owner, None, None)
 
     async def undo(self, lock: Lock) -> None:

@@ -1,4 +1,5 @@
-"""Who waits for a lock: tickets in order, and the bell that tells them it may be free.
+"""The line of callers that wait for a lock: tickets in order, and the notification that it may be
+free.
 
 A waiter takes its ticket first and then tries; a release frees the row first and then looks who
 waits. So of the two, one sees the other, and no release goes unheard. A ticket counts while its
@@ -17,7 +18,7 @@ ALIVE_S = 3.0
 RENEW_EVERY_S = 1.0
 DEADLINE_S = 1.5
 LAST_TICKET = 2**63 - 1
-"""Of one that does not wait: everybody who does comes first."""
+"""The ticket of a caller that does not wait: all waiting callers come first."""
 
 _JOIN = """
 INSERT INTO lock_waiters (tenant_id, name, ticket, alive_until)
@@ -58,7 +59,7 @@ class Place(NamedTuple):
 
 
 async def ring(connection: Connection, tenant_id: bytes, name: str) -> None:
-    """At the commit, whoever waits for the lock hears that it may be free."""
+    """Notify waiters at the commit that the lock may be free."""
     await connection.execute(_RING, tenant_id, name, CHANNEL)
 
 
@@ -69,7 +70,7 @@ class LockWaiterRepository:
         self._database = database
 
     async def join(self, tenant_id: bytes, name: str, ticket: int | None = None) -> Place:
-        """The last place in the line, or the one of the ticket that it had."""
+        """Take the last place in the line, or keep the place of a ticket."""
 
         async def work(connection: Connection) -> int:
             got: int = await connection.fetchval(_JOIN, tenant_id, name, ticket, ALIVE_S)
@@ -81,7 +82,7 @@ class LockWaiterRepository:
         return Place(tenant_id, name, found)
 
     async def renew(self, places: Collection[Place]) -> set[int]:
-        """The tickets that are still there."""
+        """Renew places; return the tickets that still exist."""
         tenants, names, tickets = (list(column) for column in zip(*places, strict=True))
 
         async def work(connection: Connection) -> set[int]:
@@ -91,7 +92,9 @@ class LockWaiterRepository:
         return await self._database.statement(work, writes=True, deadline_s=DEADLINE_S)
 
     async def leave(self, place: Place) -> None:
-        """Without the lock; if it is free, the others hear that they may be next."""
+        """Leave the line without the lock; if the lock is free, notify the others that they may be
+        next.
+        """
 
         async def work(connection: Connection) -> None:
             await connection.execute(_LEAVE, *place)
