@@ -72,6 +72,7 @@ from store_nodes.wal.errors import WalDamaged
 from store_nodes.wal.footer import STAGED, BatchEntry
 from store_nodes.wal.frame import FrameKind, Record
 from store_nodes.wal.position import Position
+from store_nodes.wal.recovery import Damage
 from store_nodes.wire import Durability, LeaderView, QueueOffsets
 
 DIGEST_EVERY_INSTANCES = 64
@@ -95,7 +96,11 @@ class Shell(Protocol):
 
     def send(self, node: int, group: int, payload: bytes) -> None: ...
 
-    def read(self, position: Position) -> bytes: ...
+    def read(self, position: Position) -> bytes:
+        """Return a whole value, verified; raises WalDamaged."""
+
+    def damaged(self, damage: Damage) -> None:
+        """Learn that stored bytes do not verify."""
 
     def note_batch(self, entry: BatchEntry) -> None:
         """Add a row to the footer of the segment that is being written."""
@@ -472,13 +477,15 @@ class Group:
         values: list[bytes] = []
         total_bytes = 0
         for instance in range(start, upto):
-            position = self.instances.get(instance)
-            if position is None or total_bytes > LEARN_FROM_DISK_BYTES:
-                break
             try:
+                position = self.instances.get(instance)
+                if position is None or total_bytes > LEARN_FROM_DISK_BYTES:
+                    break
                 values.append(self._shell.read(position))
-            except WalDamaged:
-                break  # the node handles the damage, and the peer asks another node or installs
+            except WalDamaged as error:
+                # The peer asks another node, or installs.
+                self._shell.damaged(error.damage)
+                break
             total_bytes += len(values[-1])
         if not values:
             log.warning("a peer asks for instances this log does not hold", group=self.id, to=to)

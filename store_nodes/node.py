@@ -42,7 +42,6 @@ from store_nodes.start import (
 from store_nodes.storage.storage import Storage
 from store_nodes.transport.peers import PeerNetwork
 from store_nodes.transport.server import StoreServer
-from store_nodes.wal.errors import WalDamaged
 from store_nodes.wal.footer import BatchEntry
 from store_nodes.wal.frame import Record
 from store_nodes.wal.group_commit import GroupCommit
@@ -99,6 +98,7 @@ class Node(ClientService):
         self._groups = {
             group.id: group for group in started.groups(self, self._budget, self.now_us())
         }
+        started.batches.on_damage = self.damaged
         self._last_position = started.last_position
         to_meet = [] if started.ever_ran or settings.join else settings.peers
         self.members = Members(settings, [node for node in to_meet if node not in known])
@@ -257,18 +257,13 @@ class Node(ClientService):
             self._peers.send(node, group, (payload,))
 
     def read(self, position: Position) -> bytes:
-        """Return a whole value, verified; raises WalDamaged after the damage was reported."""
-        try:
-            return self._wal.read(position)
-        except WalDamaged as error:
-            self._damaged(error.damage)
-            raise
+        return self._wal.read(position)
 
     def read_batch(self, position: Position) -> bytes:
         """Return a batch inside a value; its reader verifies it."""
         return self._wal.read_slice(position)
 
-    def _damaged(self, damage: Damage) -> None:
+    def damaged(self, damage: Damage) -> None:
         self.own(
             asyncio.create_task(self._storage.found_damaged([damage]), name="store-node-damage")
         )
@@ -448,7 +443,7 @@ class Node(ClientService):
         """
         if position.length:
             end = position.offset + position.length
-            self._damaged(Damage(position.segment, position.offset, end, "batch"))
+            self.damaged(Damage(position.segment, position.offset, end, "batch"))
 
     async def status(self, *, groups: bool = True) -> Mapping[str, object]:
         if not groups:

@@ -42,7 +42,7 @@ from store_nodes.requests import Budget, RequestLine
 from store_nodes.settings import StoreNodeSettings
 from store_nodes.storage.batch_index import BatchIndex
 from store_nodes.storage.checkpoint_tail import pack_tail, unpack_tail
-from store_nodes.storage.damage import DamageReport, LostBatch, costs_votes
+from store_nodes.storage.damage import DamageReport, LostBatch, costs_votes, loses_index
 from store_nodes.storage.instance_index import InstanceIndex
 from store_nodes.storage.loading import IndexLoader
 from store_nodes.storage.pages import Pages
@@ -199,9 +199,9 @@ def load(
         # Frames may show damage to records that were indexed before; then everything is read once
         # more.
         known = len(wal.all_damages())
-        started = Started(
-            settings, wal, checkpoints, BatchIndex(pages), _machines(settings, loaded), pages
-        )
+        batches = BatchIndex(pages, wal.report_damage)
+        machines = _machines(settings, loaded)
+        started = Started(settings, wal, checkpoints, batches, machines, pages)
         oldest = wal.settled.oldest
         for group, found in started.found.items():
             found.instances = InstanceIndex(oldest.get(group, 0))
@@ -213,8 +213,13 @@ def load(
     started.segment_groups = loader.groups
     above = sum(segment >= start.segment for segment in recovery.segments[:-1])
     started.replayed_bytes = above * settings.segment_bytes + wal.tail.offset
-    if recovery.state is RecoveryState.DAMAGED or damage:
-        texts = [f"segment {one.segment} at {one.offset}: {one.reason}" for one in wal.damages()]
+    # An earlier release called an index repaired whose rows it still used: the peers are asked.
+    again = [one for one in wal.all_damages() if one.repaired and loses_index(one)]
+    if recovery.state is RecoveryState.DAMAGED or damage or again:
+        texts = [
+            f"segment {one.segment} at {one.offset}: {one.reason}"
+            for one in (*wal.damages(), *again)
+        ]
         checkpoint_start = start if loaded is not None else None
         started.damage = DamageReport(
             votes=bool(damage) or any(costs_votes(one, checkpoint_start) for one in wal.damages()),

@@ -12,8 +12,9 @@ loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import wraps
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from store_nodes.storage import stretches
 from store_nodes.storage.holdings import Holding, Holdings
@@ -26,8 +27,12 @@ from store_nodes.storage.rows import (
     row_of,
     unpack_run,
 )
+from store_nodes.wal.errors import WalDamaged
 from store_nodes.wal.footer import RELEASED, STAGED, BatchEntry
 from store_nodes.wal.position import Position
+
+_Args = ParamSpec("_Args")
+_Result = TypeVar("_Result")
 
 
 class Located(NamedTuple):
@@ -46,11 +51,30 @@ class Located(NamedTuple):
     indices: tuple[int, ...] | None = None
 
 
-class BatchIndex(Holdings):
-    """The batches of all queues on this node.
+def _of_readable(
+    read: Callable[Concatenate[BatchIndex, bytes, _Args], _Result],
+) -> Callable[Concatenate[BatchIndex, bytes, _Args], _Result]:
+    """Repeat a read of a queue without the segments whose index it cannot read."""
 
-    Reads raise WalDamaged when an index file cannot be rebuilt.
-    """
+    @wraps(read)
+    def wrapper(
+        self: BatchIndex, queue: bytes, /, *args: _Args.args, **kwargs: _Args.kwargs
+    ) -> _Result:
+        while True:
+            try:
+                return read(self, queue, *args, **kwargs)
+            except WalDamaged as error:
+                if self.on_damage is None:
+                    raise
+                if not self.forget_segments(queue, {error.damage.segment}):
+                    raise
+                self.on_damage(error.damage)
+
+    return wrapper
+
+
+class BatchIndex(Holdings):
+    """The batches of all queues on this node."""
 
     # -- applied batches -----------------------------------------------------------------------
 
@@ -127,6 +151,7 @@ class BatchIndex(Holdings):
 
     # -- reads ---------------------------------------------------------------------------------
 
+    @_of_readable
     def locate(self, queue: bytes, offset: int, max_bytes: int) -> list[Located]:
         """Return batches from the one with `offset` (else the next one) on, in order and without a
         gap.
@@ -154,6 +179,7 @@ class BatchIndex(Holdings):
             end = row.end
         return found
 
+    @_of_readable
     def staged_batches(self, queue: bytes, stage_number: int, max_bytes: int) -> list[BatchEntry]:
         """Return staged batches as `locate` does; these may have gaps between them."""
         found: list[BatchEntry] = []
@@ -167,6 +193,7 @@ class BatchIndex(Holdings):
                 break
         return found
 
+    @_of_readable
     def offset_at(self, queue: bytes, time_us: int) -> int | None:
         """Return the first offset whose batch has a log time of at least `time_us`; None if there
         is none.
@@ -193,6 +220,7 @@ class BatchIndex(Holdings):
                 candidates.append(tail.bases[at])
         return min(candidates, default=None)
 
+    @_of_readable
     def offset_back(self, queue: bytes, end: int, max_bytes: int) -> int:
         """Return the lowest first offset of a batch such that all bytes from it up to `end` fit in
         `max_bytes`.
@@ -256,8 +284,12 @@ class BatchIndex(Holdings):
         if tail is not None:
             yield from tail.rows(at)
 
+    @_of_readable
     def row(self, queue: bytes, which: int, number: int) -> Row | None:
         """Return the row of a space that has a number, or None."""
+        return self._row(queue, which, number)
+
+    def _row(self, queue: bytes, which: int, number: int) -> Row | None:
         row = next(self._rows(queue, which, number), None)
         return row if row is not None and row.base <= number else None
 
@@ -267,7 +299,7 @@ class BatchIndex(Holdings):
         if not extra:
             return Located(base, messages, time_us, position)
         run = unpack_run(extra)
-        staged = self.row(queue, STAGES, run.stage_base)
+        staged = self._row(queue, STAGES, run.stage_base)
         if staged is None:
             return None
         return Located(base, messages, time_us, staged.position, run.stage_base, run.indices)

@@ -22,6 +22,8 @@ from store_nodes.wal.segment import FIRST_SETTLED
 
 _WHOLE = ("missing", "segment header")
 """Reasons for which nothing of a segment can be trusted."""
+_INDEX = ("footer", "index")
+"""Reasons for which `Pages` cannot read a segment's index any more."""
 _END = 1 << 32
 
 
@@ -70,6 +72,11 @@ def costs_votes(damage: Damage, start: Position | None) -> bool:
     if damage.segment < start.segment:
         return False
     return damage.reason in _WHOLE or damage.end > start.offset
+
+
+def loses_index(damage: Damage) -> bool:
+    """Return whether the index of the damaged segment is gone: sidecar and footer do not verify."""
+    return damage.offset == damage.end == 0 and damage.reason in _INDEX
 
 
 class Whereabouts:

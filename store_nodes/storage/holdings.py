@@ -7,13 +7,15 @@ truncated.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from store_nodes.storage import stretches
 from store_nodes.storage.pages import Pages
 from store_nodes.storage.rows import OFFSETS, STAGES, Row
 from store_nodes.storage.sidecar import Stretch, extent_of
 from store_nodes.storage.space import Extent, Space
+from store_nodes.wal.errors import WalDamaged
+from store_nodes.wal.recovery import Damage
 
 
 class Holding:
@@ -42,9 +44,16 @@ class Holding:
 
 
 class Holdings:
-    """The rows of all queues of a node."""
+    """The rows of all queues of a node.
 
-    def __init__(self, pages: Pages | None = None) -> None:
+    Rows of a segment whose index cannot be read any more are dropped, and `on_damage` is told:
+    their numbers are missing from then on. Without `on_damage`, WalDamaged is raised.
+    """
+
+    def __init__(
+        self, pages: Pages | None = None, on_damage: Callable[[Damage], None] | None = None
+    ) -> None:
+        self.on_damage = on_damage
         self._pages = pages
         self._queues: dict[bytes, Holding] = {}
         self.held: dict[int, int] = {}
@@ -150,7 +159,7 @@ class Holdings:
         if settled:
             pieces = sorted([*self._without(old, extent), extent])
         else:
-            pieces = sorted([*old, *stretches.outside(self._pages, extent, old)])
+            pieces = sorted([*old, *self._outside(extent, old)])
         self._splice(space, start, start + len(old), pieces)
         tail = space.tail
         if tail is not None:
@@ -169,9 +178,10 @@ class Holdings:
         if tail is not None:
             space.remove_tail(tail.find(first), tail.find(end))
 
-    def forget_segments(self, queue: bytes, segments: Collection[int]) -> None:
-        """Drop every stretch of a queue that these segments list."""
+    def forget_segments(self, queue: bytes, segments: Collection[int]) -> bool:
+        """Drop every stretch of a queue that these segments list; return whether there was one."""
         found = self._queues.get(queue)
+        dropped = False
         for space in (found.offsets, found.stages) if found is not None else ():
             if space is None:
                 continue
@@ -179,6 +189,8 @@ class Holdings:
             left = [extent for extent in extents if extent.segment not in segments]
             if len(left) < len(extents):
                 self._splice(space, 0, len(extents), left)
+                dropped = True
+        return dropped
 
     def listed_by(self, queue: bytes, segments: Collection[int]) -> list[tuple[int, Extent]]:
         """Return the (space, extent) of every stretch of a queue that one of these segments
@@ -218,9 +230,17 @@ class Holdings:
     # -- inside --------------------------------------------------------------------------------
 
     def _without(self, extents: list[Extent], hole: Extent) -> list[Extent]:
-        return [
-            piece for extent in extents for piece in stretches.outside(self._pages, extent, [hole])
-        ]
+        return [piece for extent in extents for piece in self._outside(extent, [hole])]
+
+    def _outside(self, extent: Extent, others: list[Extent]) -> list[Extent]:
+        """Return the rest of an extent without `others`; nothing if its index cannot be read."""
+        try:
+            return stretches.outside(self._pages, extent, others)
+        except WalDamaged as error:
+            if self.on_damage is None:
+                raise
+            self.on_damage(error.damage)
+            return []
 
     def _splice(self, space: Space, start: int, stop: int, extents: list[Extent]) -> None:
         for index in range(start, stop):

@@ -123,6 +123,10 @@ class InstanceIndex:
             del self._segments[:stop], self._at[:stop], self._lengths[:stop]
             self._first += stop
 
+    def forget_segment(self, segment: int) -> None:
+        """Drop an attached segment whose index cannot be read any more."""
+        self._ranges = [one for one in self._ranges if one.segment != segment]
+
     def remove_below(self, segment: int, oldest: int) -> None:
         """Drop the segments below `segment`, with the last records of instances below `oldest`."""
         self._ranges = [one for one in self._ranges if one.segment >= segment]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from store_nodes.storage.batch_index import BatchIndex
-from store_nodes.storage.damage import LostBatch, Whereabouts
+from store_nodes.storage.damage import LostBatch, Whereabouts, loses_index
 from store_nodes.storage.instance_index import InstanceIndex
 from store_nodes.storage.pages import Pages
 from store_nodes.storage.rows import STAGES, space_of
@@ -40,10 +40,15 @@ class IndexLoader:
     ) -> None:
         """Attach compacted and raw sealed segments, the compacted ones first.
 
-        Segments that have no index any more are reported.
+        Segments that have no index any more are reported. If an earlier start or a reader found
+        that, the tables of the sidecar may still verify, but some of its rows do not.
         """
         where = self.where()
+        gone = {one.segment for one in self._wal.all_damages() if loses_index(one)}
         for segment in segments:
+            if segment in gone:
+                self.unindexed.append(segment)
+                continue
             try:
                 tables = self._pages.attach(segment)
                 self._attach(tables, where)

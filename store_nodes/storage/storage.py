@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple, ParamSpec, TypeVar
@@ -21,7 +21,13 @@ import structlog
 
 from store_nodes.checkpoint.store import CheckpointStore
 from store_nodes.storage.batch_index import BatchIndex
-from store_nodes.storage.damage import DamageReport, LostBatch, Whereabouts, costs_votes
+from store_nodes.storage.damage import (
+    DamageReport,
+    LostBatch,
+    Whereabouts,
+    costs_votes,
+    loses_index,
+)
 from store_nodes.storage.instance_index import InstanceIndex
 from store_nodes.storage.life import Life
 from store_nodes.storage.pages import Pages
@@ -166,14 +172,17 @@ class Storage:
         """Handle synced bytes that do not verify: drop them from the index, record them, report the
         loss.
 
-        Damage known already is not reported again. The order matters: a reader that sees the
-        record, and repairs, also sees which batches are missing.
+        Damage known already is not reported again, except of an index: its rows were in use all
+        the same. The order matters: a reader that sees the record, and repairs, also sees which
+        batches are missing.
         """
         known = {(one.segment, one.offset) for one in self._wal.all_damages()}
-        damages = [one for one in damages if (one.segment, one.offset) not in known]
+        damages = [
+            one for one in damages if loses_index(one) or (one.segment, one.offset) not in known
+        ]
         if not damages:
             return
-        lost = await self._exclude(damages)
+        lost = await self._exclude_all(damages)
         await self._in_thread(self._wal.report_damages, damages)
         oldest = self._checkpoints.oldest_start
         start = Position(*oldest, 0) if oldest is not None else None
@@ -299,13 +308,45 @@ class Storage:
 
     # -- inside --------------------------------------------------------------------------------
 
-    async def _exclude(self, damages: list[Damage]) -> list[LostBatch]:
-        """Take the batches in damaged bytes out of the index; return them."""
+    async def _exclude_all(self, damages: list[Damage]) -> list[LostBatch]:
+        """Take the batches in damaged bytes out of the index; return those it lists.
+
+        Segments whose index cannot be read are taken out as a whole, and added to `damages`: nobody
+        knows which batches those were, so they only show as missing.
+        """
+        unreadable: set[int] = set()
+        lost: list[LostBatch] = []
+        for damage in damages:
+            if loses_index(damage):
+                await self._forget_segment(damage.segment, unreadable)
+        while True:
+            try:
+                await self._exclude(damages, unreadable, lost)
+                return lost
+            except WalDamaged as error:
+                if error.damage.segment in unreadable:
+                    raise
+                damages.append(error.damage)
+                await self._forget_segment(error.damage.segment, unreadable)
+
+    async def _forget_segment(self, segment: int, unreadable: set[int]) -> None:
+        """Drop the rows of a segment whose index cannot be read."""
+        unreadable.add(segment)
+        pause = Pause()
+        for queue in self._batches.queues():
+            await pause.if_due()
+            self._batches.forget_segments(queue, {segment})
+        for index in self._instances().values():
+            index.forget_segment(segment)
+
+    async def _exclude(
+        self, damages: list[Damage], unreadable: Collection[int], lost: list[LostBatch]
+    ) -> None:
+        """Take the batches in damaged bytes out of the index, and add them to `lost`."""
         settled = self._wal.settled
         where = Whereabouts(settled.first_segment, settled.segments, damages)
-        lost: list[LostBatch] = []
         for run in self._pages.runs():
-            if not where.doubts(run):
+            if run.segment in unreadable or not where.doubts(run):
                 continue
             tables = await self._in_thread(self._pages.attach, run.segment)
             _, rows = await self._in_thread(where.sound, self._pages, tables)
@@ -316,7 +357,6 @@ class Storage:
             await pause.if_due()
             for space, row in self._batches.tail_rows(queue, None):
                 self._drop_if_lost(where, queue, space, row.base, lost)
-        return lost
 
     def _drop_if_lost(
         self, where: Whereabouts, queue: bytes, space: int, base: int, lost: list[LostBatch]

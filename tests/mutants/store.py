@@ -583,6 +583,87 @@ MUTANTS: tuple[Mutant, ...] = (
         trips="the log is synced to",
     ),
     Mutant(
+        "damage beside an index that cannot be read is not recorded",
+        (
+            Edit(
+                "store_nodes/storage/storage.py",
+                "                if error.damage.segment in unreadable:\n"
+                "                    raise\n",
+                "                raise\n",
+            ),
+        ),
+        breaks="P1",
+        fails_with="store_nodes.wal.errors.WalDamaged",
+        killed_by="tests/unit/storage/test_damaged_storage.py"
+        "::test_damage_in_a_segment_whose_index_cannot_be_read_is_recorded",
+    ),
+    Mutant(
+        "a read raises where an index cannot be read",
+        (
+            Edit(
+                "store_nodes/storage/batch_index.py",
+                "                if self.on_damage is None:\n                    raise\n",
+                "                raise\n",
+            ),
+        ),
+        breaks="P1",
+        fails_with="store_nodes.wal.errors.WalDamaged",
+        killed_by="tests/unit/storage/test_damaged_storage.py"
+        "::test_a_read_does_without_rows_that_cannot_be_read",
+    ),
+    Mutant(
+        "a start attaches an index that could not be read",
+        (
+            Edit(
+                "store_nodes/storage/loading.py",
+                "            if segment in gone:",
+                "            if False and segment in gone:",
+            ),
+        ),
+        breaks="P1",
+        killed_by="tests/unit/storage/test_damaged_storage.py"
+        "::test_an_index_that_cannot_be_read_is_not_attached_again",
+    ),
+    Mutant(
+        "an index in use that is called repaired is not reported",
+        (
+            Edit(
+                "store_nodes/storage/storage.py",
+                "            one for one in damages if loses_index(one) or (one",
+                "            one for one in damages if (one",
+            ),
+        ),
+        breaks="P1",
+        killed_by="tests/unit/storage/test_damaged_storage.py"
+        "::test_rows_in_use_of_an_index_that_is_known_as_repaired_are_reported",
+    ),
+    Mutant(
+        "a start asks for nothing of an index that is called repaired",
+        (
+            Edit(
+                "store_nodes/start.py",
+                "if one.repaired and loses_index(one)]",
+                "if one.repaired and False]",
+            ),
+        ),
+        breaks="P1",
+        killed_by="tests/unit/store_node/test_repair.py"
+        "::test_a_start_asks_for_the_batches_of_an_index_that_is_called_repaired",
+    ),
+    Mutant(
+        "an index of instances that cannot be read is not reported",
+        (
+            Edit(
+                "store_nodes/group.py",
+                "                self._shell.damaged(error.damage)\n",
+                "",
+            ),
+        ),
+        breaks="P1",
+        killed_by="tests/unit/store_node/test_repair.py"
+        "::test_a_peer_that_asks_for_an_instance_of_an_unreadable_index_does_not_end_the_node",
+    ),
+    Mutant(
         "an image that the group has passed is installed",
         (Edit("store_nodes/start.py", " and is_ahead(acceptor, image.applied)", ""),),
         breaks="P1",

@@ -23,6 +23,7 @@ from store_nodes.start import GroupStart
 from store_nodes.storage.batch_index import BatchIndex
 from store_nodes.wal.frame import HEADER_BYTES, Record
 from store_nodes.wal.position import Position
+from store_nodes.wal.recovery import Damage
 from tests.simulation.oracle_votes import Violation
 
 if TYPE_CHECKING:
@@ -293,6 +294,9 @@ class SimNode:
     def read(self, position: Position) -> bytes:
         self.cluster.coverage.hit("caught up from the log on disk")
         return self.disk.log[position.offset // RECORD_BYTES].payload
+
+    def damaged(self, damage: Damage) -> None:
+        raise AssertionError(f"no disk rots here: {damage}")
 
     def note_batch(self, *entry: object) -> None:
         """Footers are not simulated."""

@@ -24,6 +24,7 @@ from store_nodes.wal.batch_frame import batch_record, entry_at, moved
 from store_nodes.wal.footer import APPENDED, STAGED, BatchEntry
 from store_nodes.wal.frame import HEADER_BYTES, FrameKind, Record
 from store_nodes.wal.position import Position
+from store_nodes.wal.recovery import Damage
 from tests.unit.checkpoint.power_loss_files import PowerLossFiles
 from tests.unit.wal.wal_support import SEGMENT_BYTES, SimDisk, open_log
 
@@ -37,7 +38,7 @@ def queue_id(number: int) -> bytes:
 
 
 def body(queue: bytes, space: int, base: int, size: int) -> bytes:
-    """The bytes of the batch at that place: no two the same, and no zeros."""
+    """Return the bytes of the batch at that place: no two are the same, and none has a zero."""
     seed = b"%d.%d.%d|" % (queue[0], space, base)
     return (seed * (size // len(seed) + 1))[:size]
 
@@ -68,7 +69,7 @@ class Queue:
 
 @dataclass
 class State:
-    """What the log decides. Pickled into checkpoints as msgpack."""
+    """The state that the log decides; checkpoints have it as msgpack."""
 
     applied: int = 0
     queues: dict[int, Queue] = field(default_factory=dict)
@@ -115,7 +116,7 @@ class Store:
             self.state = _states.decode(found.groups[0].machine)
         self.log, recovery = open_log(self.disk, start if loaded else None)
         self.pages = Pages(self.log, cache_bytes=20_000)
-        self.batches = BatchIndex(self.pages)
+        self.batches = BatchIndex(self.pages, self.log.report_damage)
         self.instances = InstanceIndex(self.log.settled.oldest.get(GROUP, 0))
         loader = IndexLoader(self.log, self.pages, self.batches)
         loader.segments((*recovery.settled, *recovery.segments[:-1]), lambda group: self.instances)
@@ -155,6 +156,8 @@ class Store:
             on_damage=self.reports.append,
             on_fatal=self.fatal.append,
         )
+        self.unreadable: list[Damage] = []
+        self.batches.on_damage = self.unreadable.append
         self.apply()
 
     def cut(self) -> None:
@@ -219,7 +222,7 @@ class Store:
             self.apply()
 
     def fill_segments(self, count: int) -> None:
-        """Until that many more segments were begun, without applying anything."""
+        """Write until that number of segments was begun, without applying anything."""
         upto = self.log.tail.segment + count
         while self.log.tail.segment < upto:
             (self.last,) = self.log.write([Record(FrameKind.PROMISE, GROUP, 0, 1, bytes(2000))])
@@ -299,7 +302,7 @@ class Store:
             self._note(moved(entry, self.last, len(batch)))
         self.log.repaired()
 
-    # -- what must hold ------------------------------------------------------------------------
+    # -- invariants ----------------------------------------------------------------------------
 
     def check(self) -> None:
         """Every live batch is found, at any of its offsets, with the bytes it was written with."""
@@ -332,8 +335,7 @@ class Store:
                 assert self.log.read_slice(found.position) == wanted
 
     def check_searches(self) -> None:
-        """By time, backwards by bytes, and sums, of the queues that were never truncated; by time
-        of all."""
+        """Check searches by time, and of queues never truncated also those by bytes, and sums."""
         for number, queue in self.state.queues.items():
             name = queue_id(number)
             sizes = {base: size for base, (_, size) in queue.batches.items()}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
 
 from store_nodes.storage.damage import LostBatch, costs_votes
+from store_nodes.storage.rows import OFFSETS
+from store_nodes.storage.sidecar import PAGE_ROWS, ROW
 from store_nodes.wal.position import Position
 from store_nodes.wal.recovery import Damage, RecoveryState
 from store_nodes.wal.segment import FIRST_SETTLED, INDEX_SUFFIX
@@ -18,7 +21,7 @@ SCRUBBING = SETTINGS._replace(scrub_rate=1 << 40, scrub_pass_s=0.0)
 
 
 def settled_store(seed: int = 0) -> Store:
-    """Settled segments of two queues, with the tail of both behind them in raw ones."""
+    """Return a store with settled segments of two queues, whose tails are in raw ones."""
     store = Store(seed, SCRUBBING)
     for number in range(150):
         store.do(Command("append", number % 2, 2, 700))
@@ -51,7 +54,7 @@ def test_a_scrub_of_what_is_whole_finds_nothing() -> None:
 
 
 def test_a_scrub_of_a_young_node_has_nothing_to_read() -> None:
-    """It ended the node: nothing is sealed in the first minutes of its life."""
+    """A node has nothing sealed in the first minutes of its life, and a scrub ended it."""
     store = Store(0, SCRUBBING)
     store.do(Command("append", 0, 2, 700))
     assert store.segments(".settled") == []
@@ -164,6 +167,100 @@ def test_a_settled_segment_without_its_footer() -> None:
         for gap in store.batches.missing(queue_id(number), 0, queue.end)
     ]
     assert gaps, "what only it listed is missing, and nothing pretends otherwise"
+
+
+def without_an_index(store: Store, offset: int = 20) -> int:
+    """Return a settled segment, after damage to its sidecar and its footer."""
+    (found,) = store.batches.locate(queue_id(0), offset, 0)
+    segment = found.position.segment
+    assert segment >= FIRST_SETTLED
+    run = store.pages.run(segment)
+    footer = store.log.reader(segment).footer_payload()
+    assert footer is not None
+    whole = bytes(store.disk.inode(f"{segment:016x}.settled").live)
+    flip(store, f"{segment:016x}.settled", whole.rindex(footer) + 9)
+    for page in range(0, run.rows * ROW.size, PAGE_ROWS * ROW.size):
+        flip(store, f"{segment:016x}{INDEX_SUFFIX}", run.rows_at + page + 5)
+    store.pages._cache.clear()
+    return segment
+
+
+def gaps(store: Store) -> list[LostBatch]:
+    """Return the batches of queues 0 and 1 that the index lacks."""
+    return [
+        LostBatch(queue_id(number), False, base, messages)
+        for number in (0, 1)
+        for base, (messages, _) in store.state.queues[number].batches.items()
+        if store.batches.missing(queue_id(number), base, base + messages)
+    ]
+
+
+def test_damage_in_a_segment_whose_index_cannot_be_read_is_recorded() -> None:
+    """Each start ended at this damage, because it could not look for the lost batches."""
+    store = settled_store()
+    (found,) = store.batches.locate(queue_id(0), 20, 0)
+    segment = without_an_index(store)
+    flip(store, f"{segment:016x}.settled", found.position.offset + 7)
+    scrub(store)
+    assert not store.fatal
+    reasons = {one.reason for one in store.log.damages() if one.segment == segment}
+    assert reasons >= {"payload", "footer"}
+    assert [report.votes for report in store.reports] == [False] * len(store.reports)
+    assert LostBatch(queue_id(0), False, 20, 2) in gaps(store)
+    store.kill()
+    assert store.recovery.state is RecoveryState.DAMAGED
+    assert store.loader.unindexed == [segment]
+    store.repair(gaps(store))
+    store.check()
+
+
+def test_a_read_does_without_rows_that_cannot_be_read() -> None:
+    """The index must not raise: a node that applied a release ended here."""
+    store = settled_store()
+    segment = without_an_index(store)
+    assert store.batches.locate(queue_id(0), 20, 0)[0].base_offset > 20
+    assert store.unreadable == [Damage(segment, 0, 0, "footer")]
+    assert store.batches.row(queue_id(0), OFFSETS, 20) is None
+    assert store.batches.log_time_of(queue_id(0), 20, False) == 0
+    assert (20, 22) in [(one.base, one.base + one.messages) for one in gaps(store)]
+    assert len(store.unreadable) == 1, "nothing refers to that index any more"
+
+
+def test_an_index_that_cannot_be_read_is_not_attached_again() -> None:
+    """A start must not attach it: its rows hide the batches that a repair wrote."""
+    store = settled_store()
+    segment = without_an_index(store)
+    store.batches.locate(queue_id(0), 20, 0)
+    asyncio.run(store.storage.found_damaged(store.unreadable))
+    assert [report.texts for report in store.reports] == [(f"segment {segment} at 0: footer",)]
+    lost = gaps(store)
+    assert lost
+    store.repair(lost)
+    store.check()
+    store.kill()
+    assert store.recovery.state is RecoveryState.CLEAN
+    assert store.loader.unindexed == [segment]
+    assert gaps(store) == []
+    store.check()
+    assert store.unreadable == []
+
+
+def test_rows_in_use_of_an_index_that_is_known_as_repaired_are_reported() -> None:
+    store = settled_store()
+    segment = without_an_index(store)
+    store.log.report_damage(Damage(segment, 0, 0, "footer"))
+    store.log.repaired()
+    store.batches.locate(queue_id(0), 20, 0)
+    asyncio.run(store.storage.found_damaged(store.unreadable))
+    assert len(store.reports) == 1
+
+
+def test_rows_of_an_unreadable_index_are_dropped_when_some_of_them_are() -> None:
+    store = settled_store()
+    without_an_index(store)
+    store.batches.exclude(queue_id(0), OFFSETS, 20, 22)
+    assert len(store.unreadable) == 1
+    assert LostBatch(queue_id(0), False, 20, 2) in gaps(store)
 
 
 def test_a_settled_segment_that_is_missing() -> None:

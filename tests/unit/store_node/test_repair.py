@@ -6,13 +6,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from store_nodes.repair import Repair
 from store_nodes.start import load
 from store_nodes.storage.damage import DamageReport
+from store_nodes.storage.instance_index import InstanceIndex
+from store_nodes.wal.errors import WalDamaged
 from store_nodes.wal.recovery import Damage
 from tests.unit.store_node.node_support import (
     Peers,
@@ -55,7 +57,7 @@ class Host:
 
 
 async def repaired(meanwhile: Callable[[Any, Repair], None]) -> tuple[Any, Host]:
-    """The log and the node after a repair that began with the first damage."""
+    """Return the log and the node after a repair that began with the first damage."""
     log, _ = open_log(SimDisk())
     log.report_damage(FIRST)
     tasks: list[asyncio.Task[None]] = []
@@ -69,7 +71,7 @@ async def repaired(meanwhile: Callable[[Any, Repair], None]) -> tuple[Any, Host]
 
 
 async def test_what_is_found_during_an_attempt_is_asked_for_in_another() -> None:
-    """It was taken for repaired with the rest: the node lacked those messages, and said nothing."""
+    """The node took it for repaired with the rest, and lacked those messages silently."""
 
     def found(log: Any, repair: Repair) -> None:
         log.report_damage(SECOND)
@@ -89,8 +91,9 @@ async def test_what_is_put_down_and_not_yet_told_is_not_taken_for_repaired() -> 
 async def test_damage_found_while_an_install_copies_stays_in_the_list_for_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it took may be a copy for a machine that the node has only after that start: by the
-    machines of now nothing is missing."""
+    """The damage may have taken copies for a machine that the node has only after that start; its
+    present machines miss nothing.
+    """
     async with running(tmp_path) as one:
         recovering = one.node._recovering
         repair = recovering.repair
@@ -104,7 +107,7 @@ async def test_damage_found_while_an_install_copies_stays_in_the_list_for_the_ne
         monkeypatch.setattr(repair, "_may_vote_everywhere", asked)
 
         async def found() -> None:
-            """Once everything is copied."""
+            """Find damage once everything is copied."""
             one.node._wal.report_damage(FIRST)
             recovering.damage_found(DamageReport(votes=False, texts=("first",)))
             await attempted.wait()
@@ -118,3 +121,40 @@ async def test_damage_found_while_an_install_copies_stays_in_the_list_for_the_ne
             assert repair.report is not None
     damage = load(settings_of(tmp_path)).damage
     assert damage is not None, "what is missing is never asked for"
+
+
+async def test_a_peer_that_asks_for_an_instance_of_an_unreadable_index_does_not_end_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damage = Damage(1, 0, 0, "footer")
+
+    def unreadable(*_: Any) -> NoReturn:
+        raise WalDamaged(damage)
+
+    async with running(tmp_path) as one:
+        await one.advance(instances=5)
+        group = one.node.group(0)
+        with monkeypatch.context() as patch:
+            patch.setattr(InstanceIndex, "get", unreadable)
+            try:
+                group._send_from_disk(2, 0, 3)
+            except WalDamaged:
+                pytest.fail("the loop ends with this exception")
+        for _ in range(200):
+            await asyncio.sleep(0.01)
+            if one.node._wal.damages():
+                break
+        assert one.node._wal.damages() == [damage]
+
+
+def test_a_start_asks_for_the_batches_of_an_index_that_is_called_repaired(tmp_path: Path) -> None:
+    """An earlier release called it repaired, and went on with rows that it could not read."""
+    wal = load(settings_of(tmp_path)).wal
+    wal.report_damage(Damage(1, 0, 0, "footer"))
+    wal.repaired()
+    wal.close()
+    started = load(settings_of(tmp_path))
+    started.wal.close()
+    assert started.damage is not None
+    assert not started.damage.votes
+    assert str(started.damage) == "segment 1 at 0: footer"
