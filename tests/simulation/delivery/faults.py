@@ -1,4 +1,4 @@
-"""What goes wrong in a seed, and when: drawn, done to whole processes and to Postgres, healed."""
+"""The faults of a seed: drawn, done to whole processes and to Postgres, and healed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ PAUSE_S = (0.2, 7.0)
 """A lease lasts 4 s: some pauses are longer."""
 STALL_S = (0.1, 6.0)
 BACKUP_AGE_S = (0.1, 3.0)
+ENDINGS = KILL, STOP = "kill a server", "stop a server"
 
 
 class Faults:
-    """Of one seed: from `start` on one after the other, until `heal`."""
+    """The faults of one seed come one after the other, from `start` until `heal`."""
 
     def __init__(self, place: Installation, options: Options) -> None:
         self._place = place
@@ -32,15 +33,20 @@ class Faults:
         self._draw = Random(f"faults {options.seed}")
         self._healing = False
         self._kinds: list[str] = []
-        """What is to happen before anything happens again."""
+        """Kinds that come before any kind comes again."""
         self.counts: Counter[str] = Counter()
         self.forgotten: list[Forgotten] = []
         self._leads = ""
         """The server that does what is due."""
         self._snapshot: Snapshot | None = None
+        self._stopping: set[str] = set()
+        """Servers that were asked to stop, and have not started again."""
+        self._unnoticed = False
+        """Whether Postgres came from a backup, and the store is not in a new era yet. Only servers
+        that saw the lost future can tell (P6), so none ends meanwhile."""
         self._do: dict[str, Callable[[], None]] = {
-            "kill a server": self._kill_server,
-            "stop a server": self._stop_server,
+            KILL: self._kill_server,
+            STOP: self._stop_server,
             "pause a server": self._pause_server,
             "kill a store node": self._kill_node,
             "stall Postgres": self._stall,
@@ -50,7 +56,7 @@ class Faults:
         }
 
     def start(self) -> None:
-        """From now on, at drawn moments."""
+        """Begin faults at drawn moments."""
         faults = self._place.postgres.faults
         faults.lost_answers = self._options.lost_answers
         faults.lost_requests = self._options.lost_requests
@@ -64,7 +70,7 @@ class Faults:
             self._next()
 
     def heal(self) -> None:
-        """No more of it; whatever is down starts again."""
+        """End all faults; servers that are down start again."""
         self._healing = True
         faults = self._place.postgres.faults
         faults.lost_answers = faults.lost_requests = 0.0
@@ -74,7 +80,7 @@ class Faults:
             self._start_server(name)
 
     def heard(self, what: str) -> None:
-        """A situation in which a fault is likelier to show something than at any other moment."""
+        """Take note of a situation in which faults are likelier to show something."""
         if self._healing:
             return
         if what == GREW and SLOW in self._options.faults:
@@ -87,9 +93,11 @@ class Faults:
             self._later((0.0, 0.2), self._kill_in_stall)
 
     def logged(self, process: str, event: str) -> None:
-        """What the product says of itself."""
+        """Take note of an event that the product logged."""
         if event == "leading":
             self._leads = process
+        elif event == "repairing Postgres from the store":
+            self._unnoticed = False
 
     def _slow_down(self) -> None:
         """The server that does what is due is slow to reach the store from now on, so that between
@@ -111,9 +119,12 @@ class Faults:
             self._kinds = [kind for kind in self._options.faults if kind in self._do]
             self._draw.shuffle(self._kinds)
         kind = self._kinds.pop()
-        self._place.world.note("fault", kind)
-        self.counts[kind] += 1
-        self._do[kind]()
+        if kind in ENDINGS and self._unnoticed:
+            self.counts["no server ended, for nobody had noticed a backup"] += 1
+        else:
+            self._place.world.note("fault", kind)
+            self.counts[kind] += 1
+            self._do[kind]()
         self._next()
 
     def _later(self, bounds_s: tuple[float, float], action: Callable[[], None]) -> None:
@@ -123,12 +134,17 @@ class Faults:
         names = [name for name in SERVERS if not self._place.processes[name].dead]
         return self._draw.choice(names) if names else None
 
+    def _ending(self) -> str | None:
+        """Return a server that may end now."""
+        return None if self._unnoticed else self._running()
+
     def _start_server(self, name: str) -> None:
         if self._place.processes[name].dead:
+            self._stopping.discard(name)
             self._place.start_server(name)
 
     def _kill_server(self) -> None:
-        if (name := self._running()) is not None:
+        if (name := self._ending()) is not None:
             self._place.processes[name].kill()
             self._later(DOWN_S, lambda: self._start_server(name))
 
@@ -152,7 +168,8 @@ class Faults:
         self._place.world.after(int(self._draw.uniform(0.5, 1.0) * seconds * SECOND), kill)
 
     def _stop_server(self) -> None:
-        if (name := self._running()) is not None:
+        if (name := self._ending()) is not None:
+            self._stopping.add(name)
             process = self._place.processes[name]
             process.on_exit = lambda _: self._later(DOWN_S, lambda: self._start_server(name))
             process.signal(signal.SIGTERM)
@@ -179,14 +196,14 @@ class Faults:
         self._place.postgres.cut(self._draw.choice((0.1, 0.5, 1.0)))
 
     def _fail_over(self) -> None:
-        """To a standby that has all that was committed."""
+        """Promote a standby that has all that was committed."""
         if self._place.postgres.server is None:
             return
         self._place.lose_postgres()
         self._later((0.05, 3.0), self._place.promote_standby)
 
     def _go_back(self) -> None:
-        """To a snapshot of now, in a while: by a standby that was behind, or from a backup."""
+        """Put a snapshot of now in the place of Postgres, up to 3 s later."""
         if self._place.postgres.server is None or self._snapshot is not None:
             return
         self._snapshot = self._place.snapshot()
@@ -199,10 +216,11 @@ class Faults:
         if self._healing or place.postgres.server is None:
             return
         kind = self._draw.choice(("standby", "backup", "other server"))
-        if any(place.processes[name].dead for name in SERVERS):
-            # Who starts later tells a backup from what was there by the store's witness alone,
-            # which may be ten seconds old.
+        if self._stopping or any(place.processes[name].dead for name in SERVERS):
+            # A server that starts later can tell a backup by the store's witness alone, which may
+            # be ten seconds old.
             kind = "standby"
+        self._unnoticed = kind == "backup"
         old = snapshot.place
         if kind == "standby":
             old = old._replace(timeline=old.timeline + 1)

@@ -7,6 +7,8 @@ import contextlib
 import itertools
 import random
 from collections.abc import Sequence
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from pyiceberg.exceptions import CommitFailedException
@@ -22,9 +24,13 @@ from tests.simulation.delivery import acked, exported, locked
 from tests.simulation.delivery import lake as lakes
 from tests.simulation.delivery.acked import Acked
 from tests.simulation.delivery.exported import Exported
+from tests.simulation.delivery.faults import Faults
 from tests.simulation.delivery.forgetting import Forgetting, Forgotten
+from tests.simulation.delivery.installation import SERVERS, Snapshot
 from tests.simulation.delivery.lake import Lake, Row
 from tests.simulation.delivery.locked import Locked, _Holding
+from tests.simulation.delivery.options import draw
+from tests.simulation.delivery.postgres_world import FIRST_PLACE
 
 SITE = Site(1, "token")
 END_S = 1e9
@@ -174,6 +180,55 @@ async def test_a_lock_has_one_holder_and_its_tokens_grow(
     await asyncio.wait_for(actor.check(Granting()), 1)
     assert broken in str(actor.broken)
     assert bool(actor.broken) is bool(broken)
+
+
+class Server:
+    """A process that counts how often it was ended; a stopping one takes its time."""
+
+    def __init__(self) -> None:
+        self.dead = False
+        self.ended = 0
+
+    def kill(self) -> None:
+        self.dead = True
+        self.ended += 1
+
+    def signal(self, _: object) -> None:
+        self.ended += 1
+
+
+def faults_of(kind: str) -> tuple[Faults, list[Server], Mock]:
+    """Return faults that draw this way back, and the servers and the place that they do it to."""
+    servers = {name: Server() for name in SERVERS}
+    place = Mock(processes=servers)
+    place.world.now_us = 0
+    place.world.machine.return_value.local_us = lambda us: us
+    place.snapshot.return_value = Snapshot(Path(), FIRST_PLACE, 0)
+    faults = Faults(place, draw(1))
+    faults._draw = Mock(choice=lambda of: kind if kind in of else of[0], uniform=lambda *of: of[0])
+    return faults, list(servers.values()), place
+
+
+def test_no_server_ends_until_a_backup_is_noticed() -> None:
+    """Token 5 was given twice: the only server that had seen the first was killed."""
+    faults, servers, _ = faults_of("backup")
+    faults._go_back()
+    faults._put_back()
+    faults._kill_server()
+    faults._stop_server()
+    assert not any(server.ended for server in servers)
+    faults.logged("server-1", "repairing Postgres from the store")
+    faults._kill_server()
+    assert sum(server.ended for server in servers) == 1
+
+
+def test_a_backup_is_not_put_back_while_a_server_stops() -> None:
+    faults, _, place = faults_of("backup")
+    faults._stop_server()
+    faults._go_back()
+    faults._put_back()
+    (lost,) = place.lose_postgres.call_args.args
+    assert lost.place.timeline == FIRST_PLACE.timeline + 1, "that is no backup"
 
 
 async def test_each_lock_can_be_taken_once_all_faults_are_healed(
