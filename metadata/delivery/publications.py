@@ -171,7 +171,7 @@ class PublicationRepository:
         return await self._database.statement(work, writes=False)
 
     async def abort(self, tenant_id: bytes, tag: bytes) -> bool:
-        """Abort a publication for good; return whether it was open until now."""
+        """Return whether a publication was open; it is aborted for good now."""
 
         async def work(connection: Connection) -> bool:
             return await connection.fetchval(_ABORT, tenant_id, tag) is not None
