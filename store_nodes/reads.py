@@ -119,10 +119,16 @@ def _lost(queue: bytes, what: str, first: int, upto: int) -> Unavailable:
 
 
 def offset_at(group: Group, queue: bytes, time_us: int) -> int:
-    """Return the first offset not older than `time_us`, else the end; raises QueueNotFound."""
+    """Return the first offset not older than `time_us`, else the end.
+
+    Raises QueueNotFound, and Unavailable if lost offsets before the found one may be not older.
+    """
     offsets = group.machine.offsets(queue)
     found = group.batches.offset_at(queue, time_us)
-    return offsets.end if found is None else max(found, offsets.first)
+    at = offsets.end if found is None else max(found, offsets.first)
+    if at > offsets.first and group.batches.missing(queue, at - 1, at):
+        raise _lost(queue, "offsets", *group.batches.missing(queue, offsets.first, at)[-1])
+    return at
 
 
 def offset_back(group: Group, queue: bytes, last_bytes: int) -> int:

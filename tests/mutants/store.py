@@ -583,6 +583,19 @@ MUTANTS: tuple[Mutant, ...] = (
         trips="the log is synced to",
     ),
     Mutant(
+        "the offset of a time is one after lost messages of that time",
+        (
+            Edit(
+                "store_nodes/reads.py",
+                "    if at > offsets.first and group.batches.missing(queue, at - 1, at):",
+                "    if False and group.batches.missing(queue, at - 1, at):",
+            ),
+        ),
+        breaks="P1",
+        fails_with="Failed",
+        killed_by="tests/unit/test_reads.py::test_a_time_at_which_offsets_are_lost_has_no_offset",
+    ),
+    Mutant(
         "damage beside an index that cannot be read is not recorded",
         (
             Edit(

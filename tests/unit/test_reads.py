@@ -1,4 +1,4 @@
-"""What a replica answers of what it has applied, and of what it has lost."""
+"""A replica answers reads of messages that it applied, and names those that it lost."""
 
 from __future__ import annotations
 
@@ -172,6 +172,20 @@ def test_what_the_index_has_lost_is_named_and_never_skipped(replica: Replica) ->
     assert bases(replica.fetch(6)) == [6]
     with pytest.raises(Unavailable, match="offsets 8 to 9"):
         replica.fetch(8)
+
+
+def test_a_time_at_which_offsets_are_lost_has_no_offset(replica: Replica) -> None:
+    """The answer would send its reader past the lost messages without a word."""
+    times = {each.base_offset: each.log_time_us for each in replica.fetch(0, 10**6).entries}
+    whole, replica.batches = replica.batches, BatchIndex()
+    for located in whole.locate(QUEUE, 0, 10**6):
+        if located.base_offset not in (4, 8):
+            replica.batches.add(QUEUE, *located[:4])
+    assert reads.offset_at(replica.group, QUEUE, times[2]) == 2
+    with pytest.raises(Unavailable, match="offsets 4 to 5"):
+        reads.offset_at(replica.group, QUEUE, times[4])
+    with pytest.raises(Unavailable, match="offsets 8 to 9"):
+        reads.offset_at(replica.group, QUEUE, times[8])
 
 
 def test_a_released_message_is_its_staged_batch_and_its_place_in_it(replica: Replica) -> None:
