@@ -86,7 +86,9 @@ class ChangeFeed:
         self._task: asyncio.Task[None] | None = None
 
     def add_listener(self, listener: Listener) -> None:
-        """Called with each run of changes; if any listener raises, the run comes again to all."""
+        """Call `listener` with each batch of changes; if any listener raises, the batch
+        comes again to all.
+        """
         self._listeners.append(listener)
 
     async def start(self) -> None:
@@ -106,7 +108,9 @@ class ChangeFeed:
         return self._fresh_at_s
 
     def version(self) -> int | None:
-        """The latest that the listeners know of all before; None before the first poll."""
+        """Return the latest version up to which the listeners know all changes; None before
+        the first poll.
+        """
         return self._position
 
     async def close(self) -> None:
@@ -146,7 +150,7 @@ class ChangeFeed:
         self._wake.set()
 
     async def _poll(self) -> bool:
-        """Whether there is more."""
+        """Return whether there are more changes."""
         sent_s = time.monotonic()
         seen = self._position
 

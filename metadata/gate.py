@@ -9,15 +9,21 @@ class Gate(Protocol):
     """Stands before every operation of a `Database`; the product's is a circuit breaker."""
 
     def enter(self, *, always: bool) -> int:
-        """The operation's number, for `left`. MetadataUnavailable instead, if it would only wait;
-        never where it is to be made `always`."""
+        """Return the number of an operation, for `left`.
+
+        Raises MetadataUnavailable instead if the operation would only wait, but not if it is
+        `always` made.
+        """
         ...
 
     def left(self, operation: int, *, answered: bool) -> None:
-        """It ended; `answered`: by what Postgres said, be it a refusal. False: the connection, or
-        our patience, ended first."""
+        """Note the end of an operation.
+
+        `answered`: Postgres answered, be it with a refusal. False: the connection, or our patience,
+        ended first.
+        """
         ...
 
     def gave_up(self, operation: int) -> None:
-        """It was cancelled, which says nothing of Postgres."""
+        """Note that an operation was cancelled, which tells nothing about Postgres."""
         ...

@@ -11,11 +11,13 @@ import time
 from collections.abc import Awaitable, Callable
 
 ANYWAY_EVERY_S = 15.0
-"""Also without a change: for rows that something else has made, like an older version of ours."""
+"""Seconds after which a look happens without a change: other processes, like those of an
+older version, may have made rows.
+"""
 
 
 class IdlePoll:
-    """Of one poller; `version` is the feed's, None while that is not known."""
+    """The state of one poller; `version` is the feed's, None while that is not known."""
 
     def __init__(
         self, version: Callable[[], int | None], *, clock: Callable[[], float] = time.monotonic
@@ -27,8 +29,10 @@ class IdlePoll:
         self._looked_s = 0.0
 
     async def look(self, look: Callable[[], Awaitable[bool]]) -> None:
-        """Awaits it where it may find something; it returns whether it did. What it raises counts
-        as found."""
+        """Call `look` if it may find something; it returns whether it did.
+
+        An exception counts as found.
+        """
         version, now_s = self._version(), self._clock()
         recent = now_s - self._looked_s < ANYWAY_EVERY_S
         if recent and version is not None and version == self._nothing_at:

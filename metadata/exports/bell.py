@@ -1,7 +1,7 @@
-"""The bell of exports: at a commit, every process hears of which lakes runs may be claimed.
+"""Notifications of exports: at a commit, every process hears of which lakes runs may be claimed.
 
-It is rung where a run is queued, and where one ends behind which others wait. Runs that are queued
-for a later moment ring nothing then: who waits for a run looks now and then, too.
+They are sent when a run is queued, and when a run ends behind which others wait. A run that is
+queued for a later time sends none when its time comes, so waiting claims also poll.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _RING = "SELECT pg_notify($1, $2)"
 
 
 async def ring(connection: Connection, lake: str) -> None:
-    """At the commit."""
+    """Notify at the commit."""
     await connection.execute(_RING, CHANNEL, lake)
 
 
@@ -30,5 +30,5 @@ class ExportBell(Bell):
         self._on_runs = on_runs
 
     def heard(self, payload: str) -> None:
-        """A lake's name."""
+        """Handle the name of a lake."""
         self._on_runs(payload)

@@ -45,9 +45,9 @@ from metadata.types import Page, Topic, TopicState
 from openapi.exports import ExportPut
 
 MAX_EXPORTS = 1_000
-"""Of one tenant."""
+"""The limit of exports for one tenant."""
 _REJECTS = "_rejects"
-"""What the name of a rejects table ends with, after its table's."""
+"""The suffix of the name of a rejects table, after the name of its table."""
 
 _ONE = EXPORTS + "WHERE e.tenant_id = $1 AND e.name = $2"
 _ONE_TO_CHANGE = _ONE + " FOR UPDATE OF e"
@@ -114,7 +114,7 @@ class TooManyExports(MetadataError):
 
 
 class ImmutableField(MetadataError):
-    """What an export is made with, and another export is needed to have otherwise."""
+    """An export needs another value in a field that can't change."""
 
     code = "immutable_field"
 
@@ -174,7 +174,7 @@ class ExportRepository:
         return await self._database.of(tenant_id).transaction(work)
 
     async def get(self, tenant_id: bytes, name: str) -> Export:
-        """NotFound."""
+        """Return an export; raises NotFound."""
 
         async def work(connection: Connection) -> Export:
             return await _expect(connection, tenant_id, name)
@@ -189,7 +189,7 @@ class ExportRepository:
         page_size: int = 100,
         page_token: str | None = None,
     ) -> Page[Export]:
-        """By name, of `topic` those that take it; BadPageToken."""
+        """List exports by name, or only those that take `topic`; raises BadPageToken."""
         after = name_after(page_token)
 
         async def work(connection: Connection) -> Page[Export]:
@@ -206,8 +206,11 @@ class ExportRepository:
         *,
         if_version: int | None = None,
     ) -> Export:
-        """What `change` makes of it, under a lock; without a difference there is no new version.
-        NotFound; Conflict when `if_version` is another; ImmutableField."""
+        """Change an export to the result of `change`, under a lock; an equal result is no new
+        version.
+
+        Raises NotFound, ImmutableField, and Conflict if `if_version` is another version.
+        """
 
         async def work(connection: Connection) -> Export:
             await changes.take_turn(connection, tenant_id)
@@ -226,9 +229,11 @@ class ExportRepository:
     async def delete(
         self, tenant_id: bytes, name: str, *, if_version: int | None = None
     ) -> Run | None:
-        """With its runs, its pins and its positions; what it wrote stays. The run that was running,
-        if any: its runner hears that its lease is lost. NotFound; Conflict when `if_version` is
-        another."""
+        """Delete an export with its runs, pins and positions, but not its table.
+
+        Returns the run that was at work, if any: its runner hears that its lease is lost. Raises
+        NotFound, and Conflict if `if_version` is another version.
+        """
 
         async def work(connection: Connection) -> Run | None:
             await changes.take_turn(connection, tenant_id)
@@ -243,7 +248,9 @@ class ExportRepository:
         return await self._database.of(tenant_id).transaction(work)
 
     async def topics(self, tenant_id: bytes, pattern: str) -> tuple[Topic, ...]:
-        """The active topics that an export of `pattern` takes, by name, with their partitions."""
+        """Return the active topics that an export of `pattern` takes, by name, with their
+        partitions.
+        """
         statement = (
             select(TopicRow)
             .where(TopicRow.tenant_id == tenant_id, TopicRow.name.like(like(pattern)))
@@ -270,7 +277,7 @@ async def _begin(
 
 
 async def _told(connection: Connection, export: Export) -> Export:
-    """With the version that the change takes."""
+    """Return the export with the version of this change."""
     version = await changes.take_version(connection)
     await connection.execute(_TOLD, export.tenant_id, export.uid, version)
     return replace(export, version=version)
@@ -302,7 +309,7 @@ async def _find(connection: Connection, tenant_id: bytes, name: str) -> Export |
 
 
 async def _exports(connection: Connection, tenant_id: bytes, rows: Sequence[Any]) -> list[Export]:
-    """Of their rows, with their positions and last runs."""
+    """Return exports from their rows, with their positions and last runs."""
     uids = [row["uid"] for row in rows]
     positions: dict[bytes, list[LaneState]] = {uid: [] for uid in uids}
     for row in await connection.fetch(POSITIONS, tenant_id, uids):

@@ -157,7 +157,7 @@ UPDATE exports SET failure_code = $3, failure_message = $4 WHERE tenant_id = $1 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a lease holds, as it is needed to serve its holder."""
+    """The run and the export of a lease, for serving its holder."""
 
     spec: ExportSpec
     kind: str
@@ -191,8 +191,10 @@ class ExportLeaseRepository:
         self._database = database
 
     async def claim(self, lakes: Sequence[str], runner: str, lease_s: float) -> ClaimedRun | None:
-        """A queued run of an active tenant's export to one of these lakes; None where there is
-        none. Tenants of which fewer run come first, then who waited longest."""
+        """Claim a queued run of an active tenant's export to one of these lakes, or return None.
+
+        Tenants with fewer running runs come first, then the run that has waited longest.
+        """
 
         async def work(connection: Connection) -> ClaimedRun | None:
             row = await connection.fetchrow(_CLAIM, list(lakes), lease_s, runner)
@@ -229,7 +231,7 @@ class ExportLeaseRepository:
         await self._database.of(run_id.tenant_id).transaction(work)
 
     async def held(self, run_id: RunId, lease: bytes) -> Held:
-        """LeaseLost."""
+        """Return what a lease holds; raises LeaseLost."""
 
         async def work(connection: Connection) -> Held:
             row = await connection.fetchrow(_RUN, *run_id)
@@ -283,7 +285,9 @@ class ExportLeaseRepository:
         progress: RunProgress | None = None,
         log: bytes = b"",
     ) -> Renewed:
-        """For `lease_s` from now on; `log` is added to the run's. LeaseLost."""
+        """Renew a lease for `lease_s` from now on and append `log` to the run's log; raises
+        LeaseLost.
+        """
         added = (json_or_none(progress), log[-MAX_LOG_BYTES:], MAX_LOG_BYTES)
 
         async def work(connection: Connection) -> Renewed:
@@ -311,7 +315,7 @@ class ExportLeaseRepository:
                 raise LeaseLost(_LOST)
             line.finish(ending)
             await write_end(connection, run_id, line, ending.result)
-            # What plain files have is what was planned; what they may say is of one run alone.
+            # Plain files have the planned messages, so only the run itself tells their positions.
             keeps = spec.format == TABLE_KEEPS_POSITIONS
             said = ending if keeps else replace(ending, positions=None)
             await _note_end(connection, run_id, row, line, said)
@@ -327,7 +331,7 @@ _LOST = "the lease of the run is over"
 async def write_end(
     connection: Connection, run_id: RunId, line: RunLine, result: RunResult | None = None
 ) -> None:
-    """What became of a run that was running, and is locked."""
+    """Write the end of a running run whose row is locked."""
     failure = line.failure or (None, None)
     await connection.execute(
         *(_FINISH, *run_id, line.state, *failure, json_or_none(result), line.delay_s),
@@ -336,7 +340,7 @@ async def write_end(
 
 
 async def note_failure(connection: Connection, run_id: RunId, row: Any, line: RunLine) -> None:
-    """On the export, where its run has failed for good."""
+    """Note a failure on the export of a run that has failed for good."""
     if line.state == "failed" and line.failure is not None:
         key = (run_id.tenant_id, row["export_uid"])
         await connection.execute(_FAILING, *key, *line.failure)
@@ -345,7 +349,7 @@ async def note_failure(connection: Connection, run_id: RunId, row: Any, line: Ru
 async def _note_end(
     connection: Connection, run_id: RunId, row: Any, line: RunLine, ending: Ending
 ) -> None:
-    """On the export and its positions; and the run that follows."""
+    """Note the result on the export and its positions, and queue the run that follows."""
     tenant_id, export_uid, kind = run_id.tenant_id, row["export_uid"], row["kind"]
     if line.state != SUCCEEDED:
         await note_failure(connection, run_id, row, line)
@@ -370,7 +374,7 @@ async def _note_success(
     result: RunResult,
     positions: Sequence[LanePosition] | None,
 ) -> None:
-    """What the run did, and where the export is after it."""
+    """Write the result of a run, and the positions of the export after it."""
     tenant_id, export_uid = run_id.tenant_id, row["export_uid"]
     if row["kind"] == EXPORT:
         sums = (result.rows, result.rejected, result.filtered, result.bytes)
@@ -383,7 +387,7 @@ async def _note_success(
 
 
 class _Planning:
-    """Of the lanes of one export, within one transaction that has locked it."""
+    """Plans the lanes of one export, within a transaction that has locked it."""
 
     def __init__(self, connection: Connection, tenant_id: bytes, export_uid: bytes) -> None:
         self._connection = connection
@@ -392,7 +396,7 @@ class _Planning:
     async def look(
         self, spec: ExportSpec, positions: Sequence[LanePosition], ends: Sequence[LaneEnd]
     ) -> dict[Lane, LaneFacts]:
-        """Of the lanes that are there; in those that are new, the export begins."""
+        """Return the facts of the existing lanes; the export begins in new ones."""
         lanes = {LaneOf(*lane[1:]): (lane, end) for lane, end in ends}
         trimmed = await export_pins.trimmed(self._connection, self._key[0], frozenset(lanes))
         known = await self._known()
@@ -413,8 +417,11 @@ class _Planning:
         }
 
     async def note(self, lanes: dict[Lane, LaneFacts]) -> None:
-        """Where the export is, and pins it there: also back, where a table has less than it had.
-        What is gone is counted with it, so that it is counted once."""
+        """Write the positions of the export and pin it there, also back, if a table has less than
+        before.
+
+        Deleted messages are counted with the positions, so that they are counted once.
+        """
         expired = sum(facts.expired for facts in lanes.values())
         if expired:
             await self._connection.execute(_EXPIRED, *self._key, expired)
@@ -442,13 +449,13 @@ async def _reach(
 
 
 async def lock_run(connection: Connection, run_id: RunId) -> Any:
-    """Its row, after its export's; None where it is gone."""
+    """Lock a run after its export; return its row, or None if it is gone."""
     await connection.execute(_LOCK_EXPORT, *run_id)
     return await connection.fetchrow(_LOCK_RUN, *run_id)
 
 
 def run_line(row: Any) -> RunLine:
-    """What of the row decides."""
+    """Return the columns of the row on which decisions depend."""
     return RunLine(
         row["state"],
         row["attempt"],

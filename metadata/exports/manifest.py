@@ -1,8 +1,8 @@
-"""The manifest of a run: which offsets of which lanes it takes. Pure.
+"""The manifest of a run: the lanes and offsets that it takes. Pure.
 
-It is fixed before anything is read, so that every attempt of a run means the same messages. Where a
-table is behind what is left of the log, the run begins with what is left; what lies between is
-counted as expired, once, for it is in neither.
+It is fixed before anything is read, so that every attempt of a run means the same messages. If a
+table ends before the beginning of the log, the run begins with the log; the messages between are
+counted as expired, once, since neither has them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class LaneFacts(NamedTuple):
         return max(0, self.trimmed_to - max(self.position, self.known))
 
     def range_of(self, lane: Lane, messages: int) -> LaneRange:
-        """So many of them."""
+        """Return the range of the first `messages` pending messages of a lane."""
         said = self.reported if self.table_keeps else None
         behind = said if said is not None and said < self.start else None
         return LaneRange(lane, self.start, self.start + messages, behind)
@@ -59,8 +59,10 @@ class Manifest(NamedTuple):
 
 
 def manifest(lanes: Mapping[Lane, LaneFacts], max_messages: int) -> Manifest:
-    """At most so many messages in all, shared evenly: a lane takes less than its share only where
-    it has less, so that none waits for a longer one."""
+    """Return a manifest of at most `max_messages` messages, shared evenly between lanes.
+
+    A lane takes less than its share only if it has less, so no lane waits for a longer one.
+    """
     room = _shares({lane: facts.pending for lane, facts in lanes.items()}, max_messages)
     ranges = tuple(
         lanes[lane].range_of(lane, room[lane]) for lane in sorted(lanes) if room[lane] > 0
@@ -70,13 +72,13 @@ def manifest(lanes: Mapping[Lane, LaneFacts], max_messages: int) -> Manifest:
 
 
 def is_there(ranges: Iterable[LaneRange], lanes: Mapping[Lane, LaneFacts]) -> bool:
-    """Whether all of a manifest can still be read."""
+    """Return whether all messages of a manifest can still be read."""
     return all(each.lane in lanes and each.start >= lanes[each.lane].trimmed_to for each in ranges)
 
 
 def _shares(pending: Mapping[Lane, int], room: int) -> dict[Lane, int]:
     shares: dict[Lane, int] = {}
-    # Who wants least comes first: what it leaves of its share is the others'.
+    # The lane that wants least comes first, and leaves the rest of its share to the others.
     for place, lane in enumerate(sorted(pending, key=lambda lane: (pending[lane], lane))):
         shares[lane] = min(pending[lane], room // (len(pending) - place))
         room -= shares[lane]

@@ -1,8 +1,8 @@
-"""Where an export begins in a lane, and the pins that hold the history from where it is on.
+"""The beginning of an export in a lane, and the pins that hold the history from its position on.
 
-Whoever sets a pin has locked the lane as the truncator locks it, and finds what is trimmed: so
-nothing from a pin on is gone, and nothing from there on goes while it is there. A pin moves forward
-only over what the table has, or the export is not to have.
+A transaction that sets a pin has locked the lane as the truncator does, and knows the trimmed
+offset. So no message from a pin on is gone, and none goes while the pin is there. A pin moves
+forward only over what the table has, or the export is not to have.
 
 A lane that comes into being after an export (its topic is new, or grew) is pinned from its first
 message on before the truncator looks at it for the first time (scheduler/keeper.py).
@@ -119,15 +119,16 @@ async def trimmed(
 async def begin(
     connection: Connection, tenant_id: bytes, export_uid: bytes, at: Mapping[LaneOf, int]
 ) -> None:
-    """In each lane from that offset on, which `trimmed` has let pass. Lanes in which it has begun
-    stay as they are."""
+    """Begin each lane at that offset, which `trimmed` has let pass; lanes that have begun
+    stay unchanged.
+    """
     await connection.execute(_BEGIN, tenant_id, export_uid, *_columns(at), PinKind.EXPORT.value)
 
 
 async def pin(
     connection: Connection, tenant_id: bytes, export_uid: bytes, at: Mapping[LaneOf, int]
 ) -> None:
-    """Each lane from that offset on, which `trimmed` has let pass."""
+    """Pin each lane at that offset, which `trimmed` has let pass."""
     await connection.execute(_PIN, tenant_id, export_uid, *_columns(at), PinKind.EXPORT.value)
 
 
@@ -137,12 +138,12 @@ async def follow(connection: Connection, tenant_id: bytes, export_uid: bytes) ->
 
 
 async def drop(connection: Connection, tenant_id: bytes, export_uid: bytes) -> None:
-    """All its pins; before its positions go."""
+    """Drop all pins of an export, before its positions go."""
     await connection.execute(_DROP, tenant_id, export_uid)
 
 
 class ExportPinRepository:
-    """Over all tenants."""
+    """Reads pins of all tenants."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -176,7 +177,7 @@ class ExportPinRepository:
 
 
 def _columns(at: Mapping[LaneOf, int]) -> tuple[list[bytes], list[int], list[int], list[int]]:
-    """In the order in which rows are locked."""
+    """Return columns in the order in which rows are locked."""
     lanes = sorted(at)
     return (
         [each.topic_uid for each in lanes],

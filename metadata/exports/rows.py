@@ -148,7 +148,7 @@ def run_of(row: Any) -> Run:
 
 
 def state_of(row: Any) -> LaneState:
-    """Of a row of `POSITIONS`."""
+    """Return the state of a lane from a row of `POSITIONS`."""
     lane = Lane(row["name"], row["topic_uid"], row["partition"], row["lane"])
     return LaneState(lane, row["reached"], row["lane_end"])
 
@@ -192,7 +192,7 @@ def positions_text(positions: Iterable[LanePosition]) -> str:
 
 
 def json(value: object) -> str:
-    """For a parameter that is cast to jsonb, which has no NUL."""
+    """Return JSON for a parameter that is cast to jsonb, which has no NUL."""
     return msgspec.json.encode(value).decode().replace("\\u0000", "")
 
 

@@ -9,7 +9,7 @@
     queued  ─cancel→ cancelled
     running ─cancel→ running; its holder is told
 
-What must hold, whoever dies when:
+Invariants, whichever process dies at any time:
 
 1. A run is finished by the lease that holds it, once. The same answer again changes nothing, and
    one under a lease that is over, or another's, is refused: its attempt may have committed to the
@@ -50,8 +50,10 @@ CANCELLED_BEFORE = Failure("cancelled", "it was cancelled")
 
 @dataclass(slots=True)
 class RunLine:
-    """What of a run's row decides, and what decisions change of it. `held`: its lease is not over.
-    `delay_s`: from now until it may be claimed again."""
+    """The columns of a run's row on which decisions depend, and which they change.
+
+    `held`: its lease is not over. `delay_s`: the time until it may be claimed again.
+    """
 
     state: str
     attempt: int
@@ -63,15 +65,15 @@ class RunLine:
     delay_s: float = 0.0
 
     def holds(self, lease: bytes) -> bool:
-        """Whether that lease may still do something."""
+        """Return whether that lease may still act on the run."""
         return self.state == RUNNING and self.held and self.lease == lease
 
     def finished_by(self, lease: bytes) -> bool:
-        """Whether that lease has ended it, or has given it back, before."""
+        """Return whether that lease has ended the run, or has given it back, before."""
         return self.state != RUNNING and self.lease == lease
 
     def finish(self, ending: Ending) -> None:
-        """By who holds it."""
+        """Finish the run for the holder of its lease."""
         assert self.state == RUNNING
         if ending.state == SUCCEEDED:
             self.state, self.failure = SUCCEEDED, None
@@ -81,10 +83,10 @@ class RunLine:
             self._fail(_bounded(ending.failure), ending.retry)
 
     def expire(self) -> None:
-        """Its lease has ended; nothing where that is not so."""
+        """Settle a run whose lease has ended; change nothing if the lease holds."""
         if self.state != RUNNING or self.held:
             return
-        # Whoever had it can finish nothing any more; and that it did before, nobody can say.
+        # The last holder can't finish it any more, and nobody can tell that it did before.
         self.lease = None
         if self.cancelling:
             self.state, self.failure = CANCELLED, CANCELLED_BEFORE
@@ -92,7 +94,7 @@ class RunLine:
             self._fail(LEASE_ENDED, True)
 
     def release(self) -> None:
-        """By who claimed it, for a runner that was not told of it."""
+        """Give back a run for a runner that was not told of its claim."""
         assert self.state == RUNNING
         self.lease, self.attempt = None, self.attempt - 1
         if self.cancelling:
@@ -101,7 +103,7 @@ class RunLine:
             self.state = QUEUED
 
     def cancel(self) -> None:
-        """Nothing where it is over."""
+        """Cancel the run; change nothing if it is over."""
         if self.state == QUEUED:
             self.state, self.failure = CANCELLED, CANCELLED_BEFORE
         elif self.state == RUNNING:
@@ -116,28 +118,33 @@ class RunLine:
 
 
 def back_off_s(attempt: int) -> float:
-    """After that attempt, of which the first is 1: doubling, up to a bound."""
+    """Return the back-off after that attempt, the first being 1: it doubles up to a limit."""
     assert attempt >= 1
     return min(MAX_BACKOFF_S, MIN_BACKOFF_S * 2.0 ** min(attempt - 1, 30))
 
 
 def is_behind(number: int, attempt: int, result: RunResult) -> bool:
-    """Whether the table has runs of numbers that are not this export's: it was written before this
-    export was made, or before Postgres went back in time. Then the table took this run for done,
-    and did nothing."""
+    """Return whether the table has runs with numbers that are not this export's.
+
+    Then the table was written before this export was created, or before Postgres went back in time.
+    It took this run for done, and did nothing.
+    """
     if not result.already:
         return False
     return result.last_run > number or (attempt == 1 and result.last_run == number)
 
 
 def more_follows(kind: str, state: str, more: bool, live_kinds: Collection[str]) -> bool:
-    """Whether a run that ended in `state` is followed by another at once, because there is more
-    than it took. `live_kinds` are of the other runs that are not over."""
+    """Return whether a run that ended in `state` is followed by another at once, because more is
+    left.
+
+    `live_kinds` are the kinds of the other runs that are not over.
+    """
     return more and kind == EXPORT and state == SUCCEEDED and EXPORT not in live_kinds
 
 
 class Tick(NamedTuple):
-    """What a schedule that has come due makes: a run for `make`, or none; and what it counts."""
+    """The result of a schedule that has come due: a run for `make`, or none; and the counts."""
 
     make: datetime | None
     missed: int
@@ -145,7 +152,7 @@ class Tick(NamedTuple):
 
 
 def tick(make: Sequence[datetime], missed: int, kind: str, live_kinds: Collection[str]) -> Tick:
-    """Of the ticks to make, by its policy the latest at most, and those that were missed."""
+    """Decide on the ticks to make, by policy the latest at most, and on those that were missed."""
     if not make:
         return Tick(None, missed, 0)
     *before, latest = make

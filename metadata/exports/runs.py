@@ -1,7 +1,7 @@
-"""Runs of exports: how they are made, and what their tenant sees of them and does to them.
+"""Runs of exports: how they are created, and what their tenant may see and do.
 
-Whoever makes a run, or ends one, has locked its export's row before: so what is live is known, and
-numbers have no gaps.
+A transaction that creates or ends a run has locked its export's row before, so it knows the live
+runs, and numbers have no gaps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_LIVE = 100
 """Runs of one export that are not finished."""
 MAX_ATTEMPTS = 5
 MAX_LOG_BYTES = 256 * 1024
-"""Of one run: the latest."""
+"""The limit for the log of a run; the end is kept."""
 
 _EXPORT = "SELECT uid FROM exports WHERE tenant_id = $1 AND name = $2"
 _LOCK = "SELECT uid, lake FROM exports WHERE tenant_id = $1 AND name = $2 FOR NO KEY UPDATE"
@@ -82,7 +82,7 @@ class LiveRun(NamedTuple):
 
 
 class NewRun(NamedTuple):
-    """Of an export that the transaction has locked."""
+    """A new run of an export that the transaction has locked."""
 
     export_uid: bytes
     kind: str
@@ -92,13 +92,13 @@ class NewRun(NamedTuple):
 
 
 class TooManyRuns(MetadataError):
-    """As many as may wait do."""
+    """The limit of waiting runs is reached."""
 
     code = "too_many_runs"
 
 
 class ExportRunRepository:
-    """By the export's name and the run's number, which grows from 1."""
+    """Runs by the name of their export and their number, which grows from 1."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -110,9 +110,12 @@ class ExportRunRepository:
         kind: str = EXPORT,
         ranges: Sequence[LaneRange] | None = None,
     ) -> tuple[Run, bool]:
-        """A run on demand; `ranges` of a back-fill and a reconciliation. False: it was there, for
-        of kind `export` one waits at a time, and does not wait for its time any more. NotFound;
-        TooManyRuns."""
+        """Queue a run on demand; return it, and whether it is new.
+
+        `ranges` are those of a backfill or a reconciliation. One run of the kind `export` waits at
+        a time: an existing one is returned, and does not wait for its time any more. Raises
+        NotFound and TooManyRuns.
+        """
 
         async def work(connection: Connection) -> tuple[Run, bool]:
             row = await connection.fetchrow(_LOCK, tenant_id, export)
@@ -133,7 +136,7 @@ class ExportRunRepository:
         return await self._database.of(tenant_id).transaction(work)
 
     async def get(self, tenant_id: bytes, export: str, number: int) -> Run:
-        """NotFound of the export or the run."""
+        """Return a run; raises NotFound for the export or the run."""
 
         async def work(connection: Connection) -> Run:
             row = await connection.fetchrow(_ONE, tenant_id, export, number)
@@ -146,7 +149,7 @@ class ExportRunRepository:
     async def page(
         self, tenant_id: bytes, export: str, *, page_size: int = 100, page_token: str | None = None
     ) -> Page[Run]:
-        """Newest first; NotFound of the export; BadPageToken."""
+        """List the runs, the newest first; raises NotFound for the export, and BadPageToken."""
         before = _before(page_token)
 
         async def work(connection: Connection) -> Page[Run]:
@@ -159,8 +162,10 @@ class ExportRunRepository:
         return await self._database.of(tenant_id).transaction(work)
 
     async def cancel(self, tenant_id: bytes, export: str, number: int) -> Run:
-        """At once where it is queued; where it runs, its runner is told at its next renewal.
-        Nothing of a finished one. NotFound of the export or the run."""
+        """Cancel a run: at once if it is queued; a runner hears of it at its next renewal.
+
+        A finished run does not change. Raises NotFound for the export or the run.
+        """
 
         async def work(connection: Connection) -> Run:
             found = await connection.fetchrow(_LOCK, tenant_id, export)
@@ -182,21 +187,20 @@ class ExportRunRepository:
         return await self._database.of(tenant_id).transaction(work)
 
     async def log(self, tenant_id: bytes, export: str, number: int) -> str:
-        """The latest of what its attempts said; NotFound of the export or the run."""
+        """Return the end of the log of its attempts; raises NotFound for the export or the run."""
 
         async def work(connection: Connection) -> str:
             log = await connection.fetchval(_LOG, tenant_id, export, number)
             if log is None:
                 raise NotFound("run", f"{export}/{number}")
-            # What was cut off may have begun within a character.
+            # The cut may be within a character.
             return bytes(log).decode(errors="replace")
 
         return await self._database.of(tenant_id).statement(work, writes=False)
 
 
 async def live(connection: Connection, tenant_id: bytes, export_uid: bytes) -> list[LiveRun]:
-    """Of an export that the transaction has locked: its runs that are not over, by
-    number."""
+    """Return the runs that are not over of an export that the transaction has locked, by number."""
     return [LiveRun(*row) for row in await connection.fetch(_LIVE, tenant_id, export_uid)]
 
 

@@ -1,6 +1,6 @@
-"""What time does to runs of exports: leases that end, and runs that were kept for long enough.
+"""The effects of time on runs of exports: leases that end, and runs whose time is over.
 
-Any process may do any of it at any time; the scheduler does.
+Any process may do any of them at any time; the scheduler does.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from metadata.exports.types import RunId
 from metadata.topics.retention import LaneKey
 
 KEPT_RUNS = 200
-"""A finished run goes when so many came after it, or it is older than it is kept. The latest run of
-an export stays."""
+"""A finished run goes when this number of runs came after it, or when its time is over.
+
+The latest run of an export stays.
+"""
 
 _EXPIRED = """
 SELECT tenant_id, uid FROM export_runs
@@ -72,8 +74,9 @@ WHERE x.tenant_id = behind.tenant_id AND x.export_uid = behind.export_uid
 
 
 class Load(NamedTuple):
-    """Of all tenants: runs, how long the first of those waits that may be claimed, and the messages
-    that are not exported yet."""
+    """The load of all tenants: runs, the longest wait of a run that may be claimed, and
+    messages that are not exported yet.
+    """
 
     queued: int
     running: int
@@ -82,13 +85,13 @@ class Load(NamedTuple):
 
 
 class ExportSweepRepository:
-    """Over all tenants."""
+    """Sweeps runs of all tenants."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def expired(self, limit: int) -> list[RunId]:
-        """Runs whose leases are over, the first to end first."""
+        """Return runs whose leases are over; the first to end comes first."""
 
         async def work(connection: Connection) -> list[RunId]:
             return [RunId(*row) for row in await connection.fetch(_EXPIRED, limit)]
@@ -96,8 +99,10 @@ class ExportSweepRepository:
         return await self._database.statement(work, writes=False)
 
     async def expire(self, run_id: RunId) -> str | None:
-        """Takes the run from whoever's lease is over: its state from now on; None where its lease
-        holds, or it is over, or gone."""
+        """Take the run from a holder whose lease is over; return its new state.
+
+        Returns None if the lease holds, or the run is over or gone.
+        """
 
         async def work(connection: Connection) -> str | None:
             row = await lock_run(connection, run_id)
@@ -125,7 +130,7 @@ class ExportSweepRepository:
         return await self._database.statement(work, writes=True)
 
     async def load(self) -> Load:
-        """As it is now."""
+        """Return the present load."""
 
         async def work(connection: Connection) -> Load:
             return Load(*await connection.fetchrow(_LOAD))
@@ -133,7 +138,7 @@ class ExportSweepRepository:
         return await self._database.statement(work, writes=False)
 
     async def lanes(self) -> list[LaneKey]:
-        """Those that exports are in."""
+        """Return the lanes of all exports."""
 
         async def work(connection: Connection) -> list[LaneKey]:
             return [LaneKey(*row) for row in await connection.fetch(_LANES)]
@@ -141,7 +146,7 @@ class ExportSweepRepository:
         return await self._database.statement(work, writes=False)
 
     async def note_ends(self, ends: Iterable[tuple[LaneKey, int]]) -> None:
-        """The offsets that come next in these lanes; where one is behind what is noted, nothing."""
+        """Note the next offsets of these lanes, unless a later offset is noted."""
         rows = [(*key, end) for key, end in ends]
 
         async def work(connection: Connection) -> None:

@@ -1,8 +1,8 @@
 """The schedules of exports: which ticks have come, and the runs they make, each tick's once.
 
 A tick is what an export's row says comes next. The transaction that makes its run moves the row on
-from the tick that was seen, under the row's lock: whoever else saw it finds it moved, whatever
-their number and their clocks. Time is Postgres' own.
+from the tick that was seen, under the row's lock: any other process that saw the tick finds it
+moved, whatever its clock. Time is Postgres' own.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ class DueExport(NamedTuple):
 
 
 class Ticks(NamedTuple):
-    """What is to become of the ticks that have come: a run for the last of `make`, if any; `missed`
-    are passed over; `then` is the next tick, if any."""
+    """The decision on ticks that have come: a run for the last of `make`, if any; `missed`
+    are passed over; `then` is the next tick, if any.
+    """
 
     make: Sequence[datetime]
     missed: int
@@ -85,13 +86,13 @@ WHERE tenant_id = $1 AND uid = $2
 
 
 class ExportTickRepository:
-    """Over all tenants."""
+    """Makes runs for the schedules of all tenants."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def due(self, limit: int, besides: Sequence[bytes] = ()) -> list[DueExport]:
-        """Those whose ticks have come, the first first, without those of the uids named."""
+        """Return exports whose ticks have come, the first tick first, without these uids."""
 
         async def work(connection: Connection) -> list[DueExport]:
             rows = await connection.fetch(_DUE, limit, list(besides))
@@ -100,7 +101,9 @@ class ExportTickRepository:
         return await self._database.statement(work, writes=False)
 
     async def make(self, due: DueExport, what: Ticks) -> Tick | None:
-        """What it made of the tick; None: somebody else did, or the schedule is another now."""
+        """Make the run of a tick; return None if another process did, or if the schedule
+        has changed.
+        """
 
         async def work(connection: Connection) -> Tick | None:
             key = (due.tenant_id, due.uid)

@@ -1,8 +1,8 @@
-"""What leaves the store of exports: exports, their runs and leases, as values.
+"""The values of the store of exports: exports, their runs and leases.
 
 A lane is one sequence of offsets: a partition of a topic, in one priority. Its position is the
-offset below which all is in the table. The table's own word for it is what counts (ARCHITECTURE.md,
-exports); what is kept here follows it, for people, for pins, and for tables that keep none.
+offset below which all is in the table. The position in the table itself decides (ARCHITECTURE.md,
+exports); the copy here follows it, for people, for pins, and for tables that keep none.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ EXPORT, BACKFILL, MAINTAIN, RECONCILE = "export", "backfill", "maintain", "recon
 QUEUED, RUNNING = "queued", "running"
 SUCCEEDED, FAILED, CANCELLED = "succeeded", "failed", "cancelled"
 LIVE = (QUEUED, RUNNING)
-"""Of a run: it is not finished."""
+"""The states of a run that is not finished."""
 SCHEDULE, MANUAL, MAINTENANCE = "schedule", "manual", "maintenance"
-"""Why there is a run."""
+"""The reasons for a run."""
 IDLE, PAUSED = "idle", "paused"
-"""Of an export without a live run."""
+"""The states of an export without a live run."""
 _BYTES = 16
 
 
 class BadRunId(ValueError):
-    """Not an id that this platform made."""
+    """The id is not one of this platform."""
 
 
 class RunId(NamedTuple):
@@ -92,7 +92,10 @@ class LaneRange(NamedTuple):
 
 
 class LaneState(NamedTuple):
-    """How far an export is in a lane. `end` is as it was last looked at, None before."""
+    """The progress of an export in a lane.
+
+    `end` is as of the last look, None before the first.
+    """
 
     lane: Lane
     offset: int
@@ -107,7 +110,7 @@ class Failure(NamedTuple):
 
 
 class TableState(msgspec.Struct, frozen=True):
-    """Where a table is after a run; what readers need."""
+    """The location of a table after a run, for readers."""
 
     identifier: str
     location: str
@@ -127,7 +130,10 @@ class HourDifference(msgspec.Struct, frozen=True):
 
 
 class RunProgress(msgspec.Struct, frozen=True):
-    """Of a run at work: `rows` and `bytes` of messages read so far, `of_messages` in all."""
+    """The progress of a run at work:
+
+    `rows` and `bytes` of messages read so far, `of_messages` in all.
+    """
 
     stage: str
     rows: int = 0
@@ -136,9 +142,12 @@ class RunProgress(msgspec.Struct, frozen=True):
 
 
 class RunResult(msgspec.Struct, frozen=True):
-    """What a run did. `rows` are in the table, `rejected` in its rejects table, `filtered` in
-    neither; `bytes` are of bodies; `already`: the table had it, or a later run, and `last_run` is
-    the number of its last one."""
+    """The result of a run.
+
+    `rows` are in the table, `rejected` in its rejects table, `filtered` in neither; `bytes` are
+    those of bodies. `already`: the table had this run, or a later one, and `last_run` is the number
+    of its last one.
+    """
 
     rows: int = 0
     rejected: int = 0
@@ -157,10 +166,12 @@ class RunResult(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ExportSpec:
-    """What a caller chooses. `topic` is a name, or a pattern in which `*` stands for any
-    characters. `start` is "earliest", "latest" or a time (RFC 3339), as it was given. `next_at` and
-    `maintain_next_at` are the first ticks of `cron` and `maintain_cron` from now on, None when
-    there are none."""
+    """The settings that a caller chooses.
+
+    `topic` is a name, or a pattern in which `*` stands for any characters. `start` is "earliest",
+    "latest" or a time (RFC 3339), as given. `next_at` and `maintain_next_at` are the first ticks of
+    `cron` and `maintain_cron` from now on, or None.
+    """
 
     name: str
     topic: str
@@ -190,8 +201,11 @@ class ExportSpec:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run as one statement saw it. `attempt` counts from 1, 0 before the first; `cancelling`:
-    whoever runs it is told to stop. `ready_at`: while it is queued, not claimed before."""
+    """A run as one statement saw it.
+
+    `attempt` counts from 1, and is 0 before the first. `cancelling`: its holder is told to stop.
+    `ready_at`: a queued run is not claimed before this time.
+    """
 
     tenant_id: bytes
     uid: bytes
@@ -250,7 +264,7 @@ class Export:
 
     @property
     def lag_messages(self) -> int:
-        """Between the positions and the ends as they were last looked at."""
+        """Return the number of messages between the positions and the ends as of the last look."""
         return sum(max(0, each.end - each.offset) for each in self.positions if each.end)
 
 
@@ -272,8 +286,11 @@ class ClaimedRun:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a runner ends a run: `state` is one of succeeded, failed and cancelled. `positions` is
-    what the table has now. `retry`: another attempt may succeed."""
+    """The end of a run, by its runner.
+
+    `state` is one of succeeded, failed and cancelled. `positions` are those of the table now.
+    `retry`: another attempt may succeed.
+    """
 
     state: str
     result: RunResult | None = None
@@ -283,5 +300,5 @@ class Ending:
 
 
 def like(pattern: str) -> str:
-    """The pattern as Postgres' LIKE reads it."""
+    """Return the pattern as Postgres' LIKE reads it."""
     return re.sub(r"([\\%_])", r"\\\1", pattern).replace("*", "%")

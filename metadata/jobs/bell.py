@@ -1,8 +1,8 @@
-"""The bell of jobs: at a commit, every process hears which pools may have tasks, and which jobs
-ended.
+"""Notifications of jobs: at a commit, every process hears which pools may have tasks, and which
+jobs ended.
 
-It is rung where tasks begin to wait, where a job ends, and where a pool with a limit has room
-again. A ring that is lost costs a poll's time, nothing else (gateway/jobs/claim_line.py).
+They are sent when tasks begin to wait, when a job ends, and when a pool with a limit has room
+again. A lost notification only costs the time until the next poll (gateway/jobs/claim_line.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SELECT pg_notify($1, bell) FROM (
 
 
 def tasks_wait(tenant_id: bytes, pool: str) -> str:
-    """In that pool."""
+    """Return the payload for tasks that wait in that pool."""
     return f"{_POOL}:{uuid.UUID(bytes=tenant_id)}:{pool}"
 
 
@@ -40,7 +40,10 @@ async def ring(
     bells: Collection[str],
     freed: Collection[str] = (),
 ) -> None:
-    """At the commit; `freed` are pools in which leases ended, of which those with a limit ring."""
+    """Notify at the commit.
+
+    `freed` are pools in which leases ended; those with a limit are named.
+    """
     if bells or freed:
         prefix = tasks_wait(tenant_id, "")
         await connection.execute(_RING, CHANNEL, tenant_id, list(bells), list(freed), prefix)

@@ -1,4 +1,4 @@
-"""Claims: tasks of a pool, leased to a worker; and what else is done to leases.
+"""Claims: tasks of a pool, leased to a worker; and the other steps of leases.
 
 A claim takes what waits by priority and turn, past rows that another claim has at this moment. In a
 pool with a limit claims come one after the other, by the lock of its row, and count the leases that
@@ -123,7 +123,7 @@ WHERE j.uid IS NULL OR j.gone OR j.state NOT IN ('open', 'running', 'reducing')
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a worker asks for."""
+    """The request of a worker for tasks."""
 
     pool: str
     kinds: Sequence[str]
@@ -146,7 +146,9 @@ class JobLeaseRepository:
         self._database = database
 
     async def claim(self, tenant_id: bytes, wanted: Wanted) -> list[LeasedTask]:
-        """At most so many, the next ones first; none where none waits or the pool is full."""
+        """Claim at most `wanted.tasks` tasks, the next ones first; return none if none
+        waits or the pool is full.
+        """
 
         async def work(connection: Connection) -> list[LeasedTask]:
             room = wanted.max_tasks
@@ -183,7 +185,7 @@ class JobLeaseRepository:
         lease_s: float,
         allowed: Callable[[str], bool] = lambda pool: True,
     ) -> list[Extension]:
-        """For `lease_s` from now on, each that still holds."""
+        """Extend each lease that still holds, for `lease_s` from now on."""
 
         async def work(connection: Connection) -> list[Extension]:
             mine = await self._of_pools(connection, tenant_id, leases)
@@ -199,7 +201,9 @@ class JobLeaseRepository:
         return await self._database.of(tenant_id).transaction(work)
 
     async def claimable(self, asked: Sequence[tuple[bytes, str, Sequence[str]]]) -> set[int]:
-        """Which of those who wait (tenant, pool, kinds) may find something: by their places."""
+        """Return which of the waiting claims (tenant, pool, kinds) may find a task, by
+        their places.
+        """
         rows = [
             (tenant_id, pool, kind, at)
             for at, (tenant_id, pool, kinds) in enumerate(asked)
@@ -213,7 +217,7 @@ class JobLeaseRepository:
         return await self._database.statement(work, writes=False) if rows else set()
 
     async def ended(self, jobs: Sequence[tuple[bytes, bytes]]) -> set[tuple[bytes, bytes]]:
-        """Of these (tenant and uid), those that are over."""
+        """Return those of these jobs (tenant and uid) that have ended."""
 
         async def work(connection: Connection) -> set[tuple[bytes, bytes]]:
             columns = (list(column) for column in zip(*jobs, strict=True))
@@ -224,7 +228,9 @@ class JobLeaseRepository:
     async def _of_pools(
         self, connection: Connection, tenant_id: bytes, leases: Sequence[Lease]
     ) -> dict[int, str]:
-        """By the place of each, the pool of its task; those that are nowhere are left out."""
+        """Return the pool of each lease's task, by the place of the lease; leases without a
+        task are missing.
+        """
         uids, numbers = [each.job_uid for each in leases], [each.number for each in leases]
         rows = await connection.fetch(_POOLS, tenant_id, uids, numbers)
         return {row["at"] - 1: row["pool"] for row in sorted(rows, key=lambda row: row["at"])}
@@ -239,7 +245,7 @@ async def _claim(connection: Connection, tenant_id: bytes, wanted: Wanted, room:
 
 
 async def _make_due(connection: Connection, tenant_id: bytes, pool: str) -> bool:
-    """What was delayed until now waits; whether anything did."""
+    """Let delayed tasks wait whose time has come; return whether there were any."""
     status: str = await connection.execute(_DUE, tenant_id, pool)
     return status != "UPDATE 0"
 

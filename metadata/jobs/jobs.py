@@ -1,4 +1,4 @@
-"""Jobs: made, found and listed. What happens to them: steps.py; their states: machine.py.
+"""Jobs: created, found and listed. steps.py has their steps, and machine.py their states.
 
 How many a tenant may have is held to beside what others make at the same moment, so a few more may
 come to be than the limit says; it is there to bound, not to count.
@@ -69,16 +69,16 @@ RETURNING uid
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """Of one tenant, with all that is finished and still kept."""
+    """The limits of one tenant, which count finished jobs that are still kept."""
 
     max_jobs: int = 10_000
     max_tasks: int = 1_000_000
     max_bytes: int = 4 * 1024**3
-    """Of inputs and outputs."""
+    """The limit for the bytes of inputs and outputs."""
 
 
 class TooManyStored(MetadataError):
-    """The tenant has as many of these as it may; what is deleted makes room."""
+    """The tenant has reached a limit of stored objects; a deletion makes room."""
 
     code = "too_many_stored"
 
@@ -121,7 +121,7 @@ class JobRepository:
         return await self._database.of(tenant_id).transaction(work)
 
     async def get(self, tenant_id: bytes, name: str) -> Job:
-        """With its result. NotFound."""
+        """Return a job with its result; raises NotFound."""
 
         async def work(connection: Connection) -> Job:
             return await expect(connection, tenant_id, name)
@@ -152,7 +152,7 @@ async def find(connection: Connection, tenant_id: bytes, name: str) -> Job | Non
 
 
 async def expect(connection: Connection, tenant_id: bytes, name: str) -> Job:
-    """NotFound."""
+    """Return a job; raises NotFound."""
     job = await find(connection, tenant_id, name)
     if job is None:
         raise NotFound("job", name)
@@ -162,7 +162,7 @@ async def expect(connection: Connection, tenant_id: bytes, name: str) -> Job:
 async def _parent(
     connection: Connection, tenant_id: bytes, parent: Parent | None
 ) -> tuple[bytes | None, int]:
-    """Its uid, and the depth of its child."""
+    """Return the uid of the parent, and the depth of its child."""
     if parent is None:
         return None, 0
     row = await connection.fetchrow(_PARENT, tenant_id, parent.job)
@@ -225,7 +225,7 @@ def _job(row: Any) -> Job:
 
 
 def _counts(row: Any) -> TaskCounts:
-    """What a job that ended left behind is cancelled, whatever its rows say yet."""
+    """Return the counts of a row; tasks that an ended job left behind count as cancelled."""
     total, succeeded, failed = row["total"], row["succeeded"], row["failed"]
     left = total - succeeded - failed
     if row["state"] not in LIVE:

@@ -12,7 +12,7 @@
            open, running, reducing ─cancel→ cancelled
            failed, cancelled ─retry→ open | running | reducing
 
-What must hold, whoever dies when:
+Invariants, whichever process dies at any time:
 
 1. A task is settled by the lease that holds it, once: the first completion counts, the same one
    repeated is answered as done, and one under a lease that is over changes nothing.
@@ -47,8 +47,10 @@ from openapi.jobs import MAX_ERROR_CHARS
 
 
 class Verdict(enum.Enum):
-    """What became of one settlement. LOST: its lease holds nothing; NO_CHILD: there is no such
-    child of the task."""
+    """The outcome of one settlement.
+
+    LOST: its lease holds nothing. NO_CHILD: the task has no such child.
+    """
 
     DONE = "done"
     LOST = "lost"
@@ -57,7 +59,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """With its output, JSON; or waiting for a child's result."""
+    """Complete a task with its output, JSON; or let it wait for the result of a child."""
 
     output: bytes = b"null"
     wait_for: str | None = None
@@ -79,7 +81,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """Its lease has ended."""
+    """Settle a task whose lease has ended."""
 
 
 Settlement = Complete | Fail | Release | Expire
@@ -87,7 +89,7 @@ Settlement = Complete | Fail | Release | Expire
 
 @dataclass(slots=True)
 class JobLine:
-    """What of a job's row decides, and what decisions change of it."""
+    """The columns of a job's row on which decisions depend, and which they change."""
 
     uid: bytes
     name: str
@@ -126,12 +128,12 @@ class JobLine:
         self.changed = True
 
     def seal(self, total: int) -> None:
-        """With so many map tasks, which are there."""
+        """Seal the job with `total` map tasks, which exist."""
         self.sealed_total = total
         self._become(RUNNING)
 
     def cancel(self) -> None:
-        """Nothing where it has ended before."""
+        """Cancel the job; change nothing if it has ended before."""
         if self.live:
             self.end(CANCELLED, error="it was cancelled")
 
@@ -148,12 +150,12 @@ class JobLine:
         return True
 
     def backoff_s(self, attempt: int) -> float:
-        """After that attempt, the first being 1."""
+        """Return the back-off after that attempt; the first is 1."""
         doubled = self.min_backoff_s * 2.0 ** min(attempt - 1, 60)
         return float(min(self.max_backoff_s, doubled))
 
     def bears(self) -> bool:
-        """The map tasks that failed until now."""
+        """Return whether the job's policy bears the map tasks that failed until now."""
         if self.on_failure == "fail":
             return self.failed == 0
         return self.max_failed is None or self.failed <= self.max_failed
@@ -161,7 +163,7 @@ class JobLine:
 
 @dataclass(slots=True)
 class TaskLine:
-    """What of a task's row decides, and what decisions change of it."""
+    """The columns of a task's row on which decisions depend, and which they change."""
 
     job_uid: bytes
     number: int
@@ -199,7 +201,7 @@ class Child:
 def settle(
     job: JobLine, task: TaskLine, lease: bytes, what: Settlement, child: Child | None = None
 ) -> Verdict:
-    """One settlement under a lease; `child` is the one that it waits for, where there is such."""
+    """Decide one settlement under a lease; `child` is the job for which it waits, if any."""
     if task.lease != lease:
         return Verdict.LOST
     if task.state != RUNNING:
@@ -245,7 +247,7 @@ def resolve(job: JobLine, task: TaskLine, child: Child) -> None:
 
 
 def _was(task: TaskLine, what: Settlement) -> bool:
-    """The same lease has settled it so before."""
+    """Return whether the same lease has settled the task in the same way before."""
     match what:
         case Complete(wait_for=None):
             return task.state == SUCCEEDED and task.wait_for is None

@@ -1,7 +1,7 @@
 """Pools: kinds of work kept apart, and how much of each runs at once.
 
-A pool is there as soon as a job names it, without a limit; a row gives it one. What holds to the
-limit is the claim (claims.py).
+A pool is there as soon as a job names it, without a limit; a row gives it one. The claim enforces
+the limit (claims.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from metadata.paging import name_after, page_of
 from metadata.types import Page
 
 MAX_POOLS = 1_000
-"""With a limit of their own, of one tenant."""
+"""The limit for pools of one tenant that have a limit of their own."""
 
 _POOLS = """
 WITH names AS (
@@ -66,8 +66,10 @@ class JobPoolRepository:
     async def put(
         self, tenant_id: bytes, name: str, max_running: int | None, if_version: int | None = None
     ) -> tuple[Pool, bool]:
-        """With that limit; True: it had no row. Conflict when `if_version` is another, or there is
-        no row; TooManyStored."""
+        """Set the limit of a pool; return whether it had no row.
+
+        Raises Conflict if `if_version` is another version or there is no row, and TooManyStored.
+        """
 
         async def work(connection: Connection) -> tuple[Pool, bool]:
             version = await _lock(connection, tenant_id, name, if_version)
@@ -90,7 +92,7 @@ class JobPoolRepository:
     async def page(
         self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
     ) -> Page[Pool]:
-        """By name; BadPageToken."""
+        """List pools by name; raises BadPageToken."""
         after = name_after(page_token)
 
         async def work(connection: Connection) -> Page[Pool]:
@@ -100,7 +102,10 @@ class JobPoolRepository:
         return await self._database.of(tenant_id).statement(work, writes=False)
 
     async def delete(self, tenant_id: bytes, name: str, *, if_version: int | None = None) -> None:
-        """Its limit; its tasks stay. NotFound; Conflict when `if_version` is another."""
+        """Delete the limit of a pool; its tasks stay.
+
+        Raises NotFound, and Conflict if `if_version` is another version.
+        """
 
         async def work(connection: Connection) -> None:
             if await _lock(connection, tenant_id, name, if_version) is None:

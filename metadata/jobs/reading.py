@@ -11,7 +11,7 @@ from metadata.paging import name_after, token_after
 from metadata.types import Page
 
 MAX_PAGE_BYTES = 8 * 1024 * 1024
-"""Of outputs; one is always in a page."""
+"""The limit for the outputs of a page; a page has at least one."""
 V = TypeVar("V", Task, Output)
 
 _JOB = "SELECT uid FROM jobs WHERE tenant_id = $1 AND name = $2 AND NOT gone"
@@ -59,7 +59,7 @@ ORDER BY number
 
 
 class JobReader:
-    """What is in a job; its methods raise NotFound and BadPageToken."""
+    """Reads the tasks and outputs of a job; its methods raise NotFound and BadPageToken."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -73,7 +73,7 @@ class JobReader:
         page_size: int = 100,
         page_token: str | None = None,
     ) -> Page[Task]:
-        """The map tasks by index, then the reduce task."""
+        """Return the map tasks by index, then the reduce task."""
         after = _number_after(page_token)
 
         async def work(connection: Connection) -> Page[Task]:
@@ -92,7 +92,9 @@ class JobReader:
         page_size: int = 100,
         page_token: str | None = None,
     ) -> Page[Output]:
-        """Of the map tasks that are over, by index: fewer than asked for where they are large."""
+        """Return outputs of map tasks that have ended, by index; fewer than asked for if
+        they are large.
+        """
         after = max(first_index - 1, _number_after(page_token))
 
         async def work(connection: Connection) -> Page[Output]:

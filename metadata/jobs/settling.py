@@ -1,6 +1,6 @@
-"""One transaction that settles tasks, from the deepest jobs up to the last parent it moves.
+"""One transaction that settles tasks, from the deepest jobs up to the last parent that changes.
 
-What it must hold, and the order of its locks: machine.py.
+machine.py has its invariants and the order of its locks.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Act(NamedTuple):
 
 @dataclass(slots=True)
 class _Level:
-    """What is to be done to the jobs of one depth."""
+    """The work on the jobs of one depth."""
 
     items: list[tuple[int, Item]] = field(default_factory=list)
     ended: list[Child] = field(default_factory=list)
@@ -128,7 +128,7 @@ Tasks = Mapping[tuple[bytes, int], TaskLine]
 
 
 class Settling:
-    """Within one transaction of the tenant; `run` it once."""
+    """Settles items within one transaction of the tenant; call `run` once."""
 
     def __init__(
         self, connection: Connection, tenant_id: bytes, allowed: Allowed = everywhere
@@ -144,7 +144,7 @@ class Settling:
         """Jobs that ended in it as failed or cancelled: their children are to follow."""
 
     async def run(self, items: Sequence[Item], acts: Sequence[Act] = ()) -> list[Verdict]:
-        """What became of each item; `acts` are done besides."""
+        """Settle each item and return its verdict; do `acts` in the same transaction."""
         self._verdicts = [Verdict.LOST] * len(items)
         for at, item in enumerate(items):
             self._level(item.lease.depth).items.append((at, item))

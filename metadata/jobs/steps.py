@@ -1,4 +1,4 @@
-"""What callers do to a job: add its tasks, seal, cancel, retry and delete it.
+"""The steps of a job that callers request: add tasks, seal, cancel, retry, delete.
 
 Each is one transaction that locks the job's row first. Deleting and cancelling are of one row,
 however many tasks there are; the sweep (sweep.py) brings the tasks after it.
@@ -81,23 +81,23 @@ WHERE tenant_id = $1 AND parent_uid = $2 AND state IN ('open', 'running', 'reduc
 ORDER BY name
 """
 RETRY_DEADLINE_S = 30.0
-"""It changes every task of a job."""
+"""The deadline of a retry, which changes every task of a job."""
 
 
 class JobSealed(MetadataError):
-    """Its tasks are settled upon: no others come to it."""
+    """The tasks of the job are final: no task can be added."""
 
     code = "job_sealed"
 
 
 class JobEnded(MetadataError):
-    """It has ended, so this cannot be done any more."""
+    """The job has ended, so this step is not possible any more."""
 
     code = "job_ended"
 
 
 class JobLive(MetadataError):
-    """It has not ended, so this cannot be done yet."""
+    """The job has not ended, so this step is not possible yet."""
 
     code = "job_live"
 
@@ -113,7 +113,7 @@ class TaskDiffers(MetadataError):
 
 
 class TasksMissing(MetadataError):
-    """It has other tasks than it was to be sealed with."""
+    """The job has other tasks than those with which it was to be sealed."""
 
     code = "tasks_missing"
 
@@ -139,8 +139,11 @@ class JobSteps:
         inputs: Sequence[bytes],
         limits: JobLimits | None = None,
     ) -> int:
-        """How many map tasks it has then. Those that are there already with these inputs are so;
-        TaskDiffers where they have others. JobSealed, JobEnded, TooManyStored."""
+        """Add map tasks; return the number of map tasks of the job.
+
+        Existing tasks with these inputs stay; raises TaskDiffers if they have other inputs. Raises
+        JobSealed, JobEnded and TooManyStored.
+        """
 
         async def work(connection: Connection) -> int:
             job = await _lock(connection, tenant_id, name)
@@ -154,8 +157,10 @@ class JobSteps:
         return await self._database.of(tenant_id).transaction(work)
 
     async def seal(self, tenant_id: bytes, name: str, total: int) -> Job:
-        """With exactly the tasks 0 to `total` - 1. Repeated, it is nothing. JobSealed with another
-        number; TasksMissing; JobEnded."""
+        """Seal the job with exactly the tasks 0 to `total` - 1; a repetition changes nothing.
+
+        Raises JobSealed if it was sealed with another number, TasksMissing and JobEnded.
+        """
 
         async def work(connection: Connection) -> Job:
             job = await _lock(connection, tenant_id, name)
@@ -175,7 +180,7 @@ class JobSteps:
         return await self._database.of(tenant_id).transaction(work)
 
     async def cancel(self, tenant_id: bytes, name: str) -> Job:
-        """Ended as cancelled, and its children after it; what has ended stays as it is."""
+        """Cancel the job, and its children after it; a job that has ended stays as it is."""
 
         async def work(connection: Connection) -> Done:
             job = await _lock(connection, tenant_id, name)
@@ -187,8 +192,10 @@ class JobSteps:
         return done.job
 
     async def cancel_children(self, tenant_id: bytes, ended: Sequence[bytes]) -> None:
-        """Of jobs that ended, each in a transaction of its own; who dies in between leaves it to
-        the sweep."""
+        """Cancel the children of jobs that ended, each in its own transaction.
+
+        If this process dies in between, the sweep does the rest.
+        """
         for uid in ended:
             for name in await self._children(tenant_id, uid):
                 try:
@@ -198,9 +205,12 @@ class JobSteps:
                 await self.cancel_children(tenant_id, below)
 
     async def retry(self, tenant_id: bytes, name: str) -> Job:
-        """Its failed tasks again, from the first attempt on; of one that failed or was cancelled
-        all that did not succeed. JobLive where it reduces; JobEnded where it succeeded, or its
-        parent has failed or was cancelled: that is what can be retried then."""
+        """Run the failed tasks of a job again, from their first attempt on.
+
+        If the job failed or was cancelled, all tasks that did not succeed run again. Raises JobLive
+        if it reduces; JobEnded if it succeeded, or if its parent failed or was cancelled: then
+        retry the parent.
+        """
 
         async def work(connection: Connection) -> Job:
             job = await _lock(connection, tenant_id, name)
@@ -217,8 +227,11 @@ class JobSteps:
     async def delete(
         self, tenant_id: bytes, name: str, *, force: bool, if_version: int | None = None
     ) -> None:
-        """JobLive where it has not ended, unless `force` cancels it; Conflict when `if_version` is
-        another."""
+        """Delete a job.
+
+        Raises JobLive if it has not ended, unless `force` cancels it, and Conflict if `if_version`
+        is another version.
+        """
 
         async def work(connection: Connection) -> list[bytes]:
             job = await _lock(connection, tenant_id, name)
@@ -298,7 +311,7 @@ async def _add(
 async def _different(
     connection: Connection, tenant_id: bytes, job: Any, first: int, inputs: Sequence[bytes]
 ) -> int | None:
-    """The first task that is not there, or not with this input."""
+    """Return the first task that does not exist, or has another input."""
     found: int | None = await connection.fetchval(_DIFFERENT, tenant_id, job["uid"], first, inputs)
     return found
 

@@ -1,7 +1,7 @@
-"""What time does to jobs: leases that end, jobs that were kept for long enough, and the rows that
-follow a job that ended or was deleted.
+"""The effects of time on jobs: leases that end, jobs whose time is over, and rows that follow a job
+that ended or was deleted.
 
-Any process may do any of it at any time, some rows at a time; the scheduler does.
+Any process may do any of them at any time, some rows at a time; the scheduler does.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ class Behind(NamedTuple):
 
 
 class JobSweepRepository:
-    """Over all tenants."""
+    """Sweeps jobs of all tenants."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def expired(self, limit: int) -> list[tuple[bytes, Lease]]:
-        """Leases that are over, of jobs that are not, the first to end first."""
+        """Return leases that are over, of jobs that are not; the first to end comes first."""
 
         async def work(connection: Connection) -> list[tuple[bytes, Lease]]:
             rows = await connection.fetch(_EXPIRED, limit)
@@ -94,7 +94,7 @@ class JobSweepRepository:
         return await self._database.statement(work, writes=True)
 
     async def behind(self, limit: int) -> list[Behind]:
-        """Jobs to be swept."""
+        """Return jobs to sweep."""
 
         async def work(connection: Connection) -> list[Behind]:
             return [Behind(*row) for row in await connection.fetch(_BEHIND, limit)]
@@ -102,7 +102,9 @@ class JobSweepRepository:
         return await self._database.statement(work, writes=False)
 
     async def sweep(self, behind: Behind) -> bool:
-        """Some of its tasks; True: it is done. Its children are cancelled before."""
+        """Update some tasks of a job, after its children are cancelled; return whether none
+        is left.
+        """
 
         async def work(connection: Connection) -> bool:
             key = (behind.tenant_id, behind.uid)

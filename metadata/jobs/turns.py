@@ -1,4 +1,4 @@
-"""Whose turn it is among the jobs of a pool: each task gets a number when it is made.
+"""The turns of jobs in a pool: each task gets a number when it is created.
 
 Tasks are handed out by priority, then by turn. The turns of a job follow each other; a job that
 comes, or comes back, goes on from where the others are being served, so jobs of one priority take
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from metadata.database import Connection
 from metadata.jobs.types import REDUCE
 
-# What waits first is where the pool is; with nothing waiting it is where the last job will be.
+# The first waiting task has the turn of the pool; with none waiting, the next job sets it.
 _FRONT = """
 SELECT coalesce(
     (
@@ -63,7 +63,7 @@ class Lot(NamedTuple):
 
 
 async def front(connection: Connection, tenant_id: bytes, pool: str, priority: int) -> int:
-    """The turn that is being served."""
+    """Return the turn that is being served."""
     turn: int = await connection.fetchval(_FRONT, tenant_id, pool, -priority)
     return turn
 
@@ -71,7 +71,7 @@ async def front(connection: Connection, tenant_id: bytes, pool: str, priority: i
 async def make_tasks(
     connection: Connection, tenant_id: bytes, lot: Lot, inputs: Sequence[bytes]
 ) -> list[int]:
-    """The sizes of those that were not there."""
+    """Add tasks; return the sizes of those that did not exist."""
     rows = await connection.fetch(
         *(_ADD, tenant_id, lot.job_uid, lot.first_number, lot.kind),
         *(lot.pool, -lot.priority, lot.turn, inputs),
@@ -80,7 +80,7 @@ async def make_tasks(
 
 
 async def make_reduce_task(connection: Connection, tenant_id: bytes, job_uid: bytes) -> str:
-    """Of a job whose row is locked; the pool it waits in."""
+    """Add the reduce task of a job whose row is locked; return the pool in which it waits."""
     row = await connection.fetchrow(_REDUCE, tenant_id, job_uid)
     pool: str = row["pool"]
     turn = await front(connection, tenant_id, pool, row["priority"])

@@ -1,4 +1,4 @@
-"""Who may call: clients, keys, other issuers' subjects, and the policies that grant them roles."""
+"""Callers: clients, keys, subjects of other issuers, and the policies that grant them roles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is published by the clock, in which shape, and together with an ack."""
+"""Schedules, schemas, and publications that commit together with an ack."""
 
 from __future__ import annotations
 
@@ -116,4 +116,4 @@ class AckPublicationRow(Base):
     state: Mapped[str] = mapped_column(Text)
     outputs: Mapped[bytes] = mapped_column(LargeBinary)
     created_at: Mapped[Time]
-    """Of an aborted row, when it was aborted."""
+    """The time of creation, or for an aborted row the time of its abort."""

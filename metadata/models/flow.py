@@ -1,4 +1,4 @@
-"""How deliveries flow: endpoints of webhooks, what was tried there, what consumers can take."""
+"""The flow of deliveries: endpoints of webhooks, their attempts, and the capacity of consumers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds a topic's history, and what it holds."""
+"""Snapshots, and the pins that hold a topic's history."""
 
 from __future__ import annotations
 
@@ -69,8 +69,10 @@ class SnapshotRow(Base):
 
 
 class SnapshotCursorRow(Base):
-    """snapshot_cursors: the ack state a snapshot holds; what is not in `acked` from `floor` on was
-    unacked."""
+    """snapshot_cursors: the ack state of a snapshot.
+
+    Offsets from `floor` on that are not in `acked` were unacked.
+    """
 
     __tablename__ = "snapshot_cursors"
     __table_args__ = (

@@ -1,4 +1,4 @@
-"""What tokens are signed with, and which of them hold no more."""
+"""The keys that sign tokens, and revoked tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is alive and who owns what."""
+"""Live processes, and the units and locks that they own."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class ForwarderRow(Base):
     incarnation: Mapped[KeyId]
     role: Mapped[str] = mapped_column(Text)
     address: Mapped[str] = mapped_column(Text)
-    """Where its links are accepted, `host:port`."""
+    """The address at which it accepts links, `host:port`."""
     weight: Mapped[float] = mapped_column(Float, server_default="1")
-    """Its share of what there is to own, relative to the others."""
+    """The share of all units for this process, relative to the others."""
     load: Mapped[dict[str, Any] | None] = mapped_column(JSONB)
-    """Its last load report, written with each renewal."""
+    """The last load report of the process, written with each renewal."""
     started_at: Mapped[Time]
     lease_until: Mapped[datetime] = mapped_column(DateTime(timezone=True))
 
@@ -106,11 +106,11 @@ class LockRow(Base):
     fence: Mapped[Big]
     lease_until: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
     holder: Mapped[str | None] = mapped_column(Text)
-    """What the holder calls itself."""
+    """The holder's name for itself."""
     ttl_seconds: Mapped[float | None] = mapped_column(Float)
     taken_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
     request_id: Mapped[str | None] = mapped_column(Text)
-    """Of the acquire that made the holding: repeated, it gets the same one."""
+    """The id of the acquire that made the holding; a repetition gets the same holding."""
     labels: Mapped[dict[str, str]] = mapped_column(JSONB, server_default="{}")
 
 

@@ -1,10 +1,10 @@
-"""Whom Postgres runs as: it refuses root, so root has to hand it to somebody lesser.
+"""The account that runs Postgres. Postgres refuses root, so root hands it to a lesser account.
 
-Three ways, in this order: as we are (not root); as the account `postgres` or `nobody`, where that
-account reaches the directory and the programs; else in a user namespace of its own, where root
-looks like that account to Postgres and still owns its files (a data directory below /root, say,
-which is not ours to open). A user without a name makes the data in such a namespace too. Who owns
-the data says which way it was made, and so how to go on.
+There are three ways, in this order: as we are (not root); as the account `postgres` or `nobody`, if
+that account reaches the directory and the programs; else in a user namespace of its own. There root
+looks like that account to Postgres, and still owns its files (for example a data directory below
+/root, which is not ours to open). A user without a name also runs Postgres in such a namespace. The
+owner of existing data tells which way created it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class Account:
     namespace: bool = False
 
     def popen_arguments(self, before_exec: Callable[[], None] | None = None) -> dict[str, Any]:
-        """For subprocess; `before_exec` runs in the child, after the change of account."""
+        """Return arguments for subprocess; `before_exec` runs in the child, after the
+        change of account.
+        """
         uid, gid = self.uid, self.gid
         if uid is None or gid is None:
             return {"preexec_fn": before_exec}
@@ -56,11 +58,13 @@ class Account:
             os.chown(path, self.uid, self.gid)
 
     def can_enter(self, directory: Path) -> bool:
-        """Whether it reaches `directory`: tried, since modes don't tell the whole story."""
+        """Return whether the account reaches `directory`, by a try: modes don't tell the
+        whole story.
+        """
         return self.runs("/bin/sh", "-c", 'cd "$1"', "sh", directory)
 
     def runs(self, *command: str | Path) -> bool:
-        """Whether this account can run that successfully."""
+        """Return whether this account can run that command successfully."""
         try:
             done = subprocess.run(
                 command,
@@ -77,7 +81,9 @@ class Account:
 
 
 def lesser() -> Account | None:
-    """The account that root hands Postgres to; None for anybody else. NoAccount."""
+    """Return the account to which root hands Postgres, or None if we are not root; raises
+    NoAccount.
+    """
     if os.geteuid() != 0:
         return None
     for name in _LESSER:
@@ -93,13 +99,17 @@ def lesser() -> Account | None:
 
 
 def namespaced(account: Account) -> Account:
-    """Root itself, looking like `account`."""
+    """Return root itself, looking like `account`."""
     return Account(account.uid, account.gid, namespace=True)
 
 
 def nameless() -> Account | None:
-    """Who makes the data for a user without an entry in /etc/passwd, as containers start some: the
-    user itself, looking like one that has an entry. None for all others. NoAccount."""
+    """Return the account that creates the data for a user without an entry in /etc/passwd, or None
+    for other users.
+
+    Containers start such users. The account is the user itself, looking like one with an entry.
+    Raises NoAccount.
+    """
     uid = os.geteuid()
     try:
         pwd.getpwuid(uid)
@@ -121,7 +131,7 @@ def nameless() -> Account | None:
 
 
 def owner_of(data: Path) -> Account:
-    """The account that made existing data."""
+    """Return the account that created existing data."""
     below = lesser()
     if below is None:
         return Account()
@@ -130,7 +140,9 @@ def owner_of(data: Path) -> Account:
 
 
 def clean_environment() -> dict[str, str]:
-    """Without PG* variables, which would point the server somewhere else; messages in English."""
+    """Return the environment without PG* variables, which would point the server elsewhere;
+    messages are in English.
+    """
     return {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from metadata.postgres.account import Account, clean_environment
 
 STATE_DIRECTORY = Path("/var/lib/packetboat")
-"""For root only, where user namespaces are forbidden: what the lesser account must reach."""
+"""The directory for files that the lesser account must reach, if root has no user namespaces."""
 _DEBIAN = Path("/usr/lib/postgresql")
 _MIN_MAJOR = 14
 _TRY_TIMEOUT_S = 20.0
@@ -45,12 +45,12 @@ class Binaries:
         return self.directory / "initdb"
 
     def run_as(self, account: Account) -> bool:
-        """Whether the account reaches them and all that they load."""
+        """Return whether the account reaches the programs and everything that they load."""
         return account.runs(self.postgres, "-V") and account.runs(self.initdb, "-V")
 
 
 def find(major: int | None = None) -> Binaries:
-    """The first programs that work; of version `major` where data of that version exists."""
+    """Return the first programs that work, of version `major` if data of that version exists."""
     tried: list[str] = []
     for directory in _candidates():
         found = _version(directory / "postgres")
@@ -100,7 +100,7 @@ def _version(postgres: Path) -> int | None:
 
 
 def copy_for(binaries: Binaries, account: Account) -> Binaries:
-    """A copy that the account can run, made once; for root only."""
+    """Return a copy that the account can run; only root makes it, once."""
     install = binaries.directory.parent
     package = install.parent
     stamp = int(binaries.postgres.stat().st_mtime)
@@ -110,7 +110,7 @@ def copy_for(binaries: Binaries, account: Account) -> Binaries:
         partial = copy.with_name(f"{copy.name}.{os.getpid()}")
         shutil.copytree(install, partial / package.name / install.name, symlinks=True)
         libraries = package.with_name(f"{package.name}.libs")
-        if libraries.is_dir():  # what a wheel brings along, found by a relative path
+        if libraries.is_dir():  # libraries of the wheel, at a relative path
             shutil.copytree(libraries, partial / libraries.name, symlinks=True)
         try:
             partial.rename(copy)

@@ -1,4 +1,4 @@
-"""Whether a database is as this release leaves it, asked in one statement.
+"""Asks in one statement whether a database has the schema of this release.
 
 A start that has nothing to migrate does not load the migrations: these, and the library that runs
 them, take more than a second of processor time.
@@ -28,8 +28,10 @@ SELECT (SELECT array_agg(version_num::text) = ARRAY[$1] FROM alembic_version)
 
 
 async def is_current(url: str) -> bool:
-    """Whether `migrate.upgrade` would change nothing and refuse nothing. False also where nobody
-    answers: the migration says then what is wrong."""
+    """Return whether `migrate.upgrade` would change nothing and refuse nothing.
+
+    Returns False also if no server answers; the migration then tells what is wrong.
+    """
     try:
         connection = await asyncpg.connect(url, timeout=_TIMEOUT_S)
         try:

@@ -1,6 +1,6 @@
 """The embedded Postgres: real Postgres from a wheel (or the machine's own), under our supervision.
 
-What holds here:
+Invariants:
 - data survives from run to run; an interrupted first start leaves nothing half-made (initdb works
   in `data.new`, which is renamed when it is whole);
 - it dies with its parent: PDEATHSIG is SIGINT, a fast and clean shutdown. The kernel ties that
@@ -36,7 +36,7 @@ SUPERUSER = "postgres"
 DATABASE = "packetboat"
 _PR_SET_PDEATHSIG = 1
 PREDECESSOR_TIMEOUT_S = 15.0
-"""How long a server that is shutting down on the same data is waited for."""
+"""Seconds to wait for a server that is shutting down on the same data."""
 _POLL_S = 0.01
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _OPTIONS = {
@@ -56,7 +56,7 @@ _OPTIONS = {
 
 
 class EmbeddedPostgresFailed(Exception):
-    """It could not be made or started; the text ends with the last lines of its log."""
+    """The server could not be created or started; the text ends with the last lines of its log."""
 
 
 class EmbeddedPostgres:
@@ -80,7 +80,7 @@ class EmbeddedPostgres:
 
     @property
     def url(self) -> str:
-        """For `Database`; holds the password, so never print it."""
+        """Return the URL for `Database`; it has the password, so never print it."""
         password = self._password_file.read_text().strip()
         return f"postgresql://{SUPERUSER}:{password}@127.0.0.1:{self._port}/{DATABASE}"
 
@@ -94,7 +94,9 @@ class EmbeddedPostgres:
 
     @property
     def data(self) -> Path:
-        """Below `directory`, or, where its account can't get there, where `location` says."""
+        """Return the data directory: below `directory`, or where `location` says if its
+        account can't get there.
+        """
         return self._home / "data"
 
     @property
@@ -153,7 +155,7 @@ class EmbeddedPostgres:
             time.sleep(_POLL_S)
 
     def poll(self) -> int | None:
-        """Its exit code once it has died; None while it runs or before it was started."""
+        """Return its exit code once it has died; None while it runs or before it was started."""
         return None if self._process is None else self._process.poll()
 
     def stop(self, timeout_s: float = 20.0) -> None:
@@ -176,7 +178,7 @@ class EmbeddedPostgres:
         return self._directory / "location"
 
     def _choose(self) -> None:
-        """Where the data is, whom it belongs to, and the programs for it."""
+        """Choose the directory of the data, its account, and the programs for it."""
         if self._pointer.exists():
             self._home = Path(self._pointer.read_text().strip())
             if not self.data.exists():
@@ -303,7 +305,7 @@ def _die_with(parent: int) -> Callable[[], None]:
 
 
 def _is_postgres_in(pid: int, data: Path) -> bool:
-    """Whether that process is a Postgres whose working directory is `data`."""
+    """Return whether that process is a Postgres whose working directory is `data`."""
     process = Path("/proc") / str(pid)
     try:
         if process.joinpath("comm").read_text().strip() != "postgres":
@@ -314,7 +316,7 @@ def _is_postgres_in(pid: int, data: Path) -> bool:
 
 
 def _has_children(pid_file: Sequence[str]) -> bool:
-    """Whether some process still has the shared memory that `postmaster.pid` names."""
+    """Return whether some process still has the shared memory that `postmaster.pid` names."""
     ids = pid_file[6].split() if len(pid_file) > 6 else []
     if len(ids) != 2:
         return False
@@ -328,7 +330,9 @@ def _has_children(pid_file: Sequence[str]) -> bool:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Two processes that start at once on one directory make the data once."""
+    """Hold a lock, so that two processes that start at once on one directory create the
+    data once.
+    """
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

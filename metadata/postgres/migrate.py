@@ -25,7 +25,7 @@ _SAY = "INSERT INTO database_schema (revision, oldest) VALUES (:revision, :oldes
 
 
 def upgrade(url: str, revision: str = "head") -> None:
-    """For a caller without an event loop; all migrations commit together or not at all.
+    """Migrate the schema, without an event loop; all migrations commit together or not at all.
 
     Does nothing where the schema is a later release's that this one may use; UnfitSchema where it
     may not. RolesNeeded where somebody else has to make the database roles first.
@@ -34,7 +34,7 @@ def upgrade(url: str, revision: str = "head") -> None:
 
 
 async def upgrade_async(url: str, revision: str = "head") -> None:
-    """The same inside an event loop."""
+    """Migrate the schema inside an event loop."""
     engine = create_async_engine(
         "postgresql+asyncpg://",
         async_creator=lambda: asyncpg.connect(url, timeout=_CONNECT_TIMEOUT_S),
@@ -49,7 +49,7 @@ async def upgrade_async(url: str, revision: str = "head") -> None:
 
 
 def configuration(connection: Connection) -> Config:
-    """Alembic's configuration, without a file."""
+    """Return Alembic's configuration, without a file."""
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection

@@ -1,4 +1,4 @@
-"""What the two roles are called in which every statement runs; see roles.py."""
+"""The names of the two roles in which every statement runs; see roles.py."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The two roles in which every statement runs; whoever logs in only switches to them.
+"""The two roles in which every statement runs; the login only switches to them.
 
     packetboat_platform  rows of all tenants: what the platform does by itself, and the hot paths
     packetboat_tenant    rows of the tenant that its transaction names, and no others
 
-Roles belong to a whole Postgres cluster, so all its databases share these two; what they may do
-is granted in each database by itself (row_security.py). Neither can log in.
+Roles belong to a whole Postgres cluster, so all its databases share these two; each database grants
+them their permissions (row_security.py). Neither can log in.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STATE = text(
     LEFT JOIN pg_roles USING (rolname)
     """
 )
-# Who may create a role is its administrator from Postgres 16 on, but no member yet.
+# From Postgres 16 on, a login that may create a role is its administrator, but no member yet.
 _MAY_SWITCH = text(
     """
     SELECT bool_and(pg_has_role(current_user, rolname, CASE

@@ -1,9 +1,10 @@
-"""Which rows and tables the roles of roles.py may touch, read off the catalogue.
+"""The rows and tables that the roles of roles.py may use, by the catalogue.
 
 Every table with a `tenant_id` has row-level security, forced, so that it binds the table's owner
 too: the tenant's role sees and writes rows of the tenant that its transaction has named, and no
-statement of it works where none is named; the platform's role has all rows. Of a tenant's tables
-and columns it gets what requests need, and of the platform's what is listed here.
+statement of it works where none is named; the platform's role has all rows. The tenant's role gets
+the tables and columns of tenants that requests need, and those of the platform that are listed
+here.
 
 A migration that makes a table ends with `secure_tables`. A migration that changes rows may: it runs
 as a login that has the platform's privileges (roles.make_roles refuses one that has not).
@@ -21,15 +22,15 @@ READS = "SELECT"
 NOTHING = ""
 
 TENANT_MAY = {
-    # What operators decide, and what has happened.
+    # Tables of operators' decisions, and of events.
     "tenants": READS,
     "quotas": READS,
     "usage_hours": READS,
     "audit": "SELECT, INSERT, UPDATE (status)",
     "changes": ADDS,
     "revoked_tokens": READS,
-    # What the platform works with beside a tenant's things. What goes with a topic or a
-    # subscription goes by the foreign keys, which ask nobody.
+    # Tables that the platform uses beside a tenant's objects. Rows that go with a topic or a
+    # subscription go by foreign keys, which need no permission.
     "ack_history": READS,
     "ack_publications": NOTHING,
     "assignment_hints": NOTHING,

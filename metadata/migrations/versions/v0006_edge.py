@@ -136,7 +136,7 @@ _STATEMENTS = (
     )
     """,
     "CREATE INDEX revoked_tokens_expiry ON revoked_tokens (expires_at)",
-    # `limits`: name of a limit → number; what is not named has the platform's default.
+    # `limits`: name of a limit → number; a missing limit has the platform's default.
     """
     CREATE TABLE quotas (
         tenant_id uuid PRIMARY KEY
@@ -147,8 +147,8 @@ _STATEMENTS = (
         updated_at timestamptz NOT NULL DEFAULT now()
     )
     """,
-    # What each process would use of a tenant's rates; lost with the server, and told again. Without
-    # an index of its age: each row is written every second, and there are few.
+    # Each process's demand on a tenant's rates; lost with the server, and reported again. It has
+    # no index of its age: each row is written every second, and there are few.
     """
     CREATE UNLOGGED TABLE quota_demands (
         incarnation uuid NOT NULL,
@@ -237,7 +237,7 @@ _STATEMENTS = (
     )
     """,
     "CREATE INDEX push_attempts_age ON push_attempts (at)",
-    # What a consumer said it can take, until when.
+    # The capacity that a consumer reported, and the end of its validity.
     """
     CREATE TABLE subscription_flows (
         tenant_id uuid NOT NULL,

@@ -71,7 +71,7 @@ _STATEMENTS = (
     """,
     "CREATE INDEX exports_due ON exports (next_at) WHERE NOT paused",
     "CREATE INDEX exports_maintain_due ON exports (maintain_next_at) WHERE NOT paused",
-    # What the numbers of runs that wrote to a table go on from, once their export is gone.
+    # The last number of a run that wrote to a table, for the next export to it.
     """
     CREATE TABLE export_tables (
         tenant_id uuid NOT NULL,

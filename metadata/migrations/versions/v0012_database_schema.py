@@ -1,4 +1,4 @@
-"""What schema this is, for processes of other releases."""
+"""The version of the schema, for processes of other releases."""
 
 from __future__ import annotations
 

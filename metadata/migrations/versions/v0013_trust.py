@@ -1,4 +1,4 @@
-"""Why a tenant's tokens of an issuer are taken for its own, and what operators say of that.
+"""The proof by which a tenant's tokens of an issuer count as its own, and operators' exceptions.
 
 The issuers that are there were proved by nobody. An issuer and audience may be in several tenants:
 which of them a token is for follows from how each has proved it.
