@@ -26,8 +26,8 @@ from metadata.locks import locks
 from metadata.settings import DatabaseSettings
 from metadata.subscriptions import skip_rules, snapshots
 from metadata.topics import schemas
+from openapi.consume import MAX_OUTPUTS
 from publish_forwarder import batch_body
-from publish_forwarder.outputs import MAX_OUTPUTS
 from publish_forwarder.settings import PublishSettings
 from quotas.settings import QuotaSettings
 from subscribe_forwarder.api import preview

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -32,6 +32,7 @@ from openapi.contract import (
     ok,
     table,
 )
+from openapi.publish import PublishedMessage
 
 MaxMessages = Annotated[int, Meta(ge=1, le=1000)]
 MessageId = Annotated[str, Meta(max_length=1024)]
@@ -79,33 +80,22 @@ class PullRequest(Body):
     """Only messages of the partitions that are dealt to this consumer, which needs a name."""
 
 
-class Output(Body):
+class Output(PublishedMessage, kw_only=True):
+    """A message that is published with an ack."""
+
     topic: str
-    data: Any = UNSET
-    """A string is text/plain, anything else JSON, unless content_type says otherwise."""
-    data_base64: bytes | UnsetType = UNSET
-    content_type: Annotated[str, Meta(max_length=256)] | None = None
-    key: MessageId | None = None
-    attributes: Annotated[dict[str, MessageId], Meta(max_length=100)] | None = None
-    priority: Annotated[int, Meta(ge=0, le=9)] = 0
-    ttl_seconds: Annotated[float, Meta(gt=0, le=31_536_000)] | None = None
-    traceparent: str | None = None
-    """W3C trace context of the message."""
-    tracestate: str | None = None
-    """The W3C trace state that belongs to `traceparent`."""
 
 
-Outputs = Annotated[
-    list[Output],
-    Meta(
-        min_length=1,
-        max_length=100,
-        description=(
-            "Messages published with the ack, both or neither. The ids must then be of "
-            "one partition (and priority)."
-        ),
+MAX_OUTPUTS = 100
+OUTPUTS_LIMITS = Meta(
+    min_length=1,
+    max_length=MAX_OUTPUTS,
+    description=(
+        "Messages published with the ack, both or neither. The ids must then be of one partition "
+        "(and priority)."
     ),
-]
+)
+Outputs = Annotated[list[Output], OUTPUTS_LIMITS]
 
 
 class AckRequest(Body):

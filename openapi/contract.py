@@ -27,7 +27,12 @@ class Body(msgspec.Struct, forbid_unknown_fields=True):
     PATCHED: ClassVar[type[Body] | None] = None
     """The class that this one is made from (`openapi.patch`); it describes the fields."""
 
-    def __post_init__(self) -> None:
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.EXACTLY_ONE or cls.AT_LEAST_ONE:  # a check would make decoding of others slower
+            cls.__post_init__ = cls._check_choice  # type: ignore[attr-defined]
+
+    def _check_choice(self) -> None:
         if self.EXACTLY_ONE and sum(map(self._is_given, self.EXACTLY_ONE)) != 1:
             raise ValueError(f"one of {_listed(self.EXACTLY_ONE)}, and only one")
         if self.AT_LEAST_ONE and not any(map(self._is_given, self.AT_LEAST_ONE)):

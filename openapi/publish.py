@@ -21,12 +21,37 @@ from openapi.contract import (
     table,
 )
 
+MAX_KEY_BYTES = 1024
+MAX_ID_BYTES = 256
+"""Bytes of a publisher id, an idempotency key, a content type, or a traceparent."""
+MAX_ATTRIBUTES = 100
+MAX_ATTRIBUTE_BYTES = 1024
+MAX_PRIORITY = 9
+MAX_DELAY_S = 365 * 86_400
+MAX_TTL_S = 365 * 86_400
+MAX_BATCH_MESSAGES = 1000
+MAX_SEQUENCE = 2**63 - 1
+
 Id = Annotated[str, Meta(min_length=1, max_length=1024)]
 Datacontenttype = Annotated[str, Meta(max_length=256)]
 Dataschema = Annotated[str, Meta(max_length=1024)]
 Durability = Literal["quorum", "all"]
 EarlyDurability = Literal["leader", "none"]
 """Answers are given before the message is durable."""
+ShortText = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": MAX_ID_BYTES})]
+Key = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": MAX_KEY_BYTES})]
+"""Servers count the bytes of a text and of a key themselves."""
+AttributeValue = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_ATTRIBUTE_BYTES})]
+Attributes = Annotated[
+    dict[str, AttributeValue], Meta(extra_json_schema={"maxProperties": MAX_ATTRIBUTES})
+]
+"""Servers check attributes themselves, with a refusal that names the attribute."""
+Priority = Annotated[int, Meta(ge=0, le=MAX_PRIORITY)]
+Delay = Annotated[float, Meta(le=MAX_DELAY_S)]
+Ttl = Annotated[float, Meta(gt=0, le=MAX_TTL_S)]
+Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+"""A time of RFC 3339 that servers read and write themselves, the same in a body as in a header: the
+digits after a microsecond are ignored, and an answer has six digits after the second."""
 
 
 class CloudEvent(OpenBody):
@@ -78,31 +103,36 @@ class BatchResults(Answer):
     results: list[Receipt | PublishId | Problem]
 
 
-class BatchItem(Body):
-    """One message of a batch."""
+class PublishedMessage(Body, kw_only=True):
+    """A message with its metadata, and with either data or data_base64."""
 
     data: Any = UNSET
     """A string is text/plain, anything else JSON, unless content_type says otherwise."""
-    data_base64: bytes | UnsetType = UNSET
-    content_type: Datacontenttype | None = None
-    key: Dataschema | None = None
-    attributes: Annotated[dict[str, Dataschema], Meta(max_length=100)] | None = None
-    priority: Annotated[int, Meta(ge=0, le=9)] = 0
-    idempotency_key: Datacontenttype | None = None
-    delay_seconds: Annotated[float, Meta(le=31_536_000)] | None = None
-    deliver_at: datetime | None = None
-    """The time to publish it, instead of `delay_seconds`."""
+    data_base64: bytes | None = None
+    content_type: ShortText | None = None
+    key: Key | None = None
+    attributes: Attributes | None = None
+    priority: Priority = 0
+    ttl_seconds: Ttl | None = None
+    """Seconds after which the message expires, if it is not delivered; they count from when it is
+    due."""
     traceparent: str | None = None
     """W3C trace context of this message, in place of that of the request."""
     tracestate: str | None = None
     """The W3C trace state that belongs to `traceparent`."""
-    ttl_seconds: Annotated[float, Meta(gt=0, le=31_536_000)] | None = None
-    """Seconds after which the message expires, if it is not delivered; they count from when it is
-    due."""
+
+
+class BatchItem(PublishedMessage, kw_only=True):
+    """One message of a batch."""
+
+    idempotency_key: ShortText | None = None
+    delay_seconds: Delay | None = None
+    deliver_at: Moment | None = None
+    """The time to publish it, instead of `delay_seconds`."""
 
 
 class Batch(Body):
-    messages: Annotated[list[BatchItem], Meta(min_length=1, max_length=1000)]
+    messages: Annotated[list[BatchItem], Meta(min_length=1, max_length=MAX_BATCH_MESSAGES)]
 
 
 KEY = Parameter("key", "Packetboat-Key", "header", "The key, percent-encoded UTF-8, at most 1 KiB.")
@@ -126,7 +156,7 @@ PRIORITY = Parameter(
         "Kept with the message. A topic with `priorities` has a lane for each, the highest "
         "for all that are higher."
     ),
-    Annotated[int, Meta(ge=0, le=9)],
+    Priority,
 )
 DURABILITY = Parameter(
     "durability",
@@ -154,7 +184,7 @@ DELAY = Parameter(
     "Packetboat-Delay",
     "header",
     ("Seconds from now until the message is published, at most 365 days; 0 and less is at once."),
-    Annotated[float, Meta(le=31_536_000)],
+    Delay,
 )
 DELIVER_AT = Parameter(
     "deliver_at",
@@ -174,7 +204,7 @@ TTL = Parameter(
         "Seconds, more than 0 and at most 365 days, from the time it is due, else from "
         "when it is published. A message that is not delivered by then is settled as expired."
     ),
-    Annotated[float, Meta(gt=0, le=31_536_000)],
+    Ttl,
 )
 SCHEMA_VERSION = Parameter(
     "schema_version",
@@ -242,7 +272,7 @@ SEQUENCE = Parameter(
         "The producer's number of this batch, the same whenever it sends it; with "
         "Packetboat-Producer."
     ),
-    Annotated[int, Meta(ge=0, le=2**63 - 1)],
+    Annotated[int, Meta(ge=0, le=MAX_SEQUENCE)],
 )
 
 OPERATIONS = table(
@@ -285,7 +315,7 @@ OPERATIONS = table(
         media={
             "application/cloudevents+json": CloudEvent,
             "application/cloudevents-batch+json": Annotated[
-                list[CloudEvent], Meta(min_length=1, max_length=1000)
+                list[CloudEvent], Meta(min_length=1, max_length=MAX_BATCH_MESSAGES)
             ],
             "*/*": Any,
         },
@@ -334,7 +364,7 @@ OPERATIONS = table(
                 str, Meta(description="msgpack of the JSON form; `data` may be bytes.")
             ],
             "application/cloudevents-batch+json": Annotated[
-                list[CloudEvent], Meta(min_length=1, max_length=1000)
+                list[CloudEvent], Meta(min_length=1, max_length=MAX_BATCH_MESSAGES)
             ],
             "application/cloudevents+json": CloudEvent,
         },

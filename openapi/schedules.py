@@ -24,14 +24,11 @@ from openapi.common import (
 )
 from openapi.contract import Answer, Body, Operation, Parameter, no_content, ok, table
 from openapi.patch import patch_of
+from openapi.publish import MAX_TTL_S, Key, Priority, ShortText
 
 MissedRuns = Literal["skip", "latest", "all"]
-ContentType = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 256})]
-Key = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 1024})]
-"""Servers count the bytes of a key and of a content type themselves."""
 Base64 = Annotated[str, Meta(extra_json_schema={"contentEncoding": "base64"})]
-TtlSeconds = Annotated[float, Meta(ge=0.001, le=31_536_000)]
-Priority = Annotated[int, Meta(ge=0, le=9)]
+TtlSeconds = Annotated[float, Meta(ge=0.001, le=MAX_TTL_S)]
 
 
 class ScheduleMessage(Body):
@@ -41,7 +38,7 @@ class ScheduleMessage(Body):
     data: Any = UNSET
     """JSON, or a string, which is text where content_type is not JSON."""
     data_base64: Base64 | None = None
-    content_type: ContentType | None = None
+    content_type: ShortText | None = None
     key: Key | None = None
     attributes: dict[str, str] = {}
     ttl_seconds: TtlSeconds | None = None

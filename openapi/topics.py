@@ -43,9 +43,9 @@ from openapi.contract import (
     table,
 )
 from openapi.patch import patch_of
-from openapi.publish import NOT_SUPPORTED
+from openapi.publish import MAX_PRIORITY, NOT_SUPPORTED, Delay, Moment
 
-Priorities = Annotated[int, Meta(ge=1, le=10)]
+Priorities = Annotated[int, Meta(ge=1, le=MAX_PRIORITY + 1)]
 Mode = Literal["consume", "retain"]
 Seconds = Annotated[int, Meta(ge=600, le=31_536_000)]
 Bytes = Annotated[int, Meta(ge=1, le=2**53)]
@@ -216,15 +216,15 @@ class Reschedule(Body):
     """A new time for a delayed message, given by one of the two fields."""
 
     EXACTLY_ONE: ClassVar[tuple[str, ...]] = ("delay_seconds", "deliver_at")
-    delay_seconds: Annotated[float, Meta(le=31_536_000)] | UnsetType = UNSET
-    deliver_at: datetime | UnsetType = UNSET
+    delay_seconds: Delay | UnsetType = UNSET
+    deliver_at: Moment | UnsetType = UNSET
 
 
 class Rescheduled(Answer):
     message_id: str
     topic: str
     partition: int
-    scheduled_for: datetime
+    scheduled_for: Moment
 
 
 class AckState(Answer):

@@ -21,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -29,13 +29,13 @@ from edge.decode_errors import field_error, not_json
 from edge.large_bodies import SMALL_BYTES, dear, read_apart
 from edge.problem import FieldError, Problem, ProblemForm, invalid
 from edge.workshop import Workshop
+from openapi import publish as contract
+from openapi.consume import Output
+from openapi.publish import MAX_BATCH_MESSAGES, MAX_ID_BYTES, MAX_KEY_BYTES
 from publish_forwarder import cloud_events, delays
 from publish_forwarder.cloud_events import BodyKind
 from publish_forwarder.delays import Delay
 from publish_forwarder.headers import (
-    MAX_ID_BYTES,
-    MAX_KEY_BYTES,
-    MAX_PRIORITY,
     MAX_TRACESTATE_BYTES,
     Metadata,
     check_attributes,
@@ -45,7 +45,7 @@ from publish_forwarder.headers import (
 from publish_forwarder.outcomes import preceding_item_failed
 from publish_forwarder.refusals import refuse
 from publish_forwarder.ttl import ttl_ms
-from store_nodes.record_batch import MAX_BATCH_MESSAGES, Message
+from store_nodes.record_batch import Message
 
 MAX_MESSAGE_BYTES = 10 * 1024 * 1024
 MAX_BATCH_DATA_BYTES = 10 * 1024 * 1024
@@ -63,40 +63,24 @@ MSGPACK_TYPES = frozenset({"application/msgpack", "application/x-msgpack"})
 Entry = Message | Problem
 
 
-class Item(msgspec.Struct, forbid_unknown_fields=True, gc=False, kw_only=True):
-    """The fields of an item in all encodings; each encoding adds `data`."""
+class Item(contract.BatchItem, kw_only=True, gc=False):
+    """An item with the encoded bytes of its data."""
 
-    data_base64: bytes | None = None
-    content_type: str | None = None
-    key: str | None = None
-    attributes: dict[str, str] | None = None
-    delay_seconds: float | None = None
-    deliver_at: str | None = None
-    ttl_seconds: float | None = None
-    priority: Annotated[int, msgspec.Meta(ge=0, le=MAX_PRIORITY)] = 0
-    idempotency_key: str | None = None
-    traceparent: str | None = None
-    tracestate: str | None = None
-
-
-class JsonItem(Item, forbid_unknown_fields=True, kw_only=True, gc=False):
     data: msgspec.Raw = msgspec.Raw()
 
 
-class MsgpackItem(Item, forbid_unknown_fields=True, kw_only=True, gc=False):
+class OutputItem(Output, kw_only=True, gc=False):
+    """A message of an ack with the encoded bytes of its data."""
+
     data: msgspec.Raw = msgspec.Raw()
 
 
-class _JsonBody(msgspec.Struct, forbid_unknown_fields=True):
-    messages: list[JsonItem]
-
-
-class _MsgpackBody(msgspec.Struct, forbid_unknown_fields=True):
-    messages: list[MsgpackItem]
-
-
-class _RawBody(msgspec.Struct, forbid_unknown_fields=True):
-    messages: list[msgspec.Raw]
+def _body_of(item: Any) -> type[contract.Batch]:
+    """Return the class of a batch whose items are read as `item`. Their number is checked later."""
+    messages = ("messages", list.__class_getitem__(item))
+    body = msgspec.defstruct("Body", [messages], bases=(contract.Batch,))
+    assert issubclass(body, contract.Batch)
+    return body
 
 
 class _KeyOnly(msgspec.Struct):
@@ -112,16 +96,17 @@ class _Failed(NamedTuple):
 
 _Decoder = msgspec.json.Decoder[Any] | msgspec.msgpack.Decoder[Any]
 _Items = Sequence[Any]
-"""Items of a body: each a JsonItem, a MsgpackItem or a _Failed."""
-_json_body = msgspec.json.Decoder(_JsonBody)
+"""Items of a body: each an Item, an event or a _Failed."""
+_Body, _RawBody = _body_of(Item), _body_of(msgspec.Raw)
+_json_body = msgspec.json.Decoder(_Body)
 _json_raw_body = msgspec.json.Decoder(_RawBody)
-_json_item = msgspec.json.Decoder(JsonItem)
+_json_item = msgspec.json.Decoder(Item)
 _json_key = msgspec.json.Decoder(_KeyOnly)
 _json_text = msgspec.json.Decoder(str)
 _json_encoder = msgspec.json.Encoder()
-_msgpack_body = msgspec.msgpack.Decoder(_MsgpackBody)
+_msgpack_body = msgspec.msgpack.Decoder(_Body)
 _msgpack_raw_body = msgspec.msgpack.Decoder(_RawBody)
-_msgpack_item = msgspec.msgpack.Decoder(MsgpackItem)
+_msgpack_item = msgspec.msgpack.Decoder(Item)
 _msgpack_key = msgspec.msgpack.Decoder(_KeyOnly)
 _MSGPACK_START = b"\x81\xa8messages"
 _msgpack_any: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder()
@@ -211,6 +196,9 @@ def decode(body: bytes, metadata: Metadata, *, here: bool = False) -> Batch:
             continue
         try:
             message = to_message(item)
+            if item.idempotency_key is not None:
+                _check_text("idempotency_key", item.idempotency_key, MAX_ID_BYTES)
+                message.idempotency_key = item.idempotency_key
             if item.delay_seconds is not None or item.deliver_at is not None:
                 delay = _delay(item)
                 if delay is not None:
@@ -240,7 +228,7 @@ class _HoldsMany(Exception):
 
 def _structured_bytes(items: _Items) -> int:
     """Return the bytes of data that is neither text nor bytes."""
-    given = [memoryview(item.data) for item in items if isinstance(item, MsgpackItem)]
+    given = [memoryview(item.data) for item in items if isinstance(item, Item)]
     return sum(len(raw) for raw in given if raw and not _is_text(raw[0]) and raw[0] not in _BINARY)
 
 
@@ -292,7 +280,7 @@ def _from_lines(body: bytes) -> _Items:
             return _json_item.decode_lines(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
-    items: list[JsonItem | _Failed] = []
+    items: list[Item | _Failed] = []
     for line in _lines(body):
         _check_count(len(items) + 1)
         items.append(_decode_item(line, _json_item, _json_key))
@@ -338,7 +326,8 @@ def _fail_followers(entries: list[Message | _Failed]) -> list[Entry]:
     return result
 
 
-def json_message(item: JsonItem) -> Message:
+def json_message(item: Item | OutputItem) -> Message:
+    """Return the message of an item in JSON; raise a 413 or 422 Problem."""
     content_type = item.content_type
     raw = item.data
     if not raw:
@@ -361,7 +350,7 @@ def json_message(item: JsonItem) -> Message:
     return _message(item, data, content_type)
 
 
-def _msgpack_message(item: MsgpackItem) -> Message:
+def _msgpack_message(item: Item) -> Message:
     content_type = item.content_type
     raw = memoryview(item.data)
     if not raw:
@@ -396,13 +385,11 @@ def check_event(message: Message) -> None:
     check_attributes(message.attributes, "attributes")
 
 
-def _message(item: Item, data: bytes, content_type: str | None) -> Message:
+def _message(item: Item | OutputItem, data: bytes, content_type: str | None) -> Message:
     if len(data) > MAX_MESSAGE_BYTES:
         raise _too_large(f"a message has at most {MAX_MESSAGE_BYTES} bytes.")
     if item.key is not None:
         _check_text("key", item.key, MAX_KEY_BYTES)
-    if item.idempotency_key is not None:
-        _check_text("idempotency_key", item.idempotency_key, MAX_ID_BYTES)
     if item.content_type is not None:
         _check_text("content_type", item.content_type, MAX_ID_BYTES)
         if not item.content_type.isprintable() or not item.content_type.isascii():
@@ -416,7 +403,6 @@ def _message(item: Item, data: bytes, content_type: str | None) -> Message:
         item.attributes,
         priority=item.priority,
         ttl_ms=ttl_ms("ttl_seconds", item.ttl_seconds) if item.ttl_seconds is not None else 0,
-        idempotency_key=item.idempotency_key,
         traceparent=_trace(item.traceparent, MAX_ID_BYTES),
         tracestate=_trace(item.tracestate, MAX_TRACESTATE_BYTES),
     )
@@ -447,7 +433,7 @@ def is_json(content_type: str) -> bool:
     return kind == "application/json" or kind.endswith("+json")
 
 
-def _base64_only(item: Item) -> bytes:
+def _base64_only(item: Item | OutputItem) -> bytes:
     if item.data_base64 is None:
         refuse("data", "is required (or data_base64).")
     return item.data_base64

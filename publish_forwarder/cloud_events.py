@@ -22,13 +22,13 @@ import msgspec
 from edge import cloud_event
 from edge.cloud_event import LITERALS, MAX_INTEGER, MIN_INTEGER, PREFIX, fault_of
 from edge.problem import FieldError, Problem, invalid
+from openapi.publish import MAX_ID_BYTES
 from publish_forwarder.refusals import refuse
 from publish_forwarder.schemas.definition import is_json
 from store_nodes.record_batch import Message
 
 MAX_CONTEXT_BYTES = 1024 * 1024
 """Bytes of one event's JSON without its data: more than its 100 attributes can have."""
-MAX_ID_BYTES = 256
 MAX_LITERAL_CHARS = 20
 LITERAL_RULE = f"must be a string, true, false, or an integer from {MIN_INTEGER} to {MAX_INTEGER}."
 MAX_ITEMS = 1_000_000
@@ -68,6 +68,7 @@ class JsonEvent(NamedTuple):
     raw: bytes
     parts: Parts
     key: str | None
+    idempotency_key: None = None
     delay_seconds: None = None
     deliver_at: None = None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from typing import get_args
 from urllib.parse import unquote
 
 import msgspec
@@ -16,6 +17,15 @@ import msgspec
 from edge.cloud_event import PREFIX, SPEC_VERSION, context_of, fault_of
 from edge.decode_errors import field_error, not_json
 from edge.problem import FieldError, Problem
+from openapi.publish import (
+    DURABILITY,
+    MAX_ATTRIBUTE_BYTES,
+    MAX_ATTRIBUTES,
+    MAX_ID_BYTES,
+    MAX_KEY_BYTES,
+    MAX_PRIORITY,
+    MAX_SEQUENCE,
+)
 from publish_forwarder import cloud_events, delays
 from publish_forwarder.cloud_events import BodyKind
 from publish_forwarder.delays import Delay
@@ -27,23 +37,11 @@ from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
 
 MAX_HEADER_BYTES = 48 * 1024
-MAX_ATTRIBUTES = 100
 MAX_ATTRIBUTE_NAME_BYTES = 256
-MAX_ATTRIBUTE_VALUE_BYTES = 1024
-MAX_KEY_BYTES = 1024
-MAX_ID_BYTES = 256
-"""Bytes of a publisher id, an idempotency key, a content type, or a traceparent."""
 MAX_TRACESTATE_BYTES = 512
 """Bytes of a tracestate that W3C Trace Context asks everybody to keep; a longer one is left out."""
-MAX_PRIORITY = 9
-MAX_SEQUENCE = 2**63 - 1
 
-DURABILITIES = {
-    b"quorum": Durability.QUORUM,
-    b"all": Durability.ALL,
-    b"leader": Durability.LEADER,
-    b"none": Durability.NONE,
-}
+DURABILITIES = {name.encode(): Durability[name.upper()] for name in get_args(DURABILITY.kind)}
 
 _OURS = b"packetboat-"
 _ATTRIBUTE = b"packetboat-attr-"
@@ -144,8 +142,8 @@ def check_attributes(attributes: dict[str, str], field: str) -> None:
     for name, value in attributes.items():
         if not name or longer_than(name, MAX_ATTRIBUTE_NAME_BYTES):
             refuse(field, f"a name has 1 to {MAX_ATTRIBUTE_NAME_BYTES} bytes of UTF-8.")
-        if longer_than(value, MAX_ATTRIBUTE_VALUE_BYTES):
-            detail = f"at most {MAX_ATTRIBUTE_VALUE_BYTES} bytes of UTF-8."
+        if longer_than(value, MAX_ATTRIBUTE_BYTES):
+            detail = f"at most {MAX_ATTRIBUTE_BYTES} bytes of UTF-8."
             refuse(f"{field}.{name[:64]}", detail)
     if SPEC_VERSION in attributes:
         fault = fault_of(context_of(attributes))
@@ -251,7 +249,7 @@ def _read_priority(metadata: Metadata, value: bytes) -> None:
 def _read_durability(metadata: Metadata, value: bytes) -> None:
     durability = DURABILITIES.get(value)
     if durability is None:
-        refuse("Packetboat-Durability", "must be one of quorum, all, leader, none.")
+        refuse(DURABILITY.name, f"must be one of {', '.join(get_args(DURABILITY.kind))}.")
     metadata.durability = durability
 
 

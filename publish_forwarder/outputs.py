@@ -5,27 +5,21 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import msgspec
 
+from edge.decode_errors import field_error
 from edge.large_bodies import dear, read_apart
 from edge.problem import FieldError, Problem, ProblemForm, invalid, not_found
 from edge.workshop import Workshop
 from metadata.errors import NotFound
 from metadata.types import Topic
+from openapi.consume import OUTPUTS_LIMITS
 from outbox.staging import Output
-from publish_forwarder.batch_body import MAX_BATCH_DATA_BYTES, JsonItem, json_message
+from publish_forwarder.batch_body import MAX_BATCH_DATA_BYTES, OutputItem, json_message
 from publish_forwarder.schema_check import SchemaCheck, SchemaSource
 from store_nodes.record_batch import Message
-
-MAX_OUTPUTS = 100
-
-
-class OutputItem(JsonItem, forbid_unknown_fields=True, kw_only=True, gc=False):
-    """An item of a batch, with the topic that it goes to."""
-
-    topic: str
 
 
 class Topics(Protocol):
@@ -34,7 +28,9 @@ class Topics(Protocol):
     async def topic(self, tenant_id: bytes, name: str, *, refresh: bool = False) -> Topic: ...
 
 
-_items = msgspec.json.Decoder(list[OutputItem])
+_items: msgspec.json.Decoder[list[OutputItem]] = msgspec.json.Decoder(
+    Annotated[list[OutputItem], OUTPUTS_LIMITS]
+)
 
 
 class OutputReader:
@@ -107,7 +103,6 @@ def outputs_of(raw: bytes) -> list[Given]:
 def _given(item: OutputItem) -> Given:
     try:
         message = json_message(item)
-        _refuse_what_waits(item)
     except Problem as problem:
         return Given(item.topic, None, problem.form())
     return Given(item.topic, message)
@@ -115,29 +110,16 @@ def _given(item: OutputItem) -> Given:
 
 def _decode(raw: bytes) -> Sequence[OutputItem]:
     try:
-        items = _items.decode(raw)
+        return _items.decode(raw)
     except msgspec.ValidationError as error:
-        raise invalid("The outputs do not fit.", [FieldError("publish", str(error))]) from error
+        raise invalid("The outputs do not fit.", [_named(field_error(str(error), ""))]) from error
     except (msgspec.DecodeError, RecursionError) as error:
         raise invalid("The outputs do not fit.", [FieldError("publish", "not JSON")]) from error
-    if not 1 <= len(items) <= MAX_OUTPUTS:
-        raise invalid(
-            "The outputs do not fit.", [FieldError("publish", f"1 to {MAX_OUTPUTS} messages")]
-        )
-    return items
 
 
-def _refuse_what_waits(item: OutputItem) -> None:
-    """Refuse delays and ids: an ack makes its outputs readable at once, and only once."""
-    for name, given in (
-        ("delay_seconds", item.delay_seconds),
-        ("deliver_at", item.deliver_at),
-        ("idempotency_key", item.idempotency_key),
-    ):
-        if given is not None:
-            raise invalid(
-                "The outputs do not fit.", [FieldError(name, "not with an ack that publishes")]
-            )
+def _named(wrong: FieldError) -> FieldError:
+    """Return a refusal of a field of the array, named from the whole body."""
+    return FieldError(f"publish{wrong.field}", wrong.detail)
 
 
 def _of_item(problem: Problem, index: int) -> Problem:

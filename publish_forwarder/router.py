@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from edge.problem import Problem
 from metadata.types import Topic
+from openapi.publish import MAX_PRIORITY
 from publish_forwarder.failures import topic_full
-from publish_forwarder.headers import MAX_PRIORITY
 from publish_forwarder.level import LaneMaker, Level, TopicLane
 from publish_forwarder.parcel import Parcel
 from publish_forwarder.settings import PublishSettings

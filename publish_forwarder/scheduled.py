@@ -15,17 +15,19 @@ from collections.abc import Awaitable
 from typing import NamedTuple, NoReturn
 
 import msgspec
+from msgspec import UNSET
 
 from appending.writer import Writer
 from edge import message_id
 from edge.asgi import Receive, Scope, Send, path_param, read_body, respond, tenant_of
 from edge.decode_errors import field_error, not_json
 from edge.message_id import BadMessageId, MessageId
-from edge.problem import FieldError, Problem, invalid, not_found
+from edge.problem import Problem, invalid, not_found
 from metadata.delivery.due import QueueKey
 from metadata.delivery.forwarded import Forwarded
 from metadata.errors import MetadataError
 from metadata.types import Topic
+from openapi.topics import Reschedule, Rescheduled
 from outbox.delayed import take_turn
 from publish_forwarder import delays
 from publish_forwarder.delays import Delay
@@ -36,13 +38,8 @@ from store_nodes.errors import QueueNotFound, Unavailable
 from store_nodes.queue_id import QueueId
 
 MAX_BODY_BYTES = 64 * 1024
-
-
-class Reschedule(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a PATCH: it has one of the two fields."""
-
-    delay_seconds: float | None = None
-    deliver_at: str | None = None
+DELIVER_AT = "deliver_at"
+"""The field that a refusal names, also where a body has both times or none."""
 
 
 class Place(NamedTuple):
@@ -96,12 +93,12 @@ class ScheduledMessages:
                 "The message is cancelled",
                 f"The message {place.text} was cancelled; publish it again to send it after all.",
             )
-        answer = {
-            "message_id": place.text,
-            "topic": place.topic.name,
-            "partition": place.queue.partition,
-            "scheduled_for": rfc3339(due_us),
-        }
+        answer = Rescheduled(
+            message_id=place.text,
+            topic=place.topic.name,
+            partition=place.queue.partition,
+            scheduled_for=rfc3339(due_us),
+        )
         await respond(send, 200, msgspec.json.encode(answer))
 
     async def _find(self, scope: Scope) -> Place:
@@ -219,16 +216,14 @@ def _delay(body: bytes, now_us: int) -> Delay | None:
     try:
         asked = _reschedule.decode(body)
     except msgspec.ValidationError as error:
-        raise invalid("The body does not fit.", [field_error(str(error))]) from error
+        whole = DELIVER_AT if body.lstrip().startswith(b"{") else "body"
+        raise invalid("The body does not fit.", [field_error(str(error), whole)]) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         detail = f"The body is not JSON: {not_json(error)}."
         raise Problem(400, "malformed-body", "Malformed body", detail) from error
-    if (asked.delay_seconds is None) == (asked.deliver_at is None):
-        detail = "give one of delay_seconds and deliver_at."
-        raise invalid(f"The body does not fit: {detail}", [FieldError("deliver_at", detail)])
-    if asked.deliver_at is not None:
-        return delays.at("deliver_at", asked.deliver_at, now_us)
-    assert asked.delay_seconds is not None
+    if asked.deliver_at is not UNSET:
+        return delays.at(DELIVER_AT, asked.deliver_at, now_us)
+    assert asked.delay_seconds is not UNSET
     return delays.after("delay_seconds", asked.delay_seconds)
 
 

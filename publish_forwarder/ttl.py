@@ -7,10 +7,9 @@ is over is settled as expired instead of delivered.
 
 from __future__ import annotations
 
+from openapi.publish import MAX_TTL_S
 from publish_forwarder.delays import seconds_of
 from publish_forwarder.refusals import refuse
-
-MAX_TTL_S = 365 * 86_400
 
 
 def ttl_ms(name: str, seconds: float) -> int:

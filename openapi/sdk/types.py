@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 from msgspec import UnsetType
 
-from openapi import access, jobs, schedules, schemas, usage, webhooks
+from openapi import access, jobs, publish, schedules, schemas, usage, webhooks
 
 MODELS: dict[str, str] = {
     "Client": "OAuthClient",
@@ -79,6 +79,8 @@ def _written(kind: Any, *, answer: bool, left_out: bool = True) -> str:
     origin, arguments = get_origin(kind), get_args(kind)
     if kind in WORDS and not answer:
         return WORDS[kind]
+    if kind == publish.Moment:
+        return "datetime"
     if origin is Annotated:
         return _written(arguments[0], answer=answer, left_out=left_out)
     if origin is Literal:

@@ -103,6 +103,11 @@ def test_a_class_as_json_schema() -> None:
     }
 
 
+def test_bodies_without_a_choice_are_decoded_without_a_check() -> None:
+    assert hasattr(Either, "__post_init__")
+    assert not hasattr(Made, "__post_init__")
+
+
 def test_exactly_one_of_several_fields() -> None:
     schemas = Schemas()
     schemas.of(Either)

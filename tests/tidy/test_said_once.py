@@ -27,9 +27,6 @@ MODELS = "sdk/python/packetboat/models"
 GENERATED = "# Generated from openapi/"
 
 BODIES = {
-    "publish_forwarder/batch_body.py",
-    "publish_forwarder/outputs.py",
-    "publish_forwarder/scheduled.py",
     "subscribe_forwarder/api/flow.py",
     "subscribe_forwarder/api/letter_bodies.py",
     "subscribe_forwarder/api/parked.py",

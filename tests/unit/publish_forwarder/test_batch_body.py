@@ -7,8 +7,10 @@ import msgspec
 import pytest
 
 from edge.problem import Problem
+from openapi.publish import MAX_BATCH_MESSAGES
 from publish_forwarder.batch_body import Entry, decode
 from publish_forwarder.headers import parse_batch
+from store_nodes import record_batch
 from store_nodes.record_batch import Message
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
@@ -207,6 +209,7 @@ def test_a_body_that_is_no_batch(body: bytes, content_type: str, status: int) ->
 
 
 def test_a_batch_has_at_most_a_thousand_messages() -> None:
+    assert MAX_BATCH_MESSAGES == record_batch.MAX_BATCH_MESSAGES == 1000
     items = [{"data": 1}] * 1000
     assert len(decoded(batch(*items))) == 1000
     assert whole(batch(*items, {"data": 1})).status == 413

@@ -25,18 +25,18 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     attributes: Mapping[str, str] | None = None
     priority: int = 0
-    idempotency_key: str | None = None
-    delay_seconds: float | None = None
-    deliver_at: datetime | None = None
-    """The time to publish it, instead of `delay_seconds`."""
+    ttl_seconds: float | None = None
+    """Seconds after which the message expires, if it is not delivered; they count from when it is
+    due."""
     traceparent: str | None = None
     """The W3C trace context; None stands for that of the active span of OpenTelemetry, if there is
     one."""
     tracestate: str | None = None
     """The W3C trace state that belongs to `traceparent`."""
-    ttl_seconds: float | None = None
-    """Seconds after which the message expires, if it is not delivered; they count from when it is
-    due."""
+    idempotency_key: str | None = None
+    delay_seconds: float | None = None
+    deliver_at: datetime | None = None
+    """The time to publish it, instead of `delay_seconds`."""
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -167,14 +167,16 @@ class AckState(msgspec.Struct, frozen=True):
 class Output(msgspec.Struct, frozen=True, kw_only=True):
     """A message to publish with an ack: consumers see it if and only if the ack is committed."""
 
-    topic: str
     data: Data
     """Bytes are sent as they are, text as UTF-8, anything else as JSON."""
+    topic: str
     content_type: str | None = None
     key: str | None = None
     attributes: Mapping[str, str] | None = None
     priority: int = 0
     ttl_seconds: float | None = None
+    """Seconds after which the message expires, if it is not delivered; they count from when it is
+    due."""
     traceparent: str | None = None
     """The W3C trace context; None stands for that of the active span of OpenTelemetry, if there is
     one."""
