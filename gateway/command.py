@@ -146,6 +146,7 @@ def store_node() -> None:
         raise _refused(error) from None
     descriptors.raise_limit(descriptors.STORE_NODE)
     heap.settle()
+    heap.give_back_freed()
     raise typer.Exit(node.main(settings))
 
 

@@ -119,6 +119,7 @@ async def _serve(settings: ServerSettings, listener: socket.socket, tracer: Trac
                 )
                 await server.start(listener)
                 heap.settle()
+                heap.give_back_freed()
                 await stop.wait()
                 await _drain(parts, app, server, settings)
                 await server.close(GRACE_S)

@@ -274,6 +274,26 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P19",
     ),
     Mutant(
+        "a process keeps the memory that a flood has freed",
+        (Edit("gateway/heap.py", "        self._trim()\n", ""),),
+        killed_by="tests/unit/gateway/test_heap.py"
+        "::test_freed_memory_is_given_back_once_a_process_has_grown",
+        breaks="P19",
+    ),
+    Mutant(
+        "a process that grows slowly keeps the memory that was freed",
+        (
+            Edit(
+                "gateway/heap.py",
+                "            self._least_bytes = min(self._least_bytes, resident_bytes)\n",
+                "            self._least_bytes = resident_bytes\n",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_heap.py"
+        "::test_a_process_that_grows_slowly_gives_freed_memory_back",
+        breaks="P19",
+    ),
+    Mutant(
         "tenants take no turns at the connections to Postgres",
         (Edit("metadata/connection_turns.py", "if tenant_id is None:", "if True:"),),
         killed_by="tests/unit/metadata/test_connection_turns.py"

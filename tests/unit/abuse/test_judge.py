@@ -75,6 +75,32 @@ async def test_a_witness_that_is_slowed_down_is_a_breach(monkeypatch: pytest.Mon
     assert (await compared(NOTHING, "an attack", NOTHING, NOTHING, 3)).breaches == []
 
 
+@pytest.mark.parametrize(
+    ("seen", "count"),
+    [((GOOD, GOOD), 0), ((LARGE, GOOD, GOOD, GOOD), 0), ((LARGE, GOOD, LARGE, GOOD), 1)],
+)
+async def test_a_single_round_that_looks_like_a_breach_is_followed_by_another(
+    monkeypatch: pytest.MonkeyPatch, seen: tuple[Seen, ...], count: int
+) -> None:
+    watched = Watched(*seen)
+    monkeypatch.setattr(judge, "watched", watched)
+    row = await compared(NOTHING, "an attack", NOTHING, NOTHING, 1)
+    assert len(row.breaches) == count
+    assert not watched.left
+
+
+async def test_memory_that_grows_a_little_with_each_round_is_a_breach(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rounds = [replace(GOOD, kept_mib=10.0, after_mib=100.0 + 10.0 * at) for at in range(4)]
+    seen = [each for one in rounds for each in (one, GOOD)]
+    monkeypatch.setattr(judge, "watched", Watched(*seen))
+    (breach,) = (await compared(NOTHING, "an attack", NOTHING, NOTHING, 4)).breaches
+    assert breach == "30 MiB more than after the first round are kept"
+    monkeypatch.setattr(judge, "watched", Watched(*seen))
+    assert (await compared(NOTHING, "an attack", NOTHING, NOTHING, 3)).breaches == []
+
+
 def test_the_table_begins_with_what_is_broken() -> None:
     rows = [Row("a good one", LONG), Row("a bad one", GOOD, 15.0, 10.0, ["too much"])]
     lines = table(rows).splitlines()
