@@ -27,6 +27,7 @@ from metadata.settings import DatabaseSettings
 from metadata.subscriptions import skip_rules, snapshots
 from metadata.topics import schemas
 from openapi.consume import MAX_OUTPUTS
+from peering.rpc import listening
 from publish_forwarder import batch_body
 from publish_forwarder.settings import PublishSettings
 from quotas.settings import QuotaSettings
@@ -155,6 +156,13 @@ AREAS = (
                 "max_unsent_bytes_of_connection",
                 "memory: answers on one connection not sent",
                 "the connection is ended",
+            ),
+            Bound(
+                "peer_handshakes_per_second",
+                "the event loop: handshakes of TLS at a port of peers, of one address",
+                listening.HANDSHAKES_PER_S,
+                "the connection is closed",
+                metric='packetboat_peer_connections_refused_total{why="rate"}',
             ),
         ),
     ),

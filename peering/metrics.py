@@ -17,6 +17,7 @@ unread = Gauge(
 )
 refused = Counter(
     "packetboat_peer_connections_refused",
-    "Connections not let in: in plain text where TLS is required, or without a good certificate.",
+    "Connections not let in: in plain text where TLS is required, without a good certificate, or "
+    "beyond the handshakes that an address may begin.",
     ["why"],
 )

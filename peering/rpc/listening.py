@@ -8,6 +8,9 @@ the other kind.
 
 A connection that has not sent these bytes within `FIRST_BYTES_S` is closed. While `MAX_UNDECIDED`
 connections have not, no other is accepted; the kernel holds up to `BACKLOG` more.
+
+A handshake of TLS costs the event loop a millisecond, also of a stranger. So an address may begin
+`HANDSHAKES_AT_ONCE`, and `HANDSHAKES_PER_S` in the long run; a connection beyond is closed.
 """
 
 from __future__ import annotations
@@ -27,6 +30,10 @@ FIRST_BYTES_S = 2.0
 TLS_HANDSHAKE_S = 2.0
 BACKLOG = 512
 MAX_UNDECIDED = 1024
+HANDSHAKES_AT_ONCE = 200
+HANDSHAKES_PER_S = 50.0
+MAX_ADDRESSES = 10_000
+"""Addresses whose handshakes are counted; that of the oldest handshake is forgotten first."""
 PAUSE_S = 0.5
 """Seconds without accepting, after no descriptor was left for a connection."""
 TOLD_EVERY_S = 10.0
@@ -36,6 +43,24 @@ _TLS_BEGINS = 0x16
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _log = structlog.get_logger("packetboat.peering")
 Factory = Callable[[], asyncio.BaseProtocol]
+
+
+class HandshakeRates:
+    """The handshakes of TLS that each address may begin."""
+
+    def __init__(self) -> None:
+        self._left: dict[str, tuple[float, float]] = {}
+        """Handshakes that an address has left, and the time for which that holds."""
+
+    def take(self, address: str, now_s: float) -> bool:
+        """Return whether an address may begin a handshake, and count it."""
+        left, since_s = self._left.pop(address, (HANDSHAKES_AT_ONCE, now_s))
+        left = min(HANDSHAKES_AT_ONCE, left + (now_s - since_s) * HANDSHAKES_PER_S)
+        may = left >= 1
+        if len(self._left) >= MAX_ADDRESSES:
+            del self._left[next(iter(self._left))]
+        self._left[address] = (left - may, now_s)
+        return may
 
 
 class PeerListener:
@@ -50,6 +75,7 @@ class PeerListener:
         self._sockets: list[socket.socket] = []
         self._accepting = False
         self._undecided: set[asyncio.Task[None]] = set()
+        self._rates = HandshakeRates()
         self._told_s = -TOLD_EVERY_S
 
     async def start(self, host: str, port: int) -> int:
@@ -135,6 +161,10 @@ class PeerListener:
         if context is None and not self._tls.mode.listens_plain:
             # The log line precedes the close: an operator who sees the refusal can find its reason.
             self._refused(address, "plain", "it speaks plain text, and TLS is required")
+            accepted.close()
+            return
+        if context is not None and not self._rates.take(address, asyncio.get_running_loop().time()):
+            self._refused(address, "rate", "its address begins too many handshakes of TLS")
             accepted.close()
             return
         # From here on the transport owns the socket, even if this fails.

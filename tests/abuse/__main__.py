@@ -8,8 +8,8 @@ without a token does to the listener (connections.py). *Tenants*: what a tenant 
 for, beside as many ordinary requests (scenarios.py). A fourth, h2spec, compares the listener with
 Hypercorn alone, where Go and that program's module are there.
 
-`--part rotating` attacks half of the routes, the other half with the next commit. Where a
-route is beyond the promise, the inputs are named that were.
+`--part rotating` attacks half of the routes, and has half of the tenants' attacks; the other half
+with the next commit. Where a route is beyond the promise, the inputs are named that were.
 
 The table at the end has the longest callback of an event loop and the memory for each. The exit
 status is 1 where something is beyond the bounds of the promise (judge.py).
@@ -87,7 +87,8 @@ class Program:
                 self._add(await self._connection(name, attack, same))
             self._site.attacks_nodes = False
         if "tenants" in chosen:
-            for name, scenario in self._chosen(SCENARIOS):
+            chosen_part = self._options.part.choose(list(SCENARIOS.items()))
+            for name, scenario in self._chosen(dict(chosen_part)):
                 load = await asyncio.to_thread(scenario, self._site)
                 self._add(await self._tenant(name, load))
         if "h2spec" in chosen:
@@ -280,7 +281,7 @@ def main() -> int:
         "--part",
         type=lambda text: parts.part_of(text, parts.ABUSED_ROUTES),
         default=parts.ALL,
-        help="of the routes: K/N, or rotating",
+        help="of the routes and of the tenants' attacks: K/N, or rotating",
     )
     parser.add_argument("--only", default="", help="attacks whose name contains this")
     parser.add_argument("--rounds", type=int, help="of an attack and as many ordinary requests")

@@ -274,6 +274,13 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P19",
     ),
     Mutant(
+        "an address may begin any number of handshakes of TLS",
+        (Edit("peering/rpc/listening.py", "        may = left >= 1\n", "        may = True\n"),),
+        killed_by="tests/unit/peering/test_peer_tls.py"
+        "::test_an_address_that_begins_many_handshakes_keeps_nobody_else_out",
+        breaks="P19",
+    ),
+    Mutant(
         "a process keeps the memory that a flood has freed",
         (Edit("gateway/heap.py", "        self._trim()\n", ""),),
         killed_by="tests/unit/gateway/test_heap.py"

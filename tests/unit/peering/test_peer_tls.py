@@ -18,9 +18,15 @@ import pytest
 from prometheus_client import REGISTRY
 
 from peering.authority import make_authority
-from peering.rpc.listening import PeerListener
+from peering.rpc.listening import (
+    HANDSHAKES_AT_ONCE,
+    HANDSHAKES_PER_S,
+    HandshakeRates,
+    PeerListener,
+)
 from peering.settings import PeerTlsMode
 from peering.tls import PeerTls, PeerTlsError, dialing
+from tests.abuse.handshakes import client_hello
 from tests.unit.peering.peer_certificates import Certificates
 
 PLAIN_HELLO = b"\x10\x00\x00\x00 a frame"
@@ -282,6 +288,40 @@ async def test_more_undecided_ones_than_may_be_wait_in_the_line_of_the_kernel(
         assert await heard(port, ours.tls()) == PLAIN_HELLO
         for _, writer in silent:
             writer.close()
+
+
+async def test_an_address_that_begins_many_handshakes_keeps_nobody_else_out(
+    ours: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The links of a store node waited half a second beside 500 handshakes a second."""
+    monkeypatch.setattr("peering.rpc.listening.HANDSHAKES_AT_ONCE", 3)
+    monkeypatch.setattr("peering.rpc.listening.HANDSHAKES_PER_S", 0.0)
+    async with listening(ours.tls(PeerTlsMode.ACCEPT)) as port, asyncio.timeout(20):
+        answered = 0
+        for _ in range(5):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(client_hello())
+            with suppress(OSError):
+                answered += bool(await reader.read(1))
+            writer.close()
+        assert answered == 3
+        context, name = dialing(ours.tls())
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", port, ssl=context, server_hostname=name, local_addr=("127.0.0.2", 0)
+        )
+        writer.write(PLAIN_HELLO)
+        assert await reader.readexactly(len(PLAIN_HELLO)) == PLAIN_HELLO
+        writer.close()
+        assert await heard(port, None) == PLAIN_HELLO, "what is no TLS costs no handshake"
+
+
+def test_an_address_may_begin_handshakes_again_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("peering.rpc.listening.MAX_ADDRESSES", 2)
+    rates = HandshakeRates()
+    assert sum(rates.take("a", 0.0) for _ in range(1000)) == HANDSHAKES_AT_ONCE
+    assert sum(rates.take("a", 2.0) for _ in range(1000)) == 2 * HANDSHAKES_PER_S
+    assert all(rates.take(each, 2.0) for each in ("b", "c"))
+    assert len(rates._left) == 2
 
 
 async def test_plain_frames_are_never_taken_for_tls(ours: Certificates) -> None:
