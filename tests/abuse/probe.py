@@ -5,13 +5,14 @@ callback belongs to the route that its context was last matched to; one that bel
 is named by its coroutine or function. The product runs on uvloop, whose callbacks cannot be seen
 from Python: here it runs on asyncio's own loop, which calls the same functions of the product.
 
-`prepare` is called before anything of the product is imported, so that whoever takes a function as
-a default takes ours. What was measured is read, and forgotten, over a socket in the file system.
+`prepare` is called before anything of the product is imported, so that a module that takes a
+function as a default takes ours. A socket in the file system gives the measures, and forgets them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import asyncio.sslproto
 import contextvars
 import gc
 import os
@@ -29,6 +30,7 @@ from tests.loop_cpu import timed
 DIRECTORY = "ABUSE_PROBES"
 """The environment variable that names the directory of the sockets."""
 MAX_NAMES = 2000
+SSL_BUFFER_BYTES = 16 * 1024
 NO_ROUTE = "no request"
 Route = tuple[str, str]
 _route: contextvars.ContextVar[str] = contextvars.ContextVar("route", default=NO_ROUTE)
@@ -43,14 +45,14 @@ class Longest(msgspec.Struct):
 
 
 class Snapshot(msgspec.Struct):
-    """What was measured since the last one was read."""
+    """The measures since the last one was read."""
 
     longest: list[Longest]
     """The longest of each route, those of no request too; the longest first."""
     callbacks: int
     loop_cpu_ms: float
     other_cpu_ms: float
-    """Of the process's other threads. One that computes may hold the GIL."""
+    """CPU time of the process's other threads. One that computes may hold the GIL."""
     collection_ms: float
     """The longest collection of garbage; it is in a callback's time, too."""
     routes: list[Route] = []
@@ -58,8 +60,11 @@ class Snapshot(msgspec.Struct):
 
 
 class Probe:
-    """Of this process. Its numbers are written by the loop's thread and read by another one: each
-    is one attribute, so the reader sees an old one or a new one."""
+    """The measures of this process.
+
+    Its numbers are written by the loop's thread and read by another one: each is one attribute, so
+    the reader sees an old one or a new one.
+    """
 
     def __init__(self) -> None:
         self.routes: list[Route] = []
@@ -83,7 +88,7 @@ class Probe:
             self._longest[route] = Longest(took_ms, _named(callback), route)
 
     def collected(self, phase: str, _: object) -> None:
-        """For `gc.callbacks`."""
+        """Measure a collection; `gc.callbacks` calls it."""
         if phase == "start":
             self._collection_began_ns = time.thread_time_ns()
         else:
@@ -91,7 +96,7 @@ class Probe:
             self._collection_ns = max(self._collection_ns, took_ns)
 
     def read(self) -> Snapshot:
-        """All since the last call."""
+        """Return the measures since the last call."""
         longest, self._longest = self._longest, {}
         callbacks, self._callbacks = self._callbacks, 0
         loop_ms, self._loop_ms = self._loop_ms, 0.0
@@ -111,6 +116,9 @@ def prepare() -> Probe:
     asyncio.Handle._run = timed(asyncio.Handle._run, probe.note)  # type: ignore[method-assign]
     uvloop.new_event_loop = asyncio.SelectorEventLoop  # type: ignore[assignment]
     uvloop.run = asyncio.run  # type: ignore[assignment]
+    # uvloop does not touch the buffer of a connection of TLS before it is used, and frees it with
+    # the connection. asyncio fills it with zeros, and leaves it to the collector of garbage.
+    asyncio.sslproto.SSLProtocol.max_size = SSL_BUFFER_BYTES
     gc.callbacks.append(probe.collected)
     threading.Thread(target=_answer, args=(probe,), daemon=True).start()
     return probe
@@ -139,7 +147,7 @@ def name_routes(probe: Probe) -> None:
 
 
 def read(path: Path) -> Snapshot:
-    """What the process behind that socket has measured since this was last asked."""
+    """Return the measures of the process behind that socket since the last call."""
     with socket.socket(socket.AF_UNIX) as asked:
         asked.settimeout(30.0)
         asked.connect(str(path))
@@ -165,7 +173,7 @@ def _cpu_s() -> float:
 
 
 def _named(callback: Any) -> str:
-    """A task's step by its coroutine, anything else by its own name."""
+    """Return the name of a callback; a task's step has the name of its coroutine."""
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, asyncio.Task):
         callback = owner.get_coro()

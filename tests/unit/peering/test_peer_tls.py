@@ -293,7 +293,6 @@ async def test_more_undecided_ones_than_may_be_wait_in_the_line_of_the_kernel(
 async def test_an_address_that_begins_many_handshakes_keeps_nobody_else_out(
     ours: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The links of a store node waited half a second beside 500 handshakes a second."""
     monkeypatch.setattr("peering.rpc.listening.HANDSHAKES_AT_ONCE", 3)
     monkeypatch.setattr("peering.rpc.listening.HANDSHAKES_PER_S", 0.0)
     async with listening(ours.tls(PeerTlsMode.ACCEPT)) as port, asyncio.timeout(20):
