@@ -16,7 +16,7 @@ import msgspec
 from edge.problem import FieldError
 from openapi.common import NO_CONTROL
 
-_AT = re.compile(r" - at `(?P<path>[^`]*)`$")
+_AT = re.compile(r" - at (?:`key` in )?`(?P<path>[^`]*)`$")
 _EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]*)`(?P<rest>.*)", re.DOTALL)
 _GOT = re.compile(r", got `(?P<got>[^`]*)`$")
 _LENGTH = re.compile(r" of length (?P<sign><=|>=|<|>|==|!=)?\s?(?P<limit>[0-9]+)")
@@ -42,8 +42,8 @@ _NAMES = {
 }
 _UNITS = {"str": "characters", "array": "items", "object": "members", "bytes": "bytes"}
 _SIGNS = {"<=": "at most", ">=": "at least", "<": "less than", ">": "more than", "==": "exactly"}
-_CHOICES = ("one of ", "at least one of ")
-"""The beginnings of sentences of `openapi.contract.Body`, which are ours."""
+_CHOICE = re.compile(r"(?:at least )?one of (?P<first>\w+)")
+"""Matches sentences of `openapi.contract.Body`, which are ours."""
 _ENCODED = (
     ("base64", "must be base64"),
     ("RFC3339", "must be a time of RFC 3339"),
@@ -85,6 +85,9 @@ def field_error(message: str, whole: str = "body", kind: Any = None) -> FieldErr
             return FieldError(f"{path}.{named['field']}" if path else named["field"], detail)
     if kind is not None and _VALUE.match(text) and (values := _values_at(kind, path)):
         return FieldError(path or whole, f"must be one of {', '.join(values)}")
+    choice = _CHOICE.match(text)
+    if choice is not None:
+        return FieldError(path or choice["first"], text)
     return FieldError(path or whole, _detail(text))
 
 
@@ -125,8 +128,6 @@ def _detail(text: str) -> str:
     value = _VALUE.match(text)
     if value is not None:
         return f"{value['value'][:80]} is none of its values"
-    if text.startswith(_CHOICES):
-        return text
     for mark, words in _ENCODED:
         if mark in text:
             return words

@@ -33,8 +33,9 @@ from edge.asgi import (
     tenant_of,
 )
 from edge.caller import Caller
+from edge.parameters import Query
 from edge.problem import Problem, not_found
-from gateway.http.decoding import Query, etag, if_match, read_json
+from gateway.http.decoding import etag, if_match, read_json
 from gateway.names import name_errors
 from gateway.visible import visible_page
 from metadata.errors import Conflict, NotFound

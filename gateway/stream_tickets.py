@@ -20,9 +20,9 @@ import msgspec
 
 from auth.errors import TokenRefused
 from edge.asgi import Receive, Route, Scope, Send, header, path_param, read_body, respond
+from edge.parameters import Query
 from edge.problem import Problem
 from edge.sealing import SealBroken, Sealer
-from gateway.http.decoding import Query
 from gateway.middleware.auth import bearer_token
 from openapi.consume import OPERATIONS
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from edge.asgi import Scope, caller_of
-from gateway.http.decoding import Query
+from edge.parameters import Query
 from metadata.paging import Named, token_after
 from metadata.types import Page
 from openapi.common import MAX_PAGE_SIZE, PAGE_SIZE

@@ -99,11 +99,6 @@ class Message(OpenAnswer):
     """W3C trace state, of a message that was published with one beside traceparent."""
 
 
-class SeekSnapshot(Body):
-    snapshot: Annotated[str, Meta(max_length=128)]
-    """A snapshot of the same topic; the messages that were unacked then are delivered again."""
-
-
 class QuotaProblem(Problem):
     """A problem that names a limit of the tenant, and how much of it is used."""
 
@@ -146,7 +141,8 @@ class FilterSample(Answer):
     attributes: dict[str, str]
 
 
-FilterSamples = Annotated[list[FilterSample], Meta(max_length=5)]
+MAX_FILTER_SAMPLES = 5
+FilterSamples = Annotated[list[FilterSample], Meta(max_length=MAX_FILTER_SAMPLES)]
 
 
 class FilterPreviewSamples(Answer):

@@ -5,32 +5,30 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
-from openapi.common import CONFLICT, LOCATION, Labels, Name, SeekSnapshot, Total
+from openapi.common import CONFLICT, LOCATION, Labels, Name, Total
 from openapi.contract import Answer, Body, Operation, Success, no_content, ok, table
+from openapi.subscriptions import StartAt
 
 
-class SeekTime(Body):
-    time: datetime
-    """The time; the first message that is not older is the next one."""
+class SeekAt(StartAt):
+    """A place other than the two named ones to which a subscription is moved."""
 
-
-class SeekOffset(Body):
-    offset: Total
-    """The offset in each partition, or the nearest one that is stored."""
-
-
-class SeekOffsets(Body):
-    offsets: Annotated[
-        dict[Annotated[str, Meta(pattern=r"^(0|[1-9][0-9]{0,3})(/[0-9])?\Z")], Total],
-        Meta(min_length=1, max_length=2560),
-    ]
-    """Offsets by partition, or by partition/lane; the others stay as they are."""
+    EXACTLY_ONE = ("time", "offset", "offsets", "snapshot")
+    offsets: (
+        Annotated[
+            dict[Annotated[str, Meta(pattern=r"^(0|[1-9][0-9]{0,3})(/[0-9])?\Z")], Total],
+            Meta(min_length=1, max_length=2560),
+        ]
+        | UnsetType
+    ) = UNSET
+    """Offsets by partition, or by partition and lane, such as `3/1`; partitions without one stay
+    where they are."""
 
 
 class Seek(Body):
-    to: Literal["earliest", "latest"] | SeekTime | SeekOffset | SeekOffsets | SeekSnapshot
+    to: Literal["earliest", "latest"] | SeekAt
     dry_run: bool = False
     """Whether only the result is shown, and nothing changes."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -87,7 +87,7 @@ class RetryPolicyView(RetryPolicy, Answer):
 class StartAt(Body):
     """A place other than the two named ones where a subscription begins."""
 
-    EXACTLY_ONE = ("time", "offset", "snapshot")
+    EXACTLY_ONE: ClassVar[tuple[str, ...]] = ("time", "offset", "snapshot")
     time: Moment | UnsetType = UNSET
     """The first message that is not older."""
     offset: Total | UnsetType = UNSET

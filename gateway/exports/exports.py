@@ -23,12 +23,13 @@ from edge.asgi import (
     tenant_of,
 )
 from edge.caller import Caller
+from edge.parameters import Query
 from edge.problem import invalid
 from gateway.exports.planning import Offsets
 from gateway.exports.refusals import no_topic, refusals
 from gateway.exports.specs import changed, new_spec, patched, paused
 from gateway.exports.views import export_view
-from gateway.http.decoding import Query, etag, if_match, read_json
+from gateway.http.decoding import etag, if_match, read_json
 from gateway.names import name_errors
 from gateway.resources import precondition_failed, respond_no_content
 from gateway.tenancy.answers import respond_listing

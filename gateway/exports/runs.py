@@ -23,13 +23,14 @@ from edge.asgi import (
     respond,
     tenant_of,
 )
+from edge.parameters import Query
 from edge.problem import FieldError, Problem, invalid, not_found
 from gateway.exports.exports import require_read
 from gateway.exports.planning import Offsets, Window
 from gateway.exports.refusals import refusals
 from gateway.exports.specs import parsed_time
 from gateway.exports.views import run_view
-from gateway.http.decoding import MAX_BODY_BYTES, Query, decode_json
+from gateway.http.decoding import MAX_BODY_BYTES, decode_json
 from gateway.tenancy.answers import page_size_of, respond_listing
 from metadata.exports.exports import ExportRepository
 from metadata.exports.runs import ExportRunRepository

@@ -1,19 +1,17 @@
-"""Strict reading of control-plane bodies and query strings; every refusal names the field."""
+"""Strict reading of control-plane bodies; every refusal names the field."""
 
 from __future__ import annotations
 
 import re
 from typing import TypeVar
-from urllib.parse import parse_qs
 
 import msgspec
 
 from edge.asgi import Receive, Scope, read_body
 from edge.decode_errors import field_error, not_json
 from edge.duplicate_keys import refuse_duplicates
-from edge.parameters import choice_of, integer_of, number_of
-from edge.problem import FieldError, Problem, invalid
-from openapi.contract import Parameter
+from edge.problem import Problem, invalid
+from edge.whole_numbers import with_integers
 
 MAX_BODY_BYTES = 256 * 1024
 MAX_VALUES = 40_000
@@ -22,7 +20,6 @@ MAX_CONTAINERS = 10_000
 """Arrays and objects of a body; each takes 2 µs."""
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
 """The expression matches whatever follows a quote: without an end it would be tried from each."""
-MAX_EXACT_FLOAT = 2**53
 T = TypeVar("T")
 
 
@@ -38,7 +35,7 @@ def decode_json(body: bytes, kind: type[T], *, bounded: bool = True) -> T:
     if bounded:
         _refuse_many(body)
     try:
-        raw = _with_integers(msgspec.json.decode(body))
+        raw = with_integers(msgspec.json.decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(
             400, "malformed-body", "Malformed body", f"The body is not JSON: {not_json(error)}."
@@ -75,61 +72,6 @@ def converted(value: object, kind: type[T]) -> T:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise invalid("The body does not fit.", [field_error(str(error), kind=kind)]) from error
-
-
-def _with_integers(value: object) -> object:
-    """JSON Schema calls 91.0 an integer; so do we."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < MAX_EXACT_FLOAT:
-        return int(value)
-    if isinstance(value, list):
-        return [_with_integers(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _with_integers(item) for key, item in value.items()}
-    return value
-
-
-class Query:
-    """The parameters of a query string; the last of a repeated one counts."""
-
-    def __init__(self, scope: Scope) -> None:
-        raw = scope["query_string"].decode("ascii", "replace")
-        self._values = parse_qs(raw, keep_blank_values=True, errors="replace")
-
-    def all(self) -> dict[str, str]:
-        """Return every parameter."""
-        return {name: values[-1] for name, values in self._values.items()}
-
-    def text(self, name: str) -> str | None:
-        values = self._values.get(name)
-        return values[-1] if values else None
-
-    def integer(self, parameter: Parameter) -> int:
-        """Return a whole number of a parameter that has a default."""
-        number = integer_of(parameter, self.text(parameter.name))
-        assert number is not None
-        return number
-
-    def number(self, parameter: Parameter) -> float:
-        """Return a number of a parameter that has a default."""
-        number = number_of(parameter, self.text(parameter.name))
-        assert number is not None
-        return number
-
-    def choice(self, parameter: Parameter) -> str | None:
-        """Return one of a parameter's words, or its default."""
-        return choice_of(parameter, self.text(parameter.name))
-
-    def page_token(self) -> str | None:
-        """Return the token of the page that is asked for; None asks for the first."""
-        return self.text("page_token") or None
-
-    def flag(self, name: str) -> bool:
-        """Return a flag, which is false if it is absent; raise a 400 Problem for other words."""
-        text = self.text(name)
-        if text not in (None, "true", "false"):
-            errors = [FieldError(name, "true or false")]
-            raise invalid(f"The query parameter {name} does not fit.", errors, status=400)
-        return text == "true"
 
 
 def etag(version: int) -> tuple[bytes, bytes]:

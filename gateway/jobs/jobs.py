@@ -19,9 +19,10 @@ from edge.asgi import (
 )
 from edge.caller import Caller
 from edge.departure import disconnected, ended_by
+from edge.parameters import Query
 from edge.problem import Problem
 from edge.workshop import Workshop
-from gateway.http.decoding import Query, etag, if_match, read_json
+from gateway.http.decoding import etag, if_match, read_json
 from gateway.jobs.bodies import (
     MAX_ADD_BODY_BYTES,
     spec_of,

@@ -8,8 +8,9 @@ from typing import Protocol
 import msgspec
 
 from edge.asgi import Receive, Route, Scope, Send, path_param, respond, subject_of, tenant_of
+from edge.parameters import Query
 from edge.problem import FieldError, invalid, not_found
-from gateway.http.decoding import Query, read_json
+from gateway.http.decoding import read_json
 from gateway.resources import respond_no_content
 from gateway.subscriptions.bodies import filter_errors
 from metadata.subscriptions.skip_rules import SkipRuleRepository

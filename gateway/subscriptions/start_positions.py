@@ -12,7 +12,7 @@ from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.types import Topic
 from openapi.subscriptions import StartAt
 from subscribe_forwarder.reading.places import OffsetStore
-from subscribe_forwarder.reading.targets import SnapshotOf, Targets, Time, To
+from subscribe_forwarder.reading.targets import Targets
 
 Start = Literal["latest", "earliest"] | StartAt
 
@@ -36,15 +36,5 @@ class StartPositions:
 
     async def floors(self, topic: Topic, start: Start) -> dict[LaneOf, Target]:
         """Return the start of the cursor of each partition and lane."""
-        _, targets = await self._targets.find(topic, _position(start))
+        _, targets = await self._targets.find(topic, start)
         return targets
-
-
-def _position(start: Start) -> To:
-    if isinstance(start, str):
-        return start
-    if start.time is not UNSET:
-        return Time(max(0, int(start.time.timestamp() * 1_000_000)))
-    if start.snapshot is not UNSET:
-        return SnapshotOf(start.snapshot)
-    return start.offset or 0

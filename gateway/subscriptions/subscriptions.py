@@ -21,9 +21,10 @@ from edge.asgi import (
 )
 from edge.caller import Caller
 from edge.egress.guard import Guard
+from edge.parameters import Query
 from edge.problem import FieldError, Problem, invalid, not_found
 from edge.sealing import Sealer
-from gateway.http.decoding import Query, etag, if_match, read_json
+from gateway.http.decoding import etag, if_match, read_json
 from gateway.resources import precondition_failed, respond_no_content
 from gateway.subscriptions.bodies import (
     changed,

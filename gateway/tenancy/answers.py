@@ -12,8 +12,8 @@ from msgspec import UNSET, UnsetType
 
 from auth.policies import BadGrant
 from edge.asgi import Send, respond
+from edge.parameters import Query
 from edge.problem import FieldError, Problem, invalid
-from gateway.http.decoding import Query
 from gateway.names import name_errors
 from metadata.tenancy.credentials import Secret
 from openapi import access

@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 
 from edge.asgi import Receive, Route, Scope, Send, path_param, tenant_of
-from edge.parameters import text_of
+from edge.parameters import Query, text_of
 from edge.problem import not_found
-from gateway.http.decoding import Query
 from gateway.names import name_errors
 from gateway.tenancy.answers import page_size_of, respond_listing, time_of
 from metadata.tenancy.audit import AuditEntry, AuditFilter, AuditLog

@@ -29,7 +29,8 @@ from edge.asgi import (
     subject_of,
     tenant_of,
 )
-from gateway.http.decoding import MAX_BODY_BYTES, Query
+from edge.parameters import Query
+from gateway.http.decoding import MAX_BODY_BYTES
 from gateway.middleware.errors import problem_of
 from gateway.tenancy.redaction import MAX_CHARS, members_of, redacted, storable
 from metadata.errors import MetadataError, MetadataUnavailable, OutcomeUnknown

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from edge.asgi import Receive, Route, Scope, Send, tenant_of
-from edge.parameters import text_of
-from gateway.http.decoding import Query
+from edge.parameters import Query, text_of
 from gateway.tenancy.answers import page_size_of, respond_listing, time_of
 from gateway.tenancy.tenants import tenant_name
 from metadata.tenancy.tenants import TenantRepository

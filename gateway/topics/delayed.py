@@ -15,8 +15,8 @@ import msgspec
 
 from edge import message_id
 from edge.asgi import Receive, Route, Scope, Send, path_param, respond, tenant_of
+from edge.parameters import Query
 from edge.problem import FieldError, invalid
-from gateway.http.decoding import Query
 from gateway.topics.placement import queue_of
 from metadata.catalog import Catalog
 from metadata.types import Partition, SealedPartition, Topic

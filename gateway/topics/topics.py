@@ -18,8 +18,9 @@ from edge.asgi import (
     tenant_of,
 )
 from edge.caller import Caller
+from edge.parameters import Query
 from edge.problem import FieldError, invalid, not_found
-from gateway.http.decoding import Query, etag, if_match, read_json
+from gateway.http.decoding import etag, if_match, read_json
 from gateway.names import name_errors
 from gateway.resources import precondition_failed, respond_no_content
 from gateway.topics.bodies import changed, check, new_spec, patched, to_create, view

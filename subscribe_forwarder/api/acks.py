@@ -19,6 +19,7 @@ from openapi.consume import OPERATIONS
 from openapi.contract import Operation
 from subscribe_forwarder import metrics
 from subscribe_forwarder.api import requests
+from subscribe_forwarder.api.bodies import decode
 from subscribe_forwarder.api.hubs import hub_of
 from subscribe_forwarder.api.items import (
     Failure,
@@ -114,7 +115,7 @@ class Acks:
 
     async def nack(self, scope: Scope, body: bytes, send: Send) -> None:
         """Handed out again after the delay, or the policy's; the attempt counts, durably."""
-        request = requests.decode(body, requests.NACK)
+        request = decode(body, requests.NACK)
         delay_s = request.delay_seconds
         delay_ms = None if delay_s is None else int(delay_s * 1000)
 
@@ -125,7 +126,7 @@ class Acks:
 
     async def reject(self, scope: Scope, body: bytes, send: Send) -> None:
         """To the dead letters, durably."""
-        request = requests.decode(body, requests.REJECT)
+        request = decode(body, requests.REJECT)
 
         def reject(reader: Reader, place: Place, now: Now) -> bool:
             return reader.ledger.reject(place.offset, now, request.reason)
@@ -142,7 +143,7 @@ class Acks:
 
     async def release(self, scope: Scope, body: bytes, send: Send) -> None:
         """Handed out again at once; no attempt counts."""
-        ids = requests.decode(body, requests.RELEASE).ids()
+        ids = decode(body, requests.RELEASE).ids()
 
         def release(reader: Reader, place: Place, now: Now) -> bool:
             return reader.ledger.give_back(place.offset)
@@ -151,7 +152,7 @@ class Acks:
 
     async def modify(self, scope: Scope, body: bytes, send: Send) -> None:
         """The lease ends that many seconds from now; 0 is a nack without a delay."""
-        request = requests.decode(body, requests.MODIFY)
+        request = decode(body, requests.MODIFY)
         seconds = request.deadline_seconds
 
         def modify(reader: Reader, place: Place, now: Now) -> bool:

@@ -16,7 +16,7 @@ from metadata.subscriptions.dead_letters import LetterState
 from metadata.subscriptions.redrives import RedriveSpec
 from outbox.dead_letter import PREFIX
 from outbox.letter_filter import VARIABLES, Filter, compile_filter
-from subscribe_forwarder.api.requests import decode
+from subscribe_forwarder.api.bodies import decode
 from subscribe_forwarder.reading.render import is_json
 
 MAX_BODY_BYTES = 1024 * 1024

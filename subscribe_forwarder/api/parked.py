@@ -1,21 +1,24 @@
-"""Keys that wait aside: listed, resumed, their first message given up. Answered once committed."""
+"""Lists and resumes keys that wait aside, and gives up their first messages.
+
+A change is answered once it is committed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, NamedTuple
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 import msgspec
 
 from edge.asgi import Receive, Route, Scope, Send, read_body, respond
 from edge.problem import Problem, not_found, unavailable
 from metadata.delivery.deliveries import OpenDelivery, Reason
-from openapi.dead_letters import OPERATIONS
-from outbox.dead_letter import original_id, rfc3339
+from openapi import dead_letters as contract
+from outbox.dead_letter import original_id
 from outbox.reading import Stored, read
+from subscribe_forwarder.api.bodies import decode
 from subscribe_forwarder.api.hubs import hub_of
-from subscribe_forwarder.api.requests import decode
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.key_gate import ParkedKey
 from subscribe_forwarder.delivery.reader import Reader
@@ -27,17 +30,8 @@ from subscribe_forwarder.state.order import hash_of
 MAX_SHOWN = 1000
 MAX_BODY_BYTES = 16 * 1024
 NO_STORE = [(b"cache-control", b"no-store")]
-Key = Annotated[str, msgspec.Meta(max_length=1024)]
+_UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 _encode = msgspec.json.encode
-
-
-class ResumeBody(msgspec.Struct, forbid_unknown_fields=True):
-    key: Key
-
-
-class SkipBody(msgspec.Struct, forbid_unknown_fields=True):
-    key: Key
-    dead_letter: bool = False
 
 
 class _Found(NamedTuple):
@@ -48,8 +42,8 @@ class _Found(NamedTuple):
     parked: ParkedKey
 
 
-_RESUME = msgspec.json.Decoder(ResumeBody)
-_SKIP = msgspec.json.Decoder(SkipBody)
+_RESUME = msgspec.json.Decoder(contract.ResumeKeyRequest)
+_SKIP = msgspec.json.Decoder(contract.SkipKeyRequest)
 
 
 class ParkedKeys:
@@ -59,9 +53,9 @@ class ParkedKeys:
 
     def routes(self) -> list[Route]:
         return [
-            Route(OPERATIONS["listParkedKeys"], self.page),
-            Route(OPERATIONS["resumeParkedKey"], self.resume),
-            Route(OPERATIONS["skipParkedKey"], self.skip),
+            Route(contract.OPERATIONS["listParkedKeys"], self.page),
+            Route(contract.OPERATIONS["resumeParkedKey"], self.resume),
+            Route(contract.OPERATIONS["skipParkedKey"], self.skip),
         ]
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,17 +64,17 @@ class ParkedKeys:
         topic = await self._forwarder.catalog.topic_by_uid(
             subscription.tenant_id, subscription.topic_uid
         )
-        shown: list[Mapping[str, Any]] = []
+        shown: list[contract.ParkedKey] = []
         for place, reader in sorted(hub.readers.items()):
             parked = _parked(reader)[: MAX_SHOWN - len(shown)]
             offsets = [each.head.offset for each in parked]
             stored = await read(self._forwarder.history, topic, *place, offsets)
             for each in parked:
-                shown.append(view(topic.uid, place, each, stored.get(each.head.offset)))
-        await respond(send, 200, _encode({"parked_keys": shown}), headers=NO_STORE)
+                shown.append(_view(topic.uid, place, each, stored.get(each.head.offset)))
+        await respond(send, 200, _encode(contract.ParkedKeys(shown)), headers=NO_STORE)
 
     async def resume(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Its first message goes out again, with all of its attempts."""
+        """Deliver the first message of a key again, with all of its attempts."""
         body = decode(await read_body(scope, receive, MAX_BODY_BYTES), _RESUME)
         hub = await self._hub(scope)
         found = self._find(hub, body.key)
@@ -88,7 +82,7 @@ class ParkedKeys:
         await self._commit(send, hub, done)
 
     async def skip(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The next message of the key goes out; the first is skipped, or a dead letter."""
+        """Skip the first message of a key or make it a dead letter; the next one is delivered."""
         body = decode(await read_body(scope, receive, MAX_BODY_BYTES), _SKIP)
         hub = await self._hub(scope)
         found = self._find(hub, body.key)
@@ -103,7 +97,7 @@ class ParkedKeys:
         return await hub_of(self._forwarder, scope)
 
     def _find(self, hub: Hub, key: str) -> list[_Found]:
-        """404 when it is parked nowhere; it may be in several lanes."""
+        """Return the key in each lane where it is parked. Raise a 404 Problem if there is none."""
         wanted = hash_of(key)
         found = [
             _Found(place, reader, each)
@@ -135,26 +129,27 @@ class ParkedKeys:
     async def _commit(self, send: Send, hub: Hub, done: list[_Found]) -> None:
         await self._forwarder.flusher.commit([each.reader for each in done])
         hub.dispatch()
-        await respond(send, 200, _encode({"done": len(done)}), headers=NO_STORE)
+        await respond(send, 200, _encode(contract.ParkedKeyDone(len(done))), headers=NO_STORE)
 
 
-def view(topic_uid: bytes, place: Lane, parked: ParkedKey, stored: Stored | None) -> dict[str, Any]:
-    """A parked key as the API shows it."""
+def _view(
+    topic_uid: bytes, place: Lane, parked: ParkedKey, stored: Stored | None
+) -> contract.ParkedKey:
     head = parked.head
     message_id = None
     if stored is not None:
         message_id = original_id(topic_uid, place.partition, place.lane, head.offset, stored)
-    return {
-        "key": None if stored is None else stored.message.key,
-        "partition": place.partition,
-        "lane": place.lane,
-        "attempts": head.attempts,
-        "reason": head.reason.value,
-        "detail": head.detail,
-        "message_id": message_id,
-        "waiting": parked.behind,
-        "since": None if head.last_us is None else rfc3339(head.last_us),
-    }
+    return contract.ParkedKey(
+        None if stored is None else stored.message.key,
+        place.partition,
+        place.lane,
+        head.attempts,
+        head.reason.value,
+        head.detail,
+        message_id,
+        parked.behind,
+        None if head.last_us is None else _UNIX + timedelta(microseconds=head.last_us),
+    )
 
 
 def _parked(reader: Reader) -> list[ParkedKey]:

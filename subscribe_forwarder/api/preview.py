@@ -1,6 +1,7 @@
-"""Previews of filters: read the most recent messages of a topic, as replays do, and count.
+"""Previews filters: reads the newest messages of a topic, as replays do, and counts.
 
-Any process can answer. A preview ends at so many messages, or so many bytes of them.
+Any process can answer. A preview ends after MAX_EXAMINED_BYTES of
+messages, and after as many messages as were asked for.
 """
 
 from __future__ import annotations
@@ -13,43 +14,31 @@ import msgspec
 
 from edge.asgi import Receive, Route, Scope, Send, path_param, read_body, respond, tenant_of
 from edge.expressions import BadExpression
-from edge.problem import FieldError, Problem, invalid
+from edge.problem import Problem, invalid
 from edge.shares import Shares
 from metadata.types import Topic
 from openapi import subscriptions, topics
+from openapi.common import FilterPreviewRequest
+from subscribe_forwarder.api.bodies import decode
 from subscribe_forwarder.api.replay import Reading
-from subscribe_forwarder.api.requests import decode
 from subscribe_forwarder.reading.places import Bounds
 from subscribe_forwarder.reading.render import PartitionRenderer
 from subscribe_forwarder.reading.replay import LaneReplay, Replays, Truncated
 from subscribe_forwarder.selection.preview import Preview
 from subscribe_forwarder.state.lanes import Lane
 
-MAX_MESSAGES = 10_000
-DEFAULT_MESSAGES = 1000
 MAX_EXAMINED_BYTES = 64 * 1024 * 1024
 MAX_PREVIEWS = 4
-"""At once in one process."""
+"""The most previews of one process at the same time."""
 MAX_BODY_BYTES = 64 * 1024
 
 
-class PreviewBody(msgspec.Struct, forbid_unknown_fields=True):
-    filter: str
-    messages: int | float = DEFAULT_MESSAGES
-
-    def wanted(self) -> int:
-        """A 422 Problem for what is no number of messages."""
-        if not (1 <= self.messages <= MAX_MESSAGES and self.messages == int(self.messages)):
-            errors = [FieldError("messages", f"an integer from 1 to {MAX_MESSAGES}")]
-            raise invalid("The body does not fit.", errors)
-        return int(self.messages)
-
-
-_BODY = msgspec.json.Decoder(PreviewBody)
+_BODY = msgspec.json.Decoder(FilterPreviewRequest)
 
 
 class PreviewRoutes:
-    """Raises Problems, and StoreError and MetadataError, which the dispatcher answers."""
+    """The handlers. They raise Problems, StoreError and MetadataError, which the dispatcher
+    answers."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
@@ -75,9 +64,8 @@ class PreviewRoutes:
         await self._answer(send, topic, body, None)
 
     async def _answer(
-        self, send: Send, topic: Topic, body: PreviewBody, present: str | None
+        self, send: Send, topic: Topic, body: FilterPreviewRequest, present: str | None
     ) -> None:
-        wanted = body.wanted()
         with self._running.held_by(topic.tenant_id) as refused:
             if refused is not None:
                 detail = f"{self._running.held:g} previews are running here; ask again."
@@ -88,7 +76,7 @@ class PreviewRoutes:
                 preview = Preview(body.filter, present)
             except BadExpression as error:
                 raise invalid("The filter is not taken.", [error.field_error("filter")]) from error
-            await self._read(topic, preview, wanted)
+            await self._read(topic, preview, body.messages)
         await respond(send, 200, msgspec.json.encode(preview.result()))
 
     async def _read(self, topic: Topic, preview: Preview, wanted: int) -> None:
@@ -124,11 +112,12 @@ class PreviewRoutes:
                                 await replays.turns.renew()
                         replays.turns.end()
             except Truncated:
-                continue  # trimmed since
+                continue  # It was trimmed since.
 
 
 def share_out(wanted: int, stored: Mapping[Lane, Bounds]) -> dict[Lane, int]:
-    """How many messages to read of each place: alike, and what one lacks goes to the others."""
+    """Return the number of messages to read of each place: an equal share. A place that has fewer
+    leaves the rest to the others."""
     shares: dict[Lane, int] = {}
     by_size = sorted(stored, key=lambda place: stored[place].end - stored[place].first)
     for index, place in enumerate(by_size):

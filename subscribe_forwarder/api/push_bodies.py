@@ -11,7 +11,7 @@ import msgspec
 from edge.asgi import Scope
 from edge.problem import FieldError, Problem, invalid
 from metadata.subscriptions.push_attempts import END
-from subscribe_forwarder.api.requests import decode
+from subscribe_forwarder.api.bodies import decode
 from subscribe_forwarder.push.verdict import Outcome
 
 MAX_BODY_BYTES = 256 * 1024

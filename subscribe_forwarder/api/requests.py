@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, NamedTuple
 from urllib.parse import parse_qs
 
 import msgspec
 
 from edge.asgi import Scope, header
-from edge.decode_errors import field_error, not_json
-from edge.large_bodies import MAX_VALUES_HERE, dear, read_apart
-from edge.problem import FieldError, Problem, invalid
+from edge.large_bodies import dear, read_apart
+from edge.problem import FieldError, invalid
 from edge.workshop import Workshop
+from subscribe_forwarder.api.bodies import decode, decoded
 from subscribe_forwarder.api.items import MAX_ITEMS, Ids
 from subscribe_forwarder.api.places import checked, places_of
 from subscribe_forwarder.delivery.places import Places
@@ -25,8 +25,6 @@ MAX_WAIT_S = 60.0
 MAX_DEADLINE_S = 43_200
 MAX_BODY_BYTES = 2 * 1024 * 1024
 """A thousand ids of the longest kind."""
-UNCOUNTED_BYTES = 1024 * 1024
-"""A body of at most so many bytes may have any number of values."""
 MAX_ACK_BODY_BYTES = 16 * 1024 * 1024
 """The same, and the messages that an ack may publish, in base64."""
 MAX_OUTSTANDING = 10_000
@@ -40,7 +38,6 @@ Id = Annotated[str, msgspec.Meta(max_length=1024)]
 IdList = Annotated[list[Id], msgspec.Meta(min_length=1, max_length=MAX_ITEMS)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=MAX_DEADLINE_S)]
 Reason = Annotated[str, msgspec.Meta(max_length=1024)]
-T = TypeVar("T")
 
 
 class PullBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -185,32 +182,6 @@ _PULL = msgspec.json.Decoder(PullBody)
 _OUTPUTS = msgspec.json.Decoder(list[_Output])
 
 
-def decode(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """400 for what is no JSON or has too many values, 422 naming the field for what does not
-    fit."""
-    if len(body) > UNCOUNTED_BYTES and dear(body):
-        raise Problem(
-            400,
-            "malformed-body",
-            "Malformed body",
-            f"A body of more than {UNCOUNTED_BYTES} bytes has at most {MAX_VALUES_HERE} values.",
-        )
-    return _decoded(body, decoder)
-
-
-def _decoded(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    try:
-        return decoder.decode(body)
-    except msgspec.ValidationError as error:
-        raise invalid(
-            "The body does not fit.", [field_error(str(error), kind=decoder.type)]
-        ) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem(
-            400, "malformed-body", "Malformed body", f"The body is not JSON: {not_json(error)}."
-        ) from error
-
-
 async def ack_of(workshop: Workshop | None, tenant_id: bytes, body: bytes) -> AckRequest:
     """Raises a 400 or 422 Problem; 413 or 429 for one that takes long to read."""
     if dear(body):
@@ -219,7 +190,7 @@ async def ack_of(workshop: Workshop | None, tenant_id: bytes, body: bytes) -> Ac
 
 
 def decoded_ack(body: bytes) -> AckRequest:
-    given = _decoded(body, ACK)
+    given = decoded(body, ACK)
     publish = bytes(given.publish)
     return AckRequest(given.ids(), publish, _topics_of(publish) if publish else [])
 

@@ -19,6 +19,7 @@ from edge.problem import Problem
 from metadata.types import Subscription
 from subscribe_forwarder.api import requests
 from subscribe_forwarder.api.acks import Action
+from subscribe_forwarder.api.bodies import decode
 from subscribe_forwarder.api.items import Ids
 from subscribe_forwarder.api.task_acks import several_partitions
 from subscribe_forwarder.delivery.flush import ack_unavailable
@@ -69,7 +70,7 @@ class AckFront:
             for topic in request.topics:  # its owner takes our word that the caller may
                 caller_of(scope).require("publish", "topic", topic)
         else:
-            ids = requests.decode(body, self.action.decoder).ids()
+            ids = decode(body, self.action.decoder).ids()
         subscription = await self.routing.subscription(scope)
         waiting = await self._by_partition(subscription, ids)
         if publishes and len(waiting) > 1:

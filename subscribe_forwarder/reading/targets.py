@@ -1,77 +1,65 @@
-"""Positions that people name, as offsets: of a seek, and of where a subscription starts."""
+"""Finds the offsets of the positions that people name in seeks and as starts of subscriptions."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from msgspec import UNSET
 
 from edge.problem import FieldError, Problem, invalid
 from metadata.subscriptions.seeks import LaneOf, Target
 from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.types import Topic
+from openapi.positions import SeekAt
+from openapi.subscriptions import StartAt
 from subscribe_forwarder.reading.places import Bounds, OffsetStore, at_time, bounds
 
-MAX_OFFSET = 2**53
 MAX_ASKED = 64
-"""Questions to the store at once."""
+"""The most questions to the store at the same time."""
 _PLACE = re.compile(r"(?P<partition>0|[1-9][0-9]{0,3})(/(?P<lane>[0-9]))?")
 
 
-class Time(NamedTuple):
-    """The first message that is not older."""
-
-    time_us: int
-
-
-class Offsets(NamedTuple):
-    """By partition, all its lanes, or by `partition/lane`; what is not named stays."""
-
-    by_name: Mapping[str, int]
-
-
-class SnapshotOf(NamedTuple):
-    """What was unacked when it was taken, and what came after."""
-
-    name: str
-
-
-To = Literal["earliest", "latest"] | int | Time | Offsets | SnapshotOf
-"""An int is an offset, in each partition."""
+To = Literal["earliest", "latest"] | StartAt
+"""A `SeekAt` may also name an offset of each partition."""
 
 
 class Targets:
-    """Raises Problems, StoreError, MetadataError."""
+    """The positions of topics. Raise Problems, StoreError and MetadataError."""
 
     def __init__(self, store: OffsetStore, snapshots: SnapshotRepository) -> None:
         self._store = store
         self._snapshots = snapshots
 
     async def find(self, topic: Topic, to: To) -> tuple[dict[LaneOf, Bounds], dict[LaneOf, Target]]:
-        """What is stored of each partition and lane, and where those go that are to be moved; not
-        below or above what is stored."""
+        """Return the bounds of what is stored of each partition and lane, and the targets of those
+        that are to be moved. A target is within the bounds."""
         places = [(each.number, each.lane) for each in topic.partitions]
-        if isinstance(to, Offsets):
-            named = _named(to, places)
-        elif isinstance(to, SnapshotOf):
-            held = await self._of_snapshot(topic, to.name)
+        named: dict[LaneOf, int] | None = None
+        held: dict[LaneOf, Target] | None = None
+        if isinstance(to, SeekAt) and to.offsets is not UNSET:
+            named = _named(to.offsets, places)
+        elif isinstance(to, StartAt) and to.snapshot is not UNSET:
+            held = await self._of_snapshot(topic, to.snapshot)
         asking = asyncio.Semaphore(MAX_ASKED)
 
         async def one(place: LaneOf) -> tuple[Bounds, Target | None]:
             async with asking:
                 found = await bounds(self._store, topic, *place)
-                if isinstance(to, Offsets):
+                if named is not None:
                     at = named.get(place)
                     return found, None if at is None else Target(found.clamp(at))
-                if isinstance(to, SnapshotOf):
-                    # A partition that the topic had not then: all of it came after.
+                if held is not None:
+                    # All of a partition that the topic did not have then came after.
                     return found, held.get(place, Target(found.first))
-                if isinstance(to, Time):
-                    at = await at_time(self._store, topic, *place, to.time_us)
+                if isinstance(to, StartAt) and to.time is not UNSET:
+                    time_us = max(0, int(to.time.timestamp() * 1_000_000))
+                    at = await at_time(self._store, topic, *place, time_us)
                     return found, Target(found.clamp(at))
-            if isinstance(to, int):
-                return found, Target(found.clamp(to))
+            if isinstance(to, StartAt):
+                return found, Target(found.clamp(to.offset or 0))
             if to == "latest":
                 return found, Target(found.end, passes_open=True)
             return found, Target(found.first)
@@ -96,11 +84,11 @@ class Targets:
         return await self._snapshots.targets(snapshot)
 
 
-def _named(to: Offsets, places: list[LaneOf]) -> dict[LaneOf, int]:
-    """Raises a 422 Problem for what names no partition."""
+def _named(offsets: Mapping[str, int], places: list[LaneOf]) -> dict[LaneOf, int]:
+    """Return the offsets by lane. Raise a 422 Problem for a name of no partition."""
     found: dict[LaneOf, int] = {}
     errors = []
-    for name, offset in to.by_name.items():
+    for name, offset in offsets.items():
         match = _PLACE.fullmatch(name)
         number = int(match["partition"]) if match else -1
         lane = int(match["lane"]) if match and match["lane"] else None

@@ -1,30 +1,32 @@
-"""What a filter would do, counted over messages that are stored; no ack state is touched."""
+"""Counts the matches of a filter over messages that are stored; no ack state is touched."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from edge.expressions import compile_filter
+from openapi import common as contract
+from openapi.common import MAX_FILTER_SAMPLES
 from subscribe_forwarder.reading.batch import Batch
 from subscribe_forwarder.reading.render import PartitionRenderer
 from subscribe_forwarder.selection.pieces import Pieces
 from subscribe_forwarder.selection.rule import Rule
 from subscribe_forwarder.selection.variables import Bodies
 
-MAX_SAMPLES = 5
 _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Sample(NamedTuple):
     publish_time_us: int
-    shown: dict[str, Any]
+    shown: contract.FilterSample
 
 
 class Preview:
-    """Counts one filter beside the present one, batch by batch. Raises BadExpression."""
+    """Counts one filter beside the present one, batch by batch. Its constructor raises
+    BadExpression."""
 
     def __init__(self, filter_text: str, present_text: str | None) -> None:
         compile_filter(filter_text)
@@ -32,8 +34,8 @@ class Preview:
         self._rule = Rule(filter_text, bodies)
         self._present = None if present_text is None else Rule(present_text, bodies)
         self.pieces = Pieces([rule for rule in (self._rule, self._present) if rule is not None])
-        self._matched: deque[Sample] = deque(maxlen=MAX_SAMPLES)
-        self._unmatched: deque[Sample] = deque(maxlen=MAX_SAMPLES)
+        self._matched: deque[Sample] = deque(maxlen=MAX_FILTER_SAMPLES)
+        self._unmatched: deque[Sample] = deque(maxlen=MAX_FILTER_SAMPLES)
         self._newly = self._no_longer = self._matches = 0
         self.examined = 0
         self.examined_bytes = 0
@@ -42,7 +44,7 @@ class Preview:
         return self.pieces.dear(batch.messages()[index])
 
     def look(self, batch: Batch, low: int, high: int, renderer: PartitionRenderer) -> None:
-        """At the messages with the indices `low` … `high` − 1. Raises BadBatch."""
+        """Count the messages with the indices `low` … `high` − 1. Raises BadBatch."""
         messages = batch.messages()
         indices = range(low, high)
         matched = set(self._rule.matches(batch, indices))
@@ -56,16 +58,16 @@ class Preview:
         self._keep(self._matched, batch, sorted(matched), renderer)
         self._keep(self._unmatched, batch, sorted(set(indices) - matched), renderer)
 
-    def result(self) -> dict[str, Any]:
-        """As the API shows it; the latest samples first."""
-        return {
-            "examined": self.examined,
-            "matched": self._matches,
-            "errors": self._rule.errors,
-            "first_error": self._rule.first_error,
-            "samples": {"matched": _shown(self._matched), "unmatched": _shown(self._unmatched)},
-            "changes": {"newly_matched": self._newly, "no_longer_matched": self._no_longer},
-        }
+    def result(self) -> contract.FilterPreview:
+        """Return the counts; the latest samples come first."""
+        return contract.FilterPreview(
+            self.examined,
+            self._matches,
+            self._rule.errors,
+            self._rule.first_error,
+            contract.FilterPreviewSamples(_shown(self._matched), _shown(self._unmatched)),
+            contract.FilterChanges(self._newly, self._no_longer),
+        )
 
     def _keep(
         self,
@@ -74,26 +76,27 @@ class Preview:
         indices: Sequence[int],
         renderer: PartitionRenderer,
     ) -> None:
-        """The latest of what is there and what is new."""
+        """Keep the latest samples."""
         fresh = [
-            Sample(batch.log_time_us, _sample(batch, i, renderer)) for i in indices[-MAX_SAMPLES:]
+            Sample(batch.log_time_us, _sample(batch, i, renderer))
+            for i in indices[-MAX_FILTER_SAMPLES:]
         ]
         kept = sorted([*samples, *fresh], key=lambda sample: sample.publish_time_us)
         samples.clear()
         samples.extend(kept)
 
 
-def _sample(batch: Batch, index: int, renderer: PartitionRenderer) -> dict[str, Any]:
+def _sample(batch: Batch, index: int, renderer: PartitionRenderer) -> contract.FilterSample:
     message = batch.messages()[index]
-    return {
-        "message_id": batch.message_id(index, renderer).decode(),
-        "publish_time": _UNIX + timedelta(microseconds=batch.log_time_us),
-        "partition": batch.partition,
-        "offset": batch.base + index,
-        "key": message.key,
-        "attributes": message.attributes or {},
-    }
+    return contract.FilterSample(
+        batch.message_id(index, renderer).decode(),
+        _UNIX + timedelta(microseconds=batch.log_time_us),
+        batch.partition,
+        batch.base + index,
+        message.key,
+        message.attributes or {},
+    )
 
 
-def _shown(samples: deque[Sample]) -> list[dict[str, Any]]:
+def _shown(samples: deque[Sample]) -> list[contract.FilterSample]:
     return [sample.shown for sample in reversed(samples)]

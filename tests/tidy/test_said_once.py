@@ -27,18 +27,12 @@ MODELS = "sdk/python/packetboat/models"
 GENERATED = "# Generated from openapi/"
 
 BODIES = {
-    "subscribe_forwarder/api/flow.py",
     "subscribe_forwarder/api/letter_bodies.py",
-    "subscribe_forwarder/api/parked.py",
-    "subscribe_forwarder/api/positions.py",
-    "subscribe_forwarder/api/preview.py",
     "subscribe_forwarder/api/push_bodies.py",
     "subscribe_forwarder/api/requests.py",
 }
 """Modules that declare bodies of requests instead of reading them into the contract's classes."""
-VIEWS = {
-    "subscribe_forwarder/api/parked.py",
-}
+VIEWS: set[str] = set()
 """Modules that write answers as dictionaries instead of with the contract's classes."""
 QUERIES = {
     "subscribe_forwarder/api/letter_bodies.py",
@@ -91,7 +85,7 @@ def parses_a_query(node: ast.AST) -> bool:
 RULES: dict[str, tuple[Callable[[ast.AST], bool], set[str]]] = {
     "bodies": (declares_a_body, BODIES),
     "views": (writes_a_dictionary, VIEWS),
-    "queries": (parses_a_query, QUERIES | {"gateway/http/decoding.py"}),
+    "queries": (parses_a_query, QUERIES | {"edge/parameters.py"}),
 }
 
 

@@ -23,9 +23,10 @@ from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.subscriptions.states import SubscriptionStateRepository
 from metadata.topics.retention import LaneKey, RetentionRepository
 from metadata.types import OnExhausted, RetryPolicy, SubscriptionState
+from openapi.subscriptions import StartAt
 from store_nodes.record_batch import Message
 from subscribe_forwarder.api.positions import PositionRoutes
-from subscribe_forwarder.reading.targets import SnapshotOf, Targets
+from subscribe_forwarder.reading.targets import Targets
 from tests.integration.subscribe_forwarder.forwarder_support import Site, subscribe
 from tests.unit.subscribe_forwarder.subscribe_support import Answer, Consumer
 
@@ -284,7 +285,7 @@ async def test_another_subscription_starts_at_a_snapshot(database: Database) -> 
         await mover.consumer.ack(messages[1])
         await mover.snapshot()
         targets = Targets(mover.site.store, mover.snapshots)
-        _, floors = await targets.find(mover.site.topic, SnapshotOf("before"))
+        _, floors = await targets.find(mover.site.topic, StartAt(snapshot="before"))
         await subscribe(database, mover.site.topic, "other", floors=floors)
         answer = await mover.consumer.pull(name="other")
         assert [message["data"] for message in answer.json()["messages"]] == ["a", "c"]
@@ -296,7 +297,7 @@ async def test_a_snapshot_of_another_topic_is_refused(database: Database) -> Non
         await mover.snapshot()
         other = replace(mover.site.topic, uid=new_uid())
         with pytest.raises(Problem) as refused:
-            await Targets(mover.site.store, mover.snapshots).find(other, SnapshotOf("before"))
+            await Targets(mover.site.store, mover.snapshots).find(other, StartAt(snapshot="before"))
         assert (refused.value.status, refused.value.slug) == (409, "snapshot-of-another-topic")
 
 

@@ -10,6 +10,13 @@ import pytest
 
 from edge.decode_errors import field_error, not_json
 from openapi.common import DisplayName
+from openapi.contract import Body as Contract
+
+
+class Choice(Contract):
+    EXACTLY_ONE = ("id", "ids")
+    id: str | msgspec.UnsetType = msgspec.UNSET
+    ids: list[str] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Inner(msgspec.Struct, forbid_unknown_fields=True):
@@ -27,6 +34,8 @@ class Body(msgspec.Struct, forbid_unknown_fields=True):
     table: Annotated[str, msgspec.Meta(pattern="^[a-z]+$")] = "a"
     title: DisplayName = ""
     labels: dict[str, str] = {}
+    sizes: dict[Annotated[str, msgspec.Meta(pattern=r"^[0-9]\Z")], int] = {}
+    chosen: Choice | None = None
 
 
 @pytest.mark.parametrize(
@@ -48,6 +57,8 @@ class Body(msgspec.Struct, forbid_unknown_fields=True):
         ({"table": "A"}, "table", "must match the pattern '^[a-z]+$'"),
         ({"title": "a\nb"}, "title", "must have no control characters"),
         ({"labels": {"a": 1}}, "labels[...]", "must be a string, not a whole number"),
+        ({"sizes": {"a": 1}}, "sizes", "must match the pattern"),
+        ({"chosen": {}}, "chosen", "one of id and ids, and only one"),
         ({"other": 1}, "other", "unknown field"),
         ([], "body", "must be an object, not an array"),
     ],
@@ -59,6 +70,12 @@ def test_the_field_and_what_it_must_be(body: Any, field: str, detail: str) -> No
     assert found.field == field
     assert found.detail.startswith(detail)
     assert not any(mark in found.detail for mark in ("`", "Expected", "int", "str "))
+
+
+def test_a_choice_at_the_root_names_the_first_of_its_fields() -> None:
+    with pytest.raises(msgspec.ValidationError) as raised:
+        msgspec.json.decode(b"{}", type=Choice)
+    assert field_error(str(raised.value)) == ("id", "one of id and ids, and only one")
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from publish_forwarder.headers import parse_batch
 from publish_forwarder.outputs import _read as read_outputs
 from store_nodes.record_batch import Message
 from subscribe_forwarder.api import requests
+from subscribe_forwarder.api.bodies import decode
 from tests.loop_cpu import MAX_CALLBACK_MS, cpu_ms, measured
 from tests.unit.edge.chores import refusing
 
@@ -160,7 +161,7 @@ async def test_other_bodies_of_consumers_with_very_many_values_are_refused() -> 
 
     def refuse() -> int:
         with pytest.raises(Problem) as refused:
-            requests.decode(body, requests.REJECT)
+            decode(body, requests.REJECT)
         return refused.value.status
 
     assert cpu_ms(refuse)[1] == 400

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from edge.parameters import Query
 from edge.problem import Problem
-from gateway.http.decoding import Query
 from gateway.tenancy.audit import filter_of
 
 

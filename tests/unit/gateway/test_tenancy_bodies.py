@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from edge.parameters import Query
 from edge.problem import Problem
-from gateway.http.decoding import Query, decode_json
+from gateway.http.decoding import decode_json
 from gateway.tenancy import client_bodies, issuer_bodies, key_bodies, policy_bodies, tenant_bodies
 from gateway.tenancy.answers import time_of
 from gateway.tenancy.audit import filter_of

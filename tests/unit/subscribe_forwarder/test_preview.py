@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.problem import Problem
+from openapi.common import MAX_FILTER_SAMPLES, FilterChanges
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.api.preview import MAX_PREVIEWS, PreviewRoutes, share_out
 from subscribe_forwarder.reading.places import Bounds
 from subscribe_forwarder.reading.render import PartitionRenderer
-from subscribe_forwarder.selection.preview import MAX_SAMPLES, Preview
+from subscribe_forwarder.selection.preview import Preview
 from subscribe_forwarder.state.lanes import Lane
 from tests.unit.subscribe_forwarder.replay_support import Site
 from tests.unit.subscribe_forwarder.subscribe_support import TENANT, FakeQueue, topic
@@ -48,18 +49,18 @@ def test_counts_against_the_present_filter_and_keeps_the_latest() -> None:
     preview.look(batch, 0, 10, renderer)
     preview.look(batch, 10, 21, renderer)
     result = preview.result()
-    assert (result["examined"], result["matched"], result["errors"]) == (21, 12, 1)
-    assert result["changes"] == {"newly_matched": 8, "no_longer_matched": 8}
-    matched = [sample["offset"] - 100 for sample in result["samples"]["matched"]]
+    assert (result.examined, result.matched, result.errors) == (21, 12, 1)
+    assert result.changes == FilterChanges(8, 8)
+    matched = [sample.offset - 100 for sample in result.samples.matched]
     assert sorted(matched) == [7, 8, 9, 10, 11]
-    assert len(result["samples"]["unmatched"]) == MAX_SAMPLES
+    assert len(result.samples.unmatched) == MAX_FILTER_SAMPLES
 
 
 def test_without_a_present_filter_everything_matched_before() -> None:
     preview = Preview("data.n > 0", None)
     batch = batch_of([message({"n": n}) for n in range(3)])
     preview.look(batch, 0, 3, PartitionRenderer(b"t" * 16, 2))
-    assert preview.result()["changes"] == {"newly_matched": 0, "no_longer_matched": 1}
+    assert preview.result().changes == FilterChanges(0, 1)
 
 
 async def previewed(routes: PreviewRoutes, tenant_id: bytes) -> int:

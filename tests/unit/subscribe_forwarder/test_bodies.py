@@ -1,0 +1,33 @@
+"""Bodies are read with the contract's classes, and refused by field."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import pytest
+
+from edge.problem import Problem
+from openapi.contract import Body
+from subscribe_forwarder.api.bodies import decode
+
+
+class Sized(Body):
+    size: Annotated[int, msgspec.Meta(ge=1, le=9)] | None = None
+    share: float = 0.5
+
+
+SIZED = msgspec.json.Decoder(Sized)
+
+
+@pytest.mark.parametrize("text", ["3", "3.0", "3e0", "0.3e1"])
+def test_a_whole_number_is_an_integer_however_it_is_written(text: str) -> None:
+    assert decode(b'{"size":%b}' % text.encode(), SIZED) == Sized(3)
+
+
+@pytest.mark.parametrize("text", ["3.5", "10.0", "1e300", "1e400", '"3"', "true"])
+def test_another_number_is_refused(text: str) -> None:
+    with pytest.raises(Problem) as refused:
+        decode(b'{"size":%b}' % text.encode(), SIZED)
+    assert [error.field for error in refused.value.errors] in (["size"], [])
+    assert refused.value.status in (400, 422)
