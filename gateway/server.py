@@ -49,6 +49,7 @@ def run(
     what it is given can't be right. `shared`: other processes serve the same port."""
     logs.configure(settings.log_level, role=settings.role.value)
     descriptors.raise_limit(settings.max_connections + descriptors.BESIDE_CONNECTIONS)
+    heap.give_back_freed()
     try:
         listener = listen(settings.host, settings.port, shared=shared)
         with (
@@ -119,7 +120,6 @@ async def _serve(settings: ServerSettings, listener: socket.socket, tracer: Trac
                 )
                 await server.start(listener)
                 heap.settle()
-                heap.give_back_freed()
                 await stop.wait()
                 await _drain(parts, app, server, settings)
                 await server.close(GRACE_S)
