@@ -16,7 +16,6 @@ import ctypes
 import gc
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -93,6 +92,6 @@ def give_back_freed() -> None:
 
 
 def _give_back(freed: FreedMemory) -> None:
-    while True:
-        time.sleep(LOOK_EVERY_S)
+    never = threading.Event()
+    while not never.wait(LOOK_EVERY_S):
         freed.look()
