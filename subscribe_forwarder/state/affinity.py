@@ -1,13 +1,13 @@
-"""Consumers that want partitions of their own, and which of them each partition belongs to.
+"""Consumers that want their own partitions, and the assignment of partitions to them.
 
-Each partition belongs to one of the consumers that are there: the one that scores highest for it
-(rendezvous hashing), as long as none has more than its fair number. When one comes or goes the
-partitions are dealt anew, and few move. What a partition's former consumer has leased keeps the
-next one away from it: `may_take` is false until nothing of it is leased, so that at most one
-consumer works it at a time.
+Each partition belongs to one of the present consumers: the one with the highest score for it
+(rendezvous hashing), as long as none has more than its fair number. When a consumer comes or goes,
+the partitions are assigned again, and few move. Leases of the former consumer keep the next one
+away from a partition: `may_take` is false until none of its messages is leased, so that at most one
+consumer works on it at a time.
 
-This holds for each forwarder and what it owns: every owner deals by the consumers that it sees.
-Pure: times are seconds of the caller's monotonic clock.
+Each forwarder assigns the partitions that it owns, to the consumers that it sees. Pure: times are
+seconds of the caller's monotonic clock.
 """
 
 from __future__ import annotations
@@ -22,25 +22,27 @@ _MASK = (1 << 64) - 1
 
 
 class Affinity:
-    """Of one subscription, at one forwarder."""
+    """The consumers of one subscription, at one forwarder."""
 
     def __init__(self) -> None:
         self.partitions = 0
-        """How many the topic has, owned here or not."""
+        """The number of partitions of the topic, owned here or not."""
         self._until_s: dict[str, float] = {}
-        """Until when each consumer is there; in the order in which they came."""
+        """The time until which each consumer counts as present, in the order in which they came."""
         self._scores: dict[str, list[int]] = {}
         self._dealt: Mapping[int, str] | None = {}
-        """By partition; None: to be dealt anew."""
+        """The consumer of each partition; None: assign them again."""
         self._dealt_partitions = 0
         self._workers: dict[int, str] = {}
-        """By partition, who was handed something of it last."""
+        """The consumer of each partition that was the last to get messages of it."""
 
     def __len__(self) -> int:
         return len(self._until_s)
 
     def attend(self, consumer: str, until_s: float) -> bool:
-        """It is there until then, or longer if it said so before; whether it had not been."""
+        """Count a consumer as present until then, or longer if an earlier call said so;
+        return whether it is new.
+        """
         known_s = self._until_s.get(consumer)
         self._until_s[consumer] = until_s if known_s is None else max(known_s, until_s)
         if known_s is None:
@@ -48,7 +50,7 @@ class Affinity:
         return known_s is None
 
     def depart(self, consumer: str) -> bool:
-        """It has gone; whether it had been there."""
+        """Remove a consumer; return whether it was present."""
         if self._until_s.pop(consumer, None) is None:
             return False
         self._scores.pop(consumer, None)
@@ -56,7 +58,7 @@ class Affinity:
         return True
 
     def expire(self, now_s: float) -> bool:
-        """Those that were not heard of are gone; whether there were any."""
+        """Remove consumers whose time is over; return whether there were any."""
         if not self._until_s:
             return False
         gone = [consumer for consumer, until_s in self._until_s.items() if until_s <= now_s]
@@ -65,24 +67,26 @@ class Affinity:
         return bool(gone)
 
     def due_s(self) -> float | None:
-        """When `expire` may change something."""
+        """Return the time at which `expire` may change something."""
         return min(self._until_s.values(), default=None)
 
     def owner(self, partition: int) -> str | None:
-        """Whose partition it is now; None while nobody is there."""
+        """Return the consumer of a partition; None while no consumer is present."""
         if self._dealt is None or self._dealt_partitions != self.partitions:
             self._dealt_partitions = self.partitions
             self._dealt = self._deal()
         return self._dealt.get(partition)
 
     def may_take(self, consumer: str, partition: int, *, leased: bool) -> bool:
-        """Whether it may be handed messages of it; `leased`: somebody has some."""
+        """Return whether a consumer may get messages of a partition; `leased`: some of its
+        messages are leased.
+        """
         if self.owner(partition) != consumer:
             return False
         return not leased or self._workers.get(partition) == consumer
 
     def took(self, consumer: str, partition: int) -> None:
-        """It has something of the partition leased from now on."""
+        """Note that a consumer has leased messages of the partition."""
         self._workers[partition] = consumer
 
     def _deal(self) -> Mapping[int, str]:
@@ -110,8 +114,9 @@ class Affinity:
 
 
 def _mixed(seed: int, partition: int) -> int:
-    """Like drawn at random for each pair: the finalizer of SplitMix64 (Steele, Lea and Flood, Fast
-    Splittable Pseudorandom Number Generators, 2014)."""
+    """Return a number like one drawn at random for each pair: the finalizer of SplitMix64
+    (Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, 2014).
+    """
     mixed = (seed + partition * 0x9E3779B97F4A7C15) & _MASK
     mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK

@@ -1,4 +1,4 @@
-"""How old what was handed out is, at no cost per message: how far one was, every few seconds."""
+"""The age of delivered messages, at no cost per message: one mark every few seconds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ class Ages:
             self._marks.append((now_ms, self._out_to))
 
     def older(self, age_ms: int) -> int:
-        """What is below this offset went out that long before the last mark; 0: nothing known."""
+        """Return an offset below which messages were delivered `age_ms` before the last
+        mark; 0: nothing known.
+        """
         latest = self._marks[-1][0] if self._marks else 0
         return max((out for at, out in self._marks if latest - at >= age_ms), default=0)
 

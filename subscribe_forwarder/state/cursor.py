@@ -1,14 +1,14 @@
 """The ack state of one (subscription, partition), and the books that must balance.
 
-What holds after every call (P9):
+Invariant after every call (P9):
 
     read_to − start = acked + filtered + skipped + expired + dead_lettered + exceptions + pending
 
-`floor`: every offset below it is passed, which is settled or stepped over. `read_to`: every offset
-below it is classified, which is passed or pending. The passed offsets from `floor` on are kept as
-ranges, which never touch the floor. What is stepped over is an open delivery (exceptions.py), in no
-counter until it is closed. A counter grows only by offsets that were pending or stepped over;
-nothing is ever unsettled.
+`floor`: every offset below it is passed, that is settled or stepped over. `read_to`: every offset
+below it is classified, that is passed or pending. The passed offsets from `floor` on are kept as
+ranges, which never touch the floor. An offset that is stepped over is an open delivery
+(exceptions.py), and in no counter until it is closed. A counter grows only by offsets that were
+pending or stepped over; no offset is ever unsettled.
 
 Pure: no clock, no I/O. `version` grows with each change, so that a flush knows what it wrote.
 """
@@ -23,11 +23,11 @@ from metadata.types import Counters, CursorKey, CursorState, CursorUpdate, Epoch
 from subscribe_forwarder.state.ranges import RangeSet
 
 MAX_RANGES = 10_000
-"""Past this many ranges hand-outs of new messages pause: a flush writes every range."""
+"""If there are more ranges, no new messages are delivered: a flush writes every range."""
 
 
 class Settled(enum.IntEnum):
-    """How an offset left the pending ones; the index of its counter."""
+    """The way in which an offset left the pending ones; the index of its counter."""
 
     ACKED = 0
     FILTERED = 1
@@ -37,12 +37,14 @@ class Settled(enum.IntEnum):
 
 
 OUTCOMES: tuple[Outcome, ...] = ("acked", "filtered", "skipped", "expired", "dead_lettered")
-"""By `Settled`."""
+"""The names of the counters, by `Settled`."""
 
 
 class CursorDamaged(Exception):
-    """What is known of a cursor is out of order: a row that was not written by this code or not
-    kept by the disk, or memory that went wrong."""
+    """The state of a cursor is out of order.
+
+    A row was not written by this code or not kept by the disk, or memory went wrong.
+    """
 
 
 class Cursor:
@@ -80,7 +82,7 @@ class Cursor:
             counters.dead_lettered,
         ]
         self.exceptions = state.exceptions
-        """How many offsets are stepped over."""
+        """The number of offsets that are stepped over."""
         self.history: list[SettledRange] | None = None
         """Gets what is settled from now on, when it is kept."""
         self.version = 0
@@ -102,20 +104,20 @@ class Cursor:
         return len(self._ranges)
 
     def pending(self) -> int:
-        """Offsets in [floor, read_to) that are not passed."""
+        """Return the number of offsets in [floor, read_to) that are not passed."""
         return self.read_to - self.floor - self._ranges.size
 
     def counters(self) -> Counters:
         return Counters(*self._counts)
 
     def balanced(self) -> bool:
-        """P9, and what the ranges promise."""
+        """Return whether P9 holds, and the ranges are in order."""
         counted = sum(self._counts) + self.exceptions + self.pending()
         return self.ordered and self.read_to - self.start == counted
 
     @property
     def ordered(self) -> bool:
-        """What the ranges and the counters promise."""
+        """Return whether the ranges and the counters are in order."""
         ranges = self._ranges
         inside = not len(ranges) or (ranges.first > self.floor and ranges.end <= self.read_to)
         return (
@@ -127,15 +129,17 @@ class Cursor:
 
     @property
     def passed_end(self) -> int:
-        """One past the last passed offset; what is unsettled below it is a hole."""
+        """Return the offset after the last passed one; unsettled offsets below it are holes."""
         return self._ranges.end if len(self._ranges) else self.floor
 
     def is_passed(self, offset: int) -> bool:
-        """Settled or stepped over."""
+        """Return whether an offset is settled or stepped over."""
         return offset < self.floor or offset in self._ranges
 
     def gap_at(self, offset: int, end: int) -> tuple[int, int]:
-        """The first run [low, high) at or after `offset` and below `end` that is not passed."""
+        """Return the first run [low, high) at or after `offset` and below `end` that is not
+        passed.
+        """
         return self._ranges.gap_at(max(offset, self.floor), end)
 
     def classify(self, upto: int) -> None:
@@ -161,7 +165,7 @@ class Cursor:
         return new
 
     def step_over(self, offset: int) -> None:
-        """It was pending and is an open delivery from now on."""
+        """Turn a pending offset into an open delivery."""
         assert not self.is_passed(offset), f"offset {offset} stepped over, and was passed before"
         self._pass(offset, offset + 1)
         self.read_to = max(self.read_to, offset + 1)
@@ -178,7 +182,7 @@ class Cursor:
             self.history.append(SettledRange(offset, offset + 1, OUTCOMES[how]))
 
     def touch(self) -> None:
-        """What is beside it changed, and is to be flushed with it."""
+        """Note that rows beside the cursor changed, so that the next flush writes them."""
         self.version += 1
 
     def _pass(self, low: int, high: int) -> int:
@@ -221,8 +225,10 @@ class Cursor:
         return new
 
     def update(self) -> CursorUpdate:
-        """The whole row as it is now; the caller remembers `version` beside it. Raises
-        CursorDamaged where memory is out of order, for no such row is to be written."""
+        """Return the whole row as it is now; the caller remembers `version` beside it.
+
+        Raises CursorDamaged if memory is out of order, for no such row may be written.
+        """
         if not self.ordered:
             raise CursorDamaged(
                 f"cursor {self.key} came out of order: {self._counts}, {self.floor}"
@@ -239,7 +245,7 @@ class Cursor:
         )
 
     def covers(self, row: CursorState) -> bool:
-        """Whether this memory already holds all that the row says, of the same generation."""
+        """Return whether this memory already has everything in the row, of the same generation."""
         return (
             self.generation == row.generation
             and self.start == row.start

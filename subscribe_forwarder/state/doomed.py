@@ -1,4 +1,4 @@
-"""Messages that go to the dead letters: who is told of them, and when again. Pure."""
+"""Messages on their way to the dead letters, and the times at which they are reported. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BURY_AGAIN_MS = 30_000
 
 
 class Doomed:
-    """Those whose doom is committed."""
+    """Messages whose failure for good is committed."""
 
     def __init__(self, exceptions: Exceptions) -> None:
         self.told: Callable[[OpenDelivery], None] | None = None
@@ -26,11 +26,11 @@ class Doomed:
         self.tell(now_ms)
 
     def again(self, offset: int, now_ms: int) -> None:
-        """It could not be buried."""
+        """Report a message again later, because it could not be buried."""
         heappush(self._due, (now_ms + BURY_AGAIN_MS, offset))
 
     def tell(self, now_ms: int) -> None:
-        """Of those whose time has come."""
+        """Report messages whose time has come."""
         while self._due and self._due[0][0] <= now_ms and self.told is not None:
             row = self._open.rows.get(heappop(self._due)[1])
             if row is not None and row.reason in DOOMED:

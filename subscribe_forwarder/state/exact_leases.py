@@ -30,7 +30,7 @@ class ExactLeases:
         return bool(self._given_back)
 
     def turn(self, offset: int) -> int:
-        """Of its present lease, or of its next one; from 1."""
+        """Return the turn of the offset's present lease, or of its next one; from 1."""
         return min(self._open.attempts(offset) + 1 + self._given_back.get(offset, 0), MAX_TURN)
 
     def grant(self, offsets: Sequence[int], expires_us: int) -> None:
@@ -69,9 +69,9 @@ class ExactLeases:
             self._cursor.touch()
 
     def holds(self, offset: int, epoch: Epoch, turn: int) -> bool:
-        """Whether the offset is under this very lease."""
+        """Return whether the offset is under this very lease."""
         return self._held.holds(offset, epoch, turn)
 
     def acked_under(self, offset: int, epoch: Epoch, turn: int) -> bool:
-        """Whether the offset was acked under this very lease."""
+        """Return whether the offset was acked under this very lease."""
         return self._held.acked_under(offset, epoch, turn)

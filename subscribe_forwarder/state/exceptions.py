@@ -24,7 +24,7 @@ class Exceptions:
         self._saved = set(self._rows)  # rows that Postgres may have
 
     def __len__(self) -> int:
-        """Also those that are new."""
+        """Return the number of open deliveries, new ones included."""
         return len(self._rows)
 
     def __contains__(self, offset: int) -> bool:
@@ -40,7 +40,7 @@ class Exceptions:
 
     @property
     def new(self) -> int:
-        """How many the cursor has not stepped over yet."""
+        """Return the number of open deliveries that the cursor has not stepped over yet."""
         return len(self._new)
 
     @property
@@ -49,7 +49,7 @@ class Exceptions:
         return bool(self._new) or any(row is not None for row in self._unsaved.values())
 
     def durable(self) -> list[OpenDelivery]:
-        """Those that Postgres has as they are in memory."""
+        """Return the rows that Postgres has as they are in memory."""
         return [
             row
             for offset, row in self._rows.items()
@@ -57,7 +57,7 @@ class Exceptions:
         ]
 
     def is_durable(self, row: OpenDelivery) -> bool:
-        """Whether Postgres has this row, and it is the one in memory."""
+        """Return whether Postgres has this row, and it is the one in memory."""
         offset = row.offset
         return (
             self._rows.get(offset) == row
@@ -66,12 +66,12 @@ class Exceptions:
         )
 
     def attempts(self, offset: int) -> int:
-        """Of this offset, those that ended without an ack."""
+        """Return the number of attempts at this offset that ended without an ack."""
         row = self._rows.get(offset)
         return 0 if row is None else row.attempts
 
     def put(self, row: OpenDelivery) -> None:
-        """A new one, or one that changed."""
+        """Add a row, or change one."""
         if row.offset not in self._rows:
             self._new[row.offset] = None
         elif row.offset not in self._new:
@@ -79,14 +79,14 @@ class Exceptions:
         self._rows[row.offset] = row
 
     def none_stored_below(self, end: int) -> bool:
-        """Whether Postgres has no row of an offset below `end`."""
+        """Return whether Postgres has no row of an offset below `end`."""
         return all(offset >= end for offset in self._saved)
 
     def stepped_over(self, offset: int) -> bool:
         return offset in self._rows and offset not in self._new
 
     def close(self, offset: int) -> bool:
-        """It is settled; whether the cursor had stepped over it."""
+        """Close the row of a settled offset; return whether the cursor had stepped over it."""
         if self._rows.pop(offset, None) is None:
             return False
         if offset in self._new:
@@ -108,14 +108,16 @@ class Exceptions:
         return [offset for offset, _ in zip(self._new, range(limit), strict=False)]
 
     def changes(self) -> tuple[tuple[OpenDelivery, ...], tuple[int, ...]]:
-        """Rows to put, and offsets whose row has to go, since the last committed flush."""
+        """Return rows to put, and offsets whose row has to go, since the last committed flush."""
         rows = tuple([row for row in self._unsaved.values() if row is not None])
         closed = tuple([offset for offset, row in self._unsaved.items() if row is None])
         self._saved.update([row.offset for row in rows])
         return rows, closed
 
     def wrote(self, rows: Iterable[OpenDelivery], closed: Iterable[int]) -> list[OpenDelivery]:
-        """These changes are committed; which of the rows are as they are in memory."""
+        """Note that these changes are committed; return those rows that are as they are in
+        memory.
+        """
         durable = []
         for row in rows:
             if self._unsaved.get(row.offset) is row:
@@ -128,8 +130,10 @@ class Exceptions:
         return durable
 
     def resync(self, stored: Iterable[OpenDelivery]) -> list[OpenDelivery]:
-        """What is to travel is from now on what differs from what is stored; which rows that were
-        to travel turn out to be stored as they are in memory."""
+        """Compare with the stored rows: the next flush writes the differences.
+
+        Returns the rows that turn out to be stored as they are in memory.
+        """
         before = self._unsaved
         there = {row.offset: row for row in stored}
         self._saved = set(there)

@@ -1,4 +1,4 @@
-"""What becomes of a message whose lease ended without an ack. Pure."""
+"""The outcome for a message whose lease ended without an ack. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from metadata.delivery.deliveries import OpenDelivery, Reason
 from subscribe_forwarder.state.retry import Policy
 
 DOOMED = (Reason.EXHAUSTED, Reason.REJECTED)
-"""To be dead-lettered."""
+"""The reasons for which a message becomes a dead letter."""
 PARKED = (Reason.PARKED, Reason.BEHIND_PARKED)
 
 
@@ -23,8 +23,10 @@ def failed(
     detail: str | None,
     random: Callable[[], float],
 ) -> OpenDelivery:
-    """One more attempt failed: tried again after the delay (None: the policy's back-off), or
-    exhausted."""
+    """Return the row after one more failed attempt: delayed, or exhausted.
+
+    The delay None stands for the policy's back-off.
+    """
     row = _counted(row, leased_us, detail)
     if policy.exhausted(row.attempts):
         if not policy.park:

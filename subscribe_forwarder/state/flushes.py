@@ -1,7 +1,7 @@
-"""What the flushes of one ledger carry: the cursor, and all that is written beside it.
+"""The content of a ledger's flushes: the cursor, and the rows that are written beside it.
 
-A flush takes whatever changed since the last one that was committed; what it took counts as written
-only when it is told so. Pure.
+A flush takes all changes since the last committed one. They count as written when `wrote` is told.
+Pure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_ROWS = 10_000
 
 
 class Flushes:
-    """They never overlap."""
+    """Makes flushes that never overlap."""
 
     def __init__(
         self,
@@ -37,11 +37,11 @@ class Flushes:
         self.dead_letters: list[DeadLetter] = []
         """Stored, and not written yet."""
         self.publications: list[Publication] = []
-        """Of acks that are not written yet."""
+        """The publications of acks that are not written yet."""
         self.settled: list[int] = []
         """Offsets that were settled, where somebody wants to know when that is written."""
         self.floor = cursor.floor
-        """As Postgres has it."""
+        """The floor that Postgres has."""
         self._written: list[int] = []
         self._cursor = cursor
         self._leases = leases
@@ -53,7 +53,7 @@ class Flushes:
         """The update, the cursor's version in it, and how many of `settled` it has."""
 
     def update(self) -> CursorUpdate:
-        """Everything that the next one has to write."""
+        """Return everything that the next flush has to write."""
         cursor = self._cursor
         for offset in self._open.first_new(MAX_ROWS):
             cursor.step_over(offset)
@@ -71,13 +71,15 @@ class Flushes:
             history=tuple(cursor.history or ()),
             publications=tuple(self.publications),
         )
-        # What is left for the next flush is not written by this one.
+        # This flush does not write the rows that are left for the next one.
         version = cursor.flushed_version if self._open.new else cursor.version
         self._sent = update, version, len(self.settled)
         return update
 
     def wrote(self, update: CursorUpdate) -> list[OpenDelivery]:
-        """It is committed; the rows that Postgres has as they are in memory since."""
+        """Note that an update is committed; return the rows that Postgres has as they are
+        in memory since.
+        """
         if self._sent is None or self._sent[0] is not update:
             return []
         cursor = self._cursor
@@ -112,12 +114,12 @@ class Flushes:
         return self._open.resync(state.stepped_over)
 
     def take_written(self) -> list[int]:
-        """Those of `settled` that were written since the last call."""
+        """Return those of `settled` that were written since the last call."""
         written, self._written = self._written, []
         return written
 
     def _told(self, update: CursorUpdate, settled: int) -> None:
-        """What is written once, and travels no more."""
+        """Drop the rows that are written once, and need no other flush."""
         self._written += self.settled[:settled]
         del self.settled[:settled]
         del self.dead_letters[: len(update.dead_letters)]
@@ -128,8 +130,10 @@ class Flushes:
 
 
 def _counts_as(update: CursorUpdate, state: CursorState) -> bool:
-    """Whether the row has what this update settled. Of open deliveries it tells nothing: a further
-    failure of one changes none of this."""
+    """Return whether the row has the outcomes that this update settled.
+
+    Open deliveries do not matter: a further failure of one changes no outcome.
+    """
     return (update.floor, update.read_to, update.acked, update.counters, update.exceptions) == (
         state.floor,
         state.read_to,

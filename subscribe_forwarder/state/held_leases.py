@@ -1,9 +1,9 @@
-"""Exactly-once leases as they are written down: who may ack what, and what was acked under which.
+"""Exactly-once leases as they are written: the offsets that each may ack, and those that it acked.
 
 An ack counts when its lease (epoch and turn) is the one that holds the offset, and once more for
-each repeat of it. What a finished lease had acked is kept in a *record* of its epoch and turn, as
-ranges, for 10 to 15 minutes: repeats find it there, and consuming in order keeps it to one range.
-Pure; times are µs of the wall clock, for rows outlive the process.
+each repeat of it. A *record* keeps the acked offsets of a finished lease by its epoch and turn, as
+ranges, for 10 to 15 minutes: repeats find them there, and consuming in order keeps them to one
+range. Pure; times are µs of the wall clock, for rows outlive the process.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Held:
 
 
 class HeldLeases:
-    """Of one cursor; empty, and never asked, where delivery is not exactly once."""
+    """The leases of one cursor; empty, and never asked, if delivery is not exactly once."""
 
     def __init__(self, rows: Iterable[DeliveryLease] = ()) -> None:
         self._held: dict[int, _Held] = {}
@@ -72,7 +72,7 @@ class HeldLeases:
         return [(offset, held.expires_us) for offset, held in self._of.items()]
 
     def grant(self, offsets: Sequence[int], epoch: Epoch, turn: int, expires_us: int) -> None:
-        """A new lease of offsets that none holds."""
+        """Add a new lease for offsets that have none."""
         assert self._of.keys().isdisjoint(offsets), f"held twice, of {offsets}"
         held = self._new(epoch, turn, expires_us)
         held.leased.update(offsets)
@@ -80,7 +80,7 @@ class HeldLeases:
             self._of[offset] = held
 
     def extend(self, offset: int, expires_us: int, now_us: int) -> None:
-        """Another deadline; those moved alike after one another share a lease."""
+        """Set another deadline; offsets that get the same one in a row share a lease."""
         held = self._of.get(offset)
         if held is None or held.expires_us == expires_us:
             return
@@ -94,12 +94,12 @@ class HeldLeases:
         self._change(target)
 
     def holds(self, offset: int, epoch: Epoch, turn: int) -> bool:
-        """Whether the offset is leased, and under this."""
+        """Return whether the offset is leased, and under this lease."""
         held = self._of.get(offset)
         return held is not None and (held.epoch, held.turn) == (epoch, turn)
 
     def acked_under(self, offset: int, epoch: Epoch, turn: int) -> bool:
-        """Whether this lease acked the offset."""
+        """Return whether this lease acked the offset."""
         held = self._acked_of.get(offset)
         if held is not None:
             return (held.epoch, held.turn) == (epoch, turn)
@@ -109,7 +109,7 @@ class HeldLeases:
         )
 
     def acked(self, offset: int, now_us: int) -> None:
-        """Under the lease that holds it."""
+        """Note an ack under the lease that holds the offset."""
         held = self._of.pop(offset, None)
         if held is not None:
             held.leased.discard(offset)
@@ -118,7 +118,7 @@ class HeldLeases:
             self._over(held, now_us)
 
     def drop(self, offset: int, now_us: int) -> None:
-        """It is leased no longer, and was not acked."""
+        """Note that the lease of an offset ended without an ack."""
         held = self._of.pop(offset, None)
         if held is not None:
             held.leased.discard(offset)
@@ -137,7 +137,7 @@ class HeldLeases:
         return bool(over)
 
     def changes(self) -> tuple[tuple[DeliveryLease, ...], tuple[int, ...]]:
-        """Rows to put, and numbers whose row has to go, since the last committed flush."""
+        """Return rows to put, and numbers whose row has to go, since the last committed flush."""
         self._sent = dict(self._unsaved)
         rows: list[DeliveryLease] = []
         ended: list[int] = []
@@ -150,13 +150,13 @@ class HeldLeases:
         return tuple(rows), tuple(ended)
 
     def wrote(self) -> None:
-        """What `changes` last told is committed."""
+        """Note that the last result of `changes` is committed."""
         for number, stamp in self._sent.items():
             if self._unsaved.get(number) == stamp:
                 del self._unsaved[number]
 
     def resync(self, stored: Iterable[DeliveryLease]) -> None:
-        """What is to travel is from now on what differs from what is stored."""
+        """Compare with the stored rows: the next flush writes the differences."""
         there = {row.number: row for row in stored}
         self._unsaved = {}
         for held in (*self._held.values(), *self._records.values()):
@@ -209,7 +209,7 @@ class HeldLeases:
 
 
 def runs(offsets: Iterable[int]) -> list[Range]:
-    """Ascending offsets as ranges."""
+    """Return ascending offsets as ranges."""
     found: list[Range] = []
     for offset in offsets:
         if found and found[-1][1] == offset:

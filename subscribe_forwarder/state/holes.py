@@ -1,7 +1,9 @@
-"""Which unsettled offsets the cursor steps over, so that neither its floor nor its size waits.
+"""The unsettled offsets over which the cursor steps, so that neither its floor nor its size waits
+for them.
 
-An old hole goes, and with too many ranges the lowest holes do, the young ones only in need: acking
-10,000 messages in any order settles most of them within seconds, and rows are dearer than ranges.
+The cursor steps over an old hole, and with too many ranges over the lowest holes, over young ones
+only in need: acking 10,000 messages in any order settles most of them within seconds, and rows are
+dearer than ranges.
 """
 
 from __future__ import annotations

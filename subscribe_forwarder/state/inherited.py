@@ -1,9 +1,9 @@
-"""What a new owner's ledger begins with: the open deliveries, and the leases of the owner before.
+"""The beginning of a new owner's ledger: the open deliveries, and the leases of the owner before.
 
-Leases of an exactly-once subscription are rows of Postgres. Others are known when the owner before
-said so as it handed over (`HandedLease`); where it died they are not, and their messages go out
-again. A message under such a lease becomes an open delivery, a hole, which the cursor steps over:
-so that reading on from the floor does not take it for a new one.
+Leases of an exactly-once subscription are rows of Postgres. Others are known if the owner before
+reported them when it handed over (`HandedLease`); if it died, they are unknown, and their messages
+are delivered again. A message under such a lease becomes an open delivery, a hole, which the cursor
+steps over: so that reading on from the floor does not take it for a new one.
 
 Pure; deadlines are milliseconds of the caller's monotonic clock.
 """
@@ -23,16 +23,18 @@ from subscribe_forwarder.state.retry import Now
 
 
 class HandedLease(NamedTuple):
-    """Of one message, as the owner before told of it."""
+    """The lease of one message, as the owner before reported it."""
 
     deadline_ms: int
     epoch_n: int
-    """What its ack id says."""
+    """The epoch in its ack id."""
     offset: int
 
 
 class Inherited:
-    """Of one ledger; taken in as it is made, and leased once the time is known."""
+    """The leases that one ledger inherits: taken in when it is created, and leased once the
+    time is known.
+    """
 
     def __init__(
         self,
@@ -58,11 +60,11 @@ class Inherited:
         """`lease` is to be called; until then no flush lets go of a message."""
 
     def not_leased(self) -> list[HandedLease]:
-        """What was handed and waits for the time to be known."""
+        """Return leases that wait for the time to be known."""
         return list(self._handed)
 
     def lease(self, now: Now) -> None:
-        """All of them that are still to be settled."""
+        """Give each of them that is not settled yet a lease."""
         self.waits = False
         for offset, expires_us in self._held.offsets():
             if offset not in self._open:

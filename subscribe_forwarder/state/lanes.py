@@ -42,8 +42,11 @@ class Lanes:
         """By priority, in parts: `AGING` of them are a turn."""
 
     def plan(self, ready: Iterable[int], most: int) -> list[Share]:
-        """How a pull of up to `most` messages goes over the priorities that may have something: the
-        turns they have earned, then from the highest down whatever is left."""
+        """Return the shares of a pull of up to `most` messages between the priorities that may have
+        messages.
+
+        The turns that they have earned come first, then the rest from the highest priority down.
+        """
         priorities = sorted(ready, reverse=True)
         turns = {priority: self._earned.get(priority, 0) // AGING for priority in priorities}
         shares: list[Share] = []
@@ -56,7 +59,7 @@ class Lanes:
         return shares + [Share(priority, most) for priority in priorities]
 
     def delivered(self, counts: Mapping[int, int], ready: Iterable[int]) -> None:
-        """So many of each priority went out, while `ready` had something."""
+        """Count the delivered messages of each priority, while `ready` had messages."""
         total = sum(counts.values())
         if not total:
             return

@@ -1,10 +1,10 @@
-"""Delivered and not yet settled messages of one (subscription, partition): who waits for what.
+"""Delivered and not yet settled messages of one (subscription, partition).
 
-An offset that was handed out is *leased* until its deadline, then *waiting* until it is leased
-again or settled. What waits is ready, delayed until a time, held until somebody offers it, or
-unwritten: its failure is not durable yet. One grant is what one pull took: its deadline is one heap
-entry, so nothing is paid per message but one dict entry. Pure: times are milliseconds of the
-caller's monotonic clock.
+A delivered offset is *leased* until its deadline, then *waiting* until it is leased again or
+settled. A waiting offset is ready, delayed until a time, held until a call offers it, or unwritten:
+its failure is not durable yet. One grant has the messages of one pull: its deadline is one heap
+entry, so a message costs only one dict entry. Pure: times are milliseconds of the caller's
+monotonic clock.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ class Grant:
         self.deadline_ms = deadline_ms
         self.epoch_n = epoch_n
         self.leased_us = leased_us
-        """When they were handed out, by the wall clock."""
+        """The time of their delivery, by the wall clock."""
         self.count = self.live = len(offsets)
         self.holder: object | None = None
-        """Whoever keeps count of what is out of it (window.py); passed on when one is extended."""
+        """The limit that counts the leased messages of the grant (window.py); passed on
+        when a lease is extended.
+        """
 
     def __lt__(self, other: Grant) -> bool:
         return self.deadline_ms < other.deadline_ms
@@ -75,7 +77,7 @@ class LeaseTable:
         return self._waiting.get(offset) == _UNWRITTEN
 
     def leased_now(self) -> list[int]:
-        """Each offset that is leased."""
+        """Return each leased offset."""
         return list(self._leased)
 
     # Leases.
@@ -105,7 +107,7 @@ class LeaseTable:
         return True
 
     def end(self, offset: int) -> Grant | None:
-        """Its lease, which is over now; the offset is unwritten."""
+        """End the lease of an offset, which is unwritten now, and return its grant."""
         grant = self._leased.pop(offset, None)
         if grant is None:
             return None
@@ -138,7 +140,7 @@ class LeaseTable:
         return ended
 
     def settle(self, offsets: Sequence[int]) -> None:
-        """They are acked, expired or dead-lettered: nothing of them stays."""
+        """Remove offsets that are acked, expired or dead-lettered."""
         leased, waiting = self._leased, self._waiting
         for offset in offsets:
             grant = leased.pop(offset, None)
@@ -149,13 +151,13 @@ class LeaseTable:
         self._compact()
 
     def below(self, bound: int) -> list[int]:
-        """What of it is below `bound`, ascending."""
+        """Return the offsets below `bound`, ascending."""
         return sorted([o for o in (*self._leased, *self._waiting) if o < bound])
 
     # Waiting.
 
     def give_back(self, offset: int) -> bool:
-        """Ready to be handed out again at once. False when not leased."""
+        """Make an offset ready again at once; return False if it is not leased."""
         grant = self._leased.pop(offset, None)
         if grant is None:
             return False
@@ -190,7 +192,7 @@ class LeaseTable:
         return True
 
     def peek_ready(self) -> int | None:
-        """The lowest offset to be handed out again, after `due`."""
+        """Return the lowest offset to deliver again, after `due`."""
         while self._ready:
             if self._waiting.get(self._ready[0]) == _READY:
                 return self._ready[0]
@@ -204,7 +206,9 @@ class LeaseTable:
         return offset
 
     def next_due_ms(self) -> int | None:
-        """When a deadline or a delay ends next, if any; may be early, never late."""
+        """Return the time at which a deadline or a delay ends next, if any; may be early,
+        never late.
+        """
         while self._deadlines and not self._deadlines[0].live:
             self._granted -= len(heappop(self._deadlines).offsets)
         due = self._deadlines[0].deadline_ms if self._deadlines else None

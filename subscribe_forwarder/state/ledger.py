@@ -1,15 +1,16 @@
-"""The books of one subscription in one lane of a partition: what is settled, and what is out.
+"""The books of one subscription in one lane of a partition: settled and delivered messages.
 
-It joins the cursor (what is settled), the leases (who has what until when), the exceptions (what
-the cursor stepped over) and, for exactly-once, the leases as they are written down. Whoever hands
-out asks here what may go out again; acks, failures and ends of leases are told here.
+It joins the cursor (settled offsets), the leases (delivered messages and their deadlines), the
+exceptions (offsets that the cursor stepped over) and, for exactly-once, the leases as they are
+written. Deliveries ask here for messages to deliver again; acks, failures and ends of leases are
+reported here.
 
-What must be durable before what: a failure (nack, expiry, reject), a parking and a resumption are
-committed before their message is handed out again or goes to the dead letters: `wrote` is told of
-each commit and only then lets go. Where keys are in order, a settled message frees its key once
-that is committed: `on_settled` is told of what a flush wrote, never of what is only in memory.
-Leases of an exactly-once subscription are committed before the response leaves, which is up to its
-sender.
+Order of durability: a failure (nack, expiry, reject), a parking and a resumption are committed
+before their message is delivered again or goes to the dead letters: `wrote` is told of each commit
+and releases the message only then. If keys are in order, a settled message frees its key once that
+is committed: `on_settled` is told of the offsets that a flush wrote, never of offsets that are
+settled only in memory. Leases of an exactly-once subscription are committed before the response
+leaves, which is up to its sender.
 
 Pure: no clock, no I/O; deadlines are milliseconds of the caller's monotonic clock.
 """
@@ -49,7 +50,7 @@ class Ledger:
         random: Callable[[], float] = random_module.random,
         handed: Sequence[HandedLease] = (),
     ) -> None:
-        """`handed`: leases of the owner before."""
+        """Take over the open deliveries of `state`; `handed` are leases of the owner before."""
         self.cursor = Cursor(state, epoch)
         """Read it; it changes through the ledger."""
         self.policy = policy or Policy()
@@ -131,12 +132,14 @@ class Ledger:
         return bool(self._open) or self._exact.any_given_back
 
     def attempt(self, offset: int) -> int:
-        """The number of this offset's present attempt, or of its next one; from 1."""
+        """Return the number of this offset's present attempt, or of its next one; from 1."""
         return self._open.attempts(offset) + 1
 
     def turn(self, offset: int) -> int:
-        """What its ack id says: the attempt, and for exactly-once more than that where a lease was
-        given back, so that no two leases share an id."""
+        """Return the turn in its ack id, so that no two leases share an id.
+
+        It is the attempt, and for exactly-once more than that if a lease was given back.
+        """
         return self._exact.turn(offset)
 
     def grant_of(self, offset: int) -> Grant | None:
@@ -147,7 +150,7 @@ class Ledger:
         return self._leases.is_waiting(offset)
 
     def paused_reason(self) -> str | None:
-        """Why nothing new may be handed out, if so."""
+        """Return the reason for which no new message may be delivered, if there is one."""
         if self.cursor.paused:
             return "too_many_ranges"
         if len(self._open) >= self.policy.max_exceptions:
@@ -157,7 +160,7 @@ class Ledger:
     # Handing out.
 
     def peek_ready(self) -> int | None:
-        """The lowest offset to be handed out again, after `expire`."""
+        """Return the lowest offset to deliver again, after `expire`."""
         return self._leases.peek_ready()
 
     def take_ready(self) -> int:
@@ -166,7 +169,9 @@ class Ledger:
         return self._leases.take_ready()
 
     def next_due_ms(self) -> int | None:
-        """When a deadline or a delay ends next, if any; may be early, never late."""
+        """Return the time at which a deadline or a delay ends next, if any; may be early,
+        never late.
+        """
         return 0 if self._inherited.waits else self._leases.next_due_ms()
 
     def classify(self, upto: int) -> None:
@@ -175,7 +180,7 @@ class Ledger:
         self._ages.out_to(upto)
 
     def lease(self, offsets: list[int], now: Now, deadline_ms: int) -> Grant:
-        """Offsets that are neither leased nor waiting."""
+        """Add a lease for offsets that are neither leased nor waiting."""
         self._now = now
         grant = self._leases.lease(offsets, deadline_ms, self.cursor.epoch.n, now.us)
         if self.policy.exactly_once and offsets:
@@ -211,8 +216,11 @@ class Ledger:
 
     @property
     def leaving(self) -> bool:
-        """It is being given away: `to_hand` names also what is acked meanwhile. Where no flush
-        carries that ack it is not answered, and comes again at the next owner."""
+        """Whether the ledger is being given away.
+
+        `to_hand` then also names offsets that are acked meanwhile. If no flush carries such an ack,
+        it is not answered, and the message comes again at the next owner.
+        """
         return self._acked_late is not None
 
     @leaving.setter
@@ -220,8 +228,9 @@ class Ledger:
         self._acked_late = [] if leaving else None
 
     def to_hand(self) -> list[HandedLease]:
-        """What the next owner is to know of the present leases: nothing where they are durable, or
-        where nobody is to ack."""
+        """Return the present leases for the next owner: none if they are durable, or if
+        nobody is to ack.
+        """
         if self.policy.exactly_once:
             return []
         leased = self._leases_of(self._leases.leased_now())
@@ -230,7 +239,7 @@ class Ledger:
     # Ends of leases.
 
     def settle(self, offsets: Sequence[int], how: Settled) -> int:
-        """`offsets` ascending; how many were not settled before."""
+        """Settle ascending offsets; return how many were not settled before."""
         if self.on_settling is not None:
             fresh = [offset for offset in offsets if not self.is_settled(offset)]
             self._flushes.settled += fresh
@@ -245,11 +254,15 @@ class Ledger:
         return new
 
     def settle_range(self, low: int, high: int, how: Settled) -> int:
-        """Of [low, high), whatever was never handed out; how many were not settled before."""
+        """Settle the offsets of [low, high) that were never delivered; return how many were
+        not settled before.
+        """
         return self.cursor.settle(low, high, how)
 
     def settle_below(self, bound: int, how: Settled) -> int:
-        """All below `bound` but open deliveries: leased, waiting, and never handed out alike."""
+        """Settle all offsets below `bound` but open deliveries: leased, waiting and
+        undelivered ones.
+        """
         below = [o for o in self._leases.below(bound) if not self._open.stepped_over(o)]
         new = self.settle(below, how) if below else 0
         return new + self.cursor.settle(self.cursor.floor, bound, how)
@@ -265,7 +278,9 @@ class Ledger:
         return True
 
     def reject(self, offset: int, now: Now, detail: str | None) -> bool:
-        """To the dead letters, once that is committed. False when it is not leased."""
+        """Send a leased message to the dead letters, once that is committed; return False
+        if it is not leased.
+        """
         self._now = now
         grant = self._leases.end(offset)
         if grant is None:
@@ -274,7 +289,9 @@ class Ledger:
         return True
 
     def give_back(self, offset: int) -> bool:
-        """Ready again at once; no attempt counts. False when it is not leased."""
+        """Make a message ready again at once, without counting an attempt; return False if
+        it is not leased.
+        """
         if not self._leases.give_back(offset):
             return False
         if self.policy.exactly_once:
@@ -308,24 +325,28 @@ class Ledger:
     # Exactly once.
 
     def holds(self, offset: int, epoch: Epoch, turn: int) -> bool:
-        """Whether the offset is under this very lease."""
+        """Return whether the offset is under this very lease."""
         return self._exact.holds(offset, epoch, turn)
 
     def acked_under(self, offset: int, epoch: Epoch, turn: int) -> bool:
-        """Whether the offset was acked under this very lease."""
+        """Return whether the offset was acked under this very lease."""
         return self._exact.acked_under(offset, epoch, turn)
 
     # Parked keys and dead letters.
 
     def step_over(self, offsets: Sequence[int], reason: Reason) -> None:
-        """Held, pending or never handed out; they are open deliveries from the next flush on."""
+        """Step over offsets that are held, pending or undelivered: they are open deliveries
+        from the next flush on.
+        """
         for offset in offsets:
             self._open.put(replace(self._row(offset), reason=reason, not_before_us=None))
             self._leases.hold_unwritten(offset)
         self.cursor.touch()
 
     def resume(self, offset: int) -> bool:
-        """A parked one goes out again, its attempts counted anew. False when it is not parked."""
+        """Deliver a parked message again with its attempts counted anew; return False if it
+        is not parked.
+        """
         row = self._open.rows.get(offset)
         if row is None or row.reason not in failures.PARKED:
             return False
@@ -343,8 +364,11 @@ class Ledger:
         return True
 
     def bury(self, dead_letter: DeadLetter) -> bool:
-        """It is stored as a dead letter. False when it was settled or resumed meanwhile: then
-        nothing changes, and a resumed one is delivered again."""
+        """Close a message that is stored as a dead letter.
+
+        Returns False if it was settled or resumed meanwhile. Then nothing changes, and a resumed
+        message is delivered again.
+        """
         row = self._open.rows.get(dead_letter.offset)
         if row is None or row.reason in (Reason.HOLE, Reason.FAILED):
             return False
@@ -366,15 +390,15 @@ class Ledger:
         self.settle(offsets, Settled.ACKED)
 
     def is_settled(self, offset: int) -> bool:
-        """Acked, or done with otherwise."""
+        """Return whether an offset is acked, or settled in another way."""
         return self.cursor.is_passed(offset) and offset not in self._open
 
     def committed_to(self, end: int) -> bool:
-        """Whether all below `end` is settled, and a flush has written that."""
+        """Return whether all offsets below `end` are settled, and a flush has written that."""
         return self._flushes.floor >= end and self._open.none_stored_below(end)
 
     def settled_to(self, end: int) -> bool:
-        """The same of what is in memory."""
+        """Return whether all offsets below `end` are settled in memory."""
         return self.cursor.floor >= end and all(offset >= end for offset in self._open.rows)
 
     # Flushes.
@@ -403,12 +427,14 @@ class Ledger:
         return self.awaited or self._open.unwritten
 
     def update(self) -> CursorUpdate:
-        """Everything that the next flush has to write. Flushes never overlap."""
+        """Return everything that the next flush has to write. Flushes never overlap."""
         self.awaited = False
         return self._flushes.update()
 
     def wrote(self, update: CursorUpdate) -> bool:
-        """It is committed; whether a message may go out now that could not before."""
+        """Note that an update is committed; return whether a message may go out now that
+        could not before.
+        """
         let_go = sum([self._let_go(row) for row in self._flushes.wrote(update)]) > 0
         return self._tell_settled() or let_go
 
@@ -437,7 +463,7 @@ class Ledger:
         return True
 
     def _leases_of(self, offsets: Iterable[int]) -> list[HandedLease]:
-        """Of those that are leased."""
+        """Return the leases of those offsets that are leased."""
         return [
             HandedLease(grant.deadline_ms, grant.epoch_n, offset)
             for offset in offsets
@@ -464,7 +490,7 @@ class Ledger:
         self._ended(row)
 
     def _ended(self, row: OpenDelivery) -> None:
-        """Its lease did, without an ack."""
+        """Handle the end of a lease without an ack."""
         self._open.put(row)
         self._exact.failed(row.offset, self._now.us)
         self.cursor.touch()

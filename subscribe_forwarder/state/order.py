@@ -1,7 +1,7 @@
-"""Order within a key: of each, one message at a time may be out, the oldest first.
+"""Order within a key: one message of each key may be delivered at a time, the oldest first.
 
-What must hold: of two unsettled messages of a key, the later is never let go while the earlier is
-there. The first one known of a key is its *head* and may be out; those behind it are held, and as
+Invariant: of two unsettled messages of a key, the later is never delivered before the earlier is
+settled. The first one known of a key is its *head* and may be out; those behind it are held, and as
 the head is settled, in whatever way, the next becomes head. The head stays head over nacks, ends of
 leases and back-off: a redelivery blocks its key and no other.
 
@@ -24,7 +24,7 @@ from heapq import heappop, heappush
 
 
 def hash_of(key: str) -> int:
-    """Signed 64 bits, for good: rows of `deliveries` hold it."""
+    """Return the hash of a key, signed 64 bits. It never changes: rows of `deliveries` hold it."""
     return int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "big", signed=True)
 
 
@@ -42,24 +42,24 @@ class KeyOrder:
 
     def __init__(self) -> None:
         self._heads: dict[int, int] = {}
-        """By key hash: its oldest unsettled offset."""
+        """The oldest unsettled offset of each key, by key hash."""
         self._behind: dict[int, OrderedDict[int, None]] = {}
-        """By key hash: the later ones, ascending; a key with none has no entry."""
+        """The later offsets of each key, ascending, by key hash; a key without any has no entry."""
         self._key_of: dict[int, int] = {}
         self._parked: set[int] = set()
         self.set_aside = 0
-        """How many messages have a parked key, its head among them."""
+        """The number of messages with a parked key, its head included."""
         self._expires_us: dict[int, int] = {}
         self._expiring: list[tuple[int, int]] = []
         self._overdue: set[int] = set()
 
     def __len__(self) -> int:
-        """How many messages it knows."""
+        """Return the number of messages that it knows."""
         return len(self._key_of)
 
     @property
     def held(self) -> int:
-        """How many of them wait for an earlier one."""
+        """Return the number of messages that wait for an earlier one."""
         return len(self._key_of) - len(self._heads)
 
     @property
@@ -74,7 +74,7 @@ class KeyOrder:
         return self._heads.get(key)
 
     def holds_up(self, offset: int) -> bool:
-        """Whether it is the first of its key and others wait for it."""
+        """Return whether a message is the first of its key and others wait for it."""
         key = self._key_of.get(offset)
         return key in self._behind and self._heads.get(key) == offset
 
@@ -128,7 +128,7 @@ class KeyOrder:
                 freed.append(following)
             if behind is not None and not behind:
                 del self._behind[key]
-        # What was settled in the same call is no head, though it was for a moment.
+        # A message that was settled in the same call is no head, though it was for a moment.
         return [offset for offset in freed if offset in key_of]
 
     def below(self, bound: int) -> list[int]:
@@ -143,7 +143,9 @@ class KeyOrder:
         return self.behind(key)
 
     def unpark(self, key: int) -> int | None:
-        """The head of the key, which may go out again; None when it was not parked."""
+        """Return the head of the key, which may be delivered again; None if the key was not
+        parked.
+        """
         if key not in self._parked:
             return None
         self._unpark(key, 1 + len(self._behind.get(key, ())))
@@ -155,13 +157,13 @@ class KeyOrder:
             self.set_aside -= messages
 
     def parked_keys(self) -> Mapping[int, tuple[int, int]]:
-        """By hash: the head, and how many are behind it."""
+        """Return the head of each parked key, and the number of messages behind it, by hash."""
         return {key: (self._heads[key], len(self._behind.get(key, ()))) for key in self._parked}
 
     # Times to live.
 
     def overdue(self, now_us: int) -> Set[int]:
-        """Heads whose time is over and that are not settled: to be settled unless they are out."""
+        """Return unsettled heads whose time is over: to be settled unless they are leased."""
         while self._expiring and self._expiring[0][0] <= now_us:
             _, offset = heappop(self._expiring)
             if self.is_head(offset):
@@ -169,13 +171,13 @@ class KeyOrder:
         return self._overdue
 
     def next_expiry_us(self) -> int | None:
-        """When the next head's time is over; may be early, never late."""
+        """Return the time at which the next head expires; may be early, never late."""
         while self._expiring and not self.is_head(self._expiring[0][1]):
             heappop(self._expiring)
         return self._expiring[0][0] if self._expiring else None
 
     def expires(self, offset: int, expires_us: int) -> None:
-        """The time of a message that was not known when it was taken in."""
+        """Set the expiry of a message that was not known when the message was taken in."""
         if offset in self._key_of:
             self._expires_us[offset] = expires_us
             if self.is_head(offset):

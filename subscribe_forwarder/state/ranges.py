@@ -17,12 +17,12 @@ class RangeSet:
         self._lows: list[int] = []
         self._highs: list[int] = []
         self.size = 0
-        """How many offsets are in the set."""
+        """The number of offsets in the set."""
         for low, high in ranges:
             self.add(low, high)
 
     def __len__(self) -> int:
-        """How many ranges, not offsets."""
+        """Return the number of ranges, not of offsets."""
         return len(self._lows)
 
     def __contains__(self, offset: int) -> bool:
@@ -75,7 +75,9 @@ class RangeSet:
         return high
 
     def gap_at(self, offset: int, end: int) -> Range:
-        """The first gap [low, high) at or after `offset`, cut at `end`; (end, end) if none."""
+        """Return the first gap [low, high) at or after `offset`, cut at `end`; (end, end)
+        if there is none.
+        """
         index = bisect_right(self._lows, offset) - 1
         if index >= 0 and offset < self._highs[index]:
             offset = self._highs[index]

@@ -27,7 +27,7 @@ class TokenBucket:
         self._tokens = self.burst
 
     def set_rate(self, per_second: float, now_s: float) -> None:
-        """From now on; what is in the bucket stays, as far as it holds that much."""
+        """Set the rate from now on; the tokens in the bucket stay, up to its new size."""
         self._fill(now_s)
         self._set_rate(per_second)
         self._tokens = min(self._tokens, self.burst)
@@ -36,31 +36,33 @@ class TokenBucket:
         self.per_second = per_second
         self.burst = max(1.0, per_second * BURST_S)
         self.grain = max(1, int(per_second * GRAIN_S))
-        """So many are handed out together, or none: a high rate does not become single messages."""
+        """The number of messages that go together, or none: a high rate does not become
+        single messages.
+        """
 
     def room(self, wanted: int, now_s: float) -> int:
-        """How many of `wanted` may go now."""
+        """Return how many of `wanted` messages may go now."""
         self._fill(now_s)
         there = int(self._tokens)
         return min(wanted, there) if there >= min(wanted, self.grain) else 0
 
     def take(self, count: int, now_s: float) -> None:
-        """At most what `room` just said."""
+        """Take tokens: at most the number that `room` just returned."""
         self._fill(now_s)
         self._tokens -= count
 
     def give_back(self, count: int, now_s: float) -> None:
-        """So many were taken for what did not go."""
+        """Return tokens that were taken for messages that did not go."""
         self._fill(now_s)
         self._tokens = min(self.burst, self._tokens + count)
 
     def full(self, now_s: float) -> bool:
-        """It is as a new one would be."""
+        """Return whether the bucket is as a new one would be."""
         self._fill(now_s)
         return self._tokens >= self.burst
 
     def due_s(self, wanted: int, now_s: float) -> float:
-        """When `room` will not be 0."""
+        """Return the time at which `room` will not be 0."""
         self._fill(now_s)
         missing = min(wanted, self.grain) - self._tokens
         return now_s + max(0.0, missing) / self.per_second
@@ -73,7 +75,7 @@ class TokenBucket:
 
 
 class Beside(Protocol):
-    """What holds for all subscriptions of a process together."""
+    """A limit for all subscriptions of a process together."""
 
     @property
     def active(self) -> bool: ...
@@ -84,8 +86,10 @@ class Beside(Protocol):
 
 
 class RateLimits:
-    """Of one subscription: for all its consumers together, and for each of them; and, where
-    something is beside it, that for all subscriptions."""
+    """The limits of one subscription: for all its consumers together, and for each of them.
+
+    A limit for all subscriptions may be beside them.
+    """
 
     __slots__ = ("_all", "_beside", "_consumers", "_each")
 
@@ -105,7 +109,7 @@ class RateLimits:
         )
 
     def follow(self, per_second: float | None, each_per_second: float | None, now_s: float) -> None:
-        """Takes in changed limits; what was used up stays so."""
+        """Follow changed limits; used tokens stay used."""
         if per_second is None:
             self._all = None
         elif self._all is None:
@@ -120,17 +124,17 @@ class RateLimits:
         self._each = each_per_second
 
     def room(self, wanted: int, now_s: float) -> int:
-        """How many of `wanted` may go to anybody now."""
+        """Return how many of `wanted` messages may go to any consumer now."""
         room = wanted if self._all is None else self._all.room(wanted, now_s)
         return self._beside.room(room, now_s) if room and self._beside is not None else room
 
     def room_of(self, consumer: str, wanted: int, now_s: float) -> int:
-        """How many of `wanted` this consumer may have by its own limit."""
+        """Return how many of `wanted` messages this consumer may have by its own limit."""
         bucket = self._bucket(consumer, now_s)
         return wanted if bucket is None else bucket.room(wanted, now_s)
 
     def take(self, consumer: str, count: int, now_s: float) -> None:
-        """So many went to this consumer: at most what both rooms just said."""
+        """Count messages to this consumer: at most what both rooms just returned."""
         if self._beside is not None:
             self._beside.took(count, now_s)
         if self._all is not None:
@@ -140,7 +144,7 @@ class RateLimits:
             bucket.take(count, now_s)
 
     def give_back(self, consumer: str, count: int, now_s: float) -> None:
-        """So many of what `take` was told of did not go."""
+        """Return messages that `take` counted and that did not go."""
         if self._beside is not None:
             self._beside.give_back(count, now_s)
         if self._all is not None:
@@ -150,7 +154,7 @@ class RateLimits:
             bucket.give_back(count, now_s)
 
     def due_s(self, wanted: int, now_s: float) -> float | None:
-        """When `room` will not be 0; None where nothing limits."""
+        """Return the time at which `room` will not be 0; None without a limit."""
         due_s = None if self._all is None else self._all.due_s(wanted, now_s)
         also_s = None if self._beside is None else self._beside.due_s(wanted, now_s)
         if due_s is None or also_s is None:
@@ -158,7 +162,7 @@ class RateLimits:
         return max(due_s, also_s)
 
     def due_of_s(self, consumer: str, wanted: int, now_s: float) -> float | None:
-        """When `room_of` will not be 0."""
+        """Return the time at which `room_of` will not be 0."""
         bucket = self._bucket(consumer, now_s)
         return None if bucket is None else bucket.due_s(wanted, now_s)
 
@@ -171,7 +175,7 @@ class RateLimits:
         if len(self._consumers) >= MAX_CONSUMERS:
             self._forget_full(now_s)
         if len(self._consumers) >= MAX_CONSUMERS:
-            consumer = NAMELESS  # so many at once share one; forgetting one would give it a burst
+            consumer = NAMELESS  # too many share one bucket; forgetting one would give it a burst
         return self._consumers.setdefault(consumer, TokenBucket(self._each, now_s))
 
     def _forget_full(self, now_s: float) -> None:

@@ -1,4 +1,4 @@
-"""When a failed message may go out again, and when it may not: the retry policy. Pure."""
+"""The retry policy: when a failed message may be delivered again, and when it may not. Pure."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class Now(NamedTuple):
     """Wall clock, since 1970 UTC: what is written down."""
 
     def wall_us(self, ms: int) -> int:
-        """The same moment as `ms` of the monotonic clock."""
+        """Return the time by the wall clock at `ms` of the monotonic clock."""
         return self.us + (ms - self.ms) * 1000
 
     def clock_ms(self, us: int) -> int:
-        """The first ms of the monotonic clock at or after `us` of the wall clock."""
+        """Return the first ms of the monotonic clock at or after `us` of the wall clock."""
         return self.ms + -((self.us - us) // 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a ledger has to know of its subscription."""
+    """The settings of a subscription that a ledger needs."""
 
     min_backoff_ms: int = 1_000
     max_backoff_ms: int = 600_000
@@ -40,7 +40,7 @@ class Policy:
     exactly_once: bool = False
     ordered: bool = False
     history: bool = False
-    """It is kept when each message was settled."""
+    """Whether the time at which each message was settled is kept."""
     max_exceptions: int = MAX_EXCEPTIONS
     """From this many open deliveries of one cursor on, nothing new is handed out."""
 
@@ -68,6 +68,8 @@ class Policy:
         return self.max_attempts is not None and attempts >= self.max_attempts
 
     def backoff_ms(self, attempts: int, random: Callable[[], float]) -> int:
-        """After `attempts` failed ones: anything from 0 to min·2^(attempts − 1), at most max."""
+        """Return the back-off after `attempts` failed attempts: between 0 and
+        min·2^(attempts − 1), at most max.
+        """
         doubled = self.min_backoff_ms << min(attempts - 1, 40)
         return int(min(self.max_backoff_ms, doubled) * random())
