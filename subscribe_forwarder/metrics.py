@@ -1,4 +1,4 @@
-"""What the subscribe forwarder tells Prometheus; incremented per call, never per message."""
+"""Metrics of the subscribe forwarder; incremented per call, never per message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the subscribe forwarder needs of the parts below it: the seam its tests stand on."""
+"""The interfaces that the subscribe forwarder needs of the parts below it; its tests
+replace them.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ class Entry(Protocol):
 
 
 class Fetched(Protocol):
-    """What a replica has from an offset on."""
+    """The messages of a replica from an offset on."""
 
     @property
     def entries(self) -> Sequence[Entry]: ...
@@ -53,7 +55,7 @@ class Fetched(Protocol):
 
 
 class Offsets(Protocol):
-    """Where a queue starts and ends."""
+    """The bounds of a queue."""
 
     @property
     def queue(self) -> bytes: ...
@@ -66,7 +68,7 @@ class Offsets(Protocol):
 
 
 class Location(Protocol):
-    """What became of a staged message: staged, offset, discarded or truncated."""
+    """The fate of a staged message: staged, offset, discarded or truncated."""
 
     @property
     def state(self) -> str: ...
@@ -153,7 +155,7 @@ class ForwardedMessages(Protocol):
 
 
 class OfTopic(Protocol):
-    """What is of a topic, such as a subscription."""
+    """An object of a topic, such as a subscription."""
 
     @property
     def tenant_id(self) -> bytes: ...

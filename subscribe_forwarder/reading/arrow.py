@@ -48,7 +48,7 @@ class ArrowEncoder:
         """Columns with one value in all rows, the longest so far."""
 
     def part(self, picked: Sequence[Picked]) -> memoryview:
-        """One record batch, of one message at least."""
+        """Return one record batch of at least one message."""
         messages = [message for each in picked for message in each.messages()]
         offsets = _offsets(picked)
         columns = {

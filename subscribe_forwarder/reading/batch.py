@@ -71,7 +71,7 @@ class Batch:
         """Whether an expression is true for the message of an index, and why it could not be
         evaluated: of those that were evaluated in a worker process."""
         self.attribute_index: dict[str, dict[str, list[int]]] = {}
-        """By name and value of an attribute, the messages that have it; made by filters."""
+        """The messages that have an attribute, by its name and value; filters make it."""
 
     @property
     def mean_bytes(self) -> float:
@@ -79,7 +79,7 @@ class Batch:
         return (self.cost_bytes / max(1, self.end - self.base) - _MESSAGE_OVERHEAD_BYTES) / 2
 
     def messages(self) -> list[Message]:
-        """Decoded once; index 0 is the message at `base`. Raises BadBatch."""
+        """Return the messages, decoded once; index 0 is the message at `base`. Raises BadBatch."""
         if self._messages is None:
             messages = record_batch.decode(self._raw)
             if self._indices is not None:
@@ -95,7 +95,7 @@ class Batch:
         return self._messages
 
     def expires_us(self, index: int) -> int:
-        """When the message's time to live is over; 0 for one without."""
+        """Return the end of the message's time to live; 0 without one."""
         message = self.messages()[index]
         if not message.ttl_ms:
             return 0
@@ -105,7 +105,7 @@ class Batch:
         return 0 < self.expires_us(index) <= now_us
 
     def key_hashes(self) -> list[int | None]:
-        """By message, of its ordering key; made once."""
+        """Return the hash of each message's key; computed once."""
         if self._key_hashes is None:
             keys = [message.key for message in self.messages()]
             self._key_hashes = [None if key is None else hash_of(key) for key in keys]
@@ -119,8 +119,12 @@ class Batch:
         turn: Turn,
         upto: int | None = None,
     ) -> Judgement | None:
-        """What the subscription is given of it from `index` on, as far as the turn goes (at most to
-        `upto`, where given); kept for each selection. None: everything."""
+        """Return the part of it from `index` on that the subscription is given, as far as the turn
+        goes.
+
+        The part ends at `upto` at the latest, if given, and is kept for each selection. None means
+        everything.
+        """
         if selection is None and not self.targeted:
             return None
         key = selection, subscription_uid if self.targeted else b""
@@ -134,7 +138,9 @@ class Batch:
         return known
 
     def fragment(self, index: int, renderer: PartitionRenderer) -> bytes:
-        """What every delivery of the message shares, rendered once."""
+        """Return the part of every delivery of the message that is always the same,
+        rendered once.
+        """
         fragment = self._fragments[index] if self._fragments else None
         if fragment is None:
             message = self.messages()[index]
@@ -147,11 +153,11 @@ class Batch:
         return fragment
 
     def message_id(self, index: int, renderer: PartitionRenderer) -> bytes:
-        """The id that the fragment has."""
+        """Return the id that the fragment has."""
         return self._staged_id(index, renderer) or renderer.plain_id(self.base + index)
 
     def _staged_id(self, index: int, renderer: PartitionRenderer) -> bytes | None:
-        """Of a message that was staged; None where the id is that of the offset."""
+        """Return the id of a message that was staged; None if the id is that of the offset."""
         offset = self.base + index
         if self._stage is not None:
             number = self._stage + (index if self._indices is None else self._indices[index])
@@ -161,7 +167,7 @@ class Batch:
 
 
 class Owner(Protocol):
-    """Whoever keeps batches within a budget; told when it must let one go."""
+    """Keeps batches within a budget, and is told when it must let one go."""
 
     def forget(self, batch: Batch) -> None: ...
 
@@ -172,7 +178,7 @@ class CacheBudget:
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self.chunk_bytes = limit_bytes // CHUNKS
-        """What one fetch may take of it: small messages cost far more here than on the wire."""
+        """The bytes that one fetch may take: small messages cost far more here than on the wire."""
         self._batches: OrderedDict[tuple[int, int], tuple[Owner, Batch]] = OrderedDict()
         self.used_bytes = 0
 

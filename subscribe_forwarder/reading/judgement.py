@@ -1,7 +1,7 @@
-"""What a subscription is given of a batch, found out a few messages at a time.
+"""Selects the messages of a batch that a subscription is given, a few messages at a time.
 
-An expression costs what its owner wrote: a turn of the loop judges for `BUDGET_S`, then whoever
-needs more goes on in a later one. What was judged stays with the batch.
+The owner of an expression decides its cost. So a turn of the loop judges for `BUDGET_S`, and a
+reader that needs more continues in a later turn. The batch keeps its judgements.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 BUDGET_S = 0.005
 ORIGIN_ONLY = "only"
-"""In `origin`: the uid, in hex, of the one subscription that a message is for."""
+"""The member of `origin` with the uid, in hex, of the only subscription that a message is for."""
 
 
 class Pending(Exception):
@@ -26,7 +26,7 @@ class Pending(Exception):
 
 
 class Turn:
-    """What is left of one turn's time for judging; one per subscription, renewed every turn."""
+    """The time that is left of a turn for judging; one per subscription, renewed every turn."""
 
     __slots__ = ("_clock", "left_s", "waits")
 
@@ -34,7 +34,7 @@ class Turn:
         self._clock = clock
         self.left_s = BUDGET_S
         self.waits = False
-        """It was ended because what comes next is Pending."""
+        """Whether the turn ended because the next message is Pending."""
 
     @property
     def over(self) -> bool:
@@ -57,17 +57,20 @@ class Turn:
 
 
 class Selection(Protocol):
-    """What a subscription is given of a batch."""
+    """Selects the messages of a batch that a subscription is given."""
 
     def verdicts(
         self, batch: Batch, low: int = 0, high: int | None = None
     ) -> Sequence[Settled | None] | None:
-        """By message, of the indices `low` … `high` − 1: how it is settled without being
-        delivered, or None; None for all of them when everything is delivered. Raises Pending."""
+        """Return how each message of the indices `low` … `high` − 1 is settled without delivery, or
+        None.
+
+        Returns None for all of them if everything is delivered. Raises Pending.
+        """
         ...
 
     def slice_end(self, batch: Batch, low: int) -> int:
-        """How far to go in one piece, as far as it knows what that costs."""
+        """Return how far to go in one piece, as far as its cost is known."""
         ...
 
     def took(self, count: int, elapsed_s: float) -> None:
@@ -84,14 +87,16 @@ class Run(NamedTuple):
 
 
 class Judgement:
-    """Of one batch for one selection, as far as it is made: of the indices `first` … `upto` − 1."""
+    """The judgement of one batch for one selection, of the indices `first` … `upto` − 1 so far."""
 
     __slots__ = ("_batch", "_count", "_only", "_selection", "first", "runs", "upto")
 
     def __init__(
         self, batch: Batch, selection: Selection | None, only: str | None, first: int = 0
     ) -> None:
-        """`only`: who reads, of a batch in which messages are for one subscription only."""
+        """Judge a batch; `only` is the reader, in a batch with messages for one
+        subscription only.
+        """
         self._batch = batch
         self._selection = selection
         self._only = only
@@ -106,7 +111,7 @@ class Judgement:
         return self.upto >= self._count and all(run.how is None for run in self.runs)
 
     def go_on(self, turn: Turn, upto: int | None = None) -> None:
-        """As far as the turn goes, or to `upto`."""
+        """Judge on, as far as the turn goes, or to `upto`."""
         wanted = self._count if upto is None else upto
         while self.upto < wanted and not turn.over:
             began_s = turn.now_s()
@@ -124,7 +129,7 @@ class Judgement:
                 selection.took(high - low, elapsed_s)
 
     def how(self, index: int) -> Settled | None:
-        """What becomes of a message that is judged instead of its delivery."""
+        """Return how a judged message is settled instead of delivered."""
         runs = self.runs
         low, high = 0, len(runs)
         while low < high:

@@ -10,8 +10,10 @@ from subscribe_forwarder.reading.batch import Batch
 
 PART_MESSAGES = 2048
 PART_BYTES = 1024 * 1024
-"""Of bodies, about. Either is a millisecond or two of work, beside which what a part costs by
-itself is small."""
+"""The size of the bodies of a part, about.
+
+Either limit is a millisecond or two of work, so the fixed cost of a part is small beside it.
+"""
 
 
 class Picked(NamedTuple):
@@ -38,7 +40,7 @@ class Parts:
         self._bytes = 0.0
 
     def add(self, picked: Picked) -> Iterator[list[Picked]]:
-        """The parts that are full with it."""
+        """Yield the parts that this message fills."""
         batch, indices = picked
         mean_bytes = max(1.0, batch.mean_bytes)
         while indices:
@@ -53,7 +55,7 @@ class Parts:
                 yield self.rest()
 
     def rest(self) -> list[Picked]:
-        """What is gathered so far, in the order it was added."""
+        """Return the messages since the last part, in the order in which they were added."""
         gathered, self._gathered = self._gathered, []
         self._count, self._bytes = 0, 0.0
         return gathered

@@ -14,7 +14,7 @@ from store_nodes.queue_id import QueueId
 
 
 class Found(Protocol):
-    """What the store answers about a queue."""
+    """The answer of the store about a queue."""
 
     @property
     def first(self) -> int: ...
@@ -26,7 +26,9 @@ class OffsetStore(Protocol):
     """The part of `store_nodes.client.StoreClient` that finding a place needs."""
 
     async def offsets(self, group: int, queue: QueueId) -> Found:
-        """Confirmed with a quorum: all that was answered before the call is counted."""
+        """Return the offsets, confirmed with a quorum: they include everything that was
+        answered before the call.
+        """
         ...
 
     async def offset_at(self, group: int, queue: QueueId, time_us: int) -> int: ...
@@ -43,7 +45,7 @@ class Bounds(NamedTuple):
 
 
 async def bounds(store: OffsetStore, topic: Topic, number: int, lane: int = 0) -> Bounds:
-    """All that was published before the call is below `end`."""
+    """Return bounds; all messages that were published before the call are below `end`."""
     *sealed, present = topic.generations(number, lane)
     found = await store.offsets(present.group, queue_of(topic, present))
     for each in sealed:
@@ -54,7 +56,7 @@ async def bounds(store: OffsetStore, topic: Topic, number: int, lane: int = 0) -
 
 
 async def at_time(store: OffsetStore, topic: Topic, number: int, lane: int, time_us: int) -> int:
-    """The first stored offset that is not older, else the end."""
+    """Return the first stored offset that is not older, else the end."""
     *sealed, present = topic.generations(number, lane)
     for each in sealed:
         if isinstance(each, SealedPartition) and each.base < each.sealed_at:
@@ -68,7 +70,7 @@ async def at_time(store: OffsetStore, topic: Topic, number: int, lane: int, time
 
 
 def holder(topic: Topic, number: int, lane: int, offset: int) -> Partition | SealedPartition:
-    """The generation that holds the offset; of what is below all, the oldest."""
+    """Return the generation that holds the offset; for an offset below all of them, the oldest."""
     generations = topic.generations(number, lane)
     holding = [each for each in generations if each.base <= offset]
     return holding[-1] if holding else generations[0]
@@ -81,7 +83,7 @@ def queue_of(topic: Topic, generation: Partition | SealedPartition) -> QueueId:
 async def _first_of_sealed(
     store: OffsetStore, topic: Topic, sealed: Partition | SealedPartition
 ) -> int | None:
-    """None where nothing of it is left."""
+    """Return the first offset of a sealed queue; None if nothing of it is left."""
     assert isinstance(sealed, SealedPartition)
     try:
         found = await store.offsets(sealed.group, queue_of(topic, sealed))

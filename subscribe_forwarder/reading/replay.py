@@ -1,8 +1,8 @@
-"""Reading what is stored, apart from every subscription: no ack state, no ownership, no cache.
+"""Reads stored messages without a subscription: no ack state, no ownership, no cache.
 
-Deliveries go first: a few fetches at once between all replays of the process, each of a bounded
-size, and so many replays and no more; what is beyond is refused. What is fetched is worked on in
-turns (turns.py).
+Deliveries have priority: all replays of the process share a few fetches at a time, each with a
+bounded size, and a replay beyond the limit is refused. Turns (turns.py) divide the work on fetched
+messages.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from subscribe_forwarder.reading.places import Bounds, bounds, holder, queue_of
 from subscribe_forwarder.reading.turns import Turns
 
 MAX_REPLAYS = 64
-"""At once in one process, those that wait for new messages too."""
+"""The limit of replays at a time in one process, those that wait for new messages included."""
 MAX_FETCHES = 4
 FETCH_BYTES = 1024 * 1024
 BEHIND_S = 3.0
-"""How long a replica may not have what another has answered for."""
+"""Seconds for which a replica may lack messages that another has answered for."""
 FIRST_LOOK_S = 0.02
 LAST_LOOK_S = 0.5
-"""How often a replay that waits looks for new messages: soon, then less and less."""
+"""Seconds between looks for new messages of a waiting replay: first short, then longer."""
 
 
 class Run(NamedTuple):
@@ -46,8 +46,10 @@ class Run(NamedTuple):
 
 
 class Found:
-    """What one fetch has of the offsets `low` … `high` − 1, as runs. A batch is opened when it is
-    come to, as its bytes are all looked at then: raises BadBatch."""
+    """The result of one fetch for the offsets `low` … `high` − 1, as runs.
+
+    A batch is opened when it is reached, because that looks at all its bytes: raises BadBatch.
+    """
 
     __slots__ = ("_entries", "_generation", "_number", "high", "low")
 
@@ -89,7 +91,7 @@ class Replays:
         late_s: Callable[[], float] = lambda: 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`late_s`: how late the loop calls timers now."""
+        """Create the replays of a process; `late_s` returns how late the loop calls timers now."""
         self.store = store
         self.catalog = catalog
         self.clock = clock
@@ -99,8 +101,7 @@ class Replays:
 
     @contextmanager
     def place(self, tenant_id: bytes) -> Iterator[None]:
-        """One of the places there are; a 503 Problem where all are taken, or the tenant has its
-        share."""
+        """Take a place; raises a 503 Problem if all are taken, or the tenant has its share."""
         with self.places.held_by(tenant_id) as refused:
             if refused is not None:
                 whose = "of this tenant" if refused == SHARE else "at most"
@@ -124,10 +125,12 @@ class LaneReplay:
         self._number = number
         self._lane = lane
         self.bounds = Bounds(0, 0)
-        """As last looked at."""
+        """The bounds at the last look."""
 
     async def look(self) -> Bounds:
-        """What is stored now; of a partition that was moved meanwhile, where it is now."""
+        """Return the stored bounds; if the partition was moved meanwhile, those of its new
+        place.
+        """
         *before, present = self._topic.generations(self._number, self._lane)
         store = self._replays.store
         found = await store.offsets(present.group, queue_of(self._topic, present))
@@ -178,7 +181,7 @@ class LaneReplay:
             look_s = min(LAST_LOOK_S, 2 * look_s)
 
     async def _read(self, offset: int, end: int | None) -> tuple[bool, Found]:
-        """One fetch: whether it was a kept offset, and what there is from `offset` on."""
+        """Fetch once: return whether it was a kept offset, and the messages from `offset` on."""
         generation = holder(self._topic, self._number, self._lane, offset)
         try:
             fetched = await self._fetch(generation.group, offset)

@@ -1,9 +1,9 @@
-"""Where messages are whose id was made when they were staged.
+"""Finds messages whose id was made when they were staged.
 
 Such an id names the queue and the number under which a delayed message was staged, and stays when
-it is released: then the store knows its offset. One that was staged in a queue which was sealed
-before it came due goes on as a copy in a queue that follows; where that is, Postgres knows. What
-this process has delivered it remembers, so that an ack by message id asks nobody.
+it is released: then the store knows its offset. If its queue was sealed before the message came
+due, a copy continues in a later queue, and Postgres knows its place. This process remembers the
+messages that it delivered, so an ack by message id asks nobody.
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ class StagedLocator:
         self.ids = ids
 
     async def locate(self, topic: Topic, wanted: MessageId) -> Where | Nowhere:
-        """Of an id of FORM_STAGE and of this topic. Raises StoreError, MetadataError."""
+        """Return the place of an id of FORM_STAGE in this topic.
+
+        Raises StoreError and MetadataError.
+        """
         text = str(wanted)
         known = self.ids.get(text)
         if known is not None:
@@ -90,8 +93,8 @@ class StagedLocator:
         if found.offset is not None:
             where = Where(wanted.partition, found.offset, wanted.lane)
         elif isinstance(generation, SealedPartition):
-            # The copy is made, then written down, then the original discarded. What was discarded
-            # very long ago answers as truncated.
+            # The copy is made, then recorded, then the original discarded. An original that was
+            # discarded very long ago answers as truncated.
             key = QueueKey(topic.tenant_id, topic.uid, *queue[1:])
             moved = (await self._forwarded.find(key, [wanted.stage_number])).get(
                 wanted.stage_number

@@ -1,8 +1,8 @@
 """The messages of one lane of a partition as all its subscriptions share them.
 
-One fetch serves whoever waits for those offsets, a batch is decoded once, when a message of it is
-first handed out, and what is rendered is kept beside it. A byte budget over all partitions decides
-what stays; a reader that comes back later fetches again.
+One fetch serves all readers that wait for its offsets. A batch is decoded once, when a message of
+it is first delivered, and keeps its rendered messages. A byte budget over all partitions decides
+which batches stay; a later reader fetches again.
 
 A partition that was moved, or whose topic grew, is a chain of queues in which each begins with the
 offset where the one before was sealed. Readers see one sequence of offsets.
@@ -28,7 +28,9 @@ from subscribe_forwarder.reading.render import PartitionRenderer
 from subscribe_forwarder.reading.staged import StagedIds
 
 MAX_FETCHES = 4
-"""In flight per partition; subscriptions far apart in it fetch side by side."""
+"""The limit of fetches in flight per partition; subscriptions far apart in it fetch beside
+each other.
+"""
 MIN_BACKOFF_S = 0.02
 MAX_BACKOFF_S = 1.0
 MAX_GONE = 10_000
@@ -79,12 +81,12 @@ class Tail:
             topic_uid, generations[-1].number, staged_ids, generations[-1].lane
         )
         self.first = 0
-        """What is below is not readable, but for kept offsets: of those, a fetch tells."""
+        """Lower offsets are not readable, except for kept ones, which a fetch reports."""
         self._gone: set[int] = set()
         self.end: int | None = None
         """One past the last readable offset known; None before the store has said."""
         self.failure: Exception | None = None
-        """Why the last fetch failed; None after one that worked."""
+        """The reason for which the last fetch failed; None after one that worked."""
         self._links: list[_Link] = []
         self._bases: list[int] = []
         self._batches: list[Batch] = []
@@ -100,7 +102,8 @@ class Tail:
         return {link.queue: link.group for link in self._links}
 
     def follow(self, generations: Sequence[Partition | SealedPartition]) -> bool:
-        """The chain as the partitions table has it now, oldest first; whether it is another.
+        """Follow the chain of queues in the partitions table, oldest first; return whether it has
+        changed.
 
         An older view than the one known changes nothing.
         """
@@ -121,7 +124,7 @@ class Tail:
         return True
 
     def find(self, offset: int) -> Batch | None:
-        """The cached batch that holds `offset`."""
+        """Return the cached batch that holds `offset`."""
         index = bisect_right(self._bases, offset) - 1
         if index < 0:
             return None
@@ -143,7 +146,7 @@ class Tail:
         return offset
 
     def gone(self, offset: int) -> bool:
-        """Whether a fetch of it said that it is no longer stored."""
+        """Return whether a fetch of the offset found that it is no longer stored."""
         return offset in self._gone
 
     def want(self, offset: int) -> None:
@@ -151,7 +154,7 @@ class Tail:
         if self._retry is not None or offset in self._fetching:
             return
         if len(self._fetching) >= MAX_FETCHES:
-            return  # one of them ending calls on_change, and whoever still wants asks again
+            return  # the end of a fetch calls on_change, and readers that still wait ask again
         self._fetching[offset] = asyncio.get_running_loop().create_task(self._fetch(offset))
 
     def on_offsets(self, queue: bytes, first: int, end: int) -> None:
@@ -172,7 +175,7 @@ class Tail:
         await asyncio.shield(self._refreshing)
 
     def forget(self, batch: Batch) -> None:
-        """Called by the budget."""
+        """Drop a batch; the budget calls it."""
         index = bisect_left(self._bases, batch.base)
         del self._bases[index], self._batches[index]
 
@@ -197,7 +200,7 @@ class Tail:
         self._batches.clear()
 
     def _note(self, link: _Link, first: int, end: int) -> bool:
-        """Whether more is readable, or less kept, than was known."""
+        """Note bounds; return whether more is readable, or less kept, than before."""
         grew = self.end is None or end > self.end
         if grew:
             self.end = end
@@ -207,7 +210,9 @@ class Tail:
         return grew
 
     def _find_first(self) -> bool:
-        """The first offset of the first queue that has any; whether it is higher than before."""
+        """Find the first offset of the first queue that has any; return whether it is
+        higher than before.
+        """
         before = self.first
         for link in self._links:
             self.first = max(self.first, link.first)
@@ -216,7 +221,7 @@ class Tail:
         return self.first > before
 
     def _link_of(self, offset: int) -> _Link:
-        """The queue that holds it; of what is below all of them, the oldest."""
+        """Return the queue that holds the offset; for an offset below all of them, the oldest."""
         for link in reversed(self._links):
             if offset >= link.base:
                 return link
@@ -232,7 +237,7 @@ class Tail:
             link.first = max(link.first, error.first_offset)
             self._find_first()
             if len(self._gone) >= MAX_GONE:
-                self._gone.clear()  # whoever needs to know asks again
+                self._gone.clear()  # a reader that needs to know asks again
             self._gone.add(offset)
         except Exception as error:
             self._failed(link, error)
@@ -317,5 +322,5 @@ class Tail:
 
 
 def wall_us() -> int:
-    """The wall clock, for times to live only."""
+    """Return the wall clock, for times to live only."""
     return time.time_ns() // 1000

@@ -28,8 +28,8 @@ class Tails:
     """Tails and barriers go by one view of each topic, the newest that anything here was told of:
     so that no reader is led past a growth before it waits for the others.
 
-    A partition and what is split off it share their tails: whoever opens one closes it, and the
-    last to do so ends it."""
+    A partition and the parts that are split off it share their tails. Each caller closes the tail
+    that it opened, and the last close ends it."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Tails:
         self._reload = reload
         self._budget = CacheBudget(settings.cache_bytes)
         self._queues: dict[bytes, Tail] = {}
-        """By packed queue id; a tail has one for each generation."""
+        """Tails by packed queue id; a tail has one for each generation."""
         self._shared: dict[tuple[Unit, int], _Shared] = {}
         self._watches: dict[int, Watch] = {}
         self._topics: dict[bytes, Topic] = {}
@@ -59,7 +59,7 @@ class Tails:
         return self._budget.used_bytes
 
     def latest(self, topic: Topic) -> Topic:
-        """This view, or the newer one that is known."""
+        """Return this view of the topic, or the newer one that is known."""
         known = self._topics.get(topic.uid)
         if known is not None and known.version > topic.version:
             return known
@@ -70,7 +70,9 @@ class Tails:
         self._topics.pop(uid, None)
 
     def open(self, key: Unit, topic: Topic, lane: int = 0) -> Tail | None:
-        """None where the topic has no such partition, or the partition no such lane."""
+        """Open a tail; return None if the topic has no such partition, or the partition no
+        such lane.
+        """
         topic = self.latest(topic)
         generations = topic.generations(key.partition, lane)
         if not generations:
@@ -100,7 +102,7 @@ class Tails:
         return tail
 
     def follow(self, tail: Tail, key: Unit, topic: Topic, lane: int = 0) -> bool:
-        """Whether the lane's chain of queues is another now."""
+        """Follow the lane's chain of queues; return whether it has changed."""
         before = tail.queues
         changed = tail.follow(topic.generations(key.partition, lane))
         if changed:
@@ -108,7 +110,7 @@ class Tails:
         return changed
 
     async def close(self, key: Unit, lane: int) -> None:
-        """By one of those who opened it."""
+        """Close a tail once for each `open`."""
         shared = self._shared[key.base, lane]
         shared.users -= 1
         if shared.users:

@@ -1,10 +1,10 @@
-"""Turns on the loop: who reads old messages goes after who publishes and who is delivered to.
+"""Turns on the event loop: reads of old messages come after publishing and deliveries.
 
-A replay works in turns of some milliseconds, and between two turns, of whichever replays, all else
-that is ready is done first. That alone leaves others what they ask for, but late by a turn now and
-then. So replays rest as well, the longer the more of the loop others take, and much longer while
-the loop is late: then they have a twentieth of it, which is what admission leaves to what nobody's
-message waits for (gateway/admission). Alone, they do not rest.
+A replay works in turns of some milliseconds, and all other ready work comes first between any two
+turns. That alone would delay other work by a turn now and then. So replays also rest: the longer
+the more of the loop others take, and much longer while the loop is late. Then they have a twentieth
+of the loop, which is the part that admission leaves to work without waiting messages
+(gateway/admission). Alone, they do not rest.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import time
 from collections.abc import Callable
 
 TURN_S = 0.002
-"""After which a turn is to end; a part that was begun is made."""
+"""Seconds after which a turn ends; a part that was begun is finished."""
 OWN = 0.25
-"""Of the loop's time: what comes in and goes out of replays themselves may take so much."""
+"""The share of the loop's time that the input and output of replays may take."""
 SHARED = 0.75
-"""Of the loop's time: from here on, replays rest as long as they work."""
+"""The share of the loop's time from which on replays rest as long as they work."""
 LATE_S = 0.02
-"""How late a loop may be whose turns are as long as ours."""
+"""The lateness of a loop whose turns are as long as ours."""
 MOST_RESTS = 19.0
-"""Of a turn's length."""
+"""The longest rest, as a multiple of a turn's length."""
 _RESTS_PER_LATE = 4.0
 _SHORTEST_S = 0.001
 """Loops count time in milliseconds."""
@@ -32,7 +32,7 @@ _sleep = asyncio.sleep
 
 
 class Courtesy:
-    """How long to rest after a turn. Pure: told how long things took."""
+    """The length of the rest after a turn. Pure: it is told the durations."""
 
     __slots__ = ("others",)
 
@@ -52,14 +52,17 @@ class Courtesy:
 
 
 class Turns:
-    """Of all replays of a process, one after the other. Nothing is awaited within a turn."""
+    """The turns of all replays of a process, one after the other.
+
+    Nothing is awaited within a turn.
+    """
 
     def __init__(
         self,
         late_s: Callable[[], float] = lambda: 0.0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """`late_s`: how late the loop calls timers now."""
+        """Create the turns; `late_s` returns how late the loop calls timers now."""
         self._late_s = late_s
         self._clock = clock
         self._courtesy = Courtesy()

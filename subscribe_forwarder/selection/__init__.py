@@ -1,4 +1,6 @@
-"""What of a topic a subscription reads: its filter and its skip rules, judged batch by batch."""
+"""Selects the messages that a subscription reads: its filter and its skip rules, judged
+batch by batch.
+"""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class _Alone(NamedTuple):
 def evaluated(
     text: str, message: bytes, offset: int, log_time_us: int, partition: int
 ) -> tuple[bool, str | None]:
-    """Whether the expression is true for the one message of a batch, and why it failed."""
+    """Return whether the expression is true for the one message of a batch, and why it failed."""
     rule = Rule(text, Bodies())
     matched = rule.matches(Batch(_Alone(offset, log_time_us, message), 0, partition))
     return bool(matched), rule.first_error

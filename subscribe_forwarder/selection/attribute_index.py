@@ -1,4 +1,4 @@
-"""Which messages of a batch have an attribute of a value: made once for all subscriptions."""
+"""The messages of a batch that have an attribute with a value, found once for all subscriptions."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from edge.expressions.conjunction import Equality
 from subscribe_forwarder.reading.batch import Batch
 
 MAX_NAMES = 32
-"""Of attributes, per batch; filters over more of them make their own lists."""
+"""The limit of attributes per batch; filters over more of them make their own lists."""
 _NOBODY: list[int] = []
 
 
 def holders(batch: Batch, equality: Equality) -> list[int]:
-    """The indices, ascending, for which the equality is true. Not to be changed."""
+    """Return the ascending indices for which the equality is true. Do not change the list."""
     by_value = _by_value(batch, equality.attribute)
     if len(equality.values) == 1:
         (value,) = equality.values

@@ -1,4 +1,4 @@
-"""How many messages are judged in one go, by what their expressions may cost."""
+"""The number of messages that are judged in one go, by the cost of their expressions."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from subscribe_forwarder.selection.rule import Rule
 PIECE_BYTES = 64 * 1024
 PIECE_NS = 10e6
 DEAR_NS = 25e6
-"""What is dearer alone is not evaluated on the event loop (apart.py)."""
+"""The event loop does not evaluate a message that costs more (apart.py)."""
 
 
 class Pieces:
     """A piece has at most `PIECE_BYTES` and may cost at most `PIECE_NS`; a message at least.
 
-    What a message costs grows faster than its size, so a straight line between none and
-    `PIECE_BYTES` is above it for all sizes between.
-    """
+    The cost of a message grows faster than its size, so a straight line between none and
+    `PIECE_BYTES` is above it for all sizes between."""
 
     __slots__ = ("_base_ns", "_data", "_slope_ns", "rules")
 
@@ -30,7 +29,7 @@ class Pieces:
         self._slope_ns = sum(rule.ns(PIECE_BYTES) - rule.ns(0) for rule in rules) / PIECE_BYTES
 
     def end(self, messages: Sequence[Message], low: int, most: int) -> int:
-        """Of the piece that begins at `low`; at most `most`."""
+        """Return the end of the piece that begins at `low`; at most `most`."""
         left_bytes, left_ns = PIECE_BYTES, PIECE_NS
         for index in range(low, most):
             size = self._size_bytes(messages[index])
@@ -41,21 +40,23 @@ class Pieces:
         return most
 
     def dear(self, message: Message) -> bool:
-        """Whether it may take longer than the event loop has for it to judge this one message."""
+        """Return whether judging this one message may take longer than the event loop has
+        for it.
+        """
         size = self._size_bytes(message)
         if self._base_ns + size * self._slope_ns <= DEAR_NS and size <= PIECE_BYTES:
             return False
         return sum(rule.ns(size) for rule in self.rules) > DEAR_NS
 
     def _size_bytes(self, message: Message) -> int:
-        """What the expressions may have to look at."""
+        """Return the number of bytes that the expressions may look at."""
         size = len(message.key or "") + (len(message.data) if self._data else 0)
         if message.attributes:
             size += sum(map(len, message.attributes)) + sum(map(len, message.attributes.values()))
         return size
 
     def of(self, batch: Batch, low: int, high: int) -> Iterator[tuple[int, int]]:
-        """All pieces of the messages with the indices `low` … `high` − 1."""
+        """Yield all pieces of the messages with the indices `low` … `high` − 1."""
         messages = batch.messages()
         while low < high:
             end = self.end(messages, low, high)

@@ -1,4 +1,4 @@
-"""Counts the matches of a filter over messages that are stored; no ack state is touched."""
+"""The effect of a filter, counted over stored messages; no ack state changes."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Rule:
         return self._residual is not None and "data" in self._residual.variables
 
     def ns(self, size_bytes: float) -> float:
-        """What it may cost to evaluate it for a message of that size."""
+        """Return the highest cost of evaluating the rule for a message of that size."""
         return 0.0 if self._residual is None else self._residual.price.ns(size_bytes)
 
     @property
@@ -49,7 +49,9 @@ class Rule:
         return self._residual is not None
 
     def matches(self, batch: Batch, among: Iterable[int] | None = None) -> list[int]:
-        """The indices, ascending, for which it is true; `among`, ascending too, where given."""
+        """Return the ascending indices for which the rule is true; `among` limits them,
+        ascending too.
+        """
         found = self._by_index(batch, among)
         residual, variables = self._residual, self._variables
         if residual is None or variables is None:

@@ -91,9 +91,12 @@ class Selection:
             self._piece = min(MAX_PIECE, 2 * self._piece)
 
     def verdicts(self, batch: Batch, low: int = 0, high: int | None = None) -> Verdicts:
-        """How each message of the indices `low` … `high` − 1 (by default, all) is settled instead
-        of delivered, None for those that are delivered; None alone when all of them are. Raises
-        BadBatch, and Pending."""
+        """Return how each message of the indices `low` … `high` − 1 (by default, all) is settled
+        instead of delivered.
+
+        A delivered message has None; the result is None if all are delivered. Raises BadBatch and
+        Pending.
+        """
         failed = self.errors
         high = len(batch.messages()) if high is None else high
         count = high - low
@@ -129,13 +132,13 @@ async def read_ahead(subscription: Subscription) -> None:
 
 
 def _active(subscription: Subscription) -> list[str]:
-    """The filter, if there is one, and the skip rules."""
+    """Return the filter, if there is one, and the skip rules."""
     filters = [] if subscription.filter is None else [subscription.filter]
     return filters + [rule.expression for rule in subscription.skip_rules if not rule.removed_at]
 
 
 def of(subscription: Subscription, apart: Apart | None = None) -> Selection | None:
-    """None where everything is delivered."""
+    """Return the selection of a subscription; None if everything is delivered."""
     if subscription.filter is None and not subscription.skip_rules:
         return None
     active = [rule.expression for rule in subscription.skip_rules if rule.removed_at is None]
@@ -151,7 +154,7 @@ def of(subscription: Subscription, apart: Apart | None = None) -> Selection | No
 
 
 def _taken(text: str, subscription: Subscription) -> str:
-    """`text`, or an expression that is true for no message where `text` is refused."""
+    """Return `text`, or an expression that is true for no message if `text` is refused."""
     try:
         compile_expression(text)
     except BadExpression as error:

@@ -1,4 +1,4 @@
-"""What an expression sees of a message; only what it mentions is made.
+"""The variables of an expression for a message; only those that it mentions are made.
 
 A JSON body is parsed once for all subscriptions that look at it in a row; the parsed bodies of a
 few batches are kept, by the bytes they came from.
@@ -53,7 +53,7 @@ Variables = Callable[[Batch, int], dict[str, object]]
 
 
 def variables_of(expression: Expression, bodies: Bodies) -> Variables:
-    """A function that makes them for the message at an index of a batch."""
+    """Return a function that makes the variables for the message at an index of a batch."""
     makers = [(name, _maker(name, expression, bodies)) for name in expression.variables]
 
     def make(batch: Batch, index: int) -> dict[str, object]:
@@ -79,7 +79,7 @@ def _maker(name: str, expression: Expression, bodies: Bodies) -> Callable[[Batch
 def _only(
     fields: frozenset[str] | None, whole: Callable[[Batch, int], object]
 ) -> Callable[[Batch, int], object]:
-    """Of a map only these fields: what is handed to the engine is converted, member by member."""
+    """Take only these fields of a map, because the engine converts each member that it gets."""
     if fields is None:
         return whole
 

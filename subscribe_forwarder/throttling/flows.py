@@ -1,8 +1,8 @@
-"""What consumers say they can take, as all forwarders know it within a second.
+"""The capacity that consumers report, which all forwarders know within a second.
 
-Who is told writes it to Postgres and then tells every peer by a note. Notes can be lost, and come
-in any order; the change feed cannot, and what it leads to is the row. A version says which is the
-later.
+The forwarder that gets a report writes it to Postgres, and then sends a note to every peer. Notes
+can be lost, and come in any order. The change feed loses nothing, and leads to the row. A version
+tells which report is later.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ class Flows(Protocol):
 
 
 class Said(NamedTuple):
-    """What holds."""
+    """The capacity that holds now for a subscription."""
 
     messages_per_second: float | None
     max_outstanding: int | None
     reason: str
     until_s: float
-    """By the clock of the book."""
+    """The end of its validity, by the clock of the book."""
     version: int
 
 
 class Note(msgspec.Struct, frozen=True, array_like=True):
-    """What peers are told."""
+    """A note to peers."""
 
     subscription_uid: bytes
     messages_per_second: float | None
@@ -88,13 +88,13 @@ class FlowBook:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Stop. Idempotent."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     def of(self, subscription_uid: bytes) -> Said | None:
-        """What holds now."""
+        """Return the capacity that holds now."""
         said = self._said.get(subscription_uid)
         if said is None or said.until_s > self._clock():
             return said
@@ -102,7 +102,9 @@ class FlowBook:
         return None
 
     def tell(self, flow: Flow) -> None:
-        """It was written a moment ago: here it holds from now on, elsewhere in a moment."""
+        """Note a capacity that was written a moment ago: it holds here at once, and
+        elsewhere in a moment.
+        """
         note = Note(
             flow.subscription_uid,
             flow.messages_per_second,

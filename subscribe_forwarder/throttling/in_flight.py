@@ -1,8 +1,9 @@
-"""How many messages of a tenant are leased here, over all its subscriptions, and how many may be.
+"""The number of a tenant's messages that are leased here, over all its subscriptions, and its
+limit.
 
-Counted anew a few times a second, and in between what is handed out is added: so what ends a lease
-shows a moment later, and hand-outs never go beyond this process's share of the tenant's limit by
-more than what another process has of it until the shares have followed.
+They are counted a few times a second, and deliveries in between are added. So the end of a lease
+shows a moment later. Deliveries exceed this process's share of the tenant's limit at most by the
+messages of another process, until the shares have followed.
 """
 
 from __future__ import annotations
@@ -17,21 +18,23 @@ from subscribe_forwarder.throttling.throttling import Restraint
 
 COUNT_EVERY_S = 0.05
 LOOK_AGAIN_S = 0.1
-"""Who waits for room looks again after that time: it may come by another subscription's acks."""
+"""Seconds after which a caller that waits for room looks again: acks of another
+subscription may make room.
+"""
 MAX_WANTED = 1_000
-"""As many as one pull may take."""
+"""The highest number that one pull may take."""
 
 
 class Leasing(Protocol):
     """A `delivery.hub.Hub`."""
 
     def leased(self) -> int:
-        """Messages, after those leases are ended whose time is over."""
+        """Return the number of leased messages, after expired leases are ended."""
         ...
 
 
 class TenantInFlight:
-    """Of one tenant; a `Beside`."""
+    """The messages of one tenant in flight; a `Beside`."""
 
     def __init__(self, tenant_id: bytes, levels: Levels, clock: Callable[[], float]) -> None:
         self._tenant_id = tenant_id
@@ -42,7 +45,7 @@ class TenantInFlight:
         self._counted_s = float("-inf")
 
     def add(self, hub: Leasing) -> None:
-        """It is one of the tenant's, for as long as it is anybody's."""
+        """Add a hub of the tenant, for as long as anybody holds it."""
         self._hubs.add(hub)
 
     @property
@@ -51,7 +54,7 @@ class TenantInFlight:
         return self._levels.share(self._tenant_id, IN_FLIGHT, 0, 0) is not None
 
     def room(self, wanted: int, now_s: float) -> int:
-        """How many of `wanted` may be leased now."""
+        """Return how many of `wanted` messages may be leased now."""
         held = self._count(now_s)
         share = self._levels.share(self._tenant_id, IN_FLIGHT, held, 0)
         if share is None:
@@ -69,11 +72,11 @@ class TenantInFlight:
         self._counted_s = float("-inf")
 
     def due_s(self, wanted: int, now_s: float) -> float | None:
-        """When to look again; None: there is room."""
+        """Return when to look again; None if there is room."""
         return None if self.room(1, now_s) else now_s + LOOK_AGAIN_S
 
     def restraints(self) -> list[Restraint]:
-        """For people: that it holds hand-outs back, if it does."""
+        """Return the limit for display if it holds deliveries back."""
         if self.room(1, self._clock()):
             return []
         share = self._levels.share(self._tenant_id, IN_FLIGHT, 0, 0)
@@ -104,7 +107,7 @@ class InFlight:
 
 
 class Both:
-    """What holds for the process, then what holds for the tenant; a `Beside`."""
+    """The limit of the process, then the limit of the tenant; a `Beside`."""
 
     def __init__(self, process: Beside, tenant: TenantInFlight) -> None:
         self._process = process
@@ -127,6 +130,6 @@ class Both:
         self._tenant.give_back(count, now_s)
 
     def due_s(self, wanted: int, now_s: float) -> float | None:
-        """When `room` will not be 0; None where nothing is held back."""
+        """Return the time at which `room` will not be 0; None if nothing is held back."""
         due_s = [self._process.due_s(wanted, now_s), self._tenant.due_s(wanted, now_s)]
         return max([one for one in due_s if one is not None], default=None)

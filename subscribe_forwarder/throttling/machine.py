@@ -1,4 +1,4 @@
-"""The forward throttle: all hand-outs of this process together, while its loop is late."""
+"""The forward throttle: all deliveries of this process together, while its event loop is late."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class MachineThrottle:
 
     @property
     def active(self) -> bool:
-        """It holds something back."""
+        """Return whether it holds deliveries back."""
         return self._bucket is not None
 
     @property
@@ -32,7 +32,7 @@ class MachineThrottle:
         return self._pace.per_second
 
     def tick(self, took_s: float, overloaded: float) -> None:
-        """So long after the last; `overloaded`: 0, all is on time, to 1."""
+        """Note `took_s` since the last call, and `overloaded` from 0 (all is on time) to 1."""
         before = self._pace.per_second
         wanted = float("inf") if self._held else float(self._went)
         self._pace.tick(went=self._went, wanted=wanted, took_s=took_s, overloaded=overloaded)
@@ -48,7 +48,7 @@ class MachineThrottle:
         self._tell(before, now)
 
     def room(self, wanted: int, now_s: float) -> int:
-        """How many of `wanted` may go now."""
+        """Return how many of `wanted` messages may go now."""
         if self._bucket is None:
             return wanted
         room = self._bucket.room(wanted, now_s)
@@ -56,7 +56,7 @@ class MachineThrottle:
         return room
 
     def took(self, count: int, now_s: float) -> None:
-        """So many went, whether it held anything back or not."""
+        """Count delivered messages, whether or not any were held back."""
         self._went += count
         if self._bucket is not None:
             self._bucket.take(count, now_s)
@@ -66,7 +66,7 @@ class MachineThrottle:
             self._bucket.give_back(count, now_s)
 
     def due_s(self, wanted: int, now_s: float) -> float | None:
-        """When `room` will not be 0; None where nothing is held back."""
+        """Return the time at which `room` will not be 0; None if nothing is held back."""
         return None if self._bucket is None else self._bucket.due_s(wanted, now_s)
 
     def _tell(self, before: float | None, now: float | None) -> None:

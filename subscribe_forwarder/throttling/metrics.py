@@ -1,4 +1,4 @@
-"""What throttling tells Prometheus."""
+"""Metrics of throttling."""
 
 from __future__ import annotations
 

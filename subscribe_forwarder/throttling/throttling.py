@@ -1,4 +1,4 @@
-"""What throttles the hubs of this process, and how it is shown."""
+"""The throttles of this process's hubs, and their display."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Machine(Beside, Protocol):
 
 
 class Throttling(NamedTuple):
-    """Of a process."""
+    """The throttles of a process."""
 
     machine: Machine
     said: Callable[[bytes], Said | None]
-    """What holds of a subscription, by uid."""
+    """Returns the capacity that holds for a subscription, by uid."""
 
 
 class Restraint(NamedTuple):
@@ -33,7 +33,7 @@ class Restraint(NamedTuple):
     reason: str
     value: float | None
     until: datetime | None
-    """None: while its reason lasts."""
+    """The end of the restraint; None while its reason lasts."""
 
     def members(self) -> dict[str, Any]:
         return self._asdict()
@@ -47,7 +47,7 @@ def of_machine(machine: Machine) -> list[Restraint]:
 
 
 def of_flow(said: Said, now_s: float) -> list[Restraint]:
-    """What a consumer said, whole: not the part of it that is this forwarder's."""
+    """Return the capacity that a consumer reported, whole, not this forwarder's part of it."""
     until = datetime.now(UTC) + timedelta(seconds=round(said.until_s - now_s))
     values = {
         "flow_messages_per_second": said.messages_per_second,
