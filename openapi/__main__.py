@@ -11,8 +11,8 @@ from typing import Any
 import yaml
 
 from openapi.assembly import assembled
-from openapi.sdk import areas, modules
-from openapi.sdk.text import styled
+from openapi.sdk import areas, flags, modules
+from openapi.sdk.text import PACKAGE, styled
 from openapi.terraform import provider_contract
 
 HERE = Path(__file__).parent
@@ -39,6 +39,7 @@ def generated() -> dict[Path, str]:
         TERRAFORM: provider_contract(document["components"]["schemas"]),
         **styled({MODELS / f"{name}.py": text for name, text in modules.generated().items()}),
         **areas.generated(),
+        **styled({PACKAGE / "cli/flags.py": flags.written()}),
     }
 
 

@@ -126,7 +126,9 @@ class ClientBody(Body):
     name: Name | UnsetType = UNSET
     """POST: its name. PUT: that of the path, or left out."""
     display_name: DisplayName = ""
+    """A name for people."""
     state: State = "active"
+    """The secrets and tokens of a `disabled` client are refused."""
     labels: Labels = {}
 
 
@@ -162,7 +164,9 @@ class KeyBody(Body):
     name: Name | UnsetType = UNSET
     """POST: its name. PUT: that of the path, or left out."""
     expires_at: datetime | None = None
+    """The time from which the key is refused (RFC 3339); null: never."""
     state: State = "active"
+    """A `disabled` key is refused."""
     labels: Labels = {}
 
 
@@ -188,6 +192,7 @@ class PolicyPage(Answer):
 
 class PolicyBody(Body):
     role: Role
+    """The role of the members: each has its permissions on the resources."""
     members: Annotated[list[Member], Meta(min_length=1, max_length=500)]
     """`client:NAME`, or `issuer:NAME#SUBJECT` for what an issuer says; `*` stands for any
     characters."""
@@ -233,6 +238,7 @@ class IssuerBody(Body):
     algorithms: Annotated[list[Algorithm], Meta(min_length=1, max_length=10)] = field(
         default_factory=lambda: ["RS256"]
     )
+    """The algorithms that may sign its tokens."""
     subject_claim: Annotated[str, Meta(extra_json_schema={"pattern": f"^{CLAIM}$"})] = "sub"
     """The claim that says who it is."""
     required_claims: Annotated[

@@ -63,6 +63,7 @@ class SubscriptionState(Answer):
 class SnapshotCreate(Body):
     name: Name
     expires_in_seconds: Annotated[float, Meta(ge=1, le=31_536_000)] = 604800.0
+    """Seconds after which the snapshot goes."""
     labels: Labels = {}
 
 

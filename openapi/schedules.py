@@ -52,6 +52,7 @@ class SchedulePut(Body, kw_only=True):
     FIXED = ("name",)
     name: Name | UnsetType = UNSET
     topic: str
+    """The topic that its messages are published to."""
     cron: Cron
     """A plan of minute, hour, day of month, month and day of week; or @hourly, @daily, @weekly,
     @monthly or @yearly."""

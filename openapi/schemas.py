@@ -63,6 +63,7 @@ class SchemaPatch(Body):
     """A request to change a schema."""
 
     compatibility: Compatibility
+    """The rule for later versions."""
 
 
 class SchemaVersionListed(Answer):

@@ -151,6 +151,7 @@ class SubscriptionCreate(SubscriptionPut, kw_only=True):
 
     name: Name
     delivery: DeliveryValue = "at_least_once"
+    """The promise for each message."""
     ordered: bool = False
 
 

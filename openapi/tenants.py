@@ -69,7 +69,9 @@ class TenantBody(Body):
     name: Name | UnsetType = UNSET
     """POST: its name. PUT: that of the path, or left out."""
     display_name: DisplayName = ""
+    """A name for people."""
     state: Literal["active", "suspended"] = "active"
+    """The credentials of a `suspended` tenant are refused; its data stays."""
     labels: Labels = {}
     egress_allowed: Annotated[list[Annotated[str, Meta(max_length=255)]], Meta(max_length=100)] = []
     """Networks and hosts that its webhooks and issuers may be at although they are not public:

@@ -62,7 +62,7 @@ class Retention(Body):
     """`consume`: a message goes once every subscription is done with it; `retain`: by age and
     bytes."""
     seconds: Seconds | None = None
-    """The age limit. Null: seven days."""
+    """Seconds after which a message goes, acked or not. Null: seven days."""
     bytes: Bytes | None = None
     """The size limit, over all partitions. Null: the storage limit of the tenant."""
     on_limit: OnLimit = "refuse"
@@ -99,6 +99,7 @@ class TopicCreate(TopicPut, kw_only=True):
 
     name: Name
     partitions: PartitionsValue = 4
+    """The number of partitions; it can grow later."""
     priorities: Priorities = 1
 
 

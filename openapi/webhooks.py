@@ -48,8 +48,8 @@ class Push(Body):
     """The way of messages to an endpoint, of a subscription of type push."""
 
     url: Url
-    """https, to a public address, unless the installation allows more. Redirects are not followed.
-    """
+    """The URL of the endpoint: https, to a public address, unless the installation allows more.
+    Redirects are not followed."""
     format: PushFormat = "json"
     headers: Headers = {}
     """Sent with each request. Values are write-only and shown as `set`; `set` keeps the value

@@ -1,4 +1,4 @@
-"""No field's type, limit or default is declared by hand twice: the contract in openapi/ says it.
+"""No field's type, limit, default or description is declared by hand twice: openapi/ says it.
 
 The lists name the modules that are not converted yet. They only shrink: a module that is on a list
 without need fails the test too.
@@ -57,6 +57,26 @@ NO_MODELS = {
     "task_results.py",
 }
 """Modules whose classes are no classes of the contract."""
+COMMANDS = "sdk/python/packetboat/cli/commands"
+CHANGING = {"create", "update", "set", "change"}
+"""Commands whose options are fields of a request."""
+WRITTEN_OPTIONS = {
+    "export": (
+        *("body_", "column", "cron", "filter_", "format_", "keep_data", "key_buckets", "lake"),
+        *("maintain_cron", "max_bytes_per_second", "missed_runs", "partition_by", "start"),
+        *("table", "time_zone", "topic"),
+    ),
+    "flow": ("max_outstanding", "rate", "reason", "ttl"),
+    "quotas": ("weight",),
+    "schedules": ("data", "key"),
+    "schemas": ("type_",),
+    "signing_secrets": ("kind", "old_expires_in"),
+    "subscriptions": ("start",),
+    "tenants": ("owner",),
+}
+"""Options of changing commands that are written by hand, by the module of the command."""
+NO_FIELDS = {"if_absent"}
+"""Options of such commands that are no fields: the command itself does what they say."""
 
 
 def declares_a_body(node: ast.AST) -> bool:
@@ -122,6 +142,57 @@ def test_models_of_the_sdk_are_generated_from_the_contract() -> None:
     }
     assert written - WRITTEN_MODELS - NO_MODELS == set(), "openapi/sdk/models.py generates models"
     assert WRITTEN_MODELS - written == set(), "take what is generated off the list of this test"
+
+
+def test_options_of_changing_commands_are_generated_from_the_contract() -> None:
+    written = {
+        path.stem: found
+        for path in (ROOT / COMMANDS).glob("*.py")
+        if (found := options_written_in(path.read_text(encoding="utf-8")) - NO_FIELDS)
+    }
+    listed = {module: set(names) for module, names in WRITTEN_OPTIONS.items()}
+    new = {module: names - listed.get(module, set()) for module, names in written.items()}
+    gone = {module: names - written.get(module, set()) for module, names in listed.items()}
+    assert not any(new.values()), f"{new}: openapi/sdk/flags.py generates options"
+    assert not any(gone.values()), f"{gone}: take what is generated off the list of this test"
+
+
+def options_written_in(text: str) -> set[str]:
+    """Return the parameters of changing commands whose option is described in the module."""
+    tree = ast.parse(text)
+    aliases = {
+        ast.unparse(node.targets[0])
+        for node in tree.body
+        if isinstance(node, ast.Assign) and "typer.Option(" in ast.unparse(node.value)
+    }
+    return {
+        argument.arg
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and _verbs(node) & CHANGING
+        for argument in (*node.args.args, *node.args.kwonlyargs)
+        if argument.annotation is not None
+        and ("typer.Option(" in (kind := ast.unparse(argument.annotation)) or kind in aliases)
+    }
+
+
+def _verbs(function: ast.FunctionDef) -> set[str]:
+    """Return the names under which a function is a command."""
+    return {
+        str(ast.literal_eval(each.args[1]))
+        for each in function.decorator_list
+        if isinstance(each, ast.Call) and ast.unparse(each.func) == "add" and len(each.args) > 1
+    }
+
+
+def test_the_rule_of_options_sees_what_it_is_about() -> None:
+    text = """
+Size = Annotated[int, typer.Option(help="The size.")]
+@add(app, "create", example="…")
+def create(size: Size, kind: Annotated[str, typer.Option()], label: Labels): ...
+@add(app, "list")
+def list_(limit: Annotated[int, typer.Option()]): ...
+"""
+    assert options_written_in(text) == {"size", "kind"}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from openapi.sdk import calls, resources
+from typing import Annotated, Literal
+
+import pytest
+from msgspec import Meta
+
+from openapi.contract import Body
+from openapi.sdk import calls, flags, resources
 from openapi.sdk.methods import Area, Given, Method
 
 
@@ -76,3 +82,30 @@ def test_a_required_argument_comes_first_and_a_choice_is_by_keyword() -> None:
     method = Method("update", "changeSchema", "Change.", keyword=("compatibility",))
     text = resources.written(one(method))
     assert "(self, name: str, *, compatibility: Compatibility, if_match: str | None = None" in text
+
+
+class Thing(Body):
+    """A thing that a test makes."""
+
+    mode: Literal["fast", "safe"] = "safe"
+    """The way that it is made."""
+    seconds: Annotated[float, Meta(ge=1, le=60)] | None = 2.5
+    """Seconds that it takes, at most."""
+    count: int = 1
+
+
+def test_an_option_has_the_words_limits_and_default_of_its_field() -> None:
+    assert flags.option_text(flags.Flag("Mode", Thing, "mode")) == (
+        "Mode = Annotated[str | None, typer.Option('--mode', help='The way that it is made."
+        " One of `fast` and `safe`. Default: safe.')]"
+    )
+    seconds = flags.Flag("Seconds", Thing, "seconds", "--for", "SECONDS", patched=True)
+    assert flags.option_text(seconds) == (
+        "Seconds = Annotated[float | None, typer.Option('--for', metavar='SECONDS',"
+        " help='Seconds that it takes, at most.', min=1, max=60)]"
+    )
+
+
+def test_an_option_without_a_sentence_is_refused() -> None:
+    with pytest.raises(TypeError, match="describe it"):
+        flags.option_text(flags.Flag("Count", Thing, "count"))

@@ -30,8 +30,8 @@ class Push(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The way of messages to an endpoint, of a subscription of type push."""
 
     url: str
-    """https, to a public address, unless the installation allows more. Redirects are not
-    followed."""
+    """The URL of the endpoint: https, to a public address, unless the installation allows more.
+    Redirects are not followed."""
     format: PushFormat = "json"
     headers: Mapping[str, str] = {}
     """Sent with each request. Values are write-only and shown as `set`; `set` keeps the value there
@@ -84,8 +84,8 @@ class PushEndpoint(msgspec.Struct, frozen=True):
     """The way of messages to an endpoint, without secrets."""
 
     url: str
-    """https, to a public address, unless the installation allows more. Redirects are not
-    followed."""
+    """The URL of the endpoint: https, to a public address, unless the installation allows more.
+    Redirects are not followed."""
     format: str = "json"
     oidc: PushToken | None = None
     timeout_seconds: float = 30.0

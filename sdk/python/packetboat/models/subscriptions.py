@@ -63,6 +63,7 @@ class SubscriptionSettings(SubscriptionChanges, total=False):
 
     start: Position
     delivery: Literal["at_least_once", "at_most_once", "exactly_once"]
+    """The promise for each message."""
     ordered: bool
     """Messages of a key are delivered one by one, in the order in which they were published."""
 

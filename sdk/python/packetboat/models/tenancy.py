@@ -23,7 +23,9 @@ class TenantSettings(TypedDict, total=False):
     """Fields of a tenant; the others get the server's defaults."""
 
     display_name: str
+    """A name for people."""
     state: Literal["active", "suspended"]
+    """The credentials of a `suspended` tenant are refused; its data stays."""
     labels: Mapping[str, str]
     egress_allowed: Sequence[str]
     """Networks and hosts that its webhooks and issuers may be at although they are not public:
@@ -78,7 +80,9 @@ class ClientSettings(TypedDict, total=False):
     """Fields of a client; the others get the server's defaults."""
 
     display_name: str
+    """A name for people."""
     state: Literal["active", "disabled"]
+    """The secrets and tokens of a `disabled` client are refused."""
     labels: Mapping[str, str]
 
 
@@ -107,7 +111,9 @@ class KeySettings(TypedDict, total=False):
     """Fields of an API key beside its scopes."""
 
     expires_at: datetime | None
+    """The time from which the key is refused (RFC 3339); None: never."""
     state: Literal["active", "disabled"]
+    """A `disabled` key is refused."""
     labels: Mapping[str, str]
 
 
@@ -150,6 +156,7 @@ class IssuerSettings(TypedDict, total=False):
     """Fields of an issuer beside its address and audience."""
 
     algorithms: Sequence[str]
+    """The algorithms that may sign its tokens."""
     subject_claim: str
     """The claim that says who it is."""
     required_claims: Mapping[str, str]

@@ -18,7 +18,7 @@ class Retention(msgspec.Struct, frozen=True):
     """`consume`: a message goes once every subscription is done with it; `retain`: by age and
     bytes."""
     seconds: int | None = None
-    """The age limit. None: seven days."""
+    """Seconds after which a message goes, acked or not. None: seven days."""
     bytes: int | None = None
     """The size limit, over all partitions. None: the storage limit of the tenant."""
     on_limit: Literal["refuse", "expire_oldest"] = "refuse"
@@ -45,6 +45,7 @@ class TopicSettings(TopicChanges, total=False):
     """Fields of a new topic; the others get the server's defaults."""
 
     partitions: int
+    """The number of partitions; it can grow later."""
     priorities: int
     """The number of lanes of each partition, for good; partitions times priorities is at most
     1024."""

@@ -8,6 +8,7 @@ import typer
 
 from packetboat.cli.api import path
 from packetboat.cli.arguments import File, Force, Labels, Name, Set, body
+from packetboat.cli.flags import ClientDisplayName, ClientState
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_get, add_list
 from packetboat.cli.secret_notes import note_secret
@@ -23,8 +24,8 @@ add_get(app, NOUN)
 def set_(
     context: typer.Context,
     name: Name,
-    display_name: Annotated[str | None, typer.Option(help="Name shown to people.")] = None,
-    state: Annotated[str | None, typer.Option(help="`active` or `disabled`.")] = None,
+    display_name: ClientDisplayName = None,
+    state: ClientState = None,
     label: Labels = None,
     file: File = None,
     set_: Set = None,

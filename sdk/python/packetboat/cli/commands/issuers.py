@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from packetboat.cli.api import path
 from packetboat.cli.arguments import File, Force, Labels, Name, Set, body
+from packetboat.cli.flags import Algorithms, Audience, Issuer
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_get, add_list
 from packetboat.cli.shared_options import add, commands
@@ -26,14 +25,9 @@ add_get(app, NOUN)
 def set_(
     context: typer.Context,
     name: Name,
-    issuer: Annotated[str | None, typer.Option(help="URL of the issuer.")] = None,
-    audience: Annotated[
-        str | None,
-        typer.Option(help="Audience of the tokens.  [default: the audience of the tenant]"),
-    ] = None,
-    algorithm: Annotated[
-        list[str] | None, typer.Option(help="Signature algorithm, such as RS256.")
-    ] = None,
+    issuer: Issuer = None,
+    audience: Audience = None,
+    algorithm: Algorithms = None,
     label: Labels = None,
     file: File = None,
     set_: Set = None,

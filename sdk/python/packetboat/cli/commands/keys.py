@@ -8,6 +8,7 @@ import typer
 
 from packetboat.cli.api import path
 from packetboat.cli.arguments import File, Force, Labels, Name, Set, body
+from packetboat.cli.flags import ExpiresAt, KeyState, Scopes
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_get, add_list
 from packetboat.cli.secret_notes import note_secret
@@ -25,13 +26,9 @@ add_get(app, NOUN)
 def set_(
     context: typer.Context,
     name: Name,
-    scope: Annotated[
-        list[str] | None, typer.Option(help="A permission, alone or with a resource.")
-    ] = None,
-    expires_at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Expiry time in RFC 3339.")
-    ] = None,
-    state: Annotated[str | None, typer.Option(help="`active` or `disabled`.")] = None,
+    scope: Scopes = None,
+    expires_at: ExpiresAt = None,
+    state: KeyState = None,
     label: Labels = None,
     file: File = None,
     set_: Set = None,

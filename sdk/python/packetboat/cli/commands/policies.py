@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from packetboat.cli.api import path
 from packetboat.cli.arguments import File, Force, Labels, Name, Set, body
+from packetboat.cli.flags import Members, Resources, Role
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_get, add_list
 from packetboat.cli.shared_options import add, commands
@@ -27,13 +26,9 @@ add_get(app, NOUN)
 def set_(
     context: typer.Context,
     name: Name,
-    role: Annotated[
-        str | None, typer.Option(help="`owner`, `admin`, `publisher`, `subscriber`, `viewer`.")
-    ] = None,
-    member: Annotated[
-        list[str] | None, typer.Option(help="`client:NAME` or `issuer:NAME#SUBJECT`.")
-    ] = None,
-    resource: Annotated[list[str] | None, typer.Option(help="`*`, `topics/NAME`, …")] = None,
+    role: Role = None,
+    member: Members = None,
+    resource: Resources = None,
     force: Force = False,
     label: Labels = None,
     file: File = None,

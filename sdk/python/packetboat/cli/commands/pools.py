@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from packetboat.cli.api import path
 from packetboat.cli.arguments import Name
+from packetboat.cli.flags import MaxRunning
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_common
 from packetboat.cli.shared_options import add, commands
@@ -20,9 +19,7 @@ add_common(app, Noun("pools", "pool", ("name", "max_running", "running", "waitin
 def set_(
     context: typer.Context,
     name: Name,
-    max_running: Annotated[
-        int, typer.Option(help="Maximum number of running tasks, over all workers.", min=0)
-    ],
+    max_running: MaxRunning,
 ) -> None:
     """Limit the number of tasks that run at once."""
     here = Invocation.of(context)

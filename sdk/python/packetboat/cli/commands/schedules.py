@@ -8,7 +8,7 @@ import typer
 
 from packetboat.cli.api import path
 from packetboat.cli.arguments import File, Labels, Name, Set, body
-from packetboat.cli.completing import topic_names
+from packetboat.cli.flags import Cron, MissedRuns, ScheduleTopic, TimeZone
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_common
 from packetboat.cli.shared_options import add, commands
@@ -16,17 +16,8 @@ from packetboat.cli.shared_options import add, commands
 app: typer.Typer = commands("schedules", "Publish messages at times.")
 COLUMNS = ("name", "topic", "cron", "time_zone", "paused", "next_runs", "runs", "failure")
 add_common(app, Noun("schedules", "schedule", COLUMNS, "nightly"))
-Cron = Annotated[str | None, typer.Option(help="Cron expression, such as `0 3 * * *`.")]
-Zone = Annotated[str | None, typer.Option("--time-zone", help="Time zone, such as Europe/Berlin.")]
-OnTopic = Annotated[
-    str | None, typer.Option("--topic", help="The topic to publish to.", autocompletion=topic_names)
-]
 Data = Annotated[str | None, typer.Option(help="The body: JSON, otherwise a string.")]
 Key = Annotated[str | None, typer.Option(help="Key of the message.")]
-Missed = Annotated[
-    str | None,
-    typer.Option("--missed-runs", help="Handling of missed runs: `skip`, `latest` or `all`."),
-]
 
 
 @add(
@@ -37,12 +28,12 @@ Missed = Annotated[
 def create(
     context: typer.Context,
     name: Name,
-    topic: OnTopic = None,
+    topic: ScheduleTopic = None,
     cron: Cron = None,
     data: Data = None,
     key: Key = None,
-    time_zone: Zone = None,
-    missed_runs: Missed = None,
+    time_zone: TimeZone = None,
+    missed_runs: MissedRuns = None,
     label: Labels = None,
     file: File = None,
     set_: Set = None,
@@ -63,8 +54,8 @@ def update(
     cron: Cron = None,
     data: Data = None,
     key: Key = None,
-    time_zone: Zone = None,
-    missed_runs: Missed = None,
+    time_zone: TimeZone = None,
+    missed_runs: MissedRuns = None,
     label: Labels = None,
     file: File = None,
     set_: Set = None,

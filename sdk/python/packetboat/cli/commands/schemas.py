@@ -10,6 +10,7 @@ import typer
 from packetboat.cli.api import path
 from packetboat.cli.arguments import Name, read_json
 from packetboat.cli.exit_codes import ExitCode
+from packetboat.cli.flags import NewCompatibility, SchemaCompatibility
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_common
 from packetboat.cli.shared_options import add, commands
@@ -22,7 +23,6 @@ add_common(
 Definition = Annotated[
     Path, typer.Argument(metavar="FILE", help="The definition as JSON; - for stdin.")
 ]
-Compatibility = Annotated[str | None, typer.Option(help="`none`, `backward`, `forward` or `full`.")]
 
 
 @add(app, "create", example="packetboat schemas create order order.schema.json")
@@ -31,7 +31,7 @@ def create(
     name: Name,
     file: Definition,
     type_: Annotated[str, typer.Option("--type", help="`json_schema` or `avro`.")] = "json_schema",
-    compatibility: Compatibility = None,
+    compatibility: SchemaCompatibility = None,
 ) -> None:
     """Create a schema with its first version."""
     here = Invocation.of(context)
@@ -45,7 +45,7 @@ def create(
 def update(
     context: typer.Context,
     name: Name,
-    compatibility: Annotated[str, typer.Option(help="`none`, `backward`, `forward` or `full`.")],
+    compatibility: NewCompatibility,
 ) -> None:
     """Change the compatibility that later versions must keep."""
     here = Invocation.of(context)

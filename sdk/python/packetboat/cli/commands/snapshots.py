@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from packetboat.cli.api import path
 from packetboat.cli.arguments import Labels, Name, Subscription, body
+from packetboat.cli.flags import ExpiresIn
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_common
 from packetboat.cli.shared_options import add, commands
@@ -24,15 +23,7 @@ def create(
     context: typer.Context,
     subscription: Subscription,
     name: Name,
-    expires_in: Annotated[
-        float | None,
-        typer.Option(
-            "--expires-in",
-            metavar="SECONDS",
-            help="Time after which the snapshot is deleted.",
-            min=1,
-        ),
-    ] = None,
+    expires_in: ExpiresIn = None,
     label: Labels = None,
 ) -> None:
     """Save the current ack state of a subscription."""

@@ -10,6 +10,15 @@ from packetboat.cli import endpoint_commands
 from packetboat.cli.api import path
 from packetboat.cli.arguments import File, Force, Labels, Limit, Set, Subscription, body, moment
 from packetboat.cli.completing import topic_names
+from packetboat.cli.flags import (
+    AckDeadline,
+    DeadLetterTopic,
+    Delivery,
+    Filter,
+    MaxAttempts,
+    Ordered,
+    PushUrl,
+)
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.previews import Expression, Messages, preview_filter
 from packetboat.cli.secret_notes import note_secret
@@ -26,22 +35,8 @@ COLUMNS = (
     "ack_deadline_seconds",
     "filter",
 )
-DeadLetterTopic = Annotated[
-    str | None, typer.Option("--dead-letter-topic", help="The topic for dead letters.")
-]
 Reason = Annotated[
     str | None, typer.Option("--reason", help="Reason, shown with the subscription.")
-]
-Filter = Annotated[
-    str | None, typer.Option("--filter", help="CEL expression: deliver only matching messages.")
-]
-AckDeadline = Annotated[
-    float | None,
-    typer.Option("--ack-deadline", metavar="SECONDS", help="Lease of each delivery."),
-]
-MaxAttempts = Annotated[
-    int | None,
-    typer.Option("--max-attempts", help="Attempts before a message becomes a dead letter.", min=1),
 ]
 
 
@@ -86,16 +81,9 @@ def create(
     ack_deadline: AckDeadline = None,
     max_attempts: MaxAttempts = None,
     dead_letter_topic: DeadLetterTopic = None,
-    ordered: Annotated[
-        bool | None,
-        typer.Option("--ordered", help="Deliver messages of a key in order, one at a time."),
-    ] = None,
-    delivery: Annotated[
-        str | None, typer.Option(help="`at_least_once`, `at_most_once` or `exactly_once`.")
-    ] = None,
-    push_url: Annotated[
-        str | None, typer.Option("--push-url", help="Deliver to this web server.")
-    ] = None,
+    ordered: Ordered = None,
+    delivery: Delivery = None,
+    push_url: PushUrl = None,
     label: Labels = None,
     file: File = None,
     set_: Set = None,
@@ -134,7 +122,7 @@ def update(
     ack_deadline: AckDeadline = None,
     max_attempts: MaxAttempts = None,
     dead_letter_topic: DeadLetterTopic = None,
-    push_url: Annotated[str | None, typer.Option("--push-url", help="URL of the endpoint.")] = None,
+    push_url: PushUrl = None,
     label: Labels = None,
     file: File = None,
     set_: Set = None,

@@ -8,6 +8,7 @@ import typer
 
 from packetboat.cli.api import path
 from packetboat.cli.arguments import File, Force, Labels, Name, Set, body
+from packetboat.cli.flags import TenantDisplayName, TenantState
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_get, add_list
 from packetboat.cli.shared_options import add, commands
@@ -26,8 +27,8 @@ def set_(
         str | None,
         typer.Option(help="First client of a new tenant; its secret is shown only once."),
     ] = None,
-    display_name: Annotated[str | None, typer.Option(help="Name shown to people.")] = None,
-    state: Annotated[str | None, typer.Option(help="`active` or `suspended`.")] = None,
+    display_name: TenantDisplayName = None,
+    state: TenantState = None,
     label: Labels = None,
     file: File = None,
     set_: Set = None,

@@ -10,6 +10,14 @@ import typer
 from packetboat.cli.api import path
 from packetboat.cli.arguments import File, Force, Labels, Limit, Set, Topic, body, read_json, wrong
 from packetboat.cli.exit_codes import ExitCode
+from packetboat.cli.flags import (
+    DedupWindow,
+    Partitions,
+    Priorities,
+    RetentionMode,
+    RetentionSeconds,
+    TopicSchema,
+)
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.previews import Expression, Messages, preview_filter
 from packetboat.cli.shared_options import add, commands
@@ -24,21 +32,6 @@ COLUMNS = (
     "full",
     "schema",
 )
-Partitions = Annotated[int | None, typer.Option(help="Number of partitions.  [default: 4]", min=1)]
-Retention = Annotated[
-    int | None, typer.Option("--retention-seconds", help="Delete older messages, acked or not.")
-]
-Mode = Annotated[
-    str | None,
-    typer.Option(
-        "--retention-mode", help="`consume`: until all have acked; `retain`: for its time."
-    ),
-]
-Dedup = Annotated[
-    int | None,
-    typer.Option("--dedup-window-seconds", help="Time for which idempotency keys are remembered."),
-]
-Schema = Annotated[str | None, typer.Option(help="The schema that bodies must match.")]
 
 
 @add(app, "list", example="packetboat topics list -o ndjson")
@@ -60,13 +53,11 @@ def create(
     context: typer.Context,
     topic: Topic,
     partitions: Partitions = None,
-    priorities: Annotated[
-        int | None, typer.Option(help="Number of priorities, 1 to 10.", min=1)
-    ] = None,
-    retention_mode: Mode = None,
-    retention_seconds: Retention = None,
-    dedup_window_seconds: Dedup = None,
-    schema: Schema = None,
+    priorities: Priorities = None,
+    retention_mode: RetentionMode = None,
+    retention_seconds: RetentionSeconds = None,
+    dedup_window_seconds: DedupWindow = None,
+    schema: TopicSchema = None,
     label: Labels = None,
     file: File = None,
     set_: Set = None,
@@ -96,10 +87,10 @@ def create(
 def update(
     context: typer.Context,
     topic: Topic,
-    retention_mode: Mode = None,
-    retention_seconds: Retention = None,
-    dedup_window_seconds: Dedup = None,
-    schema: Schema = None,
+    retention_mode: RetentionMode = None,
+    retention_seconds: RetentionSeconds = None,
+    dedup_window_seconds: DedupWindow = None,
+    schema: TopicSchema = None,
     label: Labels = None,
     file: File = None,
     set_: Set = None,
