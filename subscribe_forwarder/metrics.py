@@ -52,7 +52,7 @@ fetched_bytes = Counter(
     "packetboat_subscribe_fetched_bytes_total", "Bytes of batches that the store was read for."
 )
 fetch_failed = Counter("packetboat_subscribe_fetch_failed_total", "Fetches that failed.", ["kind"])
-cache_bytes = Gauge("packetboat_subscribe_cache_bytes", "Messages kept for hand-outs.")
+cache_bytes = Gauge("packetboat_subscribe_cache_bytes", "Bytes of messages in the delivery cache.")
 owned = Gauge("packetboat_subscribe_owned_partitions", "Partitions owned by this process.")
 lease_held = Gauge("packetboat_subscribe_lease_held", "1 while this forwarder's lease holds.")
 dead_lettered = Counter(

@@ -11,8 +11,8 @@ pace = Gauge(
 )
 changes = Counter(
     "packetboat_throttle_changes_total",
-    "What changed how much is handed out: began, cut, ended (the pace of the machine), flow, "
-    "flow_ended (what consumers said).",
+    "Changes of the delivery rate: began, cut, ended (by the machine's throttle), flow, "
+    "flow_ended (by reports of consumers).",
     ["what"],
 )
 flows = Gauge(
