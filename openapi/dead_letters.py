@@ -9,12 +9,16 @@ from msgspec import UNSET, Meta, UnsetType
 
 from openapi.common import CONFLICT, LOCATION, Filter
 from openapi.contract import Answer, Body, Operation, Parameter, Success, ok, table
+from openapi.publish import MAX_ATTRIBUTES, AttributeValue
 
 State = Literal["open", "redriven", "discarded"]
 Reason = Literal["exhausted", "rejected"]
 Id = Annotated[str, Meta(max_length=256)]
 Ids = Annotated[list[Id], Meta(min_length=1, max_length=1000)]
 KeyValue = Annotated[str, Meta(max_length=1024)]
+RedriveState = Literal["running", "done", "cancelling", "cancelled", "failed"]
+TO_SUBSCRIPTION = "subscription"
+"""The place of a redrive that brings letters back to their subscription."""
 
 
 class DeadLetter(Answer):
@@ -107,14 +111,16 @@ class Discarded(Answer):
 class RedriveEdit(Body):
     """Changes to each message; members that are absent stay."""
 
-    attributes: Annotated[dict[str, KeyValue | None], Meta(max_length=100)] | UnsetType = UNSET
+    attributes: (
+        Annotated[dict[str, AttributeValue | None], Meta(max_length=MAX_ATTRIBUTES)] | UnsetType
+    ) = UNSET
     """New values; null drops the attribute."""
     data: Any = UNSET
     """The new body, as in a batch; a string is text and all else JSON, unless content_type says
     otherwise."""
-    data_base64: str | None = None
+    data_base64: bytes | None = None
     content_type: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
-    key: KeyValue | None = None
+    key: KeyValue | UnsetType | None = UNSET
     """null drops it."""
 
 
@@ -124,7 +130,7 @@ class RedriveRequest(Body):
     filter: Filter | None = None
     """CEL, as when they are listed."""
     ids: Ids | None = None
-    to: Id = "subscription"
+    to: Id = TO_SUBSCRIPTION
     """`subscription`: back to it, and to it alone; else the name of a topic."""
     edit: RedriveEdit | None = None
     rate: Annotated[float, Meta(gt=0, le=10_000)] | None = None
@@ -143,7 +149,7 @@ class DryRun(Answer):
 
 class Redrive(Answer):
     redrive_id: str
-    state: Literal["running", "done", "cancelling", "cancelled", "failed"]
+    state: RedriveState
     """`running`, `done`, `cancelling`, `cancelled` or `failed`."""
     detail: str | None
     """The reason that it waits or failed, or the messages that could not be redriven."""

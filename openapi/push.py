@@ -7,10 +7,19 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from openapi.common import BODY_TIMEOUT, CONFLICT, RATE_LIMITED, STORAGE_FULL, TOO_LARGE, Positive
+from openapi.common import (
+    BODY_TIMEOUT,
+    CONFLICT,
+    RATE_LIMITED,
+    STORAGE_FULL,
+    TOO_LARGE,
+    Moment,
+    Positive,
+)
 from openapi.contract import Answer, Body, Operation, Parameter, Success, ok, table
 
 State = Literal["unverified", "enabled", "disabled"]
+AttemptOutcome = Literal["delivered", "refused", "busy", "failed", "gone"]
 
 
 class PushAttempt(Answer):
@@ -22,7 +31,7 @@ class PushAttempt(Answer):
     attempt: Positive
     status: int | None
     """Null where no answer came."""
-    outcome: Literal["delivered", "refused", "busy", "failed", "gone"]
+    outcome: AttemptOutcome
     """refused: a 4xx, the message counts an attempt; busy: 429 or 503; failed: the endpoint did;
     gone: 410."""
     latency_ms: float
@@ -53,9 +62,9 @@ class PushReplayRequest(Body):
         Annotated[list[Annotated[str, Meta(max_length=256)]], Meta(min_length=1, max_length=1000)]
         | UnsetType
     ) = UNSET
-    from_: datetime | None = field(default=None, name="from")
+    from_: Moment | None = field(default=None, name="from")
     """Published then or later."""
-    to: datetime | None = None
+    to: Moment | None = None
     """Published before."""
     max_messages: Annotated[int, Meta(ge=1, le=10_000)] = 1000
     """The most messages of a span of time."""
@@ -116,7 +125,7 @@ ATTEMPT_OUTCOME = Parameter(
     "outcome",
     "query",
     "Only attempts that ended so.",
-    Literal["delivered", "refused", "busy", "failed", "gone"],
+    AttemptOutcome,
 )
 ATTEMPT_MESSAGE_ID = Parameter(
     "attempt_message_id",

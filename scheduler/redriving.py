@@ -28,9 +28,10 @@ from metadata.errors import LeaseLost, MetadataError, NotFound
 from metadata.idle_poll import IdlePoll
 from metadata.locks.locks import Lock
 from metadata.subscriptions.dead_letters import START, DeadLetterRepository, StoredLetter
-from metadata.subscriptions.redrives import Redrive, RedriveRepository, RedriveState, Unfinished
+from metadata.subscriptions.redrives import Redrive, RedriveRepository, Unfinished
 from metadata.topics.topics import TopicRepository
 from metadata.types import Topic, TopicState
+from openapi.dead_letters import RedriveState
 from outbox import Item, Outbox, TopicFull
 from outbox.dead_letter import revived
 from outbox.letter_filter import compile_filter

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from metadata.database import Connection, Database
 from metadata.errors import NotFound
+from openapi.dead_letters import Reason, State
 
-LetterState = Literal["open", "redriven", "discarded"]
 KEPT_DAYS = 30
 """How long those that are open no more stay listed."""
 PRUNE_AT_ONCE = 5000
@@ -105,7 +105,7 @@ class StoredLetter:
     attributes: Mapping[str, str]
     content_type: str | None
     size_bytes: int
-    reason: str
+    reason: Reason
     detail: str | None
     attempts: int
     first_at: datetime | None
@@ -116,7 +116,7 @@ class StoredLetter:
     letter_partition: int
     letter_lane: int
     letter_offset: int
-    state: LetterState
+    state: State
     redrive_uid: bytes | None
 
     @property
@@ -135,7 +135,7 @@ class DeadLetterRepository:
         tenant_id: bytes,
         subscription_uid: bytes,
         *,
-        state: LetterState = "open",
+        state: State = "open",
         after: Place = START,
         limit: int,
     ) -> list[StoredLetter]:

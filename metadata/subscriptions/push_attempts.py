@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from metadata.database import Connection, Database
+from openapi.push import AttemptOutcome
 
 KEPT = 1_000
 """Of a subscription, the newest."""
@@ -74,7 +75,7 @@ class PushAttempt:
     offset: int
     attempt: int
     status: int | None
-    outcome: str
+    outcome: AttemptOutcome
     latency_ms: float
     response: bytes
     """How the body of the answer began."""

@@ -26,8 +26,8 @@ from metadata.ids import new_uid
 from metadata.models.base import Uid
 from metadata.tenancy.audit import AuditEntry, AuditFilter, AuditLog
 from metadata.types import Subscription
+from openapi.push import State
 
-EndpointState = Literal["unverified", "enabled", "disabled"]
 Turn = Literal["verified", "unverified", "disabled", "enabled"]
 ACTOR = "platform"
 MAX_REASON_CHARS = 1024
@@ -128,7 +128,7 @@ class PushEndpoint:
 
     tenant_id: bytes
     subscription_uid: bytes
-    state: EndpointState
+    state: State
     reason: str | None
     failing_since: datetime | None
     """Nothing but failures since then."""
@@ -254,7 +254,7 @@ def _resource(subscription: Subscription) -> str:
 
 
 def _audited(
-    subscription: Subscription, turn: Turn, state: EndpointState, reason: str | None
+    subscription: Subscription, turn: Turn, state: State, reason: str | None
 ) -> AuditEntry:
     detail = {"subscription": subscription.uid.hex(), "state": state}
     return AuditEntry(

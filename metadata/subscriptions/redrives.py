@@ -29,8 +29,8 @@ from metadata.subscriptions.dead_letters import (
     StoredLetter,
     letter_of,
 )
+from openapi.dead_letters import RedriveState
 
-RedriveState = Literal["running", "done", "cancelling", "cancelled", "failed"]
 MAX_UNFINISHED = 10
 """Of one subscription at a time."""
 NEWEST = datetime(9999, 1, 1, tzinfo=UTC)

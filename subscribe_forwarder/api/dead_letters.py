@@ -1,9 +1,6 @@
-"""Dead letters of a subscription: listed, looked at, discarded. Needs no ownership."""
+"""Lists and discards the dead letters of a subscription. It needs no ownership."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -13,14 +10,16 @@ from edge.problem import not_found
 from metadata.errors import NotFound
 from metadata.subscriptions.dead_letters import START, DeadLetterRepository, StoredLetter
 from metadata.types import Subscription
-from openapi.dead_letters import OPERATIONS
+from openapi import dead_letters as contract
 from outbox.dead_letter import why_not_written
 from subscribe_forwarder.api import status
 from subscribe_forwarder.api.letter_bodies import (
     MAX_BODY_BYTES,
     discard_of,
+    filter_of,
     page_of,
     uid_in_path,
+    uids_of,
 )
 from subscribe_forwarder.api.letter_search import (
     MAX_EXAMINED_PER_PAGE,
@@ -43,13 +42,13 @@ class DeadLetters:
 
     def routes(self) -> list[Route]:
         return [
-            Route(OPERATIONS["listDeadLetters"], self.page),
-            Route(OPERATIONS["getDeadLetter"], self.get),
-            Route(OPERATIONS["discardDeadLetters"], self.discard),
+            Route(contract.OPERATIONS["listDeadLetters"], self.page),
+            Route(contract.OPERATIONS["getDeadLetter"], self.get),
+            Route(contract.OPERATIONS["discardDeadLetters"], self.discard),
         ]
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Oldest first; on the first page also what could not be written yet."""
+        """List the letters, oldest first, and count those that could not be written yet."""
         query = page_of(scope)
         subscription = await self._subscription(scope)
         search = Search(self._letters, subscription.tenant_id, subscription.uid, query.state)
@@ -58,19 +57,16 @@ class DeadLetters:
             query.filter, after or START, query.page_size, MAX_EXAMINED_PER_PAGE
         )
         waiting = await self._letters.waiting(subscription.tenant_id, subscription.uid)
-        listing = {
-            "dead_letters": [view(letter) for letter in found.letters],
-            "examined": found.examined,
-            "undelivered": {
-                "messages": waiting.messages,
-                "reason": why_not_written(waiting.detail),
-            },
-            "next_page_token": token_of(found.next_place),
-        }
+        listing = contract.DeadLetterPage(
+            [view(letter) for letter in found.letters],
+            found.examined,
+            contract.Undelivered(waiting.messages, why_not_written(waiting.detail)),
+            token_of(found.next_place),
+        )
         await respond(send, 200, _encode(listing), headers=NO_STORE)
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """With the message as the dead-letter topic has it, null where it is stored no more."""
+        """Show a letter with its message; null if the dead-letter topic has it no more."""
         text = path_param(scope, "letter")
         uid = uid_in_path("dead-letter", text)
         subscription = await self._subscription(scope)
@@ -84,9 +80,9 @@ class DeadLetters:
         await respond(send, 200, b'%b,"message":%b}' % (body[:-1], message), headers=NO_STORE)
 
     async def discard(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """They are not to be redriven; the messages stay in the dead-letter topic."""
+        """Discard letters; their messages stay in the dead-letter topic."""
         body = discard_of(await read_body(scope, receive, MAX_BODY_BYTES))
-        uids, wanted = body.uids(), body.chosen()
+        uids, wanted = uids_of(body), filter_of(body)
         subscription = await self._subscription(scope)
         key = subscription.tenant_id, subscription.uid
         complete = True
@@ -98,7 +94,7 @@ class DeadLetters:
                 chosen = [letter.uid for letter in found.letters]
                 discarded += await self._letters.discard(*key, chosen) if chosen else 0
                 complete = found.next_place is None
-        answer = {"discarded": discarded, "complete": complete}
+        answer = contract.Discarded(discarded, complete)
         await respond(send, 200, _encode(answer), headers=NO_STORE)
 
     async def _stored(self, subscription: Subscription, letter: StoredLetter) -> bytes | None:
@@ -115,8 +111,8 @@ class DeadLetters:
         return await self._catalog.subscription(tenant_of(scope), path_param(scope, "name"))
 
 
-def view(letter: StoredLetter) -> Mapping[str, Any]:
-    """A dead letter as the API shows it."""
+def view(letter: StoredLetter) -> contract.DeadLetter:
+    """Return a dead letter as the API shows it."""
     letter_id = MessageId(
         FORM_OFFSET,
         letter.letter_topic_uid,
@@ -124,23 +120,23 @@ def view(letter: StoredLetter) -> Mapping[str, Any]:
         letter.letter_lane,
         letter.letter_offset,
     )
-    return {
-        "id": letter.uid.hex(),
-        "state": letter.state,
-        "reason": letter.reason,
-        "detail": letter.detail,
-        "attempts": letter.attempts,
-        "first_at": letter.first_at,
-        "last_at": letter.last_at,
-        "dead_at": letter.dead_at,
-        "message_id": letter.message_id,
-        "partition": letter.partition,
-        "offset": letter.offset,
-        "publish_time": letter.publish_time,
-        "key": letter.key,
-        "attributes": dict(letter.attributes),
-        "content_type": letter.content_type,
-        "size_bytes": letter.size_bytes,
-        "letter_id": str(letter_id),
-        "redrive_id": None if letter.redrive_uid is None else letter.redrive_uid.hex(),
-    }
+    return contract.DeadLetter(
+        id=letter.uid.hex(),
+        state=letter.state,
+        reason=letter.reason,
+        detail=letter.detail,
+        attempts=letter.attempts,
+        first_at=letter.first_at,
+        last_at=letter.last_at,
+        dead_at=letter.dead_at,
+        message_id=letter.message_id,
+        partition=letter.partition,
+        offset=letter.offset,
+        publish_time=letter.publish_time,
+        key=letter.key,
+        attributes=dict(letter.attributes),
+        content_type=letter.content_type,
+        size_bytes=letter.size_bytes,
+        letter_id=str(letter_id),
+        redrive_id=None if letter.redrive_uid is None else letter.redrive_uid.hex(),
+    )

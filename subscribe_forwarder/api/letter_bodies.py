@@ -1,174 +1,109 @@
-"""Strict reading of what dead letters are chosen by, and of how they are changed."""
+"""Reads the requests about dead letters: how they are chosen, and how they are changed."""
 
 from __future__ import annotations
 
 from binascii import b2a_base64
-from typing import Annotated, Any, Literal
-from urllib.parse import parse_qs
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from edge import expressions as filters
 from edge.asgi import Scope
 from edge.expressions import BadExpression
+from edge.parameters import Query, text_of
 from edge.problem import FieldError, Problem, invalid, not_found
-from metadata.subscriptions.dead_letters import LetterState
 from metadata.subscriptions.redrives import RedriveSpec
+from openapi import dead_letters as contract
+from openapi.common import PAGE_SIZE
+from openapi.publish import MAX_ATTRIBUTE_BYTES, MAX_KEY_BYTES
 from outbox.dead_letter import PREFIX
 from outbox.letter_filter import VARIABLES, Filter, compile_filter
 from subscribe_forwarder.api.bodies import decode
 from subscribe_forwarder.reading.render import is_json
 
 MAX_BODY_BYTES = 1024 * 1024
-MAX_IDS = 1000
-MAX_ATTRIBUTES = 100
 MAX_NAME_BYTES = 256
-MAX_VALUE_BYTES = 1024
-MAX_KEY_BYTES = 1024
-MAX_RATE = 10_000
-TO_SUBSCRIPTION = "subscription"
-
-Text = Annotated[str, msgspec.Meta(max_length=4096)]
-Name = Annotated[str, msgspec.Meta(max_length=256)]
-Ids = Annotated[list[Name], msgspec.Meta(min_length=1, max_length=MAX_IDS)]
-Rate = Annotated[float, msgspec.Meta(gt=0, le=MAX_RATE)]
-ContentType = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 
-class EditBody(msgspec.Struct, forbid_unknown_fields=True):
-    """What is changed of each; what is absent stays."""
+class Edit(contract.RedriveEdit):
+    """The changes of each letter. The JSON of its data stays as it came."""
 
-    attributes: dict[str, str | None] = {}
     data: msgspec.Raw = msgspec.Raw()
-    data_base64: bytes | None = None
-    content_type: ContentType | None = None
-    key: str | msgspec.UnsetType | None = msgspec.UNSET
-
-    def changes(self) -> dict[str, Any]:
-        """As `Redrive.edit` has it; 422 naming the field."""
-        changes: dict[str, Any] = {}
-        if self.attributes:
-            changes["attributes"] = _checked(self.attributes)
-        content_type = self.content_type
-        if self.data:
-            data, content_type = self._data()
-            changes["data_base64"] = b2a_base64(data, newline=False).decode()
-        elif self.data_base64 is not None:
-            changes["data_base64"] = b2a_base64(self.data_base64, newline=False).decode()
-        if content_type is not None:
-            changes["content_type"] = content_type
-        if self.key is not msgspec.UNSET:
-            if self.key is not None and len(self.key.encode()) > MAX_KEY_BYTES:
-                raise _refused("edit.key", f"at most {MAX_KEY_BYTES} bytes of UTF-8")
-            changes["key"] = self.key
-        return changes
-
-    def _data(self) -> tuple[bytes, str]:
-        """As in a batch: a string is text, and all else JSON, unless the content type is given."""
-        if self.data_base64 is not None:
-            raise _refused("edit.data_base64", "either data or data_base64")
-        raw = bytes(self.data)
-        is_string = raw[:1] == b'"'
-        given = self.content_type
-        if given is not None and is_json(given):
-            return raw, given
-        if is_string:
-            return msgspec.json.decode(raw, type=str).encode(), given or "text/plain"
-        if given is not None:
-            raise _refused("edit.data", f"a string where content_type is {given[:64]!r}")
-        return raw, "application/json"
 
 
-class ChoiceBody(msgspec.Struct, forbid_unknown_fields=True):
-    filter: Text | None = None
-    ids: Ids | None = None
+class Redrive(contract.RedriveRequest):
+    """The body of a redrive."""
 
-    def uids(self) -> list[bytes] | None:
-        """422 for both forms, and for what is no id."""
-        if self.ids is None:
-            return None
-        if self.filter is not None:
-            raise _refused("ids", "either filter or ids")
-        uids = [uid_of(text) for text in self.ids]
-        if None in uids:
-            raise _refused(f"ids[{uids.index(None)}]", "the id of a dead letter")
-        return [uid for uid in uids if uid is not None]
-
-    def chosen(self) -> Filter | None:
-        return None if self.filter is None else compiled(self.filter, status=422)
-
-
-class DiscardBody(ChoiceBody, forbid_unknown_fields=True):
-    pass
-
-
-class RedriveBody(ChoiceBody, forbid_unknown_fields=True):
-    to: Name = TO_SUBSCRIPTION
-    edit: EditBody | None = None
-    rate: Rate | None = None
-    dry_run: bool = False
+    edit: Edit | None = None
 
     def spec(self) -> RedriveSpec:
+        """Return the redrive that is asked for. Raise a 422 Problem that names the field."""
         return RedriveSpec(
             filter=self.filter,
-            uids=self.uids(),
-            destination=None if self.to == TO_SUBSCRIPTION else self.to,
-            edit={} if self.edit is None else self.edit.changes(),
+            uids=uids_of(self),
+            destination=None if self.to == contract.TO_SUBSCRIPTION else self.to,
+            edit={} if self.edit is None else _changes(self.edit),
             rate=self.rate,
         )
 
 
-class PageQuery(msgspec.Struct, frozen=True):
-    """What a listing is asked for."""
+class PageQuery(NamedTuple):
+    """The parameters of a listing."""
 
     page_size: int
     page_token: str | None
-    state: LetterState
+    state: contract.State
     filter: Filter | None
 
 
-_DISCARD = msgspec.json.Decoder(DiscardBody)
-_REDRIVE = msgspec.json.Decoder(RedriveBody)
-_STATES: dict[str, LetterState] = {
-    "open": "open",
-    "redriven": "redriven",
-    "discarded": "discarded",
-}
+_DISCARD = msgspec.json.Decoder(contract.DiscardRequest)
+_REDRIVE = msgspec.json.Decoder(Redrive)
 
 
-def discard_of(body: bytes) -> DiscardBody:
-    """422 unless it has exactly one of the two forms."""
+def discard_of(body: bytes) -> contract.DiscardRequest:
+    """Return the choice of a discard. Raise a 422 Problem unless it has exactly one form."""
     given = decode(body, _DISCARD)
     if given.filter is None and given.ids is None:
         raise _refused("filter", "give filter or ids; the filter true takes all")
     return given
 
 
-def redrive_of(body: bytes) -> RedriveBody:
+def redrive_of(body: bytes) -> Redrive:
+    """Return the redrive of a body, which may be empty."""
     return decode(body if body.strip() else b"{}", _REDRIVE)
 
 
+def uids_of(choice: contract.DiscardRequest | contract.RedriveRequest) -> list[bytes] | None:
+    """Return the chosen uids. Raise a 422 Problem for both forms, and for a text that is no id."""
+    if choice.ids is None:
+        return None
+    if choice.filter is not None:
+        raise _refused("ids", "either filter or ids")
+    uids = [uid_of(text) for text in choice.ids]
+    if None in uids:
+        raise _refused(f"ids[{uids.index(None)}]", "the id of a dead letter")
+    return [uid for uid in uids if uid is not None]
+
+
+def filter_of(choice: contract.DiscardRequest | contract.RedriveRequest) -> Filter | None:
+    """Return the compiled filter of a choice. Raise a 422 Problem."""
+    return None if choice.filter is None else compiled(choice.filter, status=422)
+
+
 def page_of(scope: Scope) -> PageQuery:
-    """400 naming the parameter that does not fit; the last of a repeated one counts."""
-    raw = scope["query_string"].decode("ascii", "replace")
-    values = parse_qs(raw, keep_blank_values=True, errors="replace")
-    given = {name: texts[-1] for name, texts in values.items()}
-    size = given.get("page_size", "100")
-    if not (size.isascii() and size.isdigit() and len(size) <= 4 and 1 <= int(size) <= 1000):
-        raise _refused("page_size", "an integer from 1 to 1000", status=400)
-    state = _STATES.get(given.get("state", "open"))
-    if state is None:
-        raise _refused("state", f"one of {', '.join(_STATES)}", status=400)
-    text = given.get("filter")
+    """Return the parameters of a listing. Raise a 400 Problem that names the parameter."""
+    query = Query(scope)
+    text = text_of(contract.LETTER_FILTER, query.text("filter"))
     return PageQuery(
-        int(size),
-        given.get("page_token") or None,
-        state,
-        compiled(text, status=400) if text is not None else None,
+        query.integer(PAGE_SIZE),
+        query.page_token(),
+        query.choice(contract.LETTER_STATE),
+        None if text is None else compiled(text, status=400),
     )
 
 
 def compiled(text: str, *, status: Literal[400, 422]) -> Filter:
+    """Return a filter. Raise a Problem of that status."""
     try:
         filters.compile_filter(text, VARIABLES)
         return compile_filter(text)
@@ -178,7 +113,7 @@ def compiled(text: str, *, status: Literal[400, 422]) -> Filter:
 
 
 def uid_of(text: str) -> bytes | None:
-    """Of an id as `uid.hex()` makes it."""
+    """Return the uid of an id that `uid.hex()` makes; None for another text."""
     try:
         uid = bytes.fromhex(text)
     except ValueError:
@@ -187,28 +122,62 @@ def uid_of(text: str) -> bytes | None:
 
 
 def uid_in_path(kind: str, text: str) -> bytes:
-    """404 for what is no id."""
+    """Return the uid of an id in a path. Raise a 404 Problem for another text."""
     uid = uid_of(text)
     if uid is None:
         raise not_found(kind, text)
     return uid
 
 
+def _changes(edit: Edit) -> dict[str, Any]:
+    """Return the changes as `Redrive.edit` has them. Raise a 422 Problem that names the field."""
+    changes: dict[str, Any] = {}
+    if edit.attributes:
+        changes["attributes"] = _checked(edit.attributes)
+    content_type = edit.content_type
+    if edit.data:
+        data, content_type = _data(edit)
+        changes["data_base64"] = b2a_base64(data, newline=False).decode()
+    elif edit.data_base64 is not None:
+        changes["data_base64"] = b2a_base64(edit.data_base64, newline=False).decode()
+    if content_type is not None:
+        changes["content_type"] = content_type
+    if edit.key is not msgspec.UNSET:
+        if edit.key is not None and len(edit.key.encode()) > MAX_KEY_BYTES:
+            raise _refused("edit.key", f"at most {MAX_KEY_BYTES} bytes of UTF-8")
+        changes["key"] = edit.key
+    return changes
+
+
+def _data(edit: Edit) -> tuple[bytes, str]:
+    """Return new data as in a batch: a string is text and all else JSON, unless the content type
+    is given."""
+    if edit.data_base64 is not None:
+        raise _refused("edit.data_base64", "either data or data_base64")
+    raw = bytes(edit.data)
+    is_string = raw[:1] == b'"'
+    given = edit.content_type
+    if given is not None and is_json(given):
+        return raw, given
+    if is_string:
+        return msgspec.json.decode(raw, type=str).encode(), given or "text/plain"
+    if given is not None:
+        raise _refused("edit.data", f"a string where content_type is {given[:64]!r}")
+    return raw, "application/json"
+
+
 def _checked(attributes: dict[str, str | None]) -> dict[str, str | None]:
-    if len(attributes) > MAX_ATTRIBUTES:
-        raise _refused("edit.attributes", f"at most {MAX_ATTRIBUTES}")
     for name, value in attributes.items():
         if not 0 < len(name.encode()) <= MAX_NAME_BYTES:
             raise _refused("edit.attributes", f"a name has 1 to {MAX_NAME_BYTES} bytes of UTF-8")
         if name.startswith(PREFIX):
             raise _refused("edit.attributes", f"names do not begin with {PREFIX}")
-        if value is not None and len(value.encode()) > MAX_VALUE_BYTES:
+        if value is not None and len(value.encode()) > MAX_ATTRIBUTE_BYTES:
             raise _refused(
-                "edit.attributes", f"a value has at most {MAX_VALUE_BYTES} bytes of UTF-8"
+                "edit.attributes", f"a value has at most {MAX_ATTRIBUTE_BYTES} bytes of UTF-8"
             )
     return attributes
 
 
-def _refused(field: str, detail: str, *, status: int = 422) -> Problem:
-    what = "The request" if status == 400 else "The body"
-    return invalid(f"{what} does not fit.", [FieldError(field, detail)], status=status)
+def _refused(field: str, detail: str) -> Problem:
+    return invalid("The body does not fit.", [FieldError(field, detail)])

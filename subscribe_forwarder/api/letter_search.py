@@ -14,10 +14,10 @@ from edge.slices import Slices
 from metadata.subscriptions.dead_letters import (
     START,
     DeadLetterRepository,
-    LetterState,
     Place,
     StoredLetter,
 )
+from openapi.dead_letters import State
 from outbox.letter_filter import Filter
 
 READ_AT_ONCE = 500
@@ -44,7 +44,7 @@ class Search:
         letters: DeadLetterRepository,
         tenant_id: bytes,
         subscription_uid: bytes,
-        state: LetterState = "open",
+        state: State = "open",
     ) -> None:
         self._letters = letters
         self._key = tenant_id, subscription_uid

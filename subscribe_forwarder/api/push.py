@@ -1,21 +1,21 @@
-"""Push subscriptions: attempts, tests, replays, and the consent of their endpoints.
+"""Lists attempts to push, tests endpoints, replays messages, and asks endpoints for their consent.
 
-None needs ownership: what changes is written, and whoever owns something hears of it.
+Nothing here needs ownership: changes are written, and the owners hear of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
+from msgspec import UNSET
 
 from edge.asgi import Receive, Route, Scope, Send, path_param, read_body, respond, tenant_of
 from edge.problem import Problem
 from metadata.subscriptions.push_attempts import PushAttempt
 from metadata.subscriptions.push_endpoints import PushEndpoint
 from metadata.types import Subscription
-from openapi.push import OPERATIONS
+from openapi import push as contract
 from outbox import TopicFull
 from subscribe_forwarder.api.push_bodies import (
     MAX_BODY_BYTES,
@@ -36,7 +36,8 @@ _encode = msgspec.json.encode
 
 
 class Attempts(Protocol):
-    """`metadata.subscriptions.push_attempts.PushAttemptRepository`."""
+    """The method of `metadata.subscriptions.push_attempts.PushAttemptRepository` that is called
+    here."""
 
     async def page(
         self,
@@ -51,13 +52,14 @@ class Attempts(Protocol):
 
 
 class Endpoints(Protocol):
-    """`metadata.subscriptions.push_endpoints.PushEndpointRepository`."""
+    """The method of `metadata.subscriptions.push_endpoints.PushEndpointRepository` that is called
+    here."""
 
     async def get(self, tenant_id: bytes, subscription_uid: bytes) -> PushEndpoint | None: ...
 
 
 class Pushers(Protocol):
-    """`push.pushers.Pushers`."""
+    """The methods of `push.pushers.Pushers` that are called here."""
 
     async def verify_now(self, subscription: Subscription) -> Verified: ...
     async def enable(self, subscription: Subscription) -> None: ...
@@ -81,17 +83,16 @@ class PushRoutes:
         self._replaying = replaying
 
     def routes(self) -> list[Route]:
-        _one, _on = "/subscriptions/{name}", "subscription:name"
         return [
-            Route(OPERATIONS["listPushAttempts"], self.page),
-            Route(OPERATIONS["testPushEndpoint"], self.test),
-            Route(OPERATIONS["replayToEndpoint"], self.replay),
-            Route(OPERATIONS["enablePushEndpoint"], self.enable),
-            Route(OPERATIONS["verifyPushEndpoint"], self.verify),
+            Route(contract.OPERATIONS["listPushAttempts"], self.page),
+            Route(contract.OPERATIONS["testPushEndpoint"], self.test),
+            Route(contract.OPERATIONS["replayToEndpoint"], self.replay),
+            Route(contract.OPERATIONS["enablePushEndpoint"], self.enable),
+            Route(contract.OPERATIONS["verifyPushEndpoint"], self.verify),
         ]
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Newest first."""
+        """List the attempts, newest first."""
         query: AttemptQuery = attempts_of(scope)
         subscription = await self._subscription(scope)
         found = await self._attempts.page(
@@ -103,35 +104,35 @@ class PushRoutes:
             limit=query.page_size + 1,
         )
         page = found[: query.page_size]
-        listing = {
-            "attempts": [_attempt(one) for one in page],
-            "next_page_token": token_of(page[-1].id) if len(found) > len(page) else None,
-        }
+        listing = contract.PushAttemptPage(
+            [_attempt(one) for one in page],
+            token_of(page[-1].id) if len(found) > len(page) else None,
+        )
         await respond(send, 200, _encode(listing), headers=NO_STORE)
 
     async def test(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """A sample, sent now; its answer is the answer's, whatever it is."""
+        """Send a sample now, and answer with the answer of the endpoint."""
         await read_body(scope, receive, MAX_BODY_BYTES)
         subscription = await self._subscription(scope)
         endpoint = await self._endpoint(subscription)
-        if endpoint["state"] == "unverified":
+        if endpoint.state == "unverified":
             raise Problem(
                 409,
                 "endpoint-unverified",
                 "Endpoint not verified",
                 f"Nothing is sent to an endpoint before it has answered the challenge "
-                f"({endpoint['reason']}); have it asked again with :verify.",
+                f"({endpoint.reason}); have it asked again with :verify.",
             )
         means = self._means
         tried = await try_endpoint(subscription, means.requests, means.sender, means.wall_s)
         await respond(send, 200, _encode(_tried(tried)), headers=NO_STORE)
 
     async def replay(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """202: they are published, to this subscription alone."""
+        """Answer 202: the messages are published, to this subscription alone."""
         body = replay_of(await read_body(scope, receive, MAX_BODY_BYTES))
         subscription = await self._subscription(scope)
         try:
-            if body.message_ids is not None:
+            if body.message_ids is not UNSET:
                 done = await self._replaying.by_ids(subscription, body.message_ids)
             else:
                 assert body.from_ is not None
@@ -142,22 +143,17 @@ class PushRoutes:
                 )
         except TopicFull as error:
             raise Problem(507, error.kind, "No room", str(error)) from error
-        answer = {
-            "replayed": done.messages,
-            "skipped": [one._asdict() for one in done.skipped],
-            "complete": done.complete,
-        }
-        await respond(send, 202, _encode(answer), headers=NO_STORE)
+        await respond(send, 202, _encode(done), headers=NO_STORE)
 
     async def enable(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """It gets messages again, its backlog first; unless it is to be verified."""
+        """Deliver to the endpoint again, its backlog first, unless it is to be verified."""
         await read_body(scope, receive, MAX_BODY_BYTES)
         subscription = await self._subscription(scope)
         await self._pushers.enable(subscription)
         await respond(send, 200, _encode(await self._endpoint(subscription)), headers=NO_STORE)
 
     async def verify(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Asks it once, now."""
+        """Ask the endpoint once, now."""
         await read_body(scope, receive, MAX_BODY_BYTES)
         subscription = await self._subscription(scope)
         await self._pushers.verify_now(subscription)
@@ -175,42 +171,42 @@ class PushRoutes:
             )
         return found
 
-    async def _endpoint(self, subscription: Subscription) -> Mapping[str, Any]:
-        """As it is committed."""
+    async def _endpoint(self, subscription: Subscription) -> contract.PushEndpointState:
+        """Return the state that is committed."""
         row = await self._endpoints.get(subscription.tenant_id, subscription.uid)
         assert subscription.push is not None
         state, reason = standing_of(subscription.push, row)
-        return {
-            "state": state,
-            "reason": reason,
-            "failing_since": None if row is None else row.failing_since,
-            "verified_at": None if row is None else row.verified_at,
-        }
+        return contract.PushEndpointState(
+            state,
+            reason,
+            None if row is None else row.failing_since,
+            None if row is None else row.verified_at,
+        )
 
 
-def _attempt(one: PushAttempt) -> Mapping[str, Any]:
-    return {
-        "id": one.id.hex(),
-        "at": one.at,
-        "message_id": one.message_id,
-        "partition": one.partition,
-        "offset": one.offset,
-        "attempt": one.attempt,
-        "status": one.status,
-        "outcome": one.outcome,
-        "latency_ms": one.latency_ms,
-        "detail": one.detail or None,
-        "response_excerpt": one.response.decode("utf-8", "replace"),
-    }
+def _attempt(one: PushAttempt) -> contract.PushAttempt:
+    return contract.PushAttempt(
+        id=one.id.hex(),
+        at=one.at,
+        message_id=one.message_id,
+        partition=one.partition,
+        offset=one.offset,
+        attempt=one.attempt,
+        status=one.status,
+        outcome=one.outcome,
+        latency_ms=one.latency_ms,
+        detail=one.detail or None,
+        response_excerpt=one.response.decode("utf-8", "replace"),
+    )
 
 
-def _tried(tried: Tried) -> Mapping[str, Any]:
+def _tried(tried: Tried) -> contract.PushTest:
     answer, verdict = tried.answer, tried.verdict
-    return {
-        "request_id": tried.request_id,
-        "outcome": "unsent" if verdict is None else verdict.outcome.value,
-        "status": None if answer is None else answer.status,
-        "latency_ms": None if answer is None else round(answer.latency_s * 1000, 3),
-        "detail": tried.detail or None,
-        "response_excerpt": "" if answer is None else answer.excerpt.decode("utf-8", "replace"),
-    }
+    return contract.PushTest(
+        request_id=tried.request_id,
+        outcome="unsent" if verdict is None else verdict.outcome.value,
+        status=None if answer is None else answer.status,
+        latency_ms=None if answer is None else round(answer.latency_s * 1000, 3),
+        detail=tried.detail or None,
+        response_excerpt="" if answer is None else answer.excerpt.decode("utf-8", "replace"),
+    )

@@ -1,8 +1,7 @@
-"""Redrives: asked for, looked at, cancelled; the scheduler does the work."""
+"""Makes, lists and cancels redrives; the scheduler does the work."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -23,12 +22,12 @@ from metadata.errors import Conflict, NotFound
 from metadata.subscriptions.dead_letters import DeadLetterRepository, Place, StoredLetter
 from metadata.subscriptions.redrives import MAX_UNFINISHED, Redrive, RedriveRepository, RedriveSpec
 from metadata.types import Subscription
-from openapi.dead_letters import OPERATIONS
+from openapi import dead_letters as contract
 from subscribe_forwarder.api.dead_letters import NO_STORE
 from subscribe_forwarder.api.dead_letters import view as letter_view
 from subscribe_forwarder.api.letter_bodies import (
     MAX_BODY_BYTES,
-    TO_SUBSCRIPTION,
+    filter_of,
     page_of,
     redrive_of,
     uid_in_path,
@@ -41,7 +40,7 @@ _encode = msgspec.json.encode
 
 
 class Matched:
-    """What a redrive would take, as far as it was counted."""
+    """The letters that a redrive would take, as far as they were counted."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -60,16 +59,16 @@ class Redrives:
 
     def routes(self) -> list[Route]:
         return [
-            Route(OPERATIONS["redriveDeadLetters"], self.create),
-            Route(OPERATIONS["listRedrives"], self.page),
-            Route(OPERATIONS["getRedrive"], self.get),
-            Route(OPERATIONS["cancelRedrive"], self.cancel),
+            Route(contract.OPERATIONS["redriveDeadLetters"], self.create),
+            Route(contract.OPERATIONS["listRedrives"], self.page),
+            Route(contract.OPERATIONS["getRedrive"], self.get),
+            Route(contract.OPERATIONS["cancelRedrive"], self.cancel),
         ]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """202; or of a dry run 200 and what it would take."""
+        """Answer 202; or 200 with the letters that a dry run found."""
         body = redrive_of(await read_body(scope, receive, MAX_BODY_BYTES))
-        spec, wanted = body.spec(), body.chosen()
+        spec, wanted = body.spec(), filter_of(body)
         if spec.destination is not None:
             caller_of(scope).require("publish", "topic", spec.destination)
         subscription = await self._subscription(scope)
@@ -86,7 +85,13 @@ class Redrives:
                     matched.complete = found.next_place is None
                     matched.sample += found.letters[: SAMPLE - len(matched.sample)]
             if body.dry_run:
-                await respond(send, 200, _encode(dry_run_view(matched)), headers=NO_STORE)
+                found_all = contract.DryRun(
+                    matched.count,
+                    matched.examined,
+                    matched.complete,
+                    [letter_view(letter) for letter in matched.sample],
+                )
+                await respond(send, 200, _encode(found_all), headers=NO_STORE)
                 return
             total = matched.count
         else:
@@ -107,7 +112,7 @@ class Redrives:
         )
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Newest first."""
+        """List the redrives, newest first."""
         query = page_of(scope)
         subscription = await self._subscription(scope)
         before = place_of(query.page_token)
@@ -116,10 +121,7 @@ class Redrives:
         )
         shown = found[: query.page_size]
         last = Place(shown[-1].created_at, shown[-1].uid) if len(found) > len(shown) else None
-        listing = {
-            "redrives": [view(redrive) for redrive in shown],
-            "next_page_token": token_of(last),
-        }
+        listing = contract.RedrivePage([view(redrive) for redrive in shown], token_of(last))
         await respond(send, 200, _encode(listing), headers=NO_STORE)
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -132,7 +134,7 @@ class Redrives:
         await respond(send, 200, _encode(view(redrive)), headers=NO_STORE)
 
     async def cancel(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """What was redriven before stays so; of one that has ended nothing changes."""
+        """Cancel a redrive. Letters that it redrove stay redriven."""
         uid = uid_in_path("redrive", path_param(scope, "redrive"))
         subscription = await self._subscription(scope)
         try:
@@ -162,27 +164,18 @@ class Redrives:
         return await self._catalog.subscription(tenant_of(scope), path_param(scope, "name"))
 
 
-def view(redrive: Redrive) -> Mapping[str, Any]:
-    """A redrive as the API shows it."""
-    return {
-        "redrive_id": redrive.uid.hex(),
-        "state": redrive.state,
-        "detail": redrive.detail,
-        "filter": redrive.filter,
-        "to": redrive.destination or TO_SUBSCRIPTION,
-        "rate": redrive.rate,
-        "total": redrive.total,
-        "redriven": redrive.redriven,
-        "failed": redrive.failed,
-        "created_at": redrive.created_at,
-        "updated_at": redrive.updated_at,
-    }
-
-
-def dry_run_view(matched: Matched) -> Mapping[str, Any]:
-    return {
-        "matched": matched.count,
-        "examined": matched.examined,
-        "complete": matched.complete,
-        "sample": [letter_view(letter) for letter in matched.sample],
-    }
+def view(redrive: Redrive) -> contract.Redrive:
+    """Return a redrive as the API shows it."""
+    return contract.Redrive(
+        redrive_id=redrive.uid.hex(),
+        state=redrive.state,
+        detail=redrive.detail,
+        filter=redrive.filter,
+        to=redrive.destination or contract.TO_SUBSCRIPTION,
+        rate=redrive.rate,
+        total=redrive.total,
+        redriven=redrive.redriven,
+        failed=redrive.failed,
+        created_at=redrive.created_at,
+        updated_at=redrive.updated_at,
+    )

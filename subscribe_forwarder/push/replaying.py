@@ -1,14 +1,15 @@
-"""Messages that are settled, delivered to one endpoint once more.
+"""Delivers settled messages to one endpoint once more.
 
 Each is published again to its subscription alone, as a redriven dead letter is: the copy has an id
 and attempts of its own, and what it was a copy of in its origin. Everything that holds for messages
-of the subscription (order, retries, filter, limits) holds for it. What is not settled comes anyway.
+of the subscription (order, retries, filter, limits) holds for it. A message that is not settled
+comes anyway.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -16,6 +17,7 @@ from edge import message_id
 from edge.message_id import BadMessageId, MessageId
 from metadata.ids import new_uid
 from metadata.types import CursorState, Subscription, Topic, Unit
+from openapi.push import NotReplayed, PushReplayed
 from outbox import Item
 from outbox.dead_letter import ORIGIN_ONLY, original_id
 from outbox.item import Placed
@@ -32,7 +34,7 @@ _NAME = b"push replay"
 
 
 class Forwarder(Protocol):
-    """The part of `forwarder.SubscribeForwarder` that is needed."""
+    """The members of `forwarder.SubscribeForwarder` that this module uses."""
 
     @property
     def catalog(self) -> Catalog: ...
@@ -46,56 +48,43 @@ class Forwarder(Protocol):
 
 
 class Outbox(Protocol):
-    """The part of `outbox.Outbox` that it uses."""
+    """The method of `outbox.Outbox` that this module calls."""
 
     async def append(self, topic: Topic, items: Sequence[Item]) -> list[Placed]: ...
 
 
-class Skipped(NamedTuple):
-    """A message that was asked for by its id, and why it is not replayed."""
-
-    message_id: str
-    reason: str
-
-
-class Replayed(NamedTuple):
-    """`complete` is false where there was more than the most that was asked for."""
-
-    messages: int
-    skipped: list[Skipped]
-    complete: bool
-
-
 class Replaying:
-    """Needs no ownership: it goes by what is committed."""
+    """Publishes the messages again. It needs no ownership: it goes by the committed cursors."""
 
     def __init__(self, forwarder: Forwarder, outbox: Outbox) -> None:
         self._forwarder = forwarder
         self._outbox = outbox
 
-    async def by_ids(self, subscription: Subscription, ids: Sequence[str]) -> Replayed:
-        """Raises StoreError, MetadataError, TopicFull; then some may be published."""
+    async def by_ids(self, subscription: Subscription, ids: Sequence[str]) -> PushReplayed:
+        """Replay the messages of these ids. Raises StoreError, MetadataError and TopicFull;
+        then some of them may be published."""
         topic = await self._topic(subscription)
         rows = await self._rows(subscription, topic)
-        skipped: list[Skipped] = []
+        skipped: list[NotReplayed] = []
         places: dict[Lane, dict[int, str]] = {}
         for text, where in await self._located(subscription, ids):
             if where is None:
-                skipped.append(Skipped(text, "not_found"))
+                skipped.append(NotReplayed(text, "not_found"))
             elif not _settled(rows.get(where.place), where.offset):
-                skipped.append(Skipped(text, "not_settled"))
+                skipped.append(NotReplayed(text, "not_settled"))
             else:
                 places.setdefault(where.place, {})[where.offset] = text
         run = _Run(self, subscription, topic)
         for place, texts in places.items():
             found = await run.publish(place, sorted(texts))
-            skipped += [Skipped(texts[at], "not_found") for at in texts if at not in found]
-        return Replayed(run.published, skipped, True)
+            skipped += [NotReplayed(texts[at], "not_found") for at in texts if at not in found]
+        return PushReplayed(run.published, True, skipped)
 
     async def by_time(
         self, subscription: Subscription, from_us: int, to_us: int, most: int
-    ) -> Replayed:
-        """What was published from then on and before `to_us`. Raises as `by_ids`."""
+    ) -> PushReplayed:
+        """Replay the messages that were published from `from_us` on and before `to_us`. Raises as
+        `by_ids`."""
         topic = await self._topic(subscription)
         rows = await self._rows(subscription, topic)
         run = _Run(self, subscription, topic)
@@ -108,12 +97,12 @@ class Replaying:
                     break
                 complete &= len(offsets) <= left
                 await run.publish(place, offsets[:left])
-        return Replayed(run.published, [], complete)
+        return PushReplayed(run.published, complete, [])
 
     async def _offsets(
         self, topic: Topic, place: Lane, row: CursorState, from_us: int, to_us: int
     ) -> AsyncIterator[list[int]]:
-        """Settled ones, some at a time."""
+        """Yield the offsets of settled messages, up to READ_AT_ONCE at a time."""
         store = self._forwarder.history
         low = max(row.start, await at_time(store, topic, *place, from_us))
         high = min(row.read_to, await at_time(store, topic, *place, to_us))
@@ -126,7 +115,7 @@ class Replaying:
     async def _located(
         self, subscription: Subscription, ids: Sequence[str]
     ) -> list[tuple[str, Where | None]]:
-        """Where those are that are ids of the subscription's topic."""
+        """Return the place of each id, and None for one that is not of the subscription's topic."""
         located: list[tuple[str, Where | None]] = []
         staged: list[tuple[str, MessageId]] = []
         for text in dict.fromkeys(ids):
@@ -176,7 +165,8 @@ class _Run:
         self.published = 0
 
     async def publish(self, place: Lane, offsets: Sequence[int]) -> set[int]:
-        """Those that are stored still, and this subscription's."""
+        """Publish the messages that are stored still and are of this subscription. Return their
+        offsets."""
         done: set[int] = set()
         mine = self._subscription.uid.hex()
         for at in range(0, len(offsets), READ_AT_ONCE):
@@ -209,7 +199,7 @@ class _Run:
 
 
 def _settled(row: CursorState | None, offset: int) -> bool:
-    """Of what the subscription was given."""
+    """Return whether a message that the subscription was given is settled."""
     if row is None or not row.start <= offset < row.read_to:
         return False
     if any(one.offset == offset for one in row.stepped_over):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from metadata.subscriptions.push_config import PushConfig
-from metadata.subscriptions.push_endpoints import EndpointState, PushEndpoint
+from metadata.subscriptions.push_endpoints import PushEndpoint
+from openapi.push import State
 
 NOT_YET = "it was not asked yet"
 FIRST_RETRY_S = 1.0
@@ -15,7 +16,7 @@ MOST_RETRY_S = 3_600.0
 class Standing(NamedTuple):
     """Of one subscription's endpoint."""
 
-    state: EndpointState
+    state: State
     reason: str | None = None
 
 

@@ -27,16 +27,12 @@ MODELS = "sdk/python/packetboat/models"
 GENERATED = "# Generated from openapi/"
 
 BODIES = {
-    "subscribe_forwarder/api/letter_bodies.py",
-    "subscribe_forwarder/api/push_bodies.py",
     "subscribe_forwarder/api/requests.py",
 }
 """Modules that declare bodies of requests instead of reading them into the contract's classes."""
 VIEWS: set[str] = set()
 """Modules that write answers as dictionaries instead of with the contract's classes."""
 QUERIES = {
-    "subscribe_forwarder/api/letter_bodies.py",
-    "subscribe_forwarder/api/push_bodies.py",
     "subscribe_forwarder/api/replay_query.py",
     "subscribe_forwarder/api/requests.py",
     "subscribe_forwarder/backlogs/routes.py",

@@ -1,4 +1,4 @@
-"""What requests about dead letters may say."""
+"""Requests about dead letters are read strictly, and refused by field."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ import pytest
 
 from edge.problem import Problem
 from metadata.subscriptions.dead_letters import Place
-from subscribe_forwarder.api.letter_bodies import discard_of, page_of, redrive_of, uid_of
+from subscribe_forwarder.api.letter_bodies import (
+    discard_of,
+    filter_of,
+    page_of,
+    redrive_of,
+    uid_of,
+    uids_of,
+)
 from subscribe_forwarder.api.letter_search import _UNIX, place_of, token_of
 
 UID = "0123456789abcdef0123456789abcdef"
@@ -59,7 +66,7 @@ def test_what_does_not_fit_is_named(body: dict[str, Any], field: str) -> None:
 @pytest.mark.parametrize("text", ["offset ==", "nothing == 1", "data.n == 1"])
 def test_a_filter_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(Problem) as refused:
-        redrive(filter=text).chosen()
+        filter_of(redrive(filter=text))
     assert (refused.value.status, fields_of(refused)) == (422, ["filter"])
 
 
@@ -89,7 +96,7 @@ def test_a_discard_says_what() -> None:
     with pytest.raises(Problem) as refused:
         discard_of(b"{}")
     assert fields_of(refused) == ["filter"]
-    assert discard_of(msgspec.json.encode({"ids": [UID]})).uids() == [bytes.fromhex(UID)]
+    assert uids_of(discard_of(msgspec.json.encode({"ids": [UID]}))) == [bytes.fromhex(UID)]
 
 
 @pytest.mark.parametrize("query", ["page_size=0", "page_size=1001", "page_size=x", "state=gone"])
