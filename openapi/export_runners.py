@@ -20,6 +20,7 @@ from openapi.exports import ExportShape
 
 LeaseSeconds = Annotated[float, Meta(ge=1, le=3600)]
 Lease = Annotated[str, Meta(min_length=1, max_length=64)]
+FinishedState = Literal["succeeded", "failed", "cancelled"]
 Log = Annotated[str, Meta(max_length=65_536)]
 
 
@@ -132,7 +133,7 @@ class ExportRunFinish(Body):
     """The end of a run."""
 
     lease: Lease
-    state: Literal["succeeded", "failed", "cancelled"]
+    state: FinishedState
     result: ExportRunResult | None = None
     positions: Positions | None = None
     """The positions of the table now; null where they are not known."""

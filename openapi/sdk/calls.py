@@ -37,6 +37,8 @@ def result(method: Method, operation: Operation) -> tuple[str, str]:
         return method.result or answer_type(kind), ""
     fields = msgspec.structs.fields(kind)
     hints = get_type_hints(kind, include_extras=True)
+    if not fields:
+        return "None", ""
     if operation.paged:
         items = answer_type(hints[fields[0].name])
         return items.removeprefix("tuple[").removesuffix(", ...]"), fields[0].encode_name
@@ -122,7 +124,7 @@ def _call(
 def _fetched(path: str, query: str, kind: str, member: str, etag: str) -> str:
     asked = f", {{{query}}}" if query else ""
     if member:
-        return f'Call(get({path}{asked}), member("{member}", {kind}), safe=True)'
+        return f"Call(get({path}{asked}), {_member(member, kind)}, safe=True)"
     if kind in ("None", "str"):
         return f"Call(get({path}{asked}), {'nothing' if kind == 'None' else 'text'}, safe=True)"
     return f"fetch({path}, {kind}{asked}{etag})"
@@ -150,9 +152,15 @@ def _sent(
         body = "body or None"
     safe = _safe(method, operation)
     if member or kind == "None":
-        read = f'member("{member}", {kind})' if member else "nothing"
+        read = _member(member, kind) if member else "nothing"
         return f'Call(send_json("{operation.method}", {target}, {body}), {read}{safe})'
     return f'change("{operation.method}", {target}, {body}, {kind}{safe}{if_match}{etag})'
+
+
+def _member(name: str, kind: str) -> str:
+    """Return the reader of one member of an answer."""
+    plain = kind.removesuffix(" | None")
+    return f'{"member" if plain == kind else "member_or_none"}("{name}", {plain})'
 
 
 def _safe(method: Method, operation: Operation) -> str:

@@ -257,6 +257,7 @@ def _docstring(text: str) -> str:
     one = f'    """{text}"""'
     if len(one) <= WIDTH:
         return one
-    return "\n".join(
-        textwrap.wrap(f'"""{text}"""', WIDTH, initial_indent="    ", subsequent_indent="    ")
+    lines = textwrap.TextWrapper(
+        WIDTH, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False
     )
+    return lines.fill(f'"""{text}"""')

@@ -18,11 +18,12 @@ from openapi import (
     usage,
 )
 from openapi.areas import OPERATIONS
-from openapi.sdk import messaging_models
+from openapi.sdk import messaging_models, work_models
 from openapi.sdk.models import Keywords, Model, Module, defined, written
 
 JSON_NULL = msgspec.Raw(b"null")
-MODULES = messaging_models.MODULES | {
+OTHERS = messaging_models.MODULES | work_models.MODULES
+MODULES = OTHERS | {
     "filters": Module(
         "Previews of filters.",
         (
@@ -304,6 +305,7 @@ BY_HAND = {
     "Progress": "methods",
     "Readable": "methods",
     "Redriving": "methods",
+    "Running": "methods",
 }
 """Modules of names that are written by hand."""
 

@@ -27,6 +27,7 @@ OF_CALLS = (
     "fetch",
     "get",
     "member",
+    "member_or_none",
     "moment",
     "nothing",
     "page",

@@ -10,7 +10,18 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 from msgspec import UnsetType
 
-from openapi import access, jobs, publish, schedules, schemas, usage, webhooks
+from openapi import (
+    access,
+    export_runners,
+    export_runs,
+    exports,
+    jobs,
+    publish,
+    schedules,
+    schemas,
+    usage,
+    webhooks,
+)
 
 MODELS: dict[str, str] = {
     "Client": "OAuthClient",
@@ -36,6 +47,21 @@ MODELS: dict[str, str] = {
     "Delivery": "Message",
     "BatchItem": "Outgoing",
     "Replayed": "ReplayPage",
+    "ExportMaintenanceView": "ExportMaintenance",
+    "LakeTableGiven": "ExportTable",
+    "LakeTableState": "ExportTable",
+    "ExportRunProgress": "ExportProgress",
+    "ExportRunStage": "ExportProgress",
+    "ExportRunResult": "ExportResult",
+    "RunFailure": "ExportFailure",
+    "RunFailureGiven": "ExportFailure",
+    "CountDifference": "HourDifference",
+    "ExportLaneKey": "LaneKey",
+    "ExportLanePosition": "LanePosition",
+    "ExportLaneRange": "LaneRange",
+    "ExportSpecMaintenance": "SpecMaintenance",
+    "ExportRunLease": "ClaimedExportRun",
+    "ExportRunRenewed": "ExportLease",
 }
 """The names of models that differ from the classes of the contract."""
 WORDS: dict[Any, str] = {
@@ -50,6 +76,12 @@ WORDS: dict[Any, str] = {
     jobs.Phase: "Phase",
     jobs.JobState: "JobState",
     jobs.TaskState: "TaskState",
+    exports.BodyForm: "ExportBody",
+    exports.Format: "ExportFormat",
+    exports.PartitionBy: "ExportPartitionBy",
+    exports.MissedRuns: "ExportMissedRuns",
+    export_runs.Kind: "ExportKind",
+    export_runners.FinishedState: "FinishedState",
 }
 """The names of types that have a few words."""
 NOTHING = (NoneType, UnsetType)

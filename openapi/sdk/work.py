@@ -268,4 +268,51 @@ EXPORTS = Area(
     base=True,
 )
 
-AREAS = (LOCKS, SCHEDULES, SCHEMAS, POOLS, EXPORTS)
+EXPORT_RUNS = Area(
+    "export_runs",
+    "ExportRuns",
+    "Runs of exports, for the runners that carry them out with the permission `run_exports`.",
+    (
+        Method(
+            "claim",
+            "claimExportRun",
+            "Lease a run whose table is in one of the lakes. Return None where none comes within "
+            "`wait_seconds`. A run whose answer is lost is leased again after `lease_seconds`.",
+            given=(
+                Given("lease_seconds", kind="float", default="60"),
+                Given("wait_seconds", kind="float", default="0"),
+            ),
+            waits="wait_seconds",
+        ),
+        Method(
+            "plan",
+            "planExportRun",
+            "Return the messages that the run has to write, from the positions of the table. The "
+            "same positions give the same ranges again.",
+            safe="True",
+        ),
+        Method(
+            "renew",
+            "renewExportRun",
+            "Begin the lease and the token anew. `log` is the text since the last renewal. Raise "
+            "Conflict, `lease-lost`, once the lease is over: commit nothing more.",
+            given=(Given("lease_seconds", kind="float", default="60"),),
+            safe="log is None",
+        ),
+        Method(
+            "finish",
+            "finishExportRun",
+            "End the run. `positions` are those of the table now, None where they are not known. "
+            "With `retry` another attempt may follow.",
+            safe="True",
+        ),
+    ),
+    models="packetboat.models.export_runs",
+    homes={
+        "ExportFailure": "packetboat.models.exports",
+        "ExportProgress": "packetboat.models.exports",
+        "ExportResult": "packetboat.models.exports",
+    },
+)
+
+AREAS = (LOCKS, SCHEDULES, SCHEMAS, POOLS, EXPORTS, EXPORT_RUNS)

@@ -38,11 +38,7 @@ QUERIES = {
     "subscribe_forwarder/backlogs/routes.py",
 }
 """Modules that read a query without the limits of the contract's parameters."""
-WRITTEN_MODELS = {
-    "export_runs.py",
-    "exports.py",
-    "schedules.py",
-}
+WRITTEN_MODELS: set[str] = set()
 """Modules of the SDK's models that are written by hand."""
 NO_MODELS = {
     "__init__.py",

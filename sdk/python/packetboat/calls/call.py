@@ -186,6 +186,12 @@ def member(name: str, kind: type[T]) -> Callable[[bytes], T]:
     return read
 
 
+def member_or_none(name: str, kind: type[T]) -> Callable[[bytes], T | None]:
+    """Return a reader of one member of an answer, which may be null."""
+    nullable: Any = kind | None
+    return member(name, nullable)
+
+
 def nothing(body: bytes) -> None:
     """Read an answer that has no body."""
 

@@ -1,3 +1,4 @@
+# Generated from openapi/: `make generate`. Do not edit.
 """Exports: topics that are written into tables of a lake, run by run."""
 
 from __future__ import annotations
@@ -7,6 +8,8 @@ from datetime import datetime
 from typing import Literal, TypedDict
 
 import msgspec
+
+from packetboat.models.methods import Running
 
 ExportBody = Literal["json", "avro", "raw"]
 ExportFormat = Literal["iceberg", "parquet"]
@@ -19,116 +22,134 @@ ExportTrigger = Literal["schedule", "manual", "maintenance"]
 
 
 class ExportMaintenance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What `maintain` runs do: files below half of `target_file_bytes` are joined, in partitions
-    whose time is over."""
+    """The rules of runs that maintain the table."""
 
     target_file_bytes: int | None = None
-    """128 MiB unless given."""
+    """Files below half of this size are joined, in partitions whose time is over."""
     keep_snapshots_seconds: int | None = None
-    """Older snapshots of the table go; five days unless given."""
+    """The age after which snapshots of the table are removed."""
     orphans_after_seconds: int | None = None
-    """Files that no snapshot names go after so long; a day unless given."""
+    """The age after which files that belong to no snapshot are removed."""
 
 
 class ExportChanges(TypedDict, total=False):
-    """What of an export may be changed; what is not given stays."""
+    """Fields of an export that may be changed; the others stay."""
 
     columns: Mapping[str, str]
-    """Types of body fields that are not to be found out: `string`, `boolean`, `long`, `double`,
-    `timestamp`, `date`, `binary`, `decimal(p,s)`."""
+    """Types of body fields that are given rather than found out: string, boolean, long, double,
+    timestamp, date, binary, decimal(p,s)."""
     keep_data: bool
-    """Keep every body as it came, too, in the column `data`."""
+    """Whether the table also has the bodies as they were published."""
     filter: str | None
-    """CEL; what it does not match is not in the table."""
+    """A CEL expression; messages that it does not match are not exported."""
     max_bytes_per_second: int | None
-    """What a run may read."""
-    cron: str | None
-    """When it runs; None: on demand."""
-    time_zone: str
-    """A name of the IANA time zone database; UTC unless given."""
-    missed_runs: ExportMissedRuns
-    """What becomes of runs that could not be made in their minute: nothing, or one; `latest` unless
-    given."""
-    maintain_cron: str | None
-    """When the table is tidied; `@daily` unless given."""
+    """The limit of bytes that runs read."""
     maintenance: ExportMaintenance
+    cron: str | None
+    """Minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly,
+    @yearly. None: it runs on demand."""
+    time_zone: str
+    """A name of the IANA time zone database."""
+    missed_runs: ExportMissedRuns
+    """The rule for runs that could not be made in their minute: none is made, or one for all of
+    them. The next run exports their messages in either case."""
+    maintain_cron: str | None
+    """The times at which the table is maintained. None: on demand. Left out: `@daily` of the format
+    iceberg, and None of others, which have nothing to maintain."""
     paused: bool
     labels: Mapping[str, str]
 
 
 class ExportSettings(ExportChanges, total=False):
-    """What an export may be made with beside its topic; the rest of these is for good."""
+    """Fields of a new export; the others get the server's defaults."""
 
-    table: str
-    """Its name unless given."""
     lake: str
-    """One of those that the installation has; `default` unless given."""
+    """A lake of the installation."""
+    table: str
+    """The name of the table in the lake, among those of this tenant. Left out, it is the name of
+    the export in small letters, with `_` for other characters than letters and digits."""
     format: ExportFormat
-    """`iceberg`, each message once; or `parquet`, plain files, at least once."""
+    """`parquet`: plain files without a table's snapshots, each message at least once."""
     body: ExportBody
-    """What becomes columns: fields of JSON or Avro bodies, or with `raw` the bytes alone."""
+    """The form of the bodies, from which columns are made."""
     partition_by: ExportPartitionBy
-    """Of publish times; `day` unless given."""
+    """The part of the publish time by which the table is partitioned."""
     key_buckets: int
-    """Also by the hash of the key, into so many; 0: not."""
+    """The number of buckets of keys by which the table is partitioned too; 0 is none."""
     start: str | datetime
-    """`earliest`, `latest`, or a moment with a zone."""
+    """`earliest`, `latest` or a time (RFC 3339): messages that were published before are not
+    exported."""
 
 
 class ExportTable(msgspec.Struct, frozen=True):
-    """Where a table is: what readers need."""
+    """The place of a table, for readers."""
 
     identifier: str
+    """The namespace and the name in the catalog."""
     location: str
+    """The place of its files."""
     metadata_location: str | None = None
-    """The file of Iceberg that describes it as it is now."""
+    """The file that describes its present state."""
     snapshot_id: int | None = None
+    """The number of its present version."""
 
 
 class ExportPosition(msgspec.Struct, frozen=True):
-    """All of a lane of a partition below `offset` is in the table, or was there before the start;
-    `end_offset`: one past the last message, None while that cannot be told."""
+    """The position of an export in a lane of its topics."""
 
     topic: str
     topic_uid: str
+    """The id that tells a topic from a later one of the same name."""
     partition: int
     lane: int
+    """The priority; 0 of a topic without priorities."""
     offset: int
+    """The offset below which every message is exported, or was published before `start`."""
     end_offset: int | None = None
+    """One past the last message; None where it is not known now."""
 
 
 class ExportRange(msgspec.Struct, frozen=True):
-    """The offsets `start` … `end` − 1 of a lane of a partition."""
+    """The offsets `start` to `end` - 1 of a lane."""
 
     topic: str
     topic_uid: str
+    """The id that tells a topic from a later one of the same name."""
     partition: int
     lane: int
+    """The priority; 0 of a topic without priorities."""
     start: int
     end: int
+    """One past the last offset."""
 
 
 class ExportProgress(msgspec.Struct, frozen=True):
-    """How far a run is; `rows` and `bytes` were read, of `of_messages` that there are."""
+    """The progress of a run."""
 
-    stage: str = ""
+    stage: str
     rows: int = 0
+    """The number of messages that were read."""
     bytes: int = 0
+    """The size of the bodies that were read."""
     of_messages: int = 0
+    """The number of messages of the whole run."""
 
 
 class ExportFailure(msgspec.Struct, frozen=True):
-    """Why a run failed; `code` is for programs."""
+    """The reason that a run failed."""
 
     code: str
+    """A word for programs."""
     message: str
+    """A sentence for people."""
 
 
 class HourDifference(msgspec.Struct, frozen=True):
-    """An hour of publish time, from `hour_s` of the epoch on, in which log and table differ."""
+    """An hour of a topic, by publish time, in which log and table differ."""
 
     topic: str
     hour_s: int
+    """The beginning of the hour, in seconds since 1970."""
     log_rows: int
     table_rows: int
     log_digest: str
@@ -136,105 +157,132 @@ class HourDifference(msgspec.Struct, frozen=True):
 
 
 class ExportResult(msgspec.Struct, frozen=True):
-    """What a run did. `rows` are in the table, `rejected` in its rejects table, `filtered` in
-    neither; `bytes` are of bodies. `already`: the table had it, or a later run: `last_run` is the
-    number of its last one."""
+    """The result of a run."""
 
     rows: int = 0
+    """The number of messages that are in the table."""
     rejected: int = 0
+    """The number of messages that are in the table of rejects."""
     filtered: int = 0
+    """The number of messages that do not match the filter, and are in neither table."""
     bytes: int = 0
+    """The size of the bodies."""
     files: int = 0
+    """The number of files that were written."""
     file_bytes: int = 0
     removed_files: int = 0
     already: bool = False
+    """Whether the table had the run already, by an earlier attempt, or had a later run."""
     last_run: int = 0
+    """The number of the last run in the table, where the table had this run already."""
     table: ExportTable | None = None
     rejects: ExportTable | None = None
+    """The table of messages that could not be decoded."""
     new_columns: tuple[str, ...] = ()
     differences: tuple[HourDifference, ...] = ()
-    """Of `reconcile` runs; none: the table is what the log is."""
+    """The hours in which log and table differ, of a run that reconciles."""
 
 
-class ExportRun(msgspec.Struct, frozen=True):
-    """A run of an export, as it stands."""
+class ExportRun(Running, msgspec.Struct, frozen=True):
+    """A run of an export."""
 
     number: int
+    """Grows over the runs of an export."""
     export: str
     kind: ExportKind
     state: ExportRunState
     created_at: datetime
     trigger: ExportTrigger = "manual"
+    """The cause of the run."""
     scheduled_for: datetime | None = None
     attempt: int = 0
+    """The number of attempts so far."""
     max_attempts: int = 0
     ranges: tuple[ExportRange, ...] | None = None
-    """What it writes, fixed before it reads anything; None in a listing, and before."""
+    """The messages that it reads, once they are fixed; None in listings."""
     progress: ExportProgress | None = None
     result: ExportResult | None = None
     failure: ExportFailure | None = None
+    """The reason that its last attempt failed."""
     runner: str | None = None
+    """The runner that has it, or had it last."""
     started_at: datetime | None = None
     finished_at: datetime | None = None
 
-    @property
-    def finished(self) -> bool:
-        """Nothing of it goes on."""
-        return self.state in ("succeeded", "failed", "cancelled")
-
-    @property
-    def fraction(self) -> float:
-        """Of its messages, those that were read; 1.0 once it succeeded."""
-        if self.state == "succeeded":
-            return 1.0
-        if self.progress is None or not self.progress.of_messages:
-            return 0.0
-        return min(1.0, self.progress.rows / self.progress.of_messages)
-
 
 class Export(msgspec.Struct, frozen=True):
-    """A topic, or those of a pattern, that is written into a table."""
+    """A topic, or those of a pattern, that are written into a table."""
 
     name: str
     topic: str
+    """A topic, or a pattern: `*` stands for any characters, also of topics that are created
+    later."""
     table: str
+    """The name of the table in the lake, among those of this tenant. Left out, it is the name of
+    the export in small letters, with `_` for other characters than letters and digits."""
     created_at: datetime
     updated_at: datetime
     lake: str = "default"
+    """A lake of the installation."""
     format: ExportFormat = "iceberg"
+    """`parquet`: plain files without a table's snapshots, each message at least once."""
     body: ExportBody = "json"
-    columns: dict[str, str] = {}
-    keep_data: bool = False
+    """The form of the bodies, from which columns are made."""
     partition_by: ExportPartitionBy = "day"
+    """The part of the publish time by which the table is partitioned."""
     key_buckets: int = 0
+    """The number of buckets of keys by which the table is partitioned too; 0 is none."""
+    columns: dict[str, str] = {}
+    """Types of body fields that are given rather than found out: string, boolean, long, double,
+    timestamp, date, binary, decimal(p,s)."""
+    keep_data: bool = False
+    """Whether the table also has the bodies as they were published."""
     filter: str | None = None
+    """A CEL expression; messages that it does not match are not exported."""
     max_bytes_per_second: int | None = None
-    maintenance: ExportMaintenance = ExportMaintenance()
+    """The limit of bytes that runs read."""
     start: str = "earliest"
+    """`earliest`, `latest` or a time (RFC 3339): messages that were published before are not
+    exported."""
+    maintenance: ExportMaintenance = ExportMaintenance()
     cron: str | None = None
+    """Minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly,
+    @yearly. None: it runs on demand."""
     time_zone: str = "UTC"
+    """A name of the IANA time zone database."""
     missed_runs: str = "latest"
+    """The rule for runs that could not be made in their minute: none is made, or one for all of
+    them. The next run exports their messages in either case."""
     maintain_cron: str | None = None
+    """The times at which the table is maintained. None: on demand."""
     paused: bool = False
     labels: dict[str, str] = {}
     state: ExportState = "idle"
-    rows: int = 0
-    """In the table, of all runs."""
-    rejected: int = 0
-    filtered: int = 0
-    bytes: int = 0
-    expired: int = 0
-    """Gone from the log before they were exported: 0 unless the log lost what was kept for it."""
-    lag_messages: int | None = None
-    """Stored and not in the table yet; in a listing as it was last looked at."""
-    positions: tuple[ExportPosition, ...] | None = None
-    """How far each lane of its topics is; None in a listing."""
-    last_run: ExportRun | None = None
+    """The present state of the export and its runs."""
     next_runs: tuple[datetime, ...] = ()
+    """The next runs of the clock."""
+    rows: int = 0
+    """The number of messages that all runs wrote into the table."""
+    rejected: int = 0
+    """The number of messages in the table of rejects."""
+    filtered: int = 0
+    """The number of messages that did not match the filter."""
+    bytes: int = 0
+    """The size of the bodies."""
+    expired: int = 0
+    """Messages that were gone from the log before they were exported; 0 unless the log lost
+    messages that it kept for the export."""
+    lag_messages: int | None = None
+    """The number of stored messages that are not exported yet; in listings, and where the store
+    does not answer, the number when it was last read."""
+    positions: tuple[ExportPosition, ...] | None = None
+    """The position in each lane of its topics; None in listings."""
+    last_run: ExportRun | None = None
     table_state: ExportTable | None = None
-    """None before the first run."""
+    """The place of the table, for readers; None before its first run."""
     rejects_state: ExportTable | None = None
+    """The table of messages that could not be decoded; None where there is none."""
     failure: ExportFailure | None = None
-    """Why the last run failed; None again once one succeeds."""
+    """The reason that the last run of the clock or of a caller failed, until one succeeds."""
     etag: str | None = None
     """For `if_match`; None in a listing."""

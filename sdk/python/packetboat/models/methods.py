@@ -9,6 +9,7 @@ import msgspec
 from packetboat.codec import decoder, is_json
 
 if TYPE_CHECKING:
+    from packetboat.models.exports import ExportProgress, ExportRunState
     from packetboat.models.jobs import JobState, TaskCounts
 
 
@@ -89,3 +90,26 @@ class Progress:
             return 1.0
         over = self.tasks.succeeded + self.tasks.failed + self.tasks.cancelled
         return over / self.tasks.total if self.tasks.total else 0.0
+
+
+class Running:
+    """The methods of a run of an export."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        state: ExportRunState
+        progress: ExportProgress | None
+
+    @property
+    def finished(self) -> bool:
+        """Return whether the run is over."""
+        return self.state in ("succeeded", "failed", "cancelled")
+
+    @property
+    def fraction(self) -> float:
+        """Return the share of its messages that were read; 1.0 once the run succeeded."""
+        if self.state == "succeeded":
+            return 1.0
+        if self.progress is None or not self.progress.of_messages:
+            return 0.0
+        return min(1.0, self.progress.rows / self.progress.of_messages)

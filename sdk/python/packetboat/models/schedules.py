@@ -1,3 +1,4 @@
+# Generated from openapi/: `make generate`. Do not edit.
 """Messages that are published by the clock."""
 
 from __future__ import annotations
@@ -15,42 +16,49 @@ MissedRuns = Literal["skip", "latest", "all"]
 
 
 class ScheduleMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """What each run publishes. Runs add the attributes `packetboat-schedule` and
+    """The message of each run. Runs add the attributes `packetboat-schedule` and
     `packetboat-scheduled-time`."""
 
     data: Data
+    """Bytes are sent as they are, text as UTF-8, anything else as JSON."""
     content_type: str | None = None
     key: str | None = None
     attributes: Mapping[str, str] | None = None
     ttl_seconds: float | None = None
     priority: int = 0
+    """A number from 0 to 9; messages of priority 9 are the most urgent."""
 
 
 class ScheduleChanges(TypedDict, total=False):
-    """What of a schedule may be changed; what is not given stays."""
+    """Fields of a schedule that may be changed; the others stay."""
 
     topic: str
     cron: str
+    """A plan of minute, hour, day of month, month and day of week; or @hourly, @daily, @weekly,
+    @monthly or @yearly."""
     message: ScheduleMessage
     time_zone: str
+    """A name of the IANA time zone database."""
     missed_runs: MissedRuns
+    """The rule for runs that could not be made in their minute."""
     paused: bool
     labels: Mapping[str, str]
 
 
 class ScheduleSettings(TypedDict, total=False):
-    """What a schedule may be made with beside its topic, cron and message."""
+    """Fields of a new schedule beside its topic, cron and message; the others get the server's
+    defaults."""
 
     time_zone: str
-    """A name of the IANA time zone database; UTC unless given."""
+    """A name of the IANA time zone database."""
     missed_runs: MissedRuns
-    """What becomes of runs that could not be made in their minute; `skip` unless given."""
+    """The rule for runs that could not be made in their minute."""
     paused: bool
     labels: Mapping[str, str]
 
 
 class ScheduledMessage(Content, frozen=True, kw_only=True):
-    """What each run publishes."""
+    """The message of each run."""
 
     ttl_seconds: float | None = None
 
@@ -61,28 +69,32 @@ class Schedule(msgspec.Struct, frozen=True):
     name: str
     topic: str
     cron: str
-    time_zone: str
-    missed_runs: str
+    """A plan of minute, hour, day of month, month and day of week; or @hourly, @daily, @weekly,
+    @monthly or @yearly."""
     message: ScheduledMessage
+    time_zone: str
+    """A name of the IANA time zone database."""
+    missed_runs: str
+    """The rule for runs that could not be made in their minute."""
     paused: bool
-    next_runs: tuple[datetime, ...]
     created_at: datetime
     updated_at: datetime
+    labels: dict[str, str] = {}
+    next_runs: tuple[datetime, ...] = ()
     last_run: datetime | None = None
     last_message_id: str | None = None
     runs: int = 0
-    """Made since it was created."""
+    """The number of runs that were made since the schedule was created."""
     missed: int = 0
-    """Passed over."""
+    """The number of runs that were passed over."""
     failure: str | None = None
-    """Why the run that is due cannot be made now."""
-    labels: dict[str, str] = {}
+    """The reason that the run that is due cannot be made now."""
     etag: str | None = None
     """For `if_match`; None in a listing."""
 
 
 class ScheduleRun(msgspec.Struct, frozen=True):
-    """What a run published."""
+    """The message that a run published."""
 
     message_id: str
     partition: int

@@ -1,4 +1,5 @@
-"""What runners of exports do; needs the permission `run_exports`."""
+# Generated from openapi/: `make generate`. Do not edit.
+"""Runs of exports, for the runners that carry them out with the permission `run_exports`."""
 
 from __future__ import annotations
 
@@ -17,8 +18,7 @@ from packetboat.models.exports import ExportFailure, ExportProgress, ExportResul
 
 
 class AsyncExportRuns:
-    """What runners of exports do; needs the permission `run_exports`. Once the lease of a run is
-    over, or another's, what is said of it raises Conflict: `lease-lost`."""
+    """Runs of exports, for the runners that carry them out with the permission `run_exports`."""
 
     def __init__(self, sender: AsyncSender) -> None:
         self._sender = sender
@@ -32,9 +32,11 @@ class AsyncExportRuns:
         wait_seconds: float = 0,
         timeout_s: float | None = None,
     ) -> ClaimedExportRun | None:
-        """Leases a run whose table is in one of these lakes; None: none came within the wait."""
-        call = calls.claim_export_run(runner, lakes, lease_seconds, wait_seconds)
-        return await self._sender.send(call, timeout_s)
+        """Lease a run whose table is in one of the lakes. Return None where none comes within
+        `wait_seconds`. A run whose answer is lost is leased again after `lease_seconds`."""
+        return await self._sender.send(
+            calls.claim_export_run(runner, lakes, lease_seconds, wait_seconds), timeout_s
+        )
 
     async def plan(
         self,
@@ -43,9 +45,9 @@ class AsyncExportRuns:
         positions: Sequence[LanePosition],
         *,
         timeout_s: float | None = None,
-    ) -> Sequence[LaneRange]:
-        """What the run is to write, from what the table has. Asked again with the same positions
-        it is the same."""
+    ) -> tuple[LaneRange, ...]:
+        """Return the messages that the run has to write, from the positions of the table. The same
+        positions give the same ranges again."""
         return await self._sender.send(calls.plan_export_run(uid, lease, positions), timeout_s)
 
     async def renew(
@@ -58,9 +60,11 @@ class AsyncExportRuns:
         log: str | None = None,
         timeout_s: float | None = None,
     ) -> ExportLease:
-        """Its lease begins anew, and its token too; `log` is what came since the last renewal."""
-        call = calls.renew_export_run(uid, lease, lease_seconds, progress, log)
-        return await self._sender.send(call, timeout_s)
+        """Begin the lease and the token anew. `log` is the text since the last renewal. Raise
+        Conflict, `lease-lost`, once the lease is over: commit nothing more."""
+        return await self._sender.send(
+            calls.renew_export_run(uid, lease, lease_seconds, progress, log), timeout_s
+        )
 
     async def finish(
         self,
@@ -75,7 +79,9 @@ class AsyncExportRuns:
         log: str | None = None,
         timeout_s: float | None = None,
     ) -> None:
-        """How it ended; `positions` is what the table has now, None where that is not known.
-        `retry`: another attempt may succeed."""
-        call = calls.finish_export_run(uid, lease, state, result, positions, failure, retry, log)
-        await self._sender.send(call, timeout_s)
+        """End the run. `positions` are those of the table now, None where they are not known. With
+        `retry` another attempt may follow."""
+        await self._sender.send(
+            calls.finish_export_run(uid, lease, state, result, positions, failure, retry, log),
+            timeout_s,
+        )
