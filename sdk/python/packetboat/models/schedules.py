@@ -33,6 +33,7 @@ class ScheduleChanges(TypedDict, total=False):
     """Fields of a schedule that may be changed; the others stay."""
 
     topic: str
+    """The topic that its messages are published to."""
     cron: str
     """A plan of minute, hour, day of month, month and day of week; or @hourly, @daily, @weekly,
     @monthly or @yearly."""
@@ -68,6 +69,7 @@ class Schedule(msgspec.Struct, frozen=True):
 
     name: str
     topic: str
+    """The topic that its messages are published to."""
     cron: str
     """A plan of minute, hour, day of month, month and day of week; or @hourly, @daily, @weekly,
     @monthly or @yearly."""
