@@ -81,4 +81,42 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_a_push_that_stays_is_not_held_to_newer_rules",
         fails_with="edge.problem.Problem",
     ),
+    Mutant(
+        "a body that has one of several fields is not looked at",
+        (
+            Edit(
+                "openapi/contract.py",
+                "        if cls.EXACTLY_ONE or cls.AT_LEAST_ONE:",
+                "        if cls.AT_LEAST_ONE:",
+            ),
+        ),
+        breaks="P8",
+        killed_by="tests/unit/gateway/test_subscription_bodies.py::test_what_does_not_fit_is_named",
+    ),
+    Mutant(
+        "a request whose answer tells a secret once is sent again",
+        (
+            Edit(
+                "openapi/sdk/calls.py",
+                'operation.method in ("PUT", "PATCH") and len(classes) == 1',
+                'operation.method in ("PUT", "PATCH")',
+            ),
+        ),
+        breaks="P8",
+        killed_by="tests/tidy/test_sdk_generated.py"
+        "::test_a_change_whose_answer_tells_a_secret_is_not_sent_twice",
+    ),
+    Mutant(
+        "a limit of null is the platform's default",
+        (
+            Edit(
+                "gateway/tenancy/quota_bodies.py",
+                "        if limit is not UNSET\n",
+                "        if limit not in (UNSET, None)\n",
+            ),
+        ),
+        breaks="P8",
+        killed_by="tests/unit/gateway/test_tenancy_bodies.py"
+        "::test_a_limit_that_a_body_leaves_out_is_the_platforms_and_null_is_none",
+    ),
 )
