@@ -56,6 +56,20 @@ MUTANTS: tuple[Mutant, ...] = (
         killed_by=f"{_PATCHES}::test_a_patch_has_the_limits_and_the_descriptions_of_the_put",
     ),
     Mutant(
+        "the parts of an export that stay are held to the rules of today",
+        (
+            Edit(
+                "gateway/exports/specs.py",
+                "    return before is None or any(",
+                "    return True or any(",
+            ),
+        ),
+        breaks="P8",
+        killed_by="tests/unit/gateway/test_export_specs.py"
+        "::test_a_patch_does_not_judge_the_parts_that_stay_as_they_are",
+        fails_with="edge.problem.Problem",
+    ),
+    Mutant(
         "a choice may have several members",
         (
             Edit(
