@@ -50,30 +50,46 @@ def forbidden(permission: str, kind: str = "", name: str = "") -> Problem:
 class _Granted:
     """The names on which one permission is granted, as exact names and as patterns."""
 
-    __slots__ = ("_names", "_patterns", "kinds", "whole")
+    __slots__ = ("_lengths", "_names", "_patterns", "kinds", "whole")
 
     def __init__(self, grants: Sequence[tuple[str, str, str]]) -> None:
         self.kinds: set[str] = set()
         self.whole: set[str] = set()
         """Kinds of which every name is granted."""
         self._names: set[tuple[str, str]] = set()
-        self._patterns: list[tuple[str, str, str]] = []
-        for grant in grants:
-            _, kind, pattern = grant
+        self._patterns: dict[str, dict[str, str | list[str]]] = {}
+        """Patterns by kind and by the text before their first `*`; a list where several share it.
+
+        Most texts have one pattern, and no list: tens of thousands of them would cost a collection
+        of garbage.
+        """
+        for _, kind, pattern in grants:
             self.kinds.add(kind)
-            if pattern and not pattern.strip(ANY):
-                self.whole.add(kind)
-            elif ANY in pattern:
-                self._patterns.append(grant)
-            else:
+            begins, star, rest = pattern.partition(ANY)
+            if not star:
                 self._names.add((kind, pattern))
+            elif begins or rest.strip(ANY):
+                alike = self._patterns.setdefault(kind, {})
+                known = alike.setdefault(begins, pattern)
+                if isinstance(known, list):
+                    known.append(pattern)
+                elif known is not pattern:
+                    alike[begins] = [known, pattern]
+            else:
+                self.whole.add(kind)
+        self._lengths = {len(begins) for alike in self._patterns.values() for begins in alike}
 
     def covers(self, kind: str, name: str) -> bool:
         if not self.whole.isdisjoint((kind, ANY)):
             return True
         if (kind, name) in self._names or (ANY, name) in self._names:
             return True
-        return any(fits(each, name) for _, of, each in self._patterns if of in (kind, ANY))
+        return any(
+            fits(found, name) if isinstance(found, str) else any(fits(each, name) for each in found)
+            for of in (kind, ANY)
+            for length in self._lengths
+            if (found := self._patterns.get(of, {}).get(name[:length])) is not None
+        )
 
 
 _NOTHING = _Granted(())

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from edge.asgi import Scope, caller_of
 from edge.parameters import Query
+from edge.slices import Slices
 from metadata.paging import Named, token_after
 from metadata.types import Page
 from openapi.common import MAX_PAGE_SIZE, PAGE_SIZE
@@ -17,9 +18,10 @@ T = TypeVar("T", bound=Named)
 async def visible_page(
     scope: Scope, kind: str, read: Callable[[int, str | None], Awaitable[Page[T]]]
 ) -> Page[T]:
-    """The page that the query asks for; `read` takes its size and the token of the one before.
+    """Return the page of the query; `read` takes its size and the token of the page before.
 
-    Who may read some names gets pages as full as another's, and tokens made of names it may read.
+    A caller that may read some names gets pages as full as another's, and tokens made of names that
+    it may read.
     """
     query, caller = Query(scope), caller_of(scope)
     size = query.integer(PAGE_SIZE)
@@ -27,9 +29,12 @@ async def visible_page(
     if caller.may_all("read", kind):
         return await read(size, token)
     kept: list[T] = []
+    slices = Slices()
     while True:
         page = await read(MAX_PAGE_SIZE, token)
         for item in page.items:
+            if slices.over:
+                await slices.rest()  # a caller may have tens of thousands of patterns
             if caller.may("read", kind, item.name):
                 if len(kept) == size:
                     return Page(tuple(kept), token_after(kept[-1].name))

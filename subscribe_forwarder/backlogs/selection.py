@@ -1,4 +1,4 @@
-"""Which subscriptions a stream of backlogs is about: some by name, others by its beginning."""
+"""The subscriptions of a stream of backlogs are selected by name, or by how their names begin."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from edge.caller import Caller
 from edge.problem import FieldError, Problem, invalid
+from edge.slices import Slices
 from metadata.errors import NotFound
 from metadata.subscriptions.names import NamedSubscription
 from metadata.types import Subscription, SubscriptionState, Topic
@@ -21,14 +22,14 @@ RULE = "a name, or the beginning of names and a '*'"
 
 
 class Selection(NamedTuple):
-    """Of one tenant's subscriptions."""
+    """A selection of one tenant's subscriptions."""
 
     names: tuple[str, ...]
     prefixes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, given: Sequence[str]) -> Selection:
-        """Nothing given: all. Raises a 400 Problem."""
+        """Return the selection of a query; all where nothing is given. Raises a 400 Problem."""
         if len(given) > MAX_NAMES or not all(_NAME.fullmatch(one) for one in given):
             raise invalid(
                 f"Give up to {MAX_NAMES} subscriptions, each {RULE}.",
@@ -76,12 +77,20 @@ class Selector:
     async def find(
         self, tenant_id: bytes, selection: Selection, caller: Caller, *, strict: bool
     ) -> Mapping[bytes, Selected]:
-        """By uid, of those that the caller may read. Raises a 400 Problem where they are too many,
-        MetadataUnavailable and, if `strict`, NotFound for a name that there is not."""
+        """Return, by uid, those that the caller may read.
+
+        Raises a 400 Problem where they are too many, MetadataUnavailable and, if `strict`, NotFound
+        for a name that there is not.
+        """
         begun = await self._names.beginning_with(tenant_id, selection.prefixes, MAX_FOLLOWED + 1)
         if len(begun) > MAX_FOLLOWED:
             raise _too_many()
-        found = [one for one in begun if caller.may("read", "subscription", one.name)]
+        found, slices = [], Slices()
+        for one in begun:
+            if slices.over:
+                await slices.rest()  # a caller may have tens of thousands of patterns
+            if caller.may("read", "subscription", one.name):
+                found.append(one)
         for name in selection.names:
             try:
                 known = await self._subscriptions.subscription(tenant_id, name)

@@ -274,6 +274,39 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P19",
     ),
     Mutant(
+        "a name is held only against patterns that begin with a star",
+        (
+            Edit(
+                "edge/caller.py",
+                "{len(begins) for alike in self._patterns.values() for begins in alike}",
+                "{0}",
+            ),
+        ),
+        killed_by="tests/unit/edge/test_caller.py"
+        "::test_a_name_is_granted_where_one_of_the_patterns_fits",
+        breaks="P19",
+    ),
+    Mutant(
+        "a name is held against all patterns",
+        (
+            Edit(
+                "edge/caller.py",
+                "            begins, star, rest = pattern.partition(ANY)\n",
+                "            begins, star, rest = '', '*', pattern\n",
+            ),
+        ),
+        killed_by="tests/unit/edge/test_caller.py"
+        "::test_a_name_is_held_against_few_of_many_patterns",
+        breaks="P19",
+    ),
+    Mutant(
+        "a listing asks about all of its names in one go",
+        (Edit("gateway/visible.py", "            if slices.over:\n", "            if False:\n"),),
+        killed_by="tests/unit/edge/test_caller.py"
+        "::test_a_listing_beside_patterns_that_are_all_alike_leaves_the_loop_to_others",
+        breaks="P19",
+    ),
+    Mutant(
         "an address may begin any number of handshakes of TLS",
         (Edit("peering/rpc/listening.py", "        may = left >= 1\n", "        may = True\n"),),
         killed_by="tests/unit/peering/test_peer_tls.py"
