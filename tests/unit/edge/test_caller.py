@@ -75,8 +75,7 @@ def test_a_name_is_granted_where_one_of_the_patterns_fits(patterns: list[str], n
         [("read", "topic" if at % 2 else "*", each) for at, each in enumerate(patterns)]
     )
     assert caller.may("read", "topic", name) is any(fits(each, name) for each in patterns)
-    others = [each for each in patterns[::2]]
-    assert caller.may("read", "lock", name) is any(fits(each, name) for each in others)
+    assert caller.may("read", "lock", name) is any(fits(each, name) for each in patterns[::2])
 
 
 def test_a_name_is_held_against_few_of_many_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
