@@ -282,8 +282,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "{0}",
             ),
         ),
-        killed_by="tests/unit/edge/test_caller.py"
-        "::test_a_name_is_granted_where_one_of_the_patterns_fits",
+        killed_by="tests/unit/edge/test_caller.py::test_a_permission_on_names_of_one_kind",
         breaks="P19",
     ),
     Mutant(
