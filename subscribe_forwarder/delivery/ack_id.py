@@ -37,11 +37,11 @@ _TO_STANDARD = bytes.maketrans(b"-_", b"+/")
 
 
 class BadAckId(ValueError):
-    """Not an ack id that this platform made."""
+    """The text is not an ack id of this platform."""
 
 
 class Head(NamedTuple):
-    """What all ack ids of one (subscription, partition) under one epoch share."""
+    """The part that all ack ids of one (subscription, partition) under one epoch share."""
 
     subscription_uid: bytes
     generation: int
@@ -81,7 +81,7 @@ class Minter:
         return self._prefix + urlsafe_b64encode(tail + state.digest())
 
     def open(self, text: str) -> tuple[int, int]:
-        """(attempt, offset) of an id that starts with `prefix`; raises BadAckId."""
+        """Return (attempt, offset) of an id that starts with `prefix`; raises BadAckId."""
         if len(text) != ID_CHARS:
             raise BadAckId(f"an ack id has {ID_CHARS} characters")
         try:
@@ -96,7 +96,7 @@ class Minter:
 
 
 def parse_head(text: str) -> Head:
-    """What an id claims to be of, unverified: open it with a Minter of that head."""
+    """Return the unverified claims of an id: open it with a Minter of that head."""
     if len(text) != ID_CHARS:
         raise BadAckId(f"an ack id has {ID_CHARS} characters")
     try:
@@ -117,7 +117,7 @@ def _is_mac(mac: bytes, begun: hashlib.blake2b, tail: bytes) -> bool:
 
 
 def _decode(text: str) -> bytes:
-    """Of a length that needs no padding, so exactly one text decodes to given bytes."""
+    """Decode text of a length that needs no padding, so exactly one text decodes to given bytes."""
     if "+" in text or "/" in text:
         raise ValueError("base64, not base64url")
     try:

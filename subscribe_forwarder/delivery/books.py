@@ -1,7 +1,7 @@
-"""Which cursors' books do not balance (P9), as the last look at each said.
+"""The cursors whose books do not balance (P9), as of the last look at each.
 
 A gauge for the alert, and one log line when a cursor goes wrong. Nothing is stopped: its messages
-go on, and what the counters lack is for an operator to find out.
+continue, and an operator must find out which messages the counters lack.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _log = structlog.get_logger("packetboat.subscribe")
 
 
 class Books:
-    """Of the cursors this process owns."""
+    """The books of the cursors that this process owns."""
 
     def __init__(self) -> None:
         self._wrong: dict[CursorKey, int | None] = {}
@@ -25,23 +25,26 @@ class Books:
         return len(self._wrong)
 
     def wrong(self) -> set[CursorKey]:
-        """Those of which the last look said so."""
+        """Return the cursors whose books did not balance at the last look."""
         return set(self._wrong)
 
     def flushed(self, key: CursorKey, difference: int) -> None:
-        """What the statement said that wrote the row. Once wrong, only a recount makes it right:
-        the statement sees how the rows changed, not how many there are."""
+        """Note the difference that a flush found when it wrote the row.
+
+        Once wrong, only a recount makes it right: the statement sees how the rows changed, not how
+        many there are.
+        """
         self._flushed.add(key)
         if difference:
             self._tell(key, difference)
 
     def take_flushed(self) -> set[CursorKey]:
-        """Those flushed since this was last asked."""
+        """Return the cursors that were flushed since the last call."""
         flushed, self._flushed = self._flushed, set()
         return flushed
 
     def counted(self, key: CursorKey, difference: int) -> None:
-        """What a recount of everything Postgres holds of it said."""
+        """Note the difference that a recount of all its rows in Postgres found."""
         if difference:
             self._tell(key, difference)
         else:

@@ -1,6 +1,7 @@
-"""Going over new messages one by one: where a filter, a skip rule or the order of keys has a say.
+"""Handles new messages one by one, if a filter, a skip rule or the order of keys matters.
 
-What is settled without being delivered is settled by runs; what has to wait for its key is held.
+Messages that are settled without delivery are settled in runs; messages that must wait for their
+key are held.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _NAMES = {Settled.FILTERED: "filtered", Settled.SKIPPED: "skipped"}
 
 
 def settle(reader: Reader, low: int, high: int, how: Settled) -> None:
-    """New messages that are not delivered."""
+    """Settle new messages that are not delivered."""
     count = reader.ledger.settle_range(low, high, how)
     metrics.not_delivered.labels(_NAMES.get(how, how.name.lower())).inc(count)
 
@@ -38,7 +39,9 @@ class Choosing:
         self._now_us = now_us
 
     def go_over(self, batch: Batch, offset: int, stop: int, *, known: bool) -> int:
-        """From `offset` up to `stop`, within the batch; where it stopped."""
+        """Handle new messages from `offset` up to `stop`, within the batch; return the
+        offset where it stopped.
+        """
         reader, room, base = self._reader, self._room, batch.base
         began = offset
         stop = min(stop, offset + room.scan)
@@ -83,7 +86,7 @@ class Choosing:
         return base + index
 
     def _expire(self, offset: int, key: int | None) -> None:
-        """Its time to live was over before it was read."""
+        """Settle a message whose time to live was over before it was read."""
         reader = self._reader
         if reader.keys is not None and key is not None:
             reader.keys.admit_expired(offset, key)

@@ -25,7 +25,7 @@ class Collector:
     def collect(
         self, readers: Mapping[Lane, Reader], room: Room, now: Now, deadline_ms: int
     ) -> list[Taken]:
-        """Leases what there is room for, the higher priorities first."""
+        """Return leases for as many messages as there is room for, the higher priorities first."""
         self._turn += 1
         taken: list[Taken] = []
         if self.lanes is None:

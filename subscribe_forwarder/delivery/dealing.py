@@ -1,6 +1,6 @@
-"""Which readers are open to a consumer that takes from some partitions only.
+"""The readers that are open to a consumer that takes from some partitions only.
 
-Those of a partition that is dealt to it are open once nobody else has anything of it leased.
+The readers of its partitions are open once no other consumer has leased any of their messages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from subscribe_forwarder.state.ledger import Now
 
 
 class Dealing:
-    """Of one subscription."""
+    """The partitions of one subscription, and the consumers to which they belong."""
 
     def __init__(
         self, may_hand_out: Callable[[Reader], bool], progressed: Callable[[Reader], None]
@@ -27,7 +27,7 @@ class Dealing:
     def open_to(
         self, want: Want, readers: Mapping[Lane, Reader], partitions: int, now: Now
     ) -> Mapping[Lane, Reader]:
-        """Of the readers, where the topic has so many partitions."""
+        """Return the open readers for a consumer of a topic with that number of partitions."""
         places = want.places
         if places is None:
             return readers
@@ -54,7 +54,9 @@ class Dealing:
                 self.affinity.took(want.consumer, part.reader.place.partition)
 
     def _any_leased(self, readers: Iterable[Reader], now: Now) -> bool:
-        """Leases that are over count no more, also where nobody takes from the partition."""
+        """Return whether any message is leased; expired leases end first, also if nobody
+        takes from the partition.
+        """
         leased = False
         for reader in readers:
             if reader.ledger.leased and self._may_hand_out(reader):

@@ -1,14 +1,15 @@
 """Acks become durable here: one statement per flush, for every cursor that changed.
 
-What must hold: an ack is answered 200 only after the COMMIT of a flush that began after the ack was
+Invariant: an ack is answered 200 only after the COMMIT of a flush that began after the ack was
 applied to its cursor. A flush takes every cursor changed since the last one began, so a lone ack
 waits for nothing and a busy forwarder shares each flush among hundreds; there is no timer between,
-but for some milliseconds where acks of many cursors come one by one (flush_pace.py).
-Progress nobody waits for (what was handed out, what expired) rides along, or goes within a second.
+but for some milliseconds where acks of many cursors come one by one (flush_pace.py). Progress that
+nobody waits for (deliveries, expiries) goes with the next flush, or within a second.
 
 A row that was not written has lost its epoch or its generation. A flush whose COMMIT never answered
-may have happened, or may still happen. Both freeze their partitions: nothing is handed out and no
-ack answered there until the owner has claimed them again, which fences whatever is under way.
+may have happened, or may still happen. Both freeze their partitions: nothing is delivered and no
+ack answered there until the owner has claimed them again, which fences statements that are under
+way.
 
 A cursor that Postgres refuses to hold, or that contradicts itself in memory, is frozen alone, and
 the others go through without it; claimed again, it is read anew where memory is out of order. Books
@@ -119,8 +120,10 @@ class AckFlusher:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def note(self, tracked: Tracked) -> None:
-        """It changed and nobody waits: to be written soon, or at once where a message waits for
-        that to go out again."""
+        """Note a changed cursor that nobody waits for.
+
+        It is written soon, or at once if a message waits for that to be delivered again.
+        """
         self._changed[tracked.cursor.key] = tracked
         if tracked.ledger.urgent:
             self._want()
@@ -129,7 +132,7 @@ class AckFlusher:
             self._lazy = loop.call_later(self._lazy_s, self._lazy_is_due)
 
     def forget(self, tracked: Tracked) -> None:
-        """Its partition or subscription is no longer ours."""
+        """Forget a cursor whose partition or subscription is no longer ours."""
         self._changed.pop(tracked.cursor.key, None)
         self.books.forget(tracked.cursor.key)
 
@@ -154,7 +157,7 @@ class AckFlusher:
                     raise ack_unavailable(detail, what)
 
     def _join(self, dirty: Sequence[Tracked], what: str) -> asyncio.Future[dict[CursorKey, str]]:
-        """The flush to come, with these in it."""
+        """Return the next flush, with these cursors in it."""
         if self._closed:
             raise ack_unavailable("This forwarder has stopped.", what)
         if any(tracked.frozen for tracked in dirty):
@@ -218,7 +221,7 @@ class AckFlusher:
                 )
 
     async def _round(self) -> dict[CursorKey, str]:
-        """One flush of all that changed; wakes everyone who waited for it."""
+        """Flush all changes once, and wake all callers that wait for it."""
         assert not self._flushing, "two flushes at once"
         round_ = self._next or _Round()
         self._next = None
@@ -324,7 +327,9 @@ class AckFlusher:
     async def _refused(
         self, work: Sequence[Tracked], error: StatementRefused
     ) -> dict[CursorKey, str]:
-        """One row breaks a rule of the table: finds it by flushing each alone, and freezes it."""
+        """Find the row that breaks a rule of the table by flushing each alone, and freeze
+        its cursor.
+        """
         if len(work) == 1:
             return self._set_aside(work[0], error, "refused")
         failed: dict[CursorKey, str] = {}
@@ -346,7 +351,7 @@ class AckFlusher:
         return {key: "The known state of the partition contradicts itself."}
 
     def _unknown(self, work: Sequence[Tracked]) -> dict[CursorKey, str]:
-        """They may be written, now or later."""
+        """Handle cursors that may be written, now or later."""
         metrics.flush_failed.labels("unknown").inc()
         self._freeze({tracked.partition for tracked in work})
         return {tracked.cursor.key: "Its commit was not answered." for tracked in work}

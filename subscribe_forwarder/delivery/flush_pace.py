@@ -1,9 +1,9 @@
-"""When the next flush of acks begins: at once, but where many cursors change one after the other.
+"""The start of the next flush of acks: at once, unless many cursors change one after the other.
 
 A thousand consumers that each ack now and then would make a flush of each ack. So after a flush the
 next one waits until a share of all cursors that acks have changed lately has come together, and no
-longer than `MAX_WAIT_S` after the last one's end. An ack that comes after a pause waits for
-nothing; nor do the acks of a few cursors, however fast they come.
+longer than `MAX_WAIT_S` after the last one's end. An ack after a pause does not wait, nor do the
+acks of a few cursors, however fast they come.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from metadata.types import CursorKey
 LATELY_S = 0.25
 """Cursors that were flushed in this last period, or in the one before."""
 SHARE = 16
-"""One in so many of them is enough for a flush."""
+"""A flush begins when this part of them has changed: one in `SHARE`."""
 MAX_WAIT_S = 0.02
 
 
 class FlushPace:
-    """Of one flush loop; flushes never overlap."""
+    """The pace of one flush loop; flushes never overlap."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -41,7 +41,9 @@ class FlushPace:
         self._lately.update(cursors)
 
     def wait_s(self, cursors: int) -> float:
-        """How long a flush that somebody waits for in so many cursors has to wait for more."""
+        """Return the seconds that a flush with waiting callers in that number of cursors
+        waits for more.
+        """
         if SHARE * cursors >= max(len(self._before), len(self._lately)):
             return 0.0
         return max(0.0, self._ended_s + MAX_WAIT_S - self._clock())

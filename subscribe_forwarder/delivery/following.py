@@ -31,8 +31,11 @@ class Following:
         wake: Callable[[Owner, int], None],
         forget_topic: Callable[[bytes], None],
     ) -> None:
-        """`look_for`: units that nobody is known to own; `wake`: of this lane of a unit more may be
-        readable; `forget_topic`: it is gone."""
+        """Follow changes of topics.
+
+        `look_for`: units without a known owner. `wake`: more may be readable in this lane of a
+        unit. `forget_topic`: the topic is gone.
+        """
         self._catalog = catalog
         self._tails = tails
         self._hubs = hubs
@@ -86,7 +89,7 @@ class Following:
                 owner.drop_readers(uid)
 
     async def _check_parts(self, tenant_id: bytes, uid: bytes, name: str) -> None:
-        """What is split off for a subscription goes with it."""
+        """Check the units that are split off for a subscription, which go with it."""
         parts = self._owners.parts_of(uid)
         if not parts:
             return
@@ -134,7 +137,7 @@ class Following:
                 hub.dispatch()
 
     def _follow_queues(self, key: Unit, topic: Topic) -> None:
-        """The partition and what is split off it read the same."""
+        """Follow the queues of a partition; the parts that are split off it read the same."""
         owners = self._owners.of_partition(key)
         for lane, tail in owners[0].tails.items() if owners else ():
             if self._tails.follow(tail, key, topic, lane):

@@ -1,19 +1,19 @@
 """Keeping the order of keys over a growth of their topic.
 
-After a growth from n to m partitions a key of partition h mod n is in h mod m. What was published
-before is in the generations sealed by the growth, what came after in those that follow. So that
-nothing of a key overtakes what is older, a subscription reads on in partition q beyond the growth
-only when it has read the sealed generation of each p that could hold keys of q to its end: those
-that equal q modulo the greatest common divisor of n and m. That holds for every number n that the
-topic had before, not for the last one alone: a partition between them may have been empty, or be
-trimmed and removed by now, and then says nothing of what came before it.
+After a growth from n to m partitions a key of partition h mod n is in h mod m. Earlier messages are
+in the generations sealed by the growth, and later ones in those that follow. So that no message of
+a key overtakes an older one, a subscription reads on in partition q beyond the growth only when it
+has read the sealed generation of each p that could hold keys of q to its end: those that equal q
+modulo the greatest common divisor of n and m. That holds for every number n that the topic had
+before, not for the last one alone: a partition between them may have been empty, or be trimmed and
+removed by now, and then says nothing of what came before it.
 
-Read means handed out once, like within a partition; acked does not matter, for neither does it
-there. Where a subscription is in order it does: then it waits until all of them are settled, and
-that is committed: a process that dies before the commit would deliver them again.
+Read means delivered once, as within a partition; acks do not matter there either. For a
+subscription in order they do: then it waits until all of them are settled, and that is committed: a
+process that dies before the commit would deliver them again.
 
-Of partitions that are served elsewhere, their committed cursors tell, read about once a second
-while a barrier stands; what is not known of yet holds it up.
+For partitions that other forwarders serve, their committed cursors tell, which are read about once
+a second while a barrier stands; a partition without news keeps it up.
 """
 
 from __future__ import annotations
@@ -38,16 +38,20 @@ class Barrier(NamedTuple):
 
 
 def barriers(topic: Topic) -> list[Barrier]:
-    """Those of all growths of which anything may still be unread, by lane and the oldest first."""
+    """Return the barriers of all growths with possibly unread messages, by lane and the
+    oldest first.
+    """
     return [one for lane in range(topic.priorities) for one in _barriers(topic, lane)]
 
 
 def _barriers(topic: Topic, lane: int) -> list[Barrier]:
     count = topic.partition_count
     bases: dict[tuple[int, int], int] = {}
-    """By how many partitions there were, and partition: the first offset of that time."""
+    """The first offset of each generation, by the number of partitions at its time, and
+    partition.
+    """
     ends: dict[tuple[int, int], int] = {}
-    """The same: one past the last."""
+    """The offset after its last one, by the same key."""
     for number in range(count):
         for generation in topic.generations(number, lane):
             size = count
@@ -74,18 +78,18 @@ class Growth:
         """`flush`: a barrier waits for nothing but a commit of this reader."""
         self._flush = flush
         self.partitions = 0
-        """How many the topic has."""
+        """The number of partitions of the topic."""
         self._barriers: Sequence[Barrier] = ()
         self._elsewhere: dict[Lane, CursorState] = {}
 
     def follow(self, topic: Topic, readers: Mapping[Lane, Reader]) -> None:
-        """The topic as it is now."""
+        """Follow the topic and its readers."""
         self.partitions = topic.partition_count
         self._barriers = barriers(topic)
         self.lift(readers)
 
     def waits_for(self, readers: Mapping[Lane, Reader]) -> set[int]:
-        """Partitions that are not read here, and that something here waits for."""
+        """Return partitions that are not read here, and for which a reader here waits."""
         return {
             other
             for barrier in self._barriers
@@ -97,7 +101,7 @@ class Growth:
         }
 
     def hear(self, rows: Iterable[CursorState]) -> None:
-        """Cursors of partitions that are served elsewhere, as they are committed."""
+        """Note committed cursors of partitions that other forwarders serve."""
         for row in rows:
             self._elsewhere[Lane(row.key.partition, row.key.lane)] = row
 
@@ -136,7 +140,7 @@ class Growth:
         return True
 
     def _done_elsewhere(self, place: Lane, end: int, reader: Reader) -> bool:
-        """As `Reader.done_to`, of the subscription that the reader is of."""
+        """Do as `Reader.done_to` for the subscription of `reader`, by a committed cursor."""
         row = self._elsewhere.get(place)
         if row is None or row.generation != reader.cursor.generation:
             return False

@@ -1,8 +1,9 @@
-"""Leases that go from one owner to the next, so that what moves is not delivered twice for it.
+"""Leases that pass from one owner to the next, so that a move delivers no message twice.
 
-Whoever gives a unit away tells every peer of its leases before it says that the unit is released,
-and remembers them itself; who claims it begins with them. It is a courtesy: a note that is lost,
-too old, or of more than `MAX_HANDED` leases only means that those messages go out again.
+A forwarder that gives a unit away reports its leases to every peer before it announces the release,
+and remembers them itself; the forwarder that claims the unit begins with them. Nothing depends on
+it: if a note is lost, too old, or has more than `MAX_HANDED` leases, those messages are delivered
+again.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from subscribe_forwarder.state.inherited import HandedLease
 
 SUBJECT = "leases"
 KEEP_MS = 15_000
-"""Whoever is to claim the unit has done it by then."""
+"""Milliseconds by which the next owner has claimed the unit."""
 MAX_HANDED = 20_000
-"""Of one cursor; each becomes a row of `deliveries` at the next owner."""
+"""The limit for one cursor; each lease becomes a row of `deliveries` at the next owner."""
 MAX_IN_A_NOTE = 4_000
 MAX_KEPT = 500_000
 _log = structlog.get_logger("packetboat.subscribe")
@@ -45,7 +46,7 @@ class _Note(msgspec.Struct, frozen=True, array_like=True):
     lane: int
     generation: int
     epoch: Epoch
-    """Of the owner that handed them out, or was told of them first."""
+    """The epoch of the owner that delivered them, or that was told of them first."""
     groups: list[_Group]
 
 
@@ -57,11 +58,11 @@ class _Heard(msgspec.Struct):
     at_ms: int
     """The last part of it."""
     leases: dict[int, HandedLease]
-    """By offset."""
+    """Leases by offset."""
 
     @property
     def age(self) -> tuple[int, Epoch]:
-        """What is told under a larger one is newer."""
+        """Return the age of a note; a note with a larger one is newer."""
         return self.generation, self.epoch
 
 
@@ -82,7 +83,7 @@ class Handover:
             links.hears(SUBJECT, self._hear)
 
     def give(self, readers: Iterable[Reader]) -> None:
-        """Tells of the leases of what is given away; nothing of it is handed out any more."""
+        """Report the leases of readers that are given away; nothing more of them is delivered."""
         if self._links is None:
             return
         for reader in readers:
@@ -93,14 +94,16 @@ class Handover:
             self._tell(cursor.key, cursor.generation, cursor.epoch, leases)
 
     def pass_on(self, keys: Iterable[CursorKey]) -> None:
-        """The same of cursors whose leases nobody took here."""
+        """Report the leases of cursors that no reader took over here."""
         for key in keys if self._heard else ():
             heard = self._heard.get(key)
             if heard is not None:
                 self._tell(key, *heard.age, list(heard.leases.values()))
 
     def take(self, key: CursorKey, generation: int) -> Sequence[HandedLease]:
-        """What was told of the cursor of late; the next call gives nothing."""
+        """Return the leases that were reported for the cursor lately; the next call returns
+        none.
+        """
         self._forget_old()
         heard = self._heard.pop(key, None)
         if heard is None:
@@ -144,8 +147,9 @@ class Handover:
     def _keep(
         self, key: CursorKey, generation: int, epoch: Epoch, told: Sequence[HandedLease]
     ) -> None:
-        """For `take`, with what is known of the same; what was told under an older epoch says
-        nothing any more."""
+        """Keep reported leases for `take`, with those that are known already; reports of an
+        older epoch do not count.
+        """
         self._forget_old()
         if self._kept + len(told) > MAX_KEPT:
             return

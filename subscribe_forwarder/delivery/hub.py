@@ -1,9 +1,9 @@
 """Consumers of one subscription over all its partitions: first come, first served.
 
 A pull that finds messages in the cache is answered without a task, a timer or a wait. Others wait
-in line, as streams do; whatever may have changed what is ready (new messages, a fetch, an ack, a
-deadline) calls `dispatch`, which serves the line from its head. Who has reached a limit of its own
-stands aside and holds up nobody. A waiter that goes away leaves nothing leased.
+in line, as streams do. Each event that may make messages ready (new messages, a fetch, an ack, a
+deadline) calls `dispatch`, which serves the line from its head. A consumer that has reached its own
+limit stands aside and holds up nobody. A waiter that goes away leaves nothing leased.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from subscribe_forwarder.throttling.throttling import Restraint, Throttling, of_
 _RETRY_AFTER_S = 1.0
 _ANY_NUMBER = 2**31
 PENDING_S = 0.005
-"""How often a message that is judged in another process is looked at again."""
+"""Seconds between looks at a message that another process judges."""
 PAUSED_RATE = "rate_limited"
 PAUSED_TENANT = "tenant_in_flight"
 
@@ -77,7 +77,9 @@ class Hub:
         self.incomplete = True
         """A reader may be missing: look for it before the next use."""
         self.share = 1.0
-        """Of the subscription's partitions, how many are served here; of its limits, how much."""
+        """The part of the subscription's partitions that is served here, and the part of
+        its limits.
+        """
         self.closed: Problem | None = None
         self.collector = Collector(may_hand_out, progressed)
         self.terms = DEFAULT_TERMS
@@ -96,13 +98,13 @@ class Hub:
             in_flight.add(self)
             self.limits = RateLimits(in_flight if beside is None else Both(beside, in_flight))
         self.throttled_by: dict[object, Callable[[], Sequence[Restraint]]] = {}
-        """What else holds it back, by who tells of it."""
+        """Other restraints, by the object that reports them."""
         self.dealing = Dealing(may_hand_out, progressed)
         self._limits_of: tuple[Subscription, float, Said | None] | None = None
         self._waiting: deque[Waiter] = deque()
         self._blocked: list[Waiter] = []
         self.streams: set[Waiter] = set()
-        """Those that are open, in line or not."""
+        """The open streams, in line or not."""
         self._more = False
         """The last pass took nothing and did not get to the end."""
         self._turn = Turn()
@@ -123,7 +125,7 @@ class Hub:
         return sum(reader.outstanding for reader in self.readers.values())
 
     def leased(self) -> int:
-        """Messages that are leased here, after those leases are ended whose time is over."""
+        """Return the number of messages leased here, after expired leases are ended."""
         now = Now(int(self._clock() * 1000), wall_us())
         leased = 0
         for reader in self.readers.values():
@@ -133,7 +135,7 @@ class Hub:
         return leased
 
     def paused_reason(self) -> str | None:
-        """Why nothing new is handed out, if so."""
+        """Return the reason for which no new message is delivered, if there is one."""
         state = self.subscription.state
         if state is not SubscriptionState.ACTIVE:
             return str(state.value)
@@ -152,7 +154,7 @@ class Hub:
         return None
 
     def throttles(self) -> list[Restraint]:
-        """What slows it now, beside its own settings."""
+        """Return the restraints that slow it now, besides its own settings."""
         found: list[Restraint] = []
         if self._throttling is not None:
             self._limits_now()
@@ -167,7 +169,7 @@ class Hub:
 
     @property
     def max_outstanding(self) -> int:
-        """Leased and waiting messages at which new hand-outs pause."""
+        """The number of leased and waiting messages at which new deliveries pause."""
         whole = self.subscription.max_outstanding or self._settings.max_outstanding
         self._limits_now()
         if self._said is not None and self._said.max_outstanding is not None:
@@ -175,7 +177,7 @@ class Hub:
         return max(1, int(whole * self.share))
 
     def follow(self, subscription: Subscription, terms: Terms) -> None:
-        """The subscription as it is now, of the generation that its readers are of."""
+        """Follow the subscription, in the generation of its readers."""
         self.subscription = subscription
         self.terms = terms
         self._limits_now()
@@ -185,7 +187,7 @@ class Hub:
             self.dispatch()
 
     def pull_now(self, want: Want) -> Delivery | None:
-        """What is ready and in the cache, unless others wait in line."""
+        """Return messages that are ready and in the cache, unless others wait in line."""
         if self._waiting or self.closed is not None:
             return None
         return self._serve(want)
@@ -206,7 +208,7 @@ class Hub:
         self._news.worked(self.subscription.uid)
 
     def leave(self, waiter: Waiter) -> None:
-        """Out of the line, if it still is there."""
+        """Leave the line, if the waiter is still in it."""
         for line in (self._waiting, self._blocked):
             with suppress(ValueError):
                 line.remove(waiter)
@@ -250,13 +252,14 @@ class Hub:
             self._idle()
 
     def attend(self, consumer: str, stays_s: float) -> None:
-        """A consumer that wants partitions of its own is there, for so long unless it says so again
-        or departs."""
+        """Count a consumer that wants its own partitions as present for `stays_s`, unless
+        it reports again or departs.
+        """
         if self.dealing.affinity.attend(consumer, self._clock() + stays_s) and self.waiting:
             self.dispatch()
 
     def depart(self, consumer: str) -> None:
-        """It has gone: its partitions are for others."""
+        """Remove a consumer; its partitions are for others."""
         if self.dealing.affinity.depart(consumer) and self.waiting:
             self.dispatch()
 
@@ -272,7 +275,9 @@ class Hub:
             waiter.end(problem if gone else None)
 
     def lose(self) -> None:
-        """Some of it is served elsewhere now, or soon: who waits is to look anew where."""
+        """Tell waiters to look again for their owner: another forwarder serves some
+        partitions now, or soon.
+        """
         waiting = {*self._waiting, *self._blocked, *self.streams}
         self._waiting.clear()
         self._blocked.clear()
@@ -304,7 +309,7 @@ class Hub:
             self._blocked.append(waiter)
 
     def _asked(self, waiter: Waiter) -> Want | None:
-        """What it wants now; None when limits of its own leave it nothing."""
+        """Return what the waiter wants now; None if its own limits leave it nothing."""
         want = waiter.ask()
         if want is None or not self._limits_now().any:
             return want
@@ -312,18 +317,18 @@ class Hub:
         return want if room else None
 
     def _serve(self, want: Want) -> Delivery | None:
-        """Leases within all limits, or nothing."""
+        """Return leased messages within all limits, or None."""
         limits = self._limits_now()
         if limits.any:
             now_s = self._clock()
             room = limits.room(limits.room_of(want.consumer, want.max_messages, now_s), now_s)
             delivery = self._collect(want._replace(max_messages=room)) if room else None
-            if delivery is not None:  # what will be held to is what went before
+            if delivery is not None:  # the messages before decide on later ones
                 limits.take(want.consumer, delivery.count, now_s)
                 delivery.counted.append(partial(self._give_back, want.consumer, delivery.count))
         else:
             delivery = self._collect(want)
-            if delivery is not None:  # what will be held to is what went before
+            if delivery is not None:  # the messages before decide on later ones
                 limits.take(want.consumer, delivery.count, self._clock())
         if delivery is not None:
             self.delivered += delivery.count
@@ -332,7 +337,7 @@ class Hub:
         return delivery
 
     def _count(self, delivery: Delivery) -> None:
-        """Of what is withdrawn, nothing stays counted."""
+        """Count a delivery; nothing of a withdrawn one stays counted."""
         if self._usage is NO_LIMITS:
             return
         count, size_bytes = delivery.count, delivery.size_bytes()
@@ -348,7 +353,7 @@ class Hub:
         self.limits.give_back(consumer, count, self._clock())
 
     def _limits_now(self) -> RateLimits:
-        """Those of the subscription as it is now."""
+        """Return the limits of the subscription as it is now."""
         subscription = self.subscription
         if self._throttling is not None:
             self._said = self._throttling.said(subscription.uid)
@@ -442,7 +447,7 @@ class Hub:
             self._timer = asyncio.get_running_loop().call_later(delay_s + 0.001, self.dispatch)
 
     def _limits_due_s(self, now_s: float) -> list[float]:
-        """When a rate limit that holds somebody back has room again."""
+        """Return the times at which a rate limit that holds a consumer back has room again."""
         due_s: list[float | None] = []
         for waiter in [*itertools.islice(self._waiting, 1), *self._blocked]:
             want = waiter.ask()

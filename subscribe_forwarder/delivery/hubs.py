@@ -25,9 +25,9 @@ from subscribe_forwarder.state.lanes import Lane, Lanes
 from subscribe_forwarder.state.ledger import Policy
 
 MAX_LOADS = 4
-"""Of a cursor that is moved while it is loaded."""
+"""The limit of loads of a cursor that is moved while it is loaded."""
 GROWTH_EVERY_S = 1.0
-"""Between two looks at the cursors of other forwarders that a barrier waits for."""
+"""Seconds between looks at the cursors of other forwarders for which a barrier waits."""
 
 
 class Hubs:
@@ -51,7 +51,10 @@ class Hubs:
         alone: bool,
         apart: Apart | None = None,
     ) -> None:
-        """`make`: a hub without readers; `alone`: there are no links to others."""
+        """Create the hubs of a process.
+
+        `make` returns a hub without readers; `alone`: there are no links to others.
+        """
         self._catalog = catalog
         self._cursors = cursors
         self._tails = tails
@@ -87,7 +90,7 @@ class Hubs:
         self._of_topic.clear()
 
     def forget(self, subscription_uid: bytes) -> Hub | None:
-        """It is gone, or used no more."""
+        """Forget a subscription that is gone, or not used any more."""
         hub = self._hubs.pop(subscription_uid, None)
         if hub is not None:
             beside = self._of_topic[hub.subscription.topic_uid]
@@ -97,8 +100,10 @@ class Hubs:
         return hub
 
     async def hub(self, subscription: Subscription, *, part: bool) -> Hub:
-        """As it is served here: 503 as a Problem, or 421 where others serve it, or with `part`
-        false, some of it."""
+        """Return the hub of a subscription that is served here.
+
+        Raises a Problem: 503, or 421 if others serve it, or with `part` false, some of it.
+        """
         hub = self._hubs.get(subscription.uid)
         if hub is None or hub.incomplete or (hub.share < 1.0 and not part):
             hub = await self.open(subscription, part=part)
@@ -107,7 +112,7 @@ class Hubs:
         return hub
 
     async def take_in(self, hub: Hub, subscription: Subscription) -> Hub:
-        """The subscription as it is now; an older view than the one known changes nothing."""
+        """Follow the subscription; an older view than the known one changes nothing."""
         known = hub.subscription
         if subscription.version < known.version:
             return hub
@@ -118,10 +123,10 @@ class Hubs:
         return hub
 
     async def reload(self, subscription: Subscription) -> None:
-        """Forgets what is in memory of it and goes on from its committed rows: it was moved.
+        """Forget the memory of a moved subscription, and continue from its committed rows.
 
-        What is of its generation already stays, with all that was handed out of it since: several
-        tell of one move.
+        Readers of its new generation stay, with all their deliveries: several notes tell of one
+        move.
         """
         hub = self._hubs.get(subscription.uid)
         self._moves.moved(subscription.uid, subscription.generation)
@@ -133,7 +138,7 @@ class Hubs:
             hub.dispatch()
 
     def terms(self, hub: Hub | None, subscription: Subscription, history: bool) -> Terms:
-        """Its filter is made ready anew only where it changed."""
+        """Return the terms of a subscription; its filter is compiled again only if it changed."""
         policy = Policy.of(
             subscription, history=history, max_exceptions=self._settings.max_exceptions
         )
@@ -149,7 +154,7 @@ class Hubs:
         return Terms(policy, chosen, subscription.state is SubscriptionState.DRAINING)
 
     def dropped(self, reader: Reader) -> None:
-        """Its unit or its cursor is not ours any more; the next use looks again."""
+        """Drop a reader whose unit or cursor is not ours any more; the next use looks again."""
         reader.frozen = True
         self._flusher.forget(reader)
         hub = self._hubs.get(reader.cursor.key.subscription_uid)
@@ -159,7 +164,7 @@ class Hubs:
                 del hub.readers[reader.place]
 
     def lost(self, readers: Iterable[Reader]) -> None:
-        """They were dropped, and are served by somebody else now, or soon."""
+        """Note readers that were dropped, and that another forwarder serves now, or soon."""
         if not self._alone:
             for uid in {reader.cursor.key.subscription_uid for reader in readers}:
                 hub = self._hubs.get(uid)
@@ -173,7 +178,7 @@ class Hubs:
             hub.incomplete = True
 
     async def gained(self, unit: Unit) -> None:
-        """The same, and whoever waits gets it at once."""
+        """Do the same, and serve waiting callers at once."""
         self.expect(unit)
         for hub in self._of_unit(unit):
             if hub.waiting:
@@ -186,18 +191,18 @@ class Hubs:
         return [hub for hub in hubs if uid in (WHOLE, hub.subscription.uid)]
 
     def wake(self, subscription_uids: Iterable[bytes]) -> None:
-        """They may have something to hand out."""
+        """Wake subscriptions that may have messages to deliver."""
         for uid in subscription_uids:
             hub = self._hubs.get(uid)
             if hub is not None and hub.waiting:
                 hub.dispatch()
 
     def on_ready(self, readers: Sequence[Tracked]) -> None:
-        """A flush let go of messages that waited for it."""
+        """Wake the hubs of messages that waited for a flush."""
         self.wake({reader.cursor.key.subscription_uid for reader in readers})
 
     def follow_growth(self, hub: Hub, topic: Topic) -> None:
-        """The topic as it is now."""
+        """Follow the topic of a hub."""
         hub.growth.follow(topic, hub.readers)
         if hub.growth.waits_for(hub.readers):
             self._growing.add(hub.subscription.uid)
@@ -205,7 +210,7 @@ class Hubs:
     # Opening.
 
     async def open(self, subscription: Subscription, *, part: bool = True) -> Hub:
-        """With readers of all lanes that are served here, whatever it had before."""
+        """Open readers of all lanes that are served here, whatever the hub had before."""
         topic = await self._catalog.topic_by_uid(subscription.tenant_id, subscription.topic_uid)
         await selection.read_ahead(subscription)
         self._require_lease()
@@ -231,7 +236,7 @@ class Hubs:
         return hub
 
     async def _open_if_here(self, subscription: Subscription) -> None:
-        """Of one that is in use; nothing of it may be here any more."""
+        """Open a subscription that is in use; maybe none of it is served here any more."""
         try:
             await self.open(subscription)
         except Problem as problem:
@@ -271,7 +276,7 @@ class Hubs:
     async def _reader(
         self, base: Unit, lane: int, subscription: Subscription, terms: Terms
     ) -> Reader | None:
-        """None where it is not served here any more."""
+        """Return the reader; None if the subscription is not served here any more."""
         wanted = base._replace(subscription_uid=subscription.uid)
         for _ in range(MAX_LOADS):
             owner = self.owners.serving(base, subscription.uid)
@@ -291,7 +296,7 @@ class Hubs:
         return self.owners.serving(base, subscription_uid) is not None
 
     def _is_current(self, reader: Reader | None) -> bool:
-        """Whether nothing has dropped it, nor its unit, since it was asked for."""
+        """Return whether neither the reader nor its unit was dropped since it was requested."""
         owner = None if reader is None else self.owners.get(reader.partition)
         return reader is not None and owner is not None and owner.has(reader)
 
@@ -305,7 +310,7 @@ class Hubs:
     # Growth.
 
     async def _watch_growth(self) -> None:
-        """For the life of the process; only cancellation ends it."""
+        """Watch growths for the life of the process; only cancellation ends it."""
         while True:
             await asyncio.sleep(GROWTH_EVERY_S)
             with suppress(MetadataError):

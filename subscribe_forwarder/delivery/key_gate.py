@@ -1,16 +1,16 @@
-"""Holds back what must not overtake: the order of keys, applied to what a reader may hand out.
+"""Holds back messages that must not overtake others: the order of keys in a reader's deliveries.
 
-What KeyOrder decides, the ledger is told: a message behind another of its key is held, and offered
-once it is its turn; behind a parked one it is stepped over. What the ledger makes ready by itself
-(the end of a back-off, a released lease) is handed out only in its turn.
+The ledger follows the decisions of KeyOrder: a message behind another of its key is held, and
+offered once it is its turn; behind a parked one it is stepped over. Messages that the ledger makes
+ready by itself (the end of a back-off, a released lease) are delivered only in their turn.
 
-What is settled keeps its place until a flush has written that: a process that dies before it would
-leave it to be delivered again, by then behind a later one of its key. An ack may come of a message
-that was handed out by an owner before and was not read here yet: its key is not known, so nothing
-beyond it is read before that ack is committed.
+A settled message keeps its place until a flush has written that: if the process died before, the
+message would be delivered again, after a later one of its key. An ack may come for a message that
+the owner before delivered, and that was not read here yet. Its key is unknown, so no message after
+it is read before that ack is committed.
 
 After a takeover the open deliveries take their places first, those included that were settled
-meanwhile. Where a row does not say its key, the message is read before anything goes out.
+meanwhile. If a row lacks its key, the message is read before any message is delivered.
 """
 
 from __future__ import annotations
@@ -37,10 +37,12 @@ class ParkedKey(NamedTuple):
 
 
 class KeyGate:
-    """Of one reader of a subscription in order; made anew with its ledger."""
+    """The order of keys for one reader of a subscription; created with its ledger."""
 
     def __init__(self, ledger: Ledger, tail: Tail, scan: Callable[[], int]) -> None:
-        """`scan`: where the reader goes on with messages that it has not read."""
+        """Create the gate; `scan` returns the offset at which the reader continues with
+        unread messages.
+        """
         self._ledger = ledger
         self._tail = tail
         self._scan = scan
@@ -48,7 +50,7 @@ class KeyGate:
         self._settling: set[int] = set()
         """Settled, and not committed yet."""
         self._unread: set[int] = set()
-        """Of these, what was not read."""
+        """Settled offsets that were not read."""
         self._rows = dict(ledger.exceptions)
         """The open deliveries that take their places in `load`."""
         self._unknown = [
@@ -100,19 +102,22 @@ class KeyGate:
             if row.reason is Reason.PARKED:
                 self.order.park(key)
             elif row.reason is Reason.BEHIND_PARKED:
-                # What it was behind was settled by somebody who did not know it yet: an ack that
-                # came, and may have been committed, before this was loaded.
+                # The message before it was settled by an owner that did not know this message yet:
+                # by an ack that came, and may have been committed, before this was loaded.
                 self._ledger.resume(offset)
         self._keys.clear()
         self._rows.clear()
         return True
 
     def missing(self) -> bool:
-        """Whether something has to be read before anything goes out; asks for it."""
+        """Return whether messages must be read before any is delivered; request them."""
         return not self.load()
 
     def admit(self, offset: int, key: int, expires_us: int) -> bool:
-        """The next message read; whether it may go out now. Another is held or stepped over."""
+        """Take the next message; return whether it may be delivered now.
+
+        Otherwise it is held or stepped over.
+        """
         verdict = self.order.admit(offset, key, expires_us)
         if verdict is Verdict.GO:
             return True
@@ -133,18 +138,20 @@ class KeyGate:
         self.order.admit(offset, key)
 
     def in_turn(self, offset: int) -> bool:
-        """Whether one that is ready may go out: it has no key, or is the first of it."""
+        """Return whether a ready message may be delivered: it has no key, or is the first
+        of its key.
+        """
         return self.order.key_of(offset) is None or self.order.is_head(offset)
 
     def overdue(self, now_us: int) -> list[int]:
-        """Those that wait at the head of their key and whose time is over, ascending."""
+        """Return ascending offsets that wait at the head of their key and whose time is over."""
         if self._asked:
             self._read_times()
         overdue = self.order.overdue(now_us)
         return sorted([offset for offset in overdue if self._may_expire(offset)]) if overdue else []
 
     def next_expiry_us(self) -> int | None:
-        """When a head's time is over next; may be early, never late."""
+        """Return the time at which the next head expires; may be early, never late."""
         if self._asked:
             self._read_times()
         return self.order.next_expiry_us()
@@ -161,12 +168,16 @@ class KeyGate:
         ]
 
     def resume(self, key: int) -> bool:
-        """Its head goes out again, once that is durable; False when the key is not parked."""
+        """Deliver the head of a key again, once that is durable; return False if the key is
+        not parked.
+        """
         head = self.order.unpark(key)
         return head is not None and self._ledger.resume(head)
 
     def skip(self, key: int) -> bool:
-        """Its head is settled as skipped, the next goes out; False when it is not parked."""
+        """Settle the head of a key as skipped, so that the next is delivered; return False
+        if it is not parked.
+        """
         head = self.order.head_of(key)
         return head is not None and key in self.order.parked and self._ledger.skip(head)
 
@@ -213,7 +224,9 @@ class KeyGate:
         return self._ledger.is_waiting(offset) and (row is None or row.reason not in _NOT_TO_EXPIRE)
 
     def _read_times(self) -> None:
-        """Of heads that came with the row: so that they hold nobody up beyond their time."""
+        """Read the expiry of heads that came with the row, so that they hold nobody up
+        beyond it.
+        """
         for offset in tuple(self._asked):
             if not self.order.is_head(offset) or self._tail.gone(offset):
                 self._asked.discard(offset)

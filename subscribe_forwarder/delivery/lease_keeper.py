@@ -19,12 +19,12 @@ from subscribe_forwarder.ports import Leases
 ROLE = "subscribe"
 RETRY_S = 0.25
 MIN_BETWEEN_S = 0.2
-"""Between two renewals, where one is asked for early."""
+"""Seconds between two renewals, if a caller requests one early."""
 _log = structlog.get_logger("packetboat.subscribe")
 
 
 class Holder(Protocol):
-    """Who is told of the lease; at once, on the loop."""
+    """Hears of the lease, at once, on the loop."""
 
     def lease_began(self, incarnation: bytes) -> None:
         """A new one: whatever was owned under the last is in doubt."""
@@ -36,7 +36,7 @@ class Holder(Protocol):
 
 
 class LeaseKeeper:
-    """By our own clock, which stops before Postgres' does."""
+    """Keeps the lease by our own clock, which stops before Postgres' does."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class LeaseKeeper:
 
     @property
     def missing_reason(self) -> str | None:
-        """Why there is none, for readiness; None while it is held."""
+        """The reason for which there is no lease, for readiness; None while it is held."""
         return self._reason if self._reason or self.held else "lease not held"
 
     def start(self) -> None:
@@ -80,12 +80,12 @@ class LeaseKeeper:
         self._early.set()
 
     def drain(self) -> None:
-        """It is kept, and not counted as held for readiness any more."""
+        """Keep the lease, but do not count it as held for readiness any more."""
         self._stopping = True
         self._reason = "stopping"
 
     async def stop(self) -> None:
-        """It is renewed no more."""
+        """Stop renewing the lease."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -112,7 +112,7 @@ class LeaseKeeper:
                     await self._leases.release(lease.incarnation)
 
     async def _keep(self) -> None:
-        """For the life of the process; only cancellation ends it."""
+        """Keep the lease for the life of the process; only cancellation ends it."""
         while True:
             try:
                 await self._keep_once()
@@ -144,7 +144,9 @@ class LeaseKeeper:
             metrics.lease_held.set(0)
 
     async def _renew(self, incarnation: bytes) -> None:
-        """Renews at once, which tells who is alive, and each second until the lease is lost."""
+        """Renew the lease at once, which tells the live processes, and each second until it
+        is lost.
+        """
         renewed_s = self._clock() - RENEW_EVERY_S
         while True:
             await self._wait(renewed_s)

@@ -1,4 +1,4 @@
-"""Who waits in line for messages of a subscription, and what each asks for."""
+"""The line of consumers that wait for messages of a subscription, and their requests."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ from subscribe_forwarder.state.rate import NAMELESS
 
 
 class Want(NamedTuple):
-    """What a consumer takes at once: all limits hold, but one message is always given."""
+    """The request of a consumer: all limits hold, but one message is always given."""
 
     max_messages: int
     max_bytes: int
     consumer: str = NAMELESS
     lease_from_s: float = 0.0
-    """The leases begin no earlier than then, by the hub's clock: when a response leaves."""
+    """The time at which the leases begin, by the hub's clock: when a response leaves."""
     places: Places | None = None
-    """None: of all partitions."""
+    """The places to take from; None for all partitions."""
 
 
 class Delivery:
-    """What one consumer got. Every one ends in `render` being sent, in `release` or `withdraw`."""
+    """The messages for one consumer.
+
+    Each delivery ends with `render` sent, or in `release` or `withdraw`.
+    """
 
     __slots__ = ("count", "counted", "taken")
 
@@ -62,7 +65,9 @@ class Delivery:
         self.counted += other.counted
 
     def start_leases(self, deadline_ms: int) -> None:
-        """It left earlier than its leases were to begin: they end at the deadline."""
+        """Begin the leases of a response that left earlier than expected: they end at the
+        deadline.
+        """
         for part in self.taken:
             ledger, grant = part.reader.ledger, part.grant
             for offset in grant.offsets[:]:
@@ -70,7 +75,7 @@ class Delivery:
                     ledger.extend(offset, deadline_ms)
 
     def size_bytes(self) -> int:
-        """Of the messages' data."""
+        """Return the size of the messages' data."""
         return sum(len(batch.messages()[i].data) for p in self.taken for batch, i in p.places)
 
 
@@ -81,13 +86,15 @@ class Waiter(Protocol):
     """Ended as soon as nothing is ready and no fetch could change that."""
 
     def ask(self) -> Want | None:
-        """None: nothing now; `dispatch` asks again."""
+        """Return the present request; None if the waiter wants nothing now, and `dispatch`
+        asks again.
+        """
 
     def give(self, delivery: Delivery) -> bool:
-        """False: it wants more and keeps its place."""
+        """Take a delivery; return False if the waiter wants more and keeps its place."""
 
     def end(self, problem: Problem | None) -> None:
-        """It is out of the line, with what it has; `problem` says why the line is no more."""
+        """Leave the line with the messages so far; `problem` tells why the line ends."""
 
 
 class PullWaiter:
@@ -142,5 +149,5 @@ class PullWaiter:
 
     @property
     def held(self) -> Delivery:
-        """What it has got so far."""
+        """Return the messages so far."""
         return self._held or Delivery([])

@@ -1,8 +1,8 @@
-"""Which generation a subscription is of at least, for those that were moved lately.
+"""The lowest possible generation of subscriptions that were moved lately.
 
-A row that was read before a move committed may arrive after everybody was told of the move: it must
-not count any more. Where Postgres lost history, moves may be lost with it: a row that was claimed
-in an era after that of the move is not from before it.
+A row that was read before a move committed may arrive after all processes heard of the move: it
+must not count any more. If Postgres lost history, it may have lost moves: a row that was claimed in
+an era after that of the move is not from before it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,6 @@ class Moves:
             self._generations.popitem(last=False)
 
     def is_past(self, subscription_uid: bytes, generation: int, era: int) -> bool:
-        """Whether it has been moved on from that generation, as it was found in that era."""
+        """Return whether the subscription has left that generation, as it was found in that era."""
         known = self._generations.get(subscription_uid, 0)
         return generation < known and era <= known >> ERA_SHIFT

@@ -1,4 +1,4 @@
-"""What happens in a forwarder, for those who keep count of it elsewhere."""
+"""Events in a forwarder, for counters elsewhere."""
 
 from __future__ import annotations
 

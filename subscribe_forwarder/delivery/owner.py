@@ -36,17 +36,19 @@ class Owner:
         handed: Callable[[CursorKey, int], Sequence[HandedLease]] = lambda key, generation: (),
         on_outstanding: Callable[[Reader], None] | None = None,
     ) -> None:
-        """`handed`: what the owner before told of the leases of a cursor."""
+        """Open a claimed unit; `handed` returns the leases of a cursor that the owner
+        before reported.
+        """
         self.key: Unit = claim.key
         self.tails = tails
-        """By lane."""
+        """Tails by lane."""
         self.frozen = False
         self._ack_key = ack_key
         self._on_doomed = on_doomed
         self._on_outstanding = on_outstanding
         self._epoch = claim.epoch
         self._merged: dict[bytes, Epoch] = {}
-        """By subscription: those taken back since the claim have epochs of their own."""
+        """Epochs by subscription: those merged since the claim have their own."""
         self.split_off = claim.split_off
         """Subscriptions that are not served by this unit."""
         self._leaving = False
@@ -61,7 +63,7 @@ class Owner:
 
     @property
     def leaving(self) -> bool:
-        """It is being given away: nothing is handed out."""
+        """Whether the unit is being given away: nothing is delivered."""
         return self._leaving
 
     @leaving.setter
@@ -74,13 +76,13 @@ class Owner:
         return self._readers.values()
 
     def unread(self) -> list[CursorKey]:
-        """Cursors that have no reader."""
+        """Return cursors that have no reader."""
         return [row.key for row in self._rows.values()]
 
     def reader(
         self, subscription_uid: bytes, lane: int = 0, terms: Terms = DEFAULT_TERMS
     ) -> Reader | None:
-        """The subscription's reader, made when first asked for; None without a cursor row."""
+        """Return the subscription's reader, made at the first call; None without a cursor row."""
         key = (subscription_uid, lane)
         reader = self._readers.get(key)
         if reader is None:
@@ -104,13 +106,15 @@ class Owner:
         return reader
 
     def knows(self, subscription_uid: bytes) -> bool:
-        """Whether it has a cursor of the subscription, in use or not."""
+        """Return whether it has a cursor of the subscription, in use or not."""
         keys = [(subscription_uid, lane) for lane in self.tails]
         return any(key in self._readers or key in self._rows for key in keys)
 
     def backlog_of(self, subscription_uid: bytes) -> tuple[int, int] | None:
-        """Messages that are not settled, and how many of them are leased, over all lanes; None
-        where there is no cursor here or the store has not said where a lane ends."""
+        """Return the numbers of unsettled and of leased messages, over all lanes.
+
+        Returns None if there is no cursor here or the store has not reported the end of a lane.
+        """
         messages = leased = 0
         for lane, tail in self.tails.items():
             key = (subscription_uid, lane)
@@ -125,7 +129,7 @@ class Owner:
         return messages, leased
 
     def add_rows(self, rows: Iterable[CursorState]) -> None:
-        """Cursors of subscriptions made after the claim; what a claim gave meanwhile is newer."""
+        """Add cursors of subscriptions made after the claim; rows of a later claim are newer."""
         for key, row in self._by_reader(rows).items():
             ours = self._merged.get(key[0], self._epoch)
             if row.key.partition != self.key.partition or row.epoch != ours:
@@ -134,26 +138,27 @@ class Owner:
                 self._rows.setdefault(key, row)
 
     def split(self, subscription_uid: bytes) -> None:
-        """It is served by a unit of its own from now on; its readers here are gone."""
+        """Serve the subscription in its own unit from now on, and drop its readers here."""
         self.split_off |= {subscription_uid}
         self._merged.pop(subscription_uid, None)
         self.drop_readers(subscription_uid)
 
     def merge(self, subscription_uid: bytes, rows: Iterable[CursorState]) -> None:
-        """It is served here again, from these rows."""
+        """Serve the subscription here again, from these rows."""
         self.split_off -= {subscription_uid}
         for key, row in self._by_reader(rows).items():
             self._merged[subscription_uid] = row.epoch
             self._rows[key] = row
 
     def has(self, reader: Reader) -> bool:
-        """Whether it is one of these, and not dropped meanwhile."""
+        """Return whether the reader is one of these, and was not dropped meanwhile."""
         key = reader.cursor.key
         return self._readers.get((key.subscription_uid, key.lane)) is reader
 
     def drop_readers(self, subscription_uid: bytes, keep: int | None = None) -> list[Reader]:
-        """Of one subscription, with its rows; those that there were. What is of the generation
-        `keep` stays."""
+        """Drop the readers of a subscription with its rows, but for the generation `keep`;
+        return the dropped readers.
+        """
         dropped = []
         for key in [(subscription_uid, lane) for lane in self.tails]:
             row, reader = self._rows.get(key), self._readers.get(key)
@@ -164,7 +169,7 @@ class Owner:
         return dropped
 
     def freeze(self) -> None:
-        """No hand-outs and no answered acks until `adopt`."""
+        """Stop deliveries and answers to acks until `adopt`."""
         self.frozen = True
         for reader in self._readers.values():
             reader.frozen = True

@@ -1,9 +1,9 @@
 """The units this process owns: claimed under its lease, frozen while that is in doubt.
 
 A unit is claimed when it is wanted here and nobody owns it, and again after a flush that may or may
-not have happened: the claim fences whatever is still under way. It is given away in this order:
-nothing is handed out of it any more, what its acks changed is flushed, it is forgotten here, and
-only then released, so that whoever claims it finds all of it.
+not have happened: the claim fences whatever is still under way. It is given away in this order: its
+deliveries stop, the changes of its acks are flushed, it is forgotten here, and only then released,
+so that the next owner finds all of it.
 """
 
 from __future__ import annotations
@@ -24,53 +24,57 @@ from subscribe_forwarder.ports import Assignments
 
 CLAIM_AT_ONCE = 500
 MAX_FLUSHES = 4
-"""A unit that is acked all the time is given away after so many; what came last is not answered,
-and goes over as if it were still to be acked."""
+"""The limit of flushes while a unit is given away.
+
+If it is acked all the time, the last acks are not answered, and pass on as unacked.
+"""
 _T = TypeVar("_T")
 
 
 class Partitions(Protocol):
-    """What is done with units as they come and go."""
+    """The actions on units as they come and go."""
 
     async def open_partition(self, claim: Claim) -> Owner | None:
-        """A new one; None where its topic is gone."""
+        """Open a new unit; return None if its topic is gone."""
         ...
 
     async def close_partition(self, owner: Owner) -> None:
-        """It is ours no more, and its readers are dropped."""
+        """Close a unit that is not ours any more; its readers are dropped."""
         ...
 
     def partition_adopted(self, owner: Owner) -> None:
-        """It goes on under a new epoch."""
+        """Continue a unit under a new epoch."""
         ...
 
     async def partition_gained(self, owner: Owner) -> None:
-        """It serves what it did not before."""
+        """Note that a unit serves more subscriptions than before."""
         ...
 
     def handing_over(self, readers: Sequence[Reader], unread: Sequence[CursorKey] = ()) -> None:
-        """They are flushed, and another owner's soon, as are cursors that had no reader yet."""
+        """Note readers that are flushed and soon another owner's, and cursors that had no
+        reader yet.
+        """
         ...
 
     def dropped(self, reader: Reader) -> None:
-        """Its partition or its cursor is ours no more."""
+        """Note that the partition or the cursor of a reader is not ours any more."""
         ...
 
     def lost(self, readers: Sequence[Reader]) -> None:
-        """They were dropped, and are served by somebody else now, or soon."""
+        """Note readers that were dropped, and that another forwarder serves now, or soon."""
         ...
 
 
 class Told(Protocol):
-    """Who is told what is owned here."""
+    """Hears of the units that are owned here."""
 
     def own(self, owned: Sequence[Owned]) -> None: ...
     def disown(self, units: Sequence[Unit]) -> None:
-        """They are ours no more; nobody else can have them yet."""
+        """Note units that are not ours any more; nobody else can have them yet."""
         ...
 
     def released(self, units: Sequence[Unit]) -> None:
-        """Whoever wants them can have them."""
+        """Note units that any forwarder may claim now."""
         ...
 
 
@@ -98,7 +102,7 @@ class Ownership:
         self._of_base: dict[Unit, set[Unit]] = {}
         self._changing = asyncio.Lock()
         self._again: set[Unit] = set()
-        """Whose claim is not done: in doubt, or under way."""
+        """Units whose claim is in doubt or under way."""
         self._unreleased: set[Unit] = set()
         self.version = 0
         """Another one means that something came, went, or was split."""
@@ -116,7 +120,7 @@ class Ownership:
         return self._owners.get(key)
 
     def serving(self, base: Unit, subscription_uid: bytes) -> Owner | None:
-        """Whoever here serves the subscription in this partition."""
+        """Return the owner that serves the subscription in this partition here."""
         part = self._owners.get(base._replace(subscription_uid=subscription_uid))
         if part is not None:
             return part
@@ -124,27 +128,29 @@ class Ownership:
         return None if whole is None or subscription_uid in whole.split_off else whole
 
     def of_partition(self, base: Unit) -> list[Owner]:
-        """The whole and the parts that are ours."""
+        """Return the owners of the whole partition and its parts, as far as they are ours."""
         return [self._owners[unit] for unit in self._of_base.get(base, ())]
 
     def parts_of(self, subscription_uid: bytes) -> list[Unit]:
-        """What is split off for it and ours."""
+        """Return the units split off for the subscription that are ours."""
         return [unit for unit in self._owners if unit.subscription_uid == subscription_uid]
 
     def of_topic(self, topic_uid: bytes) -> list[Owner]:
         return [owner for key, owner in self._owners.items() if key.topic_uid == topic_uid]
 
     def split_off(self) -> dict[Unit, frozenset[bytes]]:
-        """Our units, each with what is split off it; without those that are in doubt."""
+        """Return our units with the subscriptions that are split off each, without units in
+        doubt.
+        """
         return {key: owner.split_off for key, owner in self._owners.items() if not owner.frozen}
 
     def readers(self) -> Iterator[Reader]:
-        """Of all units."""
+        """Iterate over the readers of all units."""
         for owner in self:
             yield from owner.readers()
 
     def has(self, reader: Reader) -> bool:
-        """Whether it is of a unit of ours, and not dropped meanwhile."""
+        """Return whether the reader is of one of our units, and was not dropped meanwhile."""
         owner = self._owners.get(reader.partition)
         return owner is not None and owner.has(reader)
 
@@ -171,12 +177,12 @@ class Ownership:
                 await self._partitions.partition_gained(owner)
 
     async def claim_again(self) -> None:
-        """Those that are frozen, and those of claims that were cut."""
+        """Claim frozen units again, and units of interrupted claims."""
         if self._again:
             await self.claim(list(self._again))
 
     def freeze(self, keys: Iterable[Unit] | None = None) -> None:
-        """Their ownership, or that of all, is in doubt until `claim_again`."""
+        """Put the ownership of these units, or of all, in doubt until `claim_again`."""
         for key in list(self._owners) if keys is None else keys:
             owner = self._owners.get(key)
             if owner is not None:
@@ -184,7 +190,7 @@ class Ownership:
                 self._again.add(key)
 
     async def drop(self, key: Unit) -> None:
-        """It is another's, or gone."""
+        """Forget a unit that is another's, or gone."""
         owner = self._forget(key)
         if owner is not None:
             await self._partitions.close_partition(owner)
@@ -200,14 +206,16 @@ class Ownership:
         return [owner.key for owner in given]
 
     def tell_leases(self) -> None:
-        """Of what could not be given away, being in doubt: its heir is to know of them too."""
+        """Report the leases of units that could not be given away because they are in doubt."""
         self._partitions.handing_over(
             list(self.readers()), [key for owner in self for key in owner.unread()]
         )
 
     async def release(self, units: Iterable[Unit] = ()) -> None:
-        """These, which are given away, and whatever could not be released before. MetadataError:
-        the next call tries again."""
+        """Give away these units, and those that could not be released before.
+
+        Raises MetadataError; the next call tries again.
+        """
         async with self._changing:
             self._unreleased.update(units)
             self._unreleased.difference_update(self._owners)
@@ -263,8 +271,10 @@ class Ownership:
     async def _take_over(
         self, keys: Sequence[Unit], claims: dict[Unit, Claim], gained: list[Owner]
     ) -> None:
-        """Those that are new here are added to `gained`. Whoever was taken over is told of, also
-        where the next cannot be."""
+        """Open claimed units, and add new ones to `gained`.
+
+        Units that were taken over are announced, also if the next one fails.
+        """
         taken: list[Owner] = []
         try:
             for key in keys:
@@ -297,7 +307,7 @@ class Ownership:
         self._told.own([Owned(o.key, o.epoch, o.split_off) for o in owners])
 
     def _forget(self, key: Unit) -> Owner | None:
-        """Not ours from now on; its readers are dropped."""
+        """Forget a unit, drop its readers and return its owner."""
         owner = self._owners.pop(key, None)
         if owner is None:
             return None
@@ -318,7 +328,7 @@ class Ownership:
         self._partitions.lost(dropped)
 
     async def _let_go(self, owners: Sequence[Owner]) -> list[Owner]:
-        """Those that were flushed, forgotten by now."""
+        """Return the owners that were flushed, and are forgotten by now."""
         going = [owner for owner in owners if not owner.frozen]
         for owner in going:
             owner.leaving = True
@@ -339,7 +349,7 @@ class Ownership:
         return whole
 
     async def _flush_all(self, owners: Iterable[Owner]) -> None:
-        """All that they hold, and what was acked meanwhile."""
+        """Flush everything that they hold, acks that come meanwhile included."""
         for _ in range(MAX_FLUSHES):
             dirty = [r for o in owners for r in o.readers() if r.cursor.dirty and not r.frozen]
             if not dirty:
@@ -347,7 +357,7 @@ class Ownership:
             await self._flush(dirty)
 
     async def _flushed(self, owner: Owner, readers: Sequence[Reader]) -> bool:
-        """Whether all that these hold is committed, nothing being handed out meanwhile."""
+        """Return whether everything in these readers is committed, while nothing is delivered."""
         for reader in readers:
             reader.leaving = True
         try:

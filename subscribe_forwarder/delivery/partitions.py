@@ -1,4 +1,4 @@
-"""What is done with units as they come to this process, go on, and go."""
+"""The actions on units as they come to this process, continue, and go."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class OwnedPartitions:
         self._handover = handover
 
     async def open_partition(self, claim: Claim) -> Owner | None:
-        """With a tail for each of its lanes; None where its topic is gone."""
+        """Open a unit with a tail for each of its lanes; return None if its topic is gone."""
         try:
             topic = await self._catalog.topic_by_uid(claim.key.tenant_id, claim.key.topic_uid)
         except NotFound:
@@ -105,7 +105,7 @@ class OwnedPartitions:
             self.wake(owner, lane)
 
     def wake(self, owner: Owner, lane: int | None = None) -> None:
-        """Those of one lane, or all."""
+        """Wake the readers of one lane, or of all."""
         for reader in list(owner.readers()):
             if lane is not None and reader.cursor.key.lane != lane:
                 continue

@@ -1,4 +1,4 @@
-"""Which partitions a consumer takes from, where that is not all of them."""
+"""The partitions from which a consumer takes, if not from all of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Places(NamedTuple):
-    """Those that are named, or with `affinity` those that are dealt to the consumer."""
+    """Named partitions, or with `affinity` those that belong to the consumer."""
 
     partitions: frozenset[int] | None = None
     affinity: bool = False

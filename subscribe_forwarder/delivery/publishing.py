@@ -1,19 +1,19 @@
 """An ack that publishes: the messages become readable exactly if the ack becomes durable.
 
-What must be durable before what:
+Order of durability:
 
     1. the row `open`, naming the queues          before anything is staged
     2. every output staged, under the row's tag   before the commit
     3. ack and `committed` with the numbers       in one statement (cursors.py): the commit
     4. the outputs released                       after the commit; then the row goes
 
-Whoever dies in between leaves a row, and the scheduler finishes or undoes what it says
-(`scheduler/publications.py`). An ack whose outcome is unknown is sent again: when it had been done,
-its messages are acked, and nothing is published twice.
+A process that dies in between leaves a row, and the scheduler finishes or undoes it
+(`scheduler/publications.py`). A client sends an ack again if its outcome is unknown: if it was
+done, its messages are acked, and nothing is published twice.
 
-Outputs are metered once they are committed. Where whoever acks is not told whether they are (the
-commit was not answered, or the client went away), the process asks what became of the row until it
-knows: nobody publishes for nothing by hanging up.
+Outputs are metered once they are committed. If the client does not hear of it (the commit was not
+answered, or the client went away), the process asks for the state of the row until it knows: so a
+client cannot avoid the metering by hanging up.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from subscribe_forwarder.delivery.reader import Reader
 STAGE_WITHIN_S = 10.0
 """Much less than the sweep waits before it takes an open row for abandoned."""
 ASK_EVERY_S = 5.0
-"""What became of an ack whose commit nobody was told of."""
+"""Seconds between questions about an ack whose commit was not answered."""
 MAX_UNDECIDED = 10_000
-"""Of those; beyond it the oldest is metered as if it was committed."""
+"""The limit of undecided acks; beyond it, the oldest is metered as if it was committed."""
 TRIES = 3
-"""Of staging, while queues are sealed under it."""
+"""The limit of tries to stage, while queues are sealed meanwhile."""
 _log = structlog.get_logger("packetboat.subscribe")
 T = TypeVar("T")
 
@@ -65,7 +65,7 @@ class Published(NamedTuple):
 
 
 class _Used(NamedTuple):
-    """What is metered of an ack."""
+    """The usage of an ack that is metered."""
 
     publication: Publication
     messages: int
@@ -188,7 +188,7 @@ class AckPublisher:
             assert named == len(outputs), f"{named} of {len(outputs)} outputs are staged"
             publication = Publication(tenant_id, tag, staged.places)
             failpoints.reach("publication.staged")
-            # Meanwhile anything may have happened here; what is left staged the sweep takes back.
+            # Meanwhile anything may have happened here; the sweep takes back staged messages.
             if reader.frozen or reader.cursor.generation != generation:
                 raise ack_unavailable("The ownership of the partition is being checked.")
             if _settled(reader, offsets):
@@ -209,7 +209,7 @@ class AckPublisher:
         raise unavailable("topic", "A topic to publish to is being moved; send the ack again.")
 
     async def close(self) -> None:
-        """What is not decided is metered: it may have been done."""
+        """Meter undecided acks: they may have been committed."""
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)
@@ -256,7 +256,7 @@ class AckPublisher:
         return staged
 
     async def _release(self, publication: Publication) -> None:
-        """What fails here the sweep does."""
+        """Release the outputs; the sweep does it if this fails."""
         try:
             await self._staging.release(publication.outputs)
             failpoints.reach("publication.released")
@@ -266,7 +266,7 @@ class AckPublisher:
 
 
 def _settled(reader: Reader, offsets: Sequence[int]) -> bool:
-    """Whether all of it is settled; a 409 Problem where only some is."""
+    """Return whether all offsets are settled; raises a 409 Problem if only some are."""
     states = {reader.ledger.is_settled(offset) for offset in offsets}
     if states == {True, False}:
         raise Problem(

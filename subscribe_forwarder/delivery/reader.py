@@ -1,12 +1,12 @@
-"""One subscription in one lane: what it may hand out next, and to whom it did.
+"""The messages of one subscription in one lane: delivered ones, and the next to deliver.
 
-`scan` is where new messages go on; below it every offset is settled, leased or waiting to be
-handed out, again or in its turn. A reader starts with `scan` at the floor, so what was leased when
-the last owner died is simply handed out again, whatever its number: what lies below `read_to` is
-not new, and no limit on what is new holds it back.
+New messages begin at `scan`; below it every offset is settled, leased or waiting for a delivery,
+again or in its turn. A reader starts with `scan` at the floor, so messages that were leased when
+the last owner died are delivered again, whatever their number: messages below `read_to` are not
+new, and no limit on new messages holds them back.
 
 One pass looks at no more than `room.MAX_SCAN` messages, and judges no longer than `Room.turn` has
-left: whoever finds `Room.more` set goes on in the loop's next turn.
+left: if `Room.more` is set, the caller continues in the loop's next turn.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ PAUSED_KEYS = "blocked_by_keys"
 
 
 class Taken(NamedTuple):
-    """What one pull took of one reader: leased, in the order of delivery, not yet rendered."""
+    """The messages that one pull took from one reader: leased, in the order of delivery,
+    not yet rendered.
+    """
 
     reader: Reader
     grant: Grant
@@ -62,7 +64,10 @@ class Taken(NamedTuple):
 
 
 class Reader:
-    """Called on the loop only; never waits. Whoever calls has checked the forwarder's lease."""
+    """Reads for one subscription on the event loop only, and never waits.
+
+    The caller has checked the forwarder's lease.
+    """
 
     def __init__(
         self,
@@ -81,7 +86,7 @@ class Reader:
         self.tail = tail
         self.partition = partition
         self.frozen = False
-        """Its ownership is in doubt: nothing is handed out, no ack is answered."""
+        """Whether its ownership is in doubt: nothing is delivered, and no ack is answered."""
         self._leaving = False
         self.limit: int | None = None
         """New messages from here on wait for those of other partitions (growth.py)."""
@@ -98,7 +103,7 @@ class Reader:
         self.scan = self.cursor.floor
         ordered = self.terms.policy.ordered
         self.keys = KeyGate(self.ledger, self.tail, lambda: self.scan) if ordered else None
-        """Of a subscription in order."""
+        """The order of keys, for a subscription in order."""
         if self._on_doomed is not None:
             self.ledger.on_doomed = self._doomed
         if self._on_outstanding is not None:
@@ -122,7 +127,7 @@ class Reader:
 
     @property
     def leaving(self) -> bool:
-        """It is being given away: nothing is handed out."""
+        """Whether the unit is being given away: nothing is delivered."""
         return self._leaving
 
     @leaving.setter
@@ -163,14 +168,17 @@ class Reader:
         return end
 
     def done_to(self, end: int) -> bool:
-        """Whether what comes after `end` in other partitions may go out (growth.py): all below it
-        is read, and in order, settled and committed."""
+        """Return whether messages after `end` in other partitions may be delivered (growth.py).
+
+        All messages below it must be read, and for a subscription in order also settled and
+        committed.
+        """
         if self.keys is None or self.scan < end:
             return self.scan >= end
         return self.ledger.committed_to(end)
 
     def waits_for_commit(self, end: int) -> bool:
-        """Whether `done_to` lacks nothing but a flush, which is not to be put off then."""
+        """Return whether `done_to` lacks nothing but a flush, which must not wait then."""
         waits = self.scan >= end and self.keys is not None and self.ledger.settled_to(end)
         self.ledger.awaited |= waits
         return waits
@@ -184,7 +192,7 @@ class Reader:
         return end is not None and self.scan >= end and self.scan >= self.tail.first
 
     def has_ready(self, now: Now) -> bool:
-        """Whether something may go out now."""
+        """Return whether a message may be delivered now."""
         if self.may_have_new or self.ledger.peek_ready() is not None:
             return True
         due_ms = self.next_due_ms(now)
@@ -192,8 +200,11 @@ class Reader:
 
     @property
     def outstanding(self) -> int:
-        """What counts against the subscription's limit: all that is held in memory, but for what
-        has a parked key, which has a limit of its own."""
+        """The number of messages that count against the subscription's limit.
+
+        They are all messages in memory except those with a parked key, which have a limit of their
+        own.
+        """
         outstanding = self.ledger.outstanding
         return outstanding if self.keys is None else outstanding - self.keys.order.set_aside
 
@@ -209,9 +220,10 @@ class Reader:
         return end is None or self.scan < end
 
     def take(self, room: Room, now: Now, deadline_ms: int) -> Taken | None:
-        """Leases what is ready and in the cache, first what was out before, then new messages.
+        """Return leased messages that are ready and in the cache: first delivered ones, then new
+        ones.
 
-        What is ready and not in the cache is asked for; `starved` tells.
+        The tail is asked for ready messages that the cache lacks; `starved` tells.
         """
         now_us = now.us
         self.end_leases(now)
@@ -239,13 +251,13 @@ class Reader:
         return Taken(self, grant, places, self.minter)
 
     def end_leases(self, now: Now) -> None:
-        """Those whose deadline has come."""
+        """End leases whose deadline has come."""
         ended = self.ledger.expire(now)
         if ended:
             metrics.lease_ended.labels("deadline").inc(ended)
 
     def starved(self) -> bool:
-        """Whether messages may be ready that the cache does not hold; asks the tail for them."""
+        """Return whether messages that the cache lacks may be ready; the tail is asked for them."""
         starved = self.keys is not None and self.keys.missing()
         again = self.ledger.peek_ready()
         if again is not None and not self.tail.has(again) and not self.tail.gone(again):
@@ -264,7 +276,7 @@ class Reader:
         return self.ledger.settle(offsets, Settled.ACKED)
 
     def next_due_ms(self, now: Now) -> int | None:
-        """When something may be ready that is not now; may be early, never late."""
+        """Return the time at which a message may become ready; may be early, never late."""
         due_ms = self.ledger.next_due_ms()
         expiry_us = None if self.keys is None else self.keys.next_expiry_us()
         if expiry_us is None:
@@ -272,17 +284,21 @@ class Reader:
         expiry_ms = now.ms + max(0, expiry_us - now.us + 999) // 1000
         return expiry_ms if due_ms is None else min(due_ms, expiry_ms)
 
-    # Parked keys of a subscription in order. What they do is durable with the next flush.
+    # Parked keys of a subscription in order. The next flush makes their changes durable.
 
     def parked(self) -> list[ParkedKey]:
         return [] if self.keys is None else self.keys.parked()
 
     def resume_key(self, key_hash: int) -> bool:
-        """Its head goes out again, its attempts counted anew; False when it is not parked."""
+        """Deliver the head of a key again with its attempts counted anew; return False if
+        it is not parked.
+        """
         return self.keys is not None and self.keys.resume(key_hash)
 
     def skip_head(self, key_hash: int) -> bool:
-        """Its head is settled as skipped, the next goes out; False when it is not parked."""
+        """Settle the head of a key as skipped, so that the next is delivered; return False
+        if it is not parked.
+        """
         return self.keys is not None and self.keys.skip(key_hash)
 
     def _outstanding_again(self) -> None:
@@ -294,7 +310,7 @@ class Reader:
             self._on_doomed(self, delivery)
 
     def _in_order(self, keys: KeyGate, now_us: int) -> bool:
-        """Whether what may go out is known."""
+        """Return whether the messages that may be delivered are known."""
         if not keys.load():
             return False
         for offset in keys.overdue(now_us):
@@ -341,8 +357,9 @@ class Reader:
     def judge(
         self, batch: Batch, index: int, room: Room, upto: int | None = None
     ) -> Judgement | None:
-        """What is delivered of the batch from `index` on, as far as it is known this turn; None:
-        everything."""
+        """Return the delivered part of the batch from `index` on, as far as it is known
+        this turn; None means everything.
+        """
         uid = self.cursor.key.subscription_uid
         return batch.judge(self.selection, uid, index, room.turn, upto)
 
@@ -402,7 +419,7 @@ class Reader:
         now_us: int,
         known: bool,
     ) -> int:
-        """New messages of one batch, from `offset` on; where it stopped."""
+        """Handle new messages of one batch from `offset` on; return the offset where it stopped."""
         messages = batch.messages()
         base = batch.base
         stop = min(batch.end, gap_end)
@@ -432,7 +449,7 @@ class Reader:
         return offset
 
     def _plain(self, batch: Batch, offset: int, room: Room) -> bool:
-        """Whether all of it from `offset` on is delivered, in any order."""
+        """Return whether all messages of it from `offset` on are delivered, in any order."""
         if self.keys is not None:
             return False
         batch.messages()
@@ -448,7 +465,7 @@ class Reader:
         self.ledger.classify(high)
 
     def expire(self, offset: int) -> None:
-        """Its time to live is over, or it is no longer stored."""
+        """Settle a message whose time to live is over, or that is no longer stored."""
         metrics.expired.inc(self.ledger.settle((offset,), Settled.EXPIRED))
 
     def lift(self) -> None:

@@ -65,18 +65,20 @@ class Reconciler:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def on_outstanding(self, reader: Reader) -> None:
-        """It has something out: from now on each tick looks at it."""
+        """Note that a reader has leased messages, so that each tick looks at it."""
         self._outstanding.add(reader)
 
     async def sweep(self) -> None:
-        """Recounts what was flushed since the last sweep; raises MetadataError."""
+        """Count the books of cursors again that were flushed since the last sweep; raises
+        MetadataError.
+        """
         await self._count(sorted(self._books.take_flushed()))
         if time.monotonic() - self._counted_all_s >= ALL_EVERY_S:
             self._counted_all_s = time.monotonic()
             await self.count_all()
 
     async def count_all(self) -> None:
-        """Recounts everything that is owned; raises MetadataError."""
+        """Count the books of all owned cursors again; raises MetadataError."""
         if not self._may_touch():
             return
         readers = [reader for reader in self._owned().readers() if not reader.frozen]

@@ -1,4 +1,4 @@
-"""What is left of a pull's limits."""
+"""The limits that are left of a pull."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MAX_SCAN = 4_096
 
 
 class Room:
-    """What is left of a pull's limits while it goes over the partitions."""
+    """The limits that are left of a pull while it goes over the partitions."""
 
     __slots__ = ("max_bytes", "max_messages", "more", "new", "scan", "taken", "turn")
 
@@ -19,13 +19,13 @@ class Room:
         self.max_messages = max_messages
         self.max_bytes = max_bytes
         self.new = new
-        """How many messages the subscription may hand out for the first time."""
+        """The number of messages that the subscription may deliver for the first time."""
         self.taken = 0
         self.scan = MAX_SCAN
         self.more = False
         """The pass ended at `MAX_SCAN` or with its turn: there may be something further on."""
         self.turn = turn or Turn()
-        """What filters may take of the loop's present turn."""
+        """The time of the loop's present turn that filters may take."""
 
     @property
     def full(self) -> bool:

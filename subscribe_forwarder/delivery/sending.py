@@ -1,7 +1,7 @@
-"""From leased messages to bytes that may leave.
+"""Makes leased messages into bytes that may leave.
 
-What must hold before they leave: of an exactly-once subscription, the leases are committed; of an
-at-most-once subscription, the acks are. At-least-once needs neither: what leaves twice is allowed.
+Before the bytes leave, the leases of an exactly-once subscription must be committed, and the acks
+of an at-most-once subscription. At-least-once needs neither: it allows repeated deliveries.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from subscribe_forwarder.reading.render import delivery_without_ack_id
 async def to_send(
     delivery: Delivery, guarantee: types.Delivery, flusher: AckFlusher
 ) -> list[bytes]:
-    """The messages of a response, for `delivery` to be sent or released after that.
+    """Return the messages of a response; the caller sends or releases `delivery` after that.
 
-    Raises the 503 Problem of a commit that failed; at-most-once messages are lost by then. Of these
-    it may give fewer than were taken, even none: a lease may have ended.
+    Raises the 503 Problem of a commit that failed; at-most-once messages are lost by then. The
+    result may have fewer messages than were taken, even none, because a lease may have ended.
     """
     if guarantee is types.Delivery.AT_LEAST_ONCE:
         return delivery.render()

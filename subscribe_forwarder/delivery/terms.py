@@ -1,4 +1,4 @@
-"""What a subscription says that its readers go by."""
+"""The settings of a subscription that its readers need."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from subscribe_forwarder.state.retry import Policy
 
 
 class Terms(NamedTuple):
-    """They may change while it reads, but for whether it is in order."""
+    """The settings may change while a reader reads, except for the order of keys."""
 
     policy: Policy = Policy()
     selection: Selection | None = None
-    """None: everything is delivered."""
+    """The selection; None if everything is delivered."""
     only_again: bool = False
     """Only what was read before is handed out."""
 

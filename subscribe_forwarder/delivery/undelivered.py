@@ -42,7 +42,7 @@ async def find_undelivered(
     *,
     look_every_s: float = LOOK_EVERY_S,
 ) -> None:
-    """For ever."""
+    """Work for ever."""
     while True:
         if forwarder.not_ready_reason() is None:
             with suppress(MetadataError):

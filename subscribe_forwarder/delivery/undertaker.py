@@ -1,6 +1,6 @@
 """Writes dead letters: messages whose attempts are used up, or that a consumer rejected.
 
-What must be durable, in this order:
+Order of durability:
 1. that the delivery is exhausted or rejected (its row in `deliveries`): before it is told here,
 2. the dead letter in its topic, under a name made of where the message was: before it is buried,
 3. with the flush that buries it, at once: the row of `dead_letters`, the row of `deliveries` gone,
@@ -115,7 +115,7 @@ class _Pending:
     ledger: Ledger
     dead: OpenDelivery
     alone: bool = False
-    """It spoiled an append: it is tried by itself."""
+    """Whether it spoiled an append, and is tried by itself."""
     not_before_s: float = 0.0
     told: asyncio.Future[str | None] | None = None
     """Somebody waits for what becomes of it: None, or why it is not buried; then that is all."""
@@ -126,7 +126,7 @@ class _Pending:
 
 
 class _Grave:
-    """What waits of one subscription, and the task that works on it."""
+    """The waiting messages of one subscription, and the task that works on them."""
 
     __slots__ = ("failures", "pending", "task", "wake")
 
@@ -208,7 +208,9 @@ class Undertaker:
             self._looking = asyncio.get_running_loop().create_task(self._look())
 
     async def _look(self) -> None:
-        """Whatever of these readers is exhausted or rejected, once there is room and they go on."""
+        """Collect exhausted and rejected messages of these readers, once there is room and
+        the readers continue.
+        """
         while self._later and not self._closed:
             await asyncio.sleep(LOOK_EVERY_S)
             for reader in list(self._later):
@@ -224,7 +226,7 @@ class Undertaker:
                 self.bury(reader, dead)
 
     async def close(self) -> None:
-        """What is not done is done by the next owner."""
+        """Stop; the next owner does the rest."""
         self._closed = True
         tasks = [grave.task for grave in self._graves.values() if grave.task is not None]
         if self._looking is not None:
@@ -240,7 +242,7 @@ class Undertaker:
         self._count = 0
 
     async def _work(self, key: tuple[bytes, bytes], grave: _Grave) -> None:
-        """Until nothing of the subscription waits."""
+        """Work until no message of the subscription waits."""
         try:
             while grave.pending:
                 wait_s = await self._round(key, grave)
@@ -254,7 +256,7 @@ class Undertaker:
                 del self._graves[key]
 
     async def _round(self, key: tuple[bytes, bytes], grave: _Grave) -> float:
-        """One batch; how long to wait before the next."""
+        """Write the dead letters of one batch; return the seconds to wait before the next."""
         now_s = self._clock()
         batch, stale = _batch(grave.pending, now_s)
         self._drop(grave, stale)
@@ -288,7 +290,7 @@ class Undertaker:
     async def _bury_all(
         self, tenant_id: bytes, subscription_uid: bytes, batch: dict[_Place, _Pending]
     ) -> list[_Place]:
-        """Those that are done with: buried, or gone from the store."""
+        """Return the messages that are done: buried, or gone from the store."""
         first = next(iter(batch.values()))
         topic_uid = first.reader.partition.topic_uid
         subscription = await self._subscription(tenant_id, topic_uid, subscription_uid)
@@ -395,8 +397,10 @@ class Undertaker:
 def _batch(
     pending: Mapping[_Place, _Pending], now_s: float
 ) -> tuple[dict[_Place, _Pending], list[_Place]]:
-    """The first that are due, or one alone that spoiled a batch before; and what is stale of those
-    that were looked at."""
+    """Return the first messages that are due, or one alone that spoiled a batch before.
+
+    The second result has the stale ones of those that were looked at.
+    """
     batch: dict[_Place, _Pending] = {}
     stale: list[_Place] = []
     for place, each in pending.items():
@@ -415,7 +419,7 @@ def _tell(pending: _Pending, why: str | None) -> None:
 
 
 async def _woken(wake: asyncio.Event, timeout_s: float) -> None:
-    """When something new came, or in `timeout_s`."""
+    """Wait until a new message comes, or for `timeout_s`."""
     wake.clear()
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):

@@ -18,21 +18,21 @@ PLENTY_MESSAGES = 100
 
 
 class Room(NamedTuple):
-    """What the window has room for; both are above 0."""
+    """The room of the window; both are above 0."""
 
     messages: int
     size_bytes: int
 
 
 class _Part:
-    """What is out of one grant, as it was last seen."""
+    """The leased messages of one grant, as of the last look."""
 
     __slots__ = ("ledger", "live", "sizes_bytes")
 
     def __init__(self, ledger: Ledger, sizes_bytes: dict[int, int]) -> None:
         self.ledger = ledger
         self.sizes_bytes = sizes_bytes
-        """By offset; of the message's data."""
+        """The size of each message's data, by offset."""
         self.live = len(sizes_bytes)
 
 
@@ -47,19 +47,19 @@ class Window:
         self.resize(max_messages, max_bytes)
 
     def resize(self, max_messages: int, max_bytes: int) -> None:
-        """What is out may be more than that for a while."""
+        """Set the limits; the messages in flight may exceed them for a while."""
         self._max_messages = max_messages
         self._max_bytes = max_bytes
         self._scarce_messages = min(PLENTY_MESSAGES, (max_messages + 1) // 2)
         self._scarce_bytes = (max_bytes + 1) // 2
 
     def outstanding(self) -> tuple[int, int]:
-        """Messages, and bytes of their data."""
+        """Return the number of messages, and the bytes of their data."""
         self._recount()
         return self._messages, self._bytes
 
     def room(self) -> Room | None:
-        """None while it is full."""
+        """Return the room, or None if the window is full."""
         messages = self._max_messages - self._messages
         size_bytes = self._max_bytes - self._bytes
         if messages < self._scarce_messages or size_bytes < self._scarce_bytes:
@@ -69,7 +69,7 @@ class Window:
         return Room(messages, size_bytes) if messages > 0 and size_bytes > 0 else None
 
     def add(self, delivery: Delivery) -> None:
-        """It is out from now on."""
+        """Count a delivery as in flight from now on."""
         for part in delivery.taken:
             sizes_bytes = {
                 batch.base + index: len(batch.messages()[index].data)
@@ -79,9 +79,9 @@ class Window:
             self._put(part.grant, _Part(part.reader.ledger, sizes_bytes))
 
     def forget_all_but(self, ledgers: Collection[Ledger]) -> bool:
-        """What is of other ledgers is out no more: its partition or generation is not ours now.
+        """Forget deliveries of other ledgers, whose partition or generation is not ours now.
 
-        Whether there was any.
+        Return whether there was any.
         """
         gone = [pair for pair in self._parts.items() if pair[1].ledger not in ledgers]
         for grant, part in gone:
@@ -101,8 +101,9 @@ class Window:
             self._look_again(grant, part)
 
     def _look_again(self, grant: Grant, part: _Part) -> None:
-        """Some of its leases have ended, or are under a grant of their own since they were
-        extended."""
+        """Look again at a grant some of whose leases ended, or got a grant of their own
+        when they were extended.
+        """
         ledger = part.ledger
         for offset in list(part.sizes_bytes):
             now = ledger.grant_of(offset)

@@ -101,11 +101,11 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "subscribe_forwarder/state/leases.py",
-                '        """Ready to be handed out again at once. False when not '
-                'leased."""\n'
+                '        """Make an offset ready again at once; return False if it is '
+                'not leased."""\n'
                 "        grant = self._leased.pop(offset, None)\n",
-                '        """Ready to be handed out again at once. False when not '
-                'leased."""\n'
+                '        """Make an offset ready again at once; return False if it is '
+                'not leased."""\n'
                 "        grant = self._leased.get(offset, None)\n",
             ),
         ),
@@ -119,9 +119,9 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "subscribe_forwarder/state/held_leases.py",
-                '        """It is leased no longer, and was not acked."""\n'
+                '        """Note that the lease of an offset ended without an ack."""\n'
                 "        held = self._of.pop(offset, None)\n",
-                '        """It is leased no longer, and was not acked."""\n'
+                '        """Note that the lease of an offset ended without an ack."""\n'
                 "        held = self._of.get(offset, None)\n",
             ),
         ),
