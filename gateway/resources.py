@@ -131,17 +131,22 @@ class Resource(Generic[V]):
         kind: str,
         get: Operation,
         shown: Callable[[V], Shown],
-        taken: Callable[[str], Problem],
     ) -> None:
         """Name things as `kind` in problems. The path of `get` is where one is, and its parameter
-        is its name. `taken` returns the problem of a name that is taken."""
+        is its name."""
         self._kind = kind
         self._location, self._parameter = get.path[:-1].split("{")
         self._shown = shown
-        self._taken = taken
 
-    def creates(self, operation: Operation, body: type[N], create: CarryBody[N, V]) -> Route:
-        """Answer 201. `create` raises Conflict if the name is taken, which is a 409."""
+    def creates(
+        self,
+        operation: Operation,
+        body: type[N],
+        create: CarryBody[N, V],
+        taken: Callable[[str], Problem],
+    ) -> Route:
+        """Answer 201. `create` raises Conflict if the name is taken; `taken` returns its problem,
+        which is a 409."""
         names = f"{self._kind}:?"
 
         async def handle(scope: Scope, receive: Receive, send: Send) -> None:
@@ -152,7 +157,7 @@ class Resource(Generic[V]):
             try:
                 made = await create(call, asked)
             except Conflict as error:
-                raise self._taken(call.name) from error
+                raise taken(call.name) from error
             await self._respond(send, operation, 201, made)
 
         return Route(operation, handle)
@@ -167,14 +172,16 @@ class Resource(Generic[V]):
         """Answer 200 for a thing that is now as the body says, and 201 for one that was not there.
 
         Two that put the same name at the same moment are both answered. Raise a 412 Problem if
-        there is no such thing, and a version was named.
+        there is no such thing, and a version was named. `create` raises Conflict if another made
+        it first.
         """
 
         async def either(call: Call, asked: B) -> tuple[V | Shown, bool]:
             races = 0
             while True:
                 try:
-                    return await update(call, asked), False
+                    async with self._versioned():
+                        return await update(call, asked), False
                 except NotFound as error:
                     if error.kind != self._kind:
                         raise
@@ -182,10 +189,10 @@ class Resource(Generic[V]):
                         raise precondition_failed(self._kind) from error
                 try:
                     return await create(call, asked), True
-                except Conflict as error:
+                except Conflict:
                     races += 1
                     if races == MOST_RACES:
-                        raise self._taken(call.name) from error
+                        raise
 
         return self.upserts(operation, body, either)
 
@@ -196,13 +203,12 @@ class Resource(Generic[V]):
         upsert: Callable[[Call, B], Awaitable[tuple[V | Shown, bool]]],
     ) -> Route:
         """Answer as `puts`, for a repository that does both at once. `upsert` returns the thing,
-        and whether it is new."""
+        and whether it is new, or raises the 412 Problem."""
 
         async def handle(scope: Scope, receive: Receive, send: Send) -> None:
             asked = await read_json(scope, receive, body)
             call = Call(scope, receive, path_param(scope, self._parameter))
-            async with self._versioned():
-                found, made = await upsert(call, asked)
+            found, made = await upsert(call, asked)
             await self._respond(send, operation, 201 if made else 200, found)
 
         return Route(operation, handle)

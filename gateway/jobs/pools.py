@@ -1,77 +1,51 @@
-"""Pools: looked at and limited."""
+"""Pools: callers list them, and give them a limit or take it away."""
 
 from __future__ import annotations
 
-import msgspec
-
-from edge.asgi import Receive, Route, Scope, Send, header, path_param, respond, tenant_of
+from edge.asgi import Route
 from edge.problem import invalid
-from gateway.http.decoding import etag, if_match, read_json
 from gateway.jobs.refusals import refusals
 from gateway.jobs.views import pool_view
 from gateway.names import name_errors
-from gateway.resources import precondition_failed, respond_no_content
-from gateway.tenancy.answers import respond_listing
-from gateway.visible import visible_page
-from metadata.errors import NotFound
+from gateway.resources import Call, Resource, Shown, precondition_failed
+from metadata.errors import Conflict, NotFound
 from metadata.jobs.pools import JobPoolRepository
 from metadata.jobs.types import Pool
 from openapi import jobs as contract
 
 
 class PoolRoutes:
-    """A pool that jobs name is there; a row gives it a limit."""
+    """Each pool that a job names is there, without a limit; a row gives it one."""
 
     def __init__(self, pools: JobPoolRepository) -> None:
         self._pools = pools
 
     def routes(self) -> list[Route]:
+        table = contract.OPERATIONS
+        pools = Resource("pool", table["getPool"], _shown)
         return [
-            Route(contract.OPERATIONS["listPools"], self.page),
-            Route(contract.OPERATIONS["getPool"], self.get),
-            Route(contract.OPERATIONS["putPool"], self.put),
-            Route(contract.OPERATIONS["deletePool"], self.delete),
+            pools.lists(table["listPools"], self._pools.page),
+            pools.gets(table["getPool"], self._pools.get),
+            pools.upserts(table["putPool"], contract.PoolPut, self._put),
+            pools.deletes(table["deletePool"], self._delete),
         ]
 
-    async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        tenant_id = tenant_of(scope)
-        page = await visible_page(
-            scope,
-            "pool",
-            lambda size, token: self._pools.page(tenant_id, page_size=size, page_token=token),
-        )
-        listing = contract.PoolPage([pool_view(each) for each in page.items], page.next_token)
-        await respond_listing(send, listing)
-
-    async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await _respond(
-            send, 200, await self._pools.get(tenant_of(scope), path_param(scope, "pool"))
-        )
-
-    async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
-        version, name = if_match(header(scope, b"if-match")), path_param(scope, "pool")
-        body = await read_json(scope, receive, contract.PoolPut)
-        errors = name_errors(name)
-        if errors:
+    async def _put(self, call: Call, body: contract.PoolPut) -> tuple[Pool, bool]:
+        """Return the pool with that limit, and whether it had none."""
+        if errors := name_errors(call.name):
             raise invalid("The name does not fit.", errors)
         try:
-            async with refusals("pool"):
-                pool, made = await self._pools.put(
-                    tenant_of(scope), name, body.max_running, version
+            async with refusals():
+                return await self._pools.put(
+                    call.tenant_id, call.name, body.max_running, call.if_version
                 )
-        except NotFound as error:
+        except (Conflict, NotFound) as error:
             raise precondition_failed("pool") from error
-        await _respond(send, 201 if made else 200, pool)
 
-    async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
-        version, name = if_match(header(scope, b"if-match")), path_param(scope, "pool")
-        async with refusals("pool"):
-            await self._pools.delete(tenant_of(scope), name, if_version=version)
-        await respond_no_content(send)
+    async def _delete(self, call: Call) -> None:
+        """Delete the limit of a pool; its tasks stay."""
+        await self._pools.delete(call.tenant_id, call.name, if_version=call.if_version)
 
 
-async def _respond(send: Send, status: int, pool: Pool) -> None:
-    headers = [] if pool.version is None else [etag(pool.version)]
-    if status == 201:
-        headers.append((b"location", b"/pools/" + pool.name.encode("ascii")))
-    await respond(send, status, msgspec.json.encode(pool_view(pool)), headers=headers)
+def _shown(pool: Pool) -> Shown:
+    return Shown(pool_view(pool), pool.name, pool.version)

@@ -1,4 +1,4 @@
-"""What the job store refuses, as problems."""
+"""The refusals of the job store, as problems."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from edge.problem import FieldError, Problem, invalid
-from gateway.resources import precondition_failed
-from metadata.errors import Conflict
 from metadata.jobs.jobs import BadParent, TooManyStored
 from metadata.jobs.steps import JobEnded, JobLive, JobSealed, TaskDiffers, TasksMissing
 
@@ -16,8 +14,8 @@ RETRY_AFTER_S = 60.0
 
 
 @asynccontextmanager
-async def refusals(kind: str) -> AsyncIterator[None]:
-    """Around what changes a job or a pool."""
+async def refusals() -> AsyncIterator[None]:
+    """Raise refusals of the job store as problems."""
     try:
         yield
     except TooManyStored as error:
@@ -25,8 +23,6 @@ async def refusals(kind: str) -> AsyncIterator[None]:
     except BadParent as error:
         detail = f"{error}"
         raise invalid("The body does not fit.", [FieldError("parent", detail)]) from error
-    except Conflict as error:
-        raise precondition_failed(kind) from error
     except JobSealed as error:
         raise Problem(409, "job-sealed", "The job is sealed", f"{_sentence(error)}") from error
     except JobEnded as error:

@@ -25,8 +25,7 @@ from edge.shares import TooManyWaiting
 from gateway.http.decoding import read_json
 from gateway.locks.line import LockLine
 from gateway.names import label_errors, name_errors
-from gateway.resources import respond_no_content
-from gateway.visible import visible_page
+from gateway.resources import Call, Resource, Shown, respond_no_content
 from metadata.errors import LeaseLost, MetadataError, MetadataUnavailable
 from metadata.locks.catalog import LockCatalog, LockState
 from metadata.locks.locks import Claim, Held, Lock, LockRepository, TooManyLocks
@@ -47,10 +46,12 @@ class LockRoutes:
         self._line = line
 
     def routes(self) -> list[Route]:
+        table = contract.OPERATIONS
+        locks = Resource("lock", table["getLock"], _shown)
         return [
-            Route(contract.OPERATIONS["listLocks"], self.page),
-            Route(contract.OPERATIONS["getLock"], self.get),
-            Route(contract.OPERATIONS["deleteLock"], self.delete),
+            locks.lists(table["listLocks"], self._catalog.page),
+            locks.gets(table["getLock"], self._catalog.get),
+            locks.deletes(table["deleteLock"], self._delete),
             Route(contract.OPERATIONS["acquireLock"], self.acquire),
             Route(contract.OPERATIONS["renewLock"], self.renew),
             Route(contract.OPERATIONS["releaseLock"], self.release),
@@ -58,7 +59,8 @@ class LockRoutes:
         ]
 
     async def acquire(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """200 with the holding, or 409 with who has it. Who goes away while it waits gets none."""
+        """Answer 200 with the holding, or 409 with its holder. A caller that goes away while it
+        waits gets none."""
         body = await read_json(scope, receive, contract.LockAcquire)
         name = path_param(scope, "name")
         errors = name_errors(name) + label_errors(body.labels)
@@ -82,8 +84,8 @@ class LockRoutes:
     async def _acquire(
         self, claim: Claim, wait_s: float, receive: Receive, *, repeatable: bool
     ) -> Lock | Held:
-        """ClientGone when nobody is there any more to be told; the Problem when the caller may not
-        wait any longer."""
+        """Return the lock, or its holding by another. Raise ClientGone if the caller has gone, and
+        a Problem if it may not wait any longer."""
         acquiring = asyncio.ensure_future(self._line.acquire(claim, wait_s, repeatable=repeatable))
         gone = asyncio.ensure_future(disconnected(receive))
         try:
@@ -122,7 +124,7 @@ class LockRoutes:
             raise
 
     async def renew(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """200 with the holding; 409 when its lease was over."""
+        """Answer 200 with the holding, or 409 if its lease was over."""
         body = await read_json(scope, receive, contract.LockRenew)
         name, owner = path_param(scope, "name"), bytes.fromhex(body.lock_id)
         try:
@@ -133,38 +135,23 @@ class LockRoutes:
         await respond(send, 200, _json(_holding(lock, time.monotonic())), headers=NO_STORE)
 
     async def release(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """204, also when it was released before or its lease was over."""
+        """Answer 204, also if it was released before or its lease was over."""
         body = await read_json(scope, receive, contract.LockRelease)
         owner = bytes.fromhex(body.lock_id)
         await self._locks.release_holding(tenant_of(scope), path_param(scope, "name"), owner)
         await respond_no_content(send)
 
     async def verify(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Whether the token is of the present holder."""
+        """Answer whether the token is of the present holder."""
         body = await read_json(scope, receive, contract.LockVerify)
         state = await self._catalog.get(tenant_of(scope), path_param(scope, "name"))
         current = state.held and state.fence == body.fencing_token
         answer = contract.LockVerified(state.name, current, state.fence)
         await respond(send, 200, _json(answer), headers=NO_STORE)
 
-    async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        state = await self._catalog.get(tenant_of(scope), path_param(scope, "name"))
-        await respond(send, 200, _json(_state(state)))
-
-    async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        tenant_id = tenant_of(scope)
-        page = await visible_page(
-            scope,
-            "lock",
-            lambda size, token: self._catalog.page(tenant_id, page_size=size, page_token=token),
-        )
-        listing = contract.LockPage([_state(each) for each in page.items], page.next_token)
-        await respond(send, 200, _json(listing))
-
-    async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """204; whoever held it has lost it."""
-        await self._catalog.delete(tenant_of(scope), path_param(scope, "name"))
-        await respond_no_content(send)
+    async def _delete(self, call: Call) -> None:
+        """Delete a lock; its holder has lost it."""
+        await self._catalog.delete(call.tenant_id, call.name)
 
 
 async def sweep(catalog: LockCatalog, places: LockWaiterRepository) -> None:
@@ -204,6 +191,10 @@ def _holding(lock: Lock, now_s: float) -> contract.Lock:
         expires_in_seconds=_seconds(max(0.0, lock.valid_until_s - now_s)),
         labels=dict(lock.labels),
     )
+
+
+def _shown(state: LockState) -> Shown:
+    return Shown(_state(state), state.name)
 
 
 def _state(state: LockState) -> contract.LockState:

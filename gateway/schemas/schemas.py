@@ -13,18 +13,16 @@ from edge.asgi import (
     Scope,
     Send,
     caller_of,
-    header,
     path_param,
     respond,
     tenant_of,
 )
 from edge.problem import FieldError, Problem, invalid, not_found
 from edge.slices import Slices
-from gateway.http.decoding import etag, if_match, read_json
+from gateway.http.decoding import read_json
 from gateway.names import name_errors
-from gateway.resources import precondition_failed, respond_no_content
+from gateway.resources import Call, Resource, Shown, taken
 from gateway.topics.recent_messages import RecentStore, recent_messages
-from gateway.visible import visible_page
 from metadata.catalog import Catalog
 from metadata.errors import Conflict, NotFound
 from metadata.topics.schemas import MAX_VERSIONS, Schema, SchemaRepository
@@ -54,82 +52,53 @@ class SchemaRoutes:
         self._checker = checker
 
     def routes(self) -> list[Route]:
+        table = contract.OPERATIONS
+        schemas = Resource("schema", table["getSchema"], _whole)
         return [
-            Route(contract.OPERATIONS["createSchema"], self.create),
-            Route(contract.OPERATIONS["listSchemas"], self.page),
-            Route(contract.OPERATIONS["getSchema"], self.get),
-            Route(contract.OPERATIONS["changeSchema"], self.patch),
-            Route(contract.OPERATIONS["deleteSchema"], self.delete),
-            Route(contract.OPERATIONS["addSchemaVersion"], self.add_version),
-            Route(contract.OPERATIONS["listSchemaVersions"], self.versions),
-            Route(contract.OPERATIONS["getSchemaVersion"], self.version),
-            Route(contract.OPERATIONS["checkSchema"], self.check),
-            Route(contract.OPERATIONS["validateBody"], self.validate),
-            Route(contract.OPERATIONS["previewSchema"], self.preview),
+            schemas.creates(
+                table["createSchema"], contract.SchemaCreate, self._create, taken("schema")
+            ),
+            schemas.lists(table["listSchemas"], self._schemas.page),
+            schemas.gets(table["getSchema"], self._schemas.get),
+            schemas.changes(table["changeSchema"], contract.SchemaPatch, self._patch),
+            schemas.deletes(table["deleteSchema"], self._delete),
+            Route(table["addSchemaVersion"], self.add_version),
+            Route(table["listSchemaVersions"], self.versions),
+            Route(table["getSchemaVersion"], self.version),
+            Route(table["checkSchema"], self.check),
+            Route(table["validateBody"], self.validate),
+            Route(table["previewSchema"], self.preview),
         ]
 
-    async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_json(scope, receive, contract.SchemaCreate)
-        caller_of(scope).require("manage", "schema", body.name)
+    async def _create(self, call: Call, body: contract.SchemaCreate) -> Schema:
         errors = name_errors(body.name)
         if errors:
             raise invalid("The body does not fit.", errors)
-        text = await self._compiled(tenant_of(scope), body.type, _text(body.definition))
-        try:
-            schema = await self._schemas.create(
-                tenant_of(scope),
-                body.name,
-                type_=body.type,
-                compatibility=body.compatibility,
-                definition=text,
-            )
-        except Conflict as error:
-            detail = f"There is a schema {body.name!r} already."
-            raise Problem(409, "schema-exists", "Schema exists", detail) from error
-        location = (b"location", b"/schemas/" + schema.name.encode("ascii"))
-        await _respond(send, 201, _view(schema), [location, etag(schema.version)])
-
-    async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        schema = await self._find(scope)
-        await _respond(send, 200, _view(schema), [etag(schema.version)])
-
-    async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        tenant_id = tenant_of(scope)
-        page = await visible_page(
-            scope,
-            "schema",
-            lambda size, token: self._schemas.page(tenant_id, page_size=size, page_token=token),
+        text = await self._compiled(call.tenant_id, body.type, _text(body.definition))
+        return await self._schemas.create(
+            call.tenant_id,
+            body.name,
+            type_=body.type,
+            compatibility=body.compatibility,
+            definition=text,
         )
-        listing = contract.SchemaPage([_view(one) for one in page.items], page.next_token)
-        await _respond(send, 200, listing)
 
-    async def patch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_json(scope, receive, contract.SchemaPatch)
-        await self._find(scope)
-        try:
-            schema = await self._schemas.set_compatibility(
-                tenant_of(scope),
-                path_param(scope, "name"),
-                body.compatibility,
-                if_version=if_match(header(scope, b"if-match")),
-            )
-        except Conflict as error:
-            raise precondition_failed("schema") from error
-        await _respond(send, 200, _view(schema), [etag(schema.version)])
+    async def _patch(self, call: Call, body: contract.SchemaPatch) -> Schema:
+        return await self._schemas.set_compatibility(
+            call.tenant_id, call.name, body.compatibility, if_version=call.if_version
+        )
 
-    async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 409 while a topic uses it."""
-        await self._find(scope)
-        version = if_match(header(scope, b"if-match"))
-        name = path_param(scope, "name")
+    async def _delete(self, call: Call) -> None:
+        """Raise a 409 Problem while a topic uses the schema."""
         try:
-            await self._schemas.delete(tenant_of(scope), name, if_version=version)
+            await self._schemas.delete(call.tenant_id, call.name, if_version=call.if_version)
         except Conflict as error:
             if error.existing is None:
-                raise precondition_failed("schema") from error
-            detail = f"The topic {error.existing!r} uses the schema {name!r}; take it off first."
+                raise
+            detail = (
+                f"The topic {error.existing!r} uses the schema {call.name!r}; take it off first."
+            )
             raise Problem(409, "schema-in-use", "Schema in use", detail) from error
-        await respond_no_content(send)
 
     async def add_version(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 201 with the number; 200 if the latest version has the same definition."""
@@ -323,6 +292,10 @@ def _text(definition: contract.Definition) -> str:
     return definition if isinstance(definition, str) else msgspec.json.encode(definition).decode()
 
 
+def _whole(schema: Schema) -> Shown:
+    return Shown(_view(schema), schema.name, schema.version)
+
+
 def _view(schema: Schema) -> contract.Schema:
     """Return a schema as the API shows it, with its latest version."""
     return contract.Schema(
@@ -350,7 +323,5 @@ def _bad_definition(error: BadDefinition) -> Problem:
     )
 
 
-async def _respond(
-    send: Send, status: int, body: object, headers: Sequence[tuple[bytes, bytes]] = ()
-) -> None:
-    await respond(send, status, msgspec.json.encode(body), headers=headers)
+async def _respond(send: Send, status: int, body: object) -> None:
+    await respond(send, status, msgspec.json.encode(body))

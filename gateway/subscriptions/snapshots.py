@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
 import structlog
 
-from edge.asgi import Receive, Route, Scope, Send, caller_of, path_param, respond, tenant_of
+from edge.asgi import Route
 from edge.problem import Problem, invalid
-from gateway.http.decoding import read_json
 from gateway.names import label_errors, name_errors
-from gateway.resources import respond_no_content
-from gateway.visible import visible_page
-from metadata.errors import Conflict, MetadataError
+from gateway.resources import Call, Resource, Shown
+from metadata.errors import MetadataError
 from metadata.subscriptions.snapshots import Snapshot, SnapshotRepository, TooManySnapshots
 from openapi import positions as contract
 
@@ -41,57 +38,49 @@ class SnapshotRoutes:
         self._snapshots = snapshots
 
     def routes(self) -> list[Route]:
+        table = contract.OPERATIONS
+        snapshots = Resource("snapshot", table["getSnapshot"], _shown)
         return [
-            Route(contract.OPERATIONS["createSnapshot"], self.create),
-            Route(contract.OPERATIONS["listSnapshots"], self.page),
-            Route(contract.OPERATIONS["getSnapshot"], self.get),
-            Route(contract.OPERATIONS["deleteSnapshot"], self.delete),
+            snapshots.creates(
+                table["createSnapshot"], contract.SnapshotCreate, self._create, _taken
+            ),
+            snapshots.lists(table["listSnapshots"], self._snapshots.page),
+            snapshots.gets(table["getSnapshot"], self._snapshots.get),
+            snapshots.deletes(table["deleteSnapshot"], self._delete),
         ]
 
-    async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _create(self, call: Call, body: contract.SnapshotCreate) -> Snapshot:
         """Take a snapshot; every ack that was answered before the call is in it."""
-        body = await read_json(scope, receive, contract.SnapshotCreate)
-        caller_of(scope).require("manage", "snapshot", body.name)
+        call.caller.require("manage", "snapshot", body.name)
         errors = name_errors(body.name) + label_errors(body.labels)
         if errors:
             raise invalid("The body does not fit.", errors)
         try:
-            made = await self._snapshots.create(
-                tenant_of(scope),
-                path_param(scope, "name"),
+            return await self._snapshots.create(
+                call.tenant_id,
+                call.path("name"),
                 body.name,
                 expires_in_s=body.expires_in_seconds,
                 labels=body.labels,
             )
-        except Conflict as error:
-            raise Problem(
-                409,
-                "snapshot-exists",
-                "Snapshot exists",
-                f"There is a snapshot {body.name!r} already; names are unique per tenant.",
-            ) from error
         except TooManySnapshots as error:
             raise Problem(409, "too-many-snapshots", "Too many snapshots", f"{error}.") from error
-        location = (b"location", b"/snapshots/" + made.name.encode("ascii"))
-        await respond(send, 201, msgspec.json.encode(view(made)), headers=[location])
 
-    async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        found = await self._snapshots.get(tenant_of(scope), path_param(scope, "name"))
-        await respond(send, 200, msgspec.json.encode(view(found)))
+    async def _delete(self, call: Call) -> None:
+        await self._snapshots.delete(call.tenant_id, call.name)
 
-    async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        tenant_id = tenant_of(scope)
-        page = await visible_page(
-            scope,
-            "snapshot",
-            lambda size, token: self._snapshots.page(tenant_id, page_size=size, page_token=token),
-        )
-        listing = contract.SnapshotPage([view(each) for each in page.items], page.next_token)
-        await respond(send, 200, msgspec.json.encode(listing))
 
-    async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._snapshots.delete(tenant_of(scope), path_param(scope, "name"))
-        await respond_no_content(send)
+def _shown(snapshot: Snapshot) -> Shown:
+    return Shown(view(snapshot), snapshot.name)
+
+
+def _taken(name: str) -> Problem:
+    return Problem(
+        409,
+        "snapshot-exists",
+        "Snapshot exists",
+        f"There is a snapshot {name!r} already; names are unique per tenant.",
+    )
 
 
 async def sweep(snapshots: SnapshotRepository) -> None:

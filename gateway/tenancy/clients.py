@@ -17,9 +17,10 @@ class ClientRoutes:
 
     def routes(self) -> list[Route]:
         table = access.OPERATIONS
-        clients = Resource("client", table["getClient"], _shown, exists_already("client"))
+        clients = Resource("client", table["getClient"], _shown)
+        taken = exists_already("client")
         return [
-            clients.creates(table["createClient"], access.ClientBody, self._create),
+            clients.creates(table["createClient"], access.ClientBody, self._create, taken),
             clients.lists(table["listClients"], self._clients.page),
             clients.gets(table["getClient"], self._clients.get),
             clients.puts(table["putClient"], access.ClientBody, self._update, self._create),

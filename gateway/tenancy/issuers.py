@@ -20,9 +20,10 @@ class IssuerRoutes:
 
     def routes(self) -> list[Route]:
         table = access.OPERATIONS
-        issuers = Resource("issuer", table["getIssuer"], _shown, exists_already("issuer"))
+        issuers = Resource("issuer", table["getIssuer"], _shown)
+        taken = exists_already("issuer")
         return [
-            issuers.creates(table["createIssuer"], access.IssuerBody, self._create),
+            issuers.creates(table["createIssuer"], access.IssuerBody, self._create, taken),
             issuers.lists(table["listIssuers"], self._issuers.page),
             issuers.gets(table["getIssuer"], self._issuers.get),
             issuers.puts(table["putIssuer"], access.IssuerBody, self._update, self._create),

@@ -17,9 +17,10 @@ class KeyRoutes:
 
     def routes(self) -> list[Route]:
         table = access.OPERATIONS
-        keys = Resource("key", table["getKey"], _shown, exists_already("key"))
+        keys = Resource("key", table["getKey"], _shown)
+        taken = exists_already("key")
         return [
-            keys.creates(table["createKey"], access.KeyBody, self._create),
+            keys.creates(table["createKey"], access.KeyBody, self._create, taken),
             keys.lists(table["listKeys"], self._keys.page),
             keys.gets(table["getKey"], self._keys.get),
             keys.puts(table["putKey"], access.KeyBody, self._update, self._create),

@@ -16,9 +16,10 @@ class PolicyRoutes:
 
     def routes(self) -> list[Route]:
         table = access.OPERATIONS
-        policies = Resource("policy", table["getPolicy"], _shown, exists_already("policy"))
+        policies = Resource("policy", table["getPolicy"], _shown)
+        taken = exists_already("policy")
         return [
-            policies.creates(table["createPolicy"], access.PolicyBody, self._create),
+            policies.creates(table["createPolicy"], access.PolicyBody, self._create, taken),
             policies.lists(table["listPolicies"], self._policies.page),
             policies.gets(table["getPolicy"], self._policies.get),
             policies.puts(table["putPolicy"], access.PolicyBody, self._update, self._create),

@@ -23,9 +23,10 @@ class TenantRoutes:
 
     def routes(self) -> list[Route]:
         table, body = contract.OPERATIONS, contract.TenantBody
-        tenants = Resource("tenant", table["getTenant"], _shown, exists_already("tenant"))
+        tenants = Resource("tenant", table["getTenant"], _shown)
+        taken = exists_already("tenant")
         return [
-            tenants.creates(table["createTenant"], body, self._create),
+            tenants.creates(table["createTenant"], body, self._create, taken),
             tenants.lists(table["listTenants"], self._page),
             tenants.shows(table["getTenant"], self._get),
             tenants.puts(table["putTenant"], body, self._update, self._create),

@@ -1,7 +1,7 @@
 """Making and removing a topic: an intent in Postgres, the queues in the store, the end in Postgres.
 
-Each step is idempotent and the intent is durable first, so whoever finds an unfinished topic can go
-on with it: the caller who repeats its request, or `repair`, which any gateway process runs.
+Each step is idempotent and the intent is durable first, so an unfinished topic can be finished: by
+the caller, who repeats its request, or by `repair`, which any gateway process runs.
 
     create: row `creating` → every queue created → row `active` → 201
     delete: row `deleting` (name free, subscriptions gone) → queues sealed, deleted → row gone
@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 
 import structlog
 
-from edge.problem import Problem
+from gateway.resources import taken
 from gateway.topics.bodies import spec_of
 from gateway.topics.group_choice import GroupChoice
 from gateway.topics.placement import STORE_TIMEOUT_S, QueueStore, queue_meta, queue_of
@@ -33,7 +33,7 @@ from store_nodes.queue_id import QueueId
 
 REPAIR_AFTER_S = 60.0
 LOOKS = 4
-"""How often what is unfinished is looked for in that time."""
+"""Searches for unfinished topics in that time."""
 QUEUES_AT_ONCE = 256
 T = TypeVar("T")
 _log = structlog.get_logger("packetboat.topics")
@@ -48,8 +48,9 @@ class LifecycleStore(QueueStore, Protocol):
 
 
 class TopicLifecycle:
-    """Partitions go to groups of `choice`. What nobody has touched for `repair_after_s` is nobody's
-    any more; a creation that takes longer is undone, and its caller told so."""
+    """Makes and removes topics; their partitions go to groups of `choice`. A topic that nobody has
+    touched for `repair_after_s` is taken over: a creation that takes longer is undone, and its
+    caller told so."""
 
     def __init__(
         self,
@@ -67,14 +68,14 @@ class TopicLifecycle:
         self._repair_after_s = repair_after_s
 
     async def create(self, tenant_id: bytes, spec: TopicSpec, partitions: int) -> Topic:
-        """The active topic; 409 when the name is taken; a repeat finishes what was left off.
-        NotFound of its schema."""
+        """Return the active topic; a repeat finishes an interrupted creation. Raise a 409 Problem
+        if the name is taken, and NotFound of its schema."""
         try:
             topic = await self._topics.create(tenant_id, spec, self._choice.choose(partitions))
         except Conflict as error:
             existing = error.existing
             if not isinstance(existing, Topic) or not _resumable(existing, spec, partitions):
-                raise _taken(spec.name) from error
+                raise taken("topic")(spec.name) from error
             topic = existing
         for some in _slices(topic.partitions):
             async with asyncio.TaskGroup() as tasks:
@@ -83,7 +84,7 @@ class TopicLifecycle:
         try:
             return await self._topics.activate(tenant_id, topic.uid)
         except NotFound as error:
-            raise _taken(spec.name) from error
+            raise taken("topic")(spec.name) from error
 
     async def delete(self, tenant_id: bytes, name: str, if_version: int | None) -> None:
         """Once the intent is committed the name is free; `repair` finishes what fails after."""
@@ -115,7 +116,7 @@ class TopicLifecycle:
             _log.info("unfinished topic removed", topic=topic.name, uid=topic.uid.hex())
 
     async def _was_used(self, topic: Topic) -> bool:
-        """Whether it was published to: then it was active once, and Postgres forgot that."""
+        """Return whether it was published to: then it was active once, and Postgres forgot that."""
         for some in _slices(topic.partitions):
             async with asyncio.TaskGroup() as tasks:
                 used = [tasks.create_task(self._holds(topic, partition)) for partition in some]
@@ -169,11 +170,7 @@ def _resumable(existing: Topic, spec: TopicSpec, partitions: int) -> bool:
     )
 
 
-def _taken(name: str) -> Problem:
-    return Problem(409, "topic-exists", "Topic exists", f"There is a topic {name!r} already.")
-
-
 def _slices(queues: Sequence[T]) -> Iterator[Sequence[T]]:
-    """So many at a time that none of them waits out its timeout behind the others."""
+    """Return few enough at a time that none of them waits out its timeout behind the others."""
     for at in range(0, len(queues), QUEUES_AT_ONCE):
         yield queues[at : at + QUEUES_AT_ONCE]

@@ -13,7 +13,7 @@ import types
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import uvloop
@@ -29,6 +29,7 @@ from gateway.readiness import Readiness
 from gateway.server import hypercorn_config
 from metadata.database import Connection, Database
 from metadata.errors import NotFound
+from metadata.locks.catalog import LockCatalog
 from metadata.locks.locks import Claim, Held
 from metadata.locks.waiters import Place
 from metadata.settings import DatabaseSettings
@@ -107,9 +108,10 @@ def refused_by_postgres() -> Callable[[Scope, Receive, Send], Awaitable[None]]:
 
 def lock_routes() -> list[Route]:
     locks: Any = Locks()
-    line = LockLine(Database(DatabaseSettings("postgresql://nowhere")), locks=locks)
+    database = Database(DatabaseSettings("postgresql://nowhere"))
+    line = LockLine(database, locks=locks)
     line._places = locks
-    return LockRoutes(locks, cast(Any, None), line).routes()
+    return LockRoutes(locks, LockCatalog(database), line).routes()
 
 
 @asynccontextmanager
