@@ -9,7 +9,17 @@ import msgspec
 
 from openapi.areas import OPERATIONS
 from openapi.contract import Operation
-from openapi.sdk.methods import IN_BRACES, Area, Argument, Method, arguments, call_name, tagged
+from openapi.sdk.methods import (
+    IN_BRACES,
+    Area,
+    Argument,
+    Method,
+    arguments,
+    asks_by_settings,
+    call_name,
+    tagged,
+    with_settings,
+)
 from openapi.sdk.text import module
 from openapi.sdk.types import answer_type
 
@@ -31,7 +41,7 @@ def written(*areas: Area) -> str:
 def result(method: Method, operation: Operation) -> tuple[str, str]:
     """Return the type of the result, and the member of the answer that it is; "" is all of it."""
     kind = operation.answers[-1].kind
-    if kind is None:
+    if kind is None or method.result == "None":
         return "None", ""
     if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         return method.result or answer_type(kind), ""
@@ -39,6 +49,8 @@ def result(method: Method, operation: Operation) -> tuple[str, str]:
     hints = get_type_hints(kind, include_extras=True)
     if not fields:
         return "None", ""
+    if method.member:
+        return answer_type(hints[method.member]), method.member
     if operation.paged:
         items = answer_type(hints[fields[0].name])
         return items.removeprefix("tuple[").removesuffix(", ...]"), fields[0].encode_name
@@ -56,8 +68,7 @@ def _function(area: Area, method: Method, operation_id: str) -> str:
     ]
     heads = [f"{each.name}: {each.kind}" for each in given]
     if method.settings:
-        place = next((i for i, each in enumerate(given) if each.default is not None), len(given))
-        heads.insert(place, "settings: Mapping[str, Any]")
+        heads = with_settings(heads, given, "settings: Mapping[str, Any]")
     kind, member = result(method, operation)
     if operation.paged:
         heads += PAGES
@@ -70,14 +81,17 @@ def _function(area: Area, method: Method, operation_id: str) -> str:
 
 def _body(method: Method, given: list[Argument]) -> list[str]:
     """Return the lines that make the body."""
+    if OPERATIONS[method.operation].method == "GET":
+        return []
     sent = [each for each in given if each.where == "body"]
     required = [each for each in sent if each.default is None or not _left_out(each)]
     optional = [each for each in sent if each not in required]
-    if not sent and not method.settings:
+    if not (sent or method.settings or method.spec):
         return []
     members = [f'"{each.sent}": {_value(each)}' for each in required]
     members += [f'"{name}": {value}' for name, value in method.constant.items()]
     members += ["**settings"] if method.settings else []
+    members += ["**msgspec.to_builtins(spec)"] if method.spec else []
     lines = [f"body: dict[str, Any] = {{{', '.join(members)}}}"]
     if optional:
         lines.append(f"put(body, {_keywords(optional)})")
@@ -107,26 +121,33 @@ def _call(
     method: Method, operation: Operation, given: list[Argument], kind: str, member: str
 ) -> str:
     path = _path(operation, given)
-    query = ", ".join(f'"{each.sent}": {_asked(each)}' for each in given if each.where == "query")
+    query = _query(method, operation, given)
     etag = ", tagged=True" if tagged(method, operation) and not operation.paged else ""
     if operation.paged and not method.result:
         paged = f'page({path}, "{member}", {kind[5:-1]}, page_size, page_token'
-        return f"{paged}, {{{query}}})" if query else f"{paged})"
+        return f"{paged}, {query})" if query else f"{paged})"
     if operation.method == "GET":
-        if operation.paged:
-            query = ", ".join(
-                [*([query] if query else []), '"page_size": page_size, "page_token": page_token']
-            )
-        return _waiting(method, _fetched(path, query, kind, member, etag))
+        return _waiting(method, _fetched(method, path, query, kind, member, etag))
     return _waiting(method, _sent(method, operation, given, path, query, kind, member, etag))
 
 
-def _fetched(path: str, query: str, kind: str, member: str, etag: str) -> str:
-    asked = f", {{{query}}}" if query else ""
+def _query(method: Method, operation: Operation, given: list[Argument]) -> str:
+    """Return the query as an expression, if there is one."""
+    if asks_by_settings(method, operation):
+        return f"{method.body}(settings)" if method.body else "settings"
+    asked = [f'"{each.sent}": {_asked(each)}' for each in given if each.where == "query"]
+    if operation.paged and method.result:
+        asked += ['"page_size": page_size', '"page_token": page_token']
+    return f"{{{', '.join(asked)}}}" if asked else ""
+
+
+def _fetched(method: Method, path: str, query: str, kind: str, member: str, etag: str) -> str:
+    asked = f", {query}" if query else ""
+    safe = "" if method.safe == "False" else ", safe=True"
     if member:
-        return f"Call(get({path}{asked}), {_member(member, kind)}, safe=True)"
+        return f"Call(get({path}{asked}), {_member(member, kind)}{safe})"
     if kind in ("None", "str"):
-        return f"Call(get({path}{asked}), {'nothing' if kind == 'None' else 'text'}, safe=True)"
+        return f"Call(get({path}{asked}), {'nothing' if kind == 'None' else 'text'}{safe})"
     return f"fetch({path}, {kind}{asked}{etag})"
 
 
@@ -145,8 +166,8 @@ def _sent(
         force = ", force=force" if any(each.name == "force" for each in given) else ""
         call = f"delete({path}{force}{if_match})"
         return call + ("._replace(safe=True)" if method.safe == "True" else "")
-    target = f"with_query({path}, {{{query}}})" if query else path
-    has_body = bool(method.settings) or any(each.where == "body" for each in given)
+    target = f"with_query({path}, {query})" if query else path
+    has_body = any((method.settings, method.spec, *(each.where == "body" for each in given)))
     body = "body" if has_body else "None"
     if has_body and method.bodyless:
         body = "body or None"

@@ -98,6 +98,53 @@ TOPICS = Area(
     named={"topic": "name"},
 )
 
+MESSAGES = Area(
+    "messages",
+    "Messages",
+    "Single messages of a topic, and reads of its partitions.",
+    (
+        Method(
+            "get",
+            "getMessage",
+            "Return the message as it is stored, also when it is not published yet. " + NOT_FOUND,
+        ),
+        Method(
+            "delayed",
+            "listDelayedMessages",
+            "Iterate over the messages that wait for their time, page by page: by partition, and "
+            "there in the order in which they were accepted.",
+            page="delayed_page",
+        ),
+        Method(
+            "cancel",
+            "cancelMessage",
+            "Never publish a delayed message. Raise Conflict if it is published already; "
+            "cancelling it twice is no error.",
+            safe="True",
+        ),
+        Method(
+            "reschedule",
+            "rescheduleMessage",
+            "Change the time of a delayed message, and return it. Give one of the two; "
+            "`deliver_at` has a zone. Raise Conflict if it is published already.",
+            member="scheduled_for",
+        ),
+        Method(
+            "ack_states",
+            "getMessageAck",
+            "Return the state of the message in each subscription, by its name.",
+        ),
+        Method(
+            "offsets",
+            "offsetsOfPartition",
+            "Return the offset of a time, which has a zone, in a partition.",
+            given=(Given("lane", kind="int | None", default="None"),),
+        ),
+    ),
+    named={"id": "message_id"},
+    base=True,
+)
+
 SNAPSHOTS = Area(
     "snapshots",
     "Snapshots",
@@ -412,4 +459,4 @@ PARKED_KEYS = Area(
     calls="dead_letters",
 )
 
-AREAS = (TOPICS, SUBSCRIPTIONS, SNAPSHOTS, WEBHOOKS, DEAD_LETTERS, PARKED_KEYS)
+AREAS = (TOPICS, MESSAGES, SUBSCRIPTIONS, SNAPSHOTS, WEBHOOKS, DEAD_LETTERS, PARKED_KEYS)

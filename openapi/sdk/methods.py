@@ -58,7 +58,10 @@ class Method(NamedTuple):
     keyword: tuple[str, ...] = ()
     """The required arguments that callers give by keyword."""
     settings: str = ""
-    """The TypedDict of all fields that are not arguments of their own."""
+    """The TypedDict of all fields, or of all parameters of the query, that are not arguments of
+    their own."""
+    spec: str = ""
+    """The class of an argument `spec`, which has all fields of the body but the name."""
     fields: tuple[str, ...] = ()
     """The optional fields that are arguments of their own, where there are settings."""
     given: tuple[Given, ...] = ()
@@ -80,6 +83,8 @@ class Method(NamedTuple):
     """Whether the answer is returned as it is although it has one field."""
     result: str = ""
     """The type that is returned, if it does not follow from the contract."""
+    member: str = ""
+    """The only member of the answer that is returned."""
     page: str = "page"
     """The name of the method that returns one page."""
 
@@ -116,7 +121,7 @@ class Argument(NamedTuple):
     name: str
     sent: str
     where: str
-    """`path`, `body`, `query` or `header`."""
+    """`path`, `body`, `query`, `header`, or `spec` for the body without its name."""
     kind: str
     default: str | None
     """The default as text; None where the argument is required."""
@@ -171,9 +176,13 @@ def _of_body(method: Method, operation: Operation) -> list[Argument]:
             continue
         if sent == "name" and operation.method == "PUT":
             continue
+        if method.spec and sent != "name":
+            continue
         if method.settings and not own and sent not in method.fields:
             continue
         found.append(_argument(method, sent, "body", hints[field.name], required))
+    if method.spec:
+        found.append(Argument("spec", "", "spec", method.spec, None, False))
     return sorted(found, key=lambda each: each.sent != "name")
 
 
@@ -185,11 +194,25 @@ def _named_by_post(operation: Operation, sent: str) -> bool:
 def _of_parameters(method: Method, operation: Operation) -> list[Argument]:
     found = []
     for each in operation.parameters:
+        if each.where == "query" and asks_by_settings(method, operation):
+            continue
         if each.where == "query" and each.name not in method.left_out:
             found.append(_argument(method, each.name, "query", each.kind, each.required))
         elif each.name == "If-Match" and each.name not in method.left_out:
             found.append(Argument("if_match", each.name, "header", "str | None", "None", True))
     return found
+
+
+def asks_by_settings(method: Method, operation: Operation) -> bool:
+    """Return whether the settings of a method are parameters of the query."""
+    return bool(method.settings) and operation.method == "GET"
+
+
+def with_settings(texts: list[str], given: list[Argument], settings: str) -> list[str]:
+    """Return texts, one for each argument, with that of the settings before optional ones."""
+    optional = (i for i, each in enumerate(given) if each.default is not None)
+    place = next((i for i in optional if given[i].where != "path"), len(given))
+    return [*texts[:place], settings, *texts[place:]]
 
 
 def _argument(method: Method, sent: str, where: str, kind: Any, required: bool) -> Argument:

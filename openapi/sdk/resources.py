@@ -6,7 +6,7 @@ import textwrap
 
 from openapi.areas import OPERATIONS
 from openapi.sdk.calls import result
-from openapi.sdk.methods import Area, Argument, Method, arguments, call_name
+from openapi.sdk.methods import Area, Argument, Method, arguments, call_name, with_settings
 from openapi.sdk.text import WIDTH, module
 
 SEND = "await self._sender.send({call}, timeout_s)"
@@ -36,7 +36,7 @@ def _methods(area: Area, method: Method) -> list[str]:
 
 def _list(area: Area, method: Method) -> str:
     kind = _item(area, method)
-    head = _head(area, method, ["page_size: int = 100", TIMEOUT])
+    head = _head(area, method, ["page_size: int = 100", TIMEOUT, *_settings(method)])
     call = _chosen(area, method, ["page_size", "token"])
     return (
         f"    def {method.name}({head}) -> AsyncIterator[{kind}]:\n{docstring(method.doc, 8)}\n"
@@ -46,7 +46,7 @@ def _list(area: Area, method: Method) -> str:
 
 def _page(area: Area, method: Method) -> str:
     kind = method.result or f"Page[{_item(area, method)}]"
-    paging = ["page_size: int = 100", "page_token: str | None = None", TIMEOUT]
+    paging = ["page_size: int = 100", "page_token: str | None = None", TIMEOUT, *_settings(method)]
     call = _chosen(area, method, ["page_size", "page_token"])
     return (
         f"    async def {method.page}({_head(area, method, paging)}) -> {kind}:\n"
@@ -56,8 +56,7 @@ def _page(area: Area, method: Method) -> str:
 
 def _single(area: Area, method: Method) -> str:
     kind = _named(area, result(method, OPERATIONS[method.operation])[0])
-    settings = f"**{_rest(method)}: Unpack[{method.settings}]" if method.settings else ""
-    head = _head(area, method, [TIMEOUT, settings] if settings else [TIMEOUT])
+    head = _head(area, method, [TIMEOUT, *_settings(method)])
     text = f"    async def {method.name}({head}) -> {kind}:\n{docstring(method.doc, 8)}\n"
     back = "" if kind == "None" else "return "
     if method.own:
@@ -68,7 +67,12 @@ def _single(area: Area, method: Method) -> str:
 
 
 def _rest(method: Method) -> str:
-    return "changes" if method.settings.endswith("Changes") else "settings"
+    names = {"Changes": "changes", "Filter": "filters"}
+    return next((name for end, name in names.items() if method.settings.endswith(end)), "settings")
+
+
+def _settings(method: Method) -> list[str]:
+    return [f"**{_rest(method)}: Unpack[{method.settings}]"] if method.settings else []
 
 
 def _item(area: Area, method: Method) -> str:
@@ -108,8 +112,7 @@ def _call(area: Area, method: Method, operation_id: str, last: list[str]) -> str
     given = arguments(area, method, operation_id)
     names = [each.name for each in given]
     if method.settings:
-        place = next((i for i, each in enumerate(given) if each.default is not None), len(given))
-        names.insert(place, _rest(method))
+        names = with_settings(names, given, _rest(method))
     return f"calls.{call_name(method, operation_id)}({', '.join([*names, *last])})"
 
 

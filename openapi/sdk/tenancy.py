@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from openapi.sdk.methods import Area, Given, Method
 from openapi.sdk.work import GET, LIST
 
 TAKEN = "Raise Conflict where the name is taken."
-PUT = "fields that are not given get their defaults."
+PUT = "; fields that are not given get their defaults."
 NOBODY_LEFT = (
     "Raise Conflict where nobody would be left who may give roles, unless `force` is true."
 )
@@ -16,33 +18,35 @@ ROTATED = (
 )
 LIFETIME = Given("old_expires_in_seconds", kind="int | None", default="None")
 
+
+def crud(
+    noun: str, plural: str, create: str, put: str, delete: str, *, safe: str = "", **fields: Any
+) -> tuple[Method, ...]:
+    """Return the five methods of a noun; the three texts say more about what they do, and the
+    fields belong to its creation and to its replacement."""
+    kind = noun.capitalize()
+    return (
+        Method("create", f"create{kind}", f"{create} {TAKEN}", **fields),
+        Method("get", f"get{kind}", f"Return the {noun}. {GET}"),
+        Method("list", f"list{plural}", LIST),
+        Method("put", f"put{kind}", f"Create or replace the {noun}{put}", safe=safe, **fields),
+        Method("delete", f"delete{kind}", f"Delete the {noun}{delete}"),
+    )
+
+
 TENANTS = Area(
     "tenants",
     "Tenants",
     "Tenants, for operators.",
-    (
-        Method(
-            "create",
-            "createTenant",
-            "Create a tenant; with `owner` the answer has the first client and its secret, shown "
-            f"once. {TAKEN}",
-            settings="TenantSettings",
-        ),
-        Method("get", "getTenant", f"Return the tenant. {GET}"),
-        Method("list", "listTenants", LIST),
-        Method(
-            "put",
-            "putTenant",
-            f"Create or replace the tenant; {PUT}",
-            settings="TenantSettings",
-            safe='settings.get("owner") is None',
-        ),
-        Method(
-            "delete",
-            "deleteTenant",
-            "Delete the tenant, which is `deleting` until all that it has is gone. Raise Conflict "
-            "while it has topics, unless `force` is true.",
-        ),
+    crud(
+        "tenant",
+        "Tenants",
+        "Create a tenant; with `owner` the answer has the first client and its secret, shown once.",
+        PUT,
+        ", which is `deleting` until all that it has is gone. Raise Conflict while it has topics, "
+        "unless `force` is true.",
+        settings="TenantSettings",
+        safe='settings.get("owner") is None',
     ),
     named={"tenant": "name"},
 )
@@ -52,21 +56,14 @@ CLIENTS = Area(
     "Clients",
     "Clients that get access tokens with a secret.",
     (
-        Method(
-            "create",
-            "createClient",
-            f"Create a client; `client_secret` of the answer is shown once. {TAKEN}",
+        *crud(
+            "client",
+            "Clients",
+            "Create a client; `client_secret` of the answer is shown once.",
+            f"{PUT} {NOBODY_LEFT}",
+            f". {NOBODY_LEFT}",
             settings="ClientSettings",
         ),
-        Method("get", "getClient", f"Return the client. {GET}"),
-        Method("list", "listClients", LIST),
-        Method(
-            "put",
-            "putClient",
-            f"Create or replace the client; {PUT} {NOBODY_LEFT}",
-            settings="ClientSettings",
-        ),
-        Method("delete", "deleteClient", f"Delete the client. {NOBODY_LEFT}"),
         Method(
             "add_secret",
             "addClientSecret",
@@ -93,22 +90,15 @@ KEYS = Area(
     "Keys",
     "API keys.",
     (
-        Method(
-            "create",
-            "createKey",
+        *crud(
+            "key",
+            "Keys",
             "Create a key. `scopes` are permissions, each alone or with a resource: `read`, "
-            f"`publish:topics/orders-*`. `key` of the answer is shown once. {TAKEN}",
+            "`publish:topics/orders-*`. `key` of the answer is shown once.",
+            f"{PUT} {NOBODY_LEFT}",
+            f". {NOBODY_LEFT}",
             settings="KeySettings",
         ),
-        Method("get", "getKey", f"Return the key. {GET}"),
-        Method("list", "listKeys", LIST),
-        Method(
-            "put",
-            "putKey",
-            f"Create or replace the key; {PUT} {NOBODY_LEFT}",
-            settings="KeySettings",
-        ),
-        Method("delete", "deleteKey", f"Delete the key. {NOBODY_LEFT}"),
         Method(
             "rotate",
             "rotateKey",
@@ -123,24 +113,14 @@ POLICIES = Area(
     "policies",
     "Policies",
     "Policies: who may do what.",
-    (
-        Method(
-            "create",
-            "createPolicy",
-            "Give `members`, each `client:NAME` or `issuer:NAME#SUBJECT`, the role for "
-            "`resources`: `*`, or `topics/NAME`, `subscriptions/NAME`, …; `*` stands for any "
-            f"characters. {TAKEN}",
-            given=(Given("resources", kind="Sequence[str]", default='("*",)'),),
-        ),
-        Method("get", "getPolicy", f"Return the policy. {GET}"),
-        Method("list", "listPolicies", LIST),
-        Method(
-            "put",
-            "putPolicy",
-            f"Create or replace the policy. {NOBODY_LEFT}",
-            given=(Given("resources", kind="Sequence[str]", default='("*",)'),),
-        ),
-        Method("delete", "deletePolicy", f"Delete the policy. {NOBODY_LEFT}"),
+    crud(
+        "policy",
+        "Policies",
+        "Give `members`, each `client:NAME` or `issuer:NAME#SUBJECT`, the role for `resources`: "
+        "`*`, or `topics/NAME`, `subscriptions/NAME`, …; `*` stands for any characters.",
+        f". {NOBODY_LEFT}",
+        f". {NOBODY_LEFT}",
+        given=(Given("resources", kind="Sequence[str]", default='("*",)'),),
     ),
     calls="access",
 )
@@ -149,27 +129,16 @@ ISSUERS = Area(
     "issuers",
     "Issuers",
     "Other issuers, whose tokens the tenant trusts.",
-    (
-        Method(
-            "create",
-            "createIssuer",
-            "Trust an issuer. Its keys are found by OpenID Connect Discovery. Its tokens name the "
-            "tenant's own audience (`whoami().token_audience`); another needs a proof. " + TAKEN,
-            settings="IssuerSettings",
-            fields=("audience",),
-            positional=("audience",),
-        ),
-        Method("get", "getIssuer", f"Return the issuer. {GET}"),
-        Method("list", "listIssuers", LIST),
-        Method(
-            "put",
-            "putIssuer",
-            f"Create or replace the issuer; {PUT}",
-            settings="IssuerSettings",
-            fields=("audience",),
-            positional=("audience",),
-        ),
-        Method("delete", "deleteIssuer", f"Delete the issuer. {NOBODY_LEFT}"),
+    crud(
+        "issuer",
+        "Issuers",
+        "Trust an issuer. Its keys are found by OpenID Connect Discovery. Its tokens name the "
+        "tenant's own audience (`whoami().token_audience`); another needs a proof.",
+        PUT,
+        f". {NOBODY_LEFT}",
+        settings="IssuerSettings",
+        fields=("audience",),
+        positional=("audience",),
     ),
     calls="access",
 )
@@ -213,4 +182,48 @@ USAGE = Area(
     calls="tenants",
 )
 
-AREAS = (TENANTS, CLIENTS, KEYS, POLICIES, ISSUERS, QUOTAS, USAGE)
+AUDIT = Area(
+    "audit",
+    "Audit",
+    "The changes of a tenant, and their authors.",
+    (
+        Method(
+            "list",
+            "getAudit",
+            "Iterate over the changes of a tenant, for operators, or of the own one, the newest "
+            "first unless `order` says otherwise.",
+            own="getOwnAudit",
+            settings="AuditFilter",
+            body="audit_query",
+        ),
+    ),
+    base=True,
+)
+
+SERVER = Area(
+    "server",
+    "Server",
+    "The installation: its health, its forwarders, and the caller of a token.",
+    (
+        Method(
+            "who_am_i",
+            "whoAmI",
+            "Return the tenant and the subject of the token, with what the token allows.",
+        ),
+        Method(
+            "forwarders",
+            "listForwarders",
+            "Return the processes that deliver messages, and their load.",
+        ),
+        Method("alive", "healthz", "Return once a process has answered.", result="None"),
+        Method(
+            "ready",
+            "readyz",
+            "Return where the process takes requests. Raise Unavailable where it does not.",
+            result="None",
+            safe="False",
+        ),
+    ),
+)
+
+AREAS = (TENANTS, CLIENTS, KEYS, POLICIES, ISSUERS, QUOTAS, USAGE, AUDIT, SERVER)

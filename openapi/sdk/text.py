@@ -50,6 +50,7 @@ def module(doc: str, area: Area, body: str, *, calls: bool = False) -> str:
         for home, known in HOMES.items()
         if names.intersection(known)
     ]
+    imports += ["import msgspec"] if "msgspec." in body else []
     imports += _models(area, body)
     if calls:
         imports += [

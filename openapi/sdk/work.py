@@ -155,6 +155,85 @@ SCHEMAS = Area(
     ),
 )
 
+JOBS = Area(
+    "jobs",
+    "Jobs",
+    "Jobs: start and follow them, and run their tasks.",
+    (
+        Method(
+            "create",
+            "createJob",
+            "Create the job. Raise Conflict where the name is taken.",
+            spec="JobSpec",
+            untagged=True,
+        ),
+        Method(
+            "put",
+            "putJob",
+            "Create the job, or find the one with the same content. Raise Conflict where a job of "
+            "this name has another content.",
+            spec="JobSpec",
+            left_out=("If-Match",),
+            untagged=True,
+        ),
+        Method(
+            "",
+            "getJob",
+            given=(Given("wait_seconds", kind="float", default="0"),),
+            waits="wait_seconds",
+            untagged=True,
+        ),
+        Method("list", "listJobs", LIST),
+        Method(
+            "add_tasks",
+            "addTasks",
+            "Add a task for each input, 1,000 at most, from the number `first_index` on. An input "
+            "is JSON.",
+            given=(Given("inputs", kind="Sequence[msgspec.Raw]"),),
+            result="None",
+            safe="True",
+        ),
+        Method(
+            "seal",
+            "sealJob",
+            "Say that the job has all its tasks, whose number is `tasks`.",
+            safe="True",
+            untagged=True,
+        ),
+        Method(
+            "cancel",
+            "cancelJob",
+            "Begin no more of its tasks, and tell those that run. A finished job stays as it is.",
+            safe="True",
+            untagged=True,
+        ),
+        Method(
+            "retry",
+            "retryJob",
+            "Run the tasks of a failed or cancelled job again that did not succeed.",
+            safe="True",
+            untagged=True,
+        ),
+        Method(
+            "delete",
+            "deleteJob",
+            "Delete the job; with `force` also one that is not finished.",
+            left_out=("If-Match",),
+        ),
+        Method(
+            "tasks",
+            "listTasks",
+            "Iterate over the tasks of a job, in the order of their inputs, and then over its "
+            "reduce task, if there is one.",
+            page="tasks_page",
+        ),
+        Method("", "listOutputs", given=(Given("first_index", kind="int", default="0"),)),
+    ),
+    named={"job": "name"},
+    models="packetboat.models.jobs",
+    base=True,
+)
+
 POOLS = Area(
     "pools",
     "Pools",
@@ -315,4 +394,4 @@ EXPORT_RUNS = Area(
     },
 )
 
-AREAS = (LOCKS, SCHEDULES, SCHEMAS, POOLS, EXPORTS, EXPORT_RUNS)
+AREAS = (LOCKS, SCHEDULES, SCHEMAS, JOBS, POOLS, EXPORTS, EXPORT_RUNS)

@@ -109,3 +109,35 @@ def test_an_option_has_the_words_limits_and_default_of_its_field() -> None:
 def test_an_option_without_a_sentence_is_refused() -> None:
     with pytest.raises(TypeError, match="describe it"):
         flags.option_text(flags.Flag("Count", Thing, "count"))
+
+
+def test_all_fields_of_a_body_may_be_one_argument() -> None:
+    method = Method("create", "createJob", "Create.", spec="JobSpec", untagged=True)
+    assert calls.written(one(method)).endswith(
+        "def create_job(name: str, spec: JobSpec) -> Call[Job]:\n"
+        '    body: dict[str, Any] = {"name": name, **msgspec.to_builtins(spec)}\n'
+        '    return change("POST", "/jobs", body, Job)\n'
+    )
+
+
+def test_a_member_of_an_answer_may_be_the_result_or_nothing() -> None:
+    method = Method("reschedule", "rescheduleMessage", "Move.", member="scheduled_for")
+    assert 'member("scheduled_for", datetime)' in calls.written(one(method))
+    alive = Method("alive", "healthz", "Return.", result="None", safe="False")
+    assert calls.written(one(alive)).endswith('    return Call(get("/healthz"), nothing)\n')
+
+
+def test_the_choices_of_a_query_may_be_settings() -> None:
+    """They come after the arguments of the path, and go through the function of the body."""
+    method = Method(
+        "list", "getAudit", "List.", own="getOwnAudit", settings="AuditFilter", body="audit_query"
+    )
+    text = calls.written(one(method))
+    assert "get_audit(tenant: str, settings: Mapping[str, Any], page_size: int" in text
+    assert (
+        'page("/audit", "entries", AuditEntry, page_size, page_token, audit_query(settings))'
+        in text
+    )
+    assert "timeout_s: float | None = None, **filters: Unpack[AuditFilter]" in resources.written(
+        one(method)
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -61,6 +62,12 @@ def export_body(body: dict[str, Any]) -> dict[str, Any]:
     """Return the body of an export, whose start may be a time."""
     start = body.get("start")
     return body | {"start": moment(start)} if isinstance(start, datetime) else body
+
+
+def audit_query(filters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the query of a choice of changes."""
+    names = {"since": "from", "until": "to"}
+    return {names.get(name, name): value for name, value in filters.items()}
 
 
 def edited(edit: Edit | None) -> dict[str, Any] | None:

@@ -1,8 +1,14 @@
-"""The installation: whether it is ready, who delivers, and who a token is."""
+# Generated from openapi/: `make generate`. Do not edit.
+"""Calls of server."""
 
 from __future__ import annotations
 
-from packetboat.calls.call import Call, fetch, get, nothing
+from packetboat.calls.call import (
+    Call,
+    fetch,
+    get,
+    nothing,
+)
 from packetboat.models import Fleet, WhoAmI
 
 
@@ -19,5 +25,4 @@ def healthz() -> Call[None]:
 
 
 def readyz() -> Call[None]:
-    """Not sent again: that it is not ready is the answer."""
     return Call(get("/readyz"), nothing)

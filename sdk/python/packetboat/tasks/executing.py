@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from packetboat.calls.jobs import MAX_OUTPUT_BYTES
+from packetboat.calls.work import MAX_OUTPUT_BYTES
 from packetboat.tasks.context import TaskContext
 from packetboat.tasks.nested import NestedJob
 from packetboat.tasks.outcomes import Done, Failed, Outcome, outcome_of

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 
 from packetboat.aio.resources.jobs import AsyncJobs
-from packetboat.calls.jobs import MAX_LEASES
+from packetboat.calls.work import MAX_LEASES
 from packetboat.errors import PacketboatError
 from packetboat.tasks.held import HeldTask, HeldTasks
 from packetboat.worker.outage import Backoff, is_passing

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from packetboat.aio.resources.jobs import AsyncJobs
-from packetboat.calls.jobs import MAX_LEASES
+from packetboat.calls.work import MAX_LEASES
 from packetboat.errors import PacketboatError
 from packetboat.models.jobs import ClaimedTask
 from packetboat.tasks.definitions import Definition

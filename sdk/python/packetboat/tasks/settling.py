@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 
 from packetboat.aio.resources.jobs import AsyncJobs
-from packetboat.calls.jobs import MAX_LEASES
+from packetboat.calls.work import MAX_LEASES
 from packetboat.errors import InvalidRequest, PacketboatError
 from packetboat.models.jobs import Completion, Failing, TaskFailure
 from packetboat.models.task_results import TasksSettled

@@ -11,6 +11,7 @@ import msgspec
 
 from packetboat.aio.sender import AsyncSender
 from packetboat.calls import jobs as calls
+from packetboat.calls.work import MAX_INPUT_BYTES, MAX_TASKS
 from packetboat.sync.sender import Sender
 from packetboat.tasks.values import encode
 
@@ -37,12 +38,10 @@ class Pages:
         """A page that is full now. Raises ValueError for an input that is too large."""
         raw = encode(value)
         size = len(bytes(raw))
-        if size > calls.MAX_INPUT_BYTES:
-            text = (
-                f"input {self.count} has {size} bytes of JSON, and may have {calls.MAX_INPUT_BYTES}"
-            )
+        if size > MAX_INPUT_BYTES:
+            text = f"input {self.count} has {size} bytes of JSON, and may have {MAX_INPUT_BYTES}"
             raise ValueError(f"{text}: pass a reference to what is larger")
-        full = len(self._inputs) == calls.MAX_TASKS or self._bytes + size > PAGE_BYTES
+        full = len(self._inputs) == MAX_TASKS or self._bytes + size > PAGE_BYTES
         page = self.rest() if full else None
         self._inputs.append(raw)
         self._bytes += size

@@ -1,49 +1,19 @@
-"""Who changed what."""
+"""The changes of a tenant, and their authors."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, Unpack
+from typing import Unpack
 
+from packetboat.aio.operations.audit import AsyncAuditOperations
 from packetboat.aio.resources.lines import lines_of
-from packetboat.aio.resources.pages import every
-from packetboat.aio.sender import AsyncSender
-from packetboat.calls import audit as calls
-from packetboat.calls.call import Call
-from packetboat.models import AuditEntry, AuditFilter, Page
+from packetboat.calls import audit_export as calls
+from packetboat.models import AuditEntry, AuditFilter
 
 
-class AsyncAudit:
-    """Who changed what."""
-
-    def __init__(self, sender: AsyncSender) -> None:
-        self._sender = sender
-
-    def list(
-        self,
-        tenant: str | None = None,
-        *,
-        page_size: int = 100,
-        timeout_s: float | None = None,
-        **filters: Unpack[AuditFilter],
-    ) -> AsyncIterator[AuditEntry]:
-        """Of a tenant, for operators, or the own one; newest first unless said otherwise."""
-        return every(
-            self._sender, lambda token: _call(tenant, filters, page_size, token), timeout_s
-        )
-
-    async def page(
-        self,
-        tenant: str | None = None,
-        *,
-        page_size: int = 100,
-        page_token: str | None = None,
-        timeout_s: float | None = None,
-        **filters: Unpack[AuditFilter],
-    ) -> Page[AuditEntry]:
-        """One page; `page_token` is that of the page before."""
-        return await self._sender.send(_call(tenant, filters, page_size, page_token), timeout_s)
+class AsyncAudit(AsyncAuditOperations):
+    """The changes of a tenant, and their authors."""
 
     async def export(
         self,
@@ -52,8 +22,8 @@ class AsyncAudit:
         timeout_s: float | None = None,
         **filters: Unpack[AuditFilter],
     ) -> AsyncGenerator[AuditEntry, None]:
-        """The same in one answer, which is read as it comes, and begins within `timeout_s`. Raises
-        UnknownOutcome where it was cut off: what came is not all."""
+        """Iterate over the same changes, read from one answer as it comes, which begins within
+        `timeout_s`. Raise UnknownOutcome where it was cut off: then some are missing."""
         if tenant is None:
             call = calls.export_own_audit(filters)
         else:
@@ -61,11 +31,3 @@ class AsyncAudit:
         async with aclosing(lines_of(self._sender, call, timeout_s)) as incoming:
             async for line in incoming:
                 yield calls.read_entry(line)
-
-
-def _call(
-    tenant: str | None, filters: Mapping[str, Any], page_size: int, token: str | None
-) -> Call[Page[AuditEntry]]:
-    if tenant is None:
-        return calls.get_own_audit(filters, page_size, token)
-    return calls.get_audit(tenant, filters, page_size, token)

@@ -16,6 +16,7 @@ from packetboat.aio.resources.lake_tables import AsyncLakeTables
 from packetboat.aio.sender import AsyncSender
 from packetboat.aio.waiting import apart
 from packetboat.calls import messages as calls
+from packetboat.calls import replays
 from packetboat.errors import InvalidRequest
 from packetboat.lake.cursor import lane_name
 from packetboat.lake.errors import HistoryMissing
@@ -79,7 +80,7 @@ class AsyncLaneReading:
     async def _of_log(self, wait_seconds: float | None) -> Sequence[ReadMessage]:
         """None, and `_first` above `at`, where the log has not what is next."""
         request = self._request
-        call = calls.replay(
+        call = replays.replay(
             request.topic,
             self._partition,
             self.at,

@@ -1,84 +1,18 @@
-"""Single messages of a topic, and reading a partition again."""
+"""Single messages of a topic, and reads of its partitions."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from datetime import datetime
 
-from packetboat.aio.resources.pages import every
-from packetboat.aio.sender import AsyncSender
-from packetboat.calls import messages as calls
+from packetboat.aio.operations.messages import AsyncMessagesOperations
+from packetboat.calls import replays as calls
 from packetboat.calls.call import long_poll_s
-from packetboat.models import (
-    AckState,
-    DelayedMessage,
-    Page,
-    PartitionOffsets,
-    ReplayPage,
-    StoredMessage,
-)
+from packetboat.models import ReplayPage, StoredMessage
 
 
-class AsyncMessages:
-    """Single messages of a topic, and reading a partition again."""
-
-    def __init__(self, sender: AsyncSender) -> None:
-        self._sender = sender
-
-    async def get(
-        self, topic: str, message_id: str, *, timeout_s: float | None = None
-    ) -> StoredMessage:
-        """As it is stored, also when it is not published yet. Raises NotFound."""
-        return await self._sender.send(calls.get_message(topic, message_id), timeout_s)
-
-    def delayed(
-        self, topic: str, *, page_size: int = 100, timeout_s: float | None = None
-    ) -> AsyncIterator[DelayedMessage]:
-        """All that wait for their time, page by page: by partition, and there in the order in which
-        they were accepted."""
-        return every(
-            self._sender,
-            lambda token: calls.list_delayed_messages(topic, page_size, token),
-            timeout_s,
-        )
-
-    async def delayed_page(
-        self,
-        topic: str,
-        *,
-        page_size: int = 100,
-        page_token: str | None = None,
-        timeout_s: float | None = None,
-    ) -> Page[DelayedMessage]:
-        """One page; `page_token` is that of the page before."""
-        return await self._sender.send(
-            calls.list_delayed_messages(topic, page_size, page_token), timeout_s
-        )
-
-    async def cancel(self, topic: str, message_id: str, *, timeout_s: float | None = None) -> None:
-        """A message published with a delay is never published. Raises Conflict if it is already;
-        cancelling it twice is no error."""
-        await self._sender.send(calls.cancel_message(topic, message_id), timeout_s)
-
-    async def reschedule(
-        self,
-        topic: str,
-        message_id: str,
-        *,
-        delay_seconds: float | None = None,
-        deliver_at: datetime | None = None,
-        timeout_s: float | None = None,
-    ) -> datetime:
-        """When a message with a delay is published now: give one of the two, `deliver_at` with a
-        zone. Raises Conflict if it is published already."""
-        call = calls.reschedule_message(topic, message_id, delay_seconds, deliver_at)
-        return await self._sender.send(call, timeout_s)
-
-    async def ack_states(
-        self, topic: str, message_id: str, *, timeout_s: float | None = None
-    ) -> dict[str, AckState]:
-        """What each subscription, by name, has done with it."""
-        return await self._sender.send(calls.get_message_ack(topic, message_id), timeout_s)
+class AsyncMessages(AsyncMessagesOperations):
+    """Single messages of a topic, and reads of its partitions."""
 
     async def read(
         self,
@@ -94,9 +28,10 @@ class AsyncMessages:
         filter: str | None = None,
         timeout_s: float | None = None,
     ) -> ReplayPage:
-        """Up to 1,000 messages from an offset or a moment on, or from the first, below `end_offset`
-        where it is given; no ack state is looked at. Waits up to `wait_seconds` (at most 60) for
-        one. Raises InvalidRequest, status 410, for an offset that is not stored any more."""
+        """Return up to 1,000 messages from an offset or a time on, or from the first, below
+        `end_offset` where it is given, whatever their ack states. Wait up to `wait_seconds` (at
+        most 60) for one. Raise InvalidRequest, status 410, for an offset that is not stored any
+        more."""
         call = calls.replay(
             topic,
             partition,
@@ -123,9 +58,9 @@ class AsyncMessages:
         follow: bool = False,
         timeout_s: float | None = None,
     ) -> AsyncGenerator[StoredMessage, None]:
-        """The messages of a partition in the order of offsets, up to its end as it is when it is
-        reached; with `follow` also those that come later, for ever or up to `end_offset`. Each page
-        of them comes, or is waited for, within `timeout_s`."""
+        """Iterate over the messages of a partition in the order of offsets, up to its end as it is
+        when it is reached; with `follow` also over those that come later, for ever or up to
+        `end_offset`. Each page of them comes, or is waited for, within `timeout_s`."""
         at, wait_seconds = start, long_poll_s(60, timeout_s) if follow else None
         while True:
             page = await self.read(
@@ -159,8 +94,8 @@ class AsyncMessages:
         filter: str | None = None,
         timeout_s: float | None = None,
     ) -> AsyncGenerator[bytes, None]:
-        """The same as an Arrow IPC stream, in chunks; up to a million messages. It begins within
-        `timeout_s`. An answer that was cut off raises UnknownOutcome: begin again."""
+        """Iterate over the chunks of an Arrow IPC stream of up to a million messages, which begins
+        within `timeout_s`. Raise UnknownOutcome where it was cut off: begin again."""
         call = calls.replay_arrow(
             topic,
             partition,
@@ -173,17 +108,3 @@ class AsyncMessages:
         async with self._sender.stream(call, timeout_s) as response:
             async for chunk in response.chunks():
                 yield chunk
-
-    async def offsets(
-        self,
-        topic: str,
-        partition: int,
-        time: datetime,
-        *,
-        lane: int | None = None,
-        timeout_s: float | None = None,
-    ) -> PartitionOffsets:
-        """Where a moment, which has a zone, is in a partition."""
-        return await self._sender.send(
-            calls.offsets_of_partition(topic, partition, time, lane), timeout_s
-        )

@@ -14,6 +14,7 @@ from datetime import datetime
 from itertools import count, takewhile
 
 from packetboat.calls import messages as calls
+from packetboat.calls import replays
 from packetboat.errors import InvalidRequest
 from packetboat.lake.cursor import lane_name
 from packetboat.lake.errors import HistoryMissing
@@ -80,7 +81,7 @@ class LaneReading:
     def _of_log(self, wait_seconds: float | None) -> Sequence[ReadMessage]:
         """None, and `_first` above `at`, where the log has not what is next."""
         request = self._request
-        call = calls.replay(
+        call = replays.replay(
             request.topic,
             self._partition,
             self.at,
