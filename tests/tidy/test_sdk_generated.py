@@ -128,7 +128,7 @@ def test_a_member_of_an_answer_may_be_the_result_or_nothing() -> None:
 
 
 def test_the_choices_of_a_query_may_be_settings() -> None:
-    """They come after the arguments of the path, and go through the function of the body."""
+    """Settings come after the arguments of the path, and go through the function of the body."""
     method = Method(
         "list", "getAudit", "List.", own="getOwnAudit", settings="AuditFilter", body="audit_query"
     )
