@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
 from packetboat.webhooks import DeliverLater, Delivery, Reject
 
 from edge.sealing import Sealer
