@@ -19,9 +19,8 @@ from msgspec import NODEFAULT, UNSET
 
 from openapi.contract import Answer, Body, OpenAnswer, Parameter
 from openapi.json_schema import one_line, prose
+from openapi.sdk.text import HEADER, WIDTH
 from openapi.sdk.types import TIMES, answer_type, argument_type, may_be_missing, model_name
-
-WIDTH = 100
 
 
 class Model(NamedTuple):
@@ -105,7 +104,7 @@ def written(module: Module, homes: Mapping[str, str]) -> str:
         if name in homes
     ]
     head = [
-        "# Generated from openapi/: `make generate`. Do not edit.",
+        HEADER,
         f'"""{module.summary}"""',
         "",
         "from __future__ import annotations",
@@ -167,7 +166,7 @@ def _fields(model: Model) -> Iterator[tuple[str, str, str | None]]:
     for field in msgspec.structs.fields(model.kind):
         if field.name in (*inherited, *model.without):
             continue
-        there = field.name in model.always or model.defaults.get(field.name) is not None
+        there = field.name in model.always or _default(model, field, "") not in (None, "None")
         write = argument_type if sent else answer_type
         kind = model.types.get(field.name) or write(hints[field.name], required=there)
         default = _default(model, field, kind)

@@ -20,6 +20,7 @@ from openapi import (
 from openapi.areas import OPERATIONS
 from openapi.sdk import messaging_models, work_models
 from openapi.sdk.models import Keywords, Model, Module, defined, written
+from openapi.sdk.text import HEADER
 
 JSON_NULL = msgspec.Raw(b"null")
 OTHERS = messaging_models.MODULES | work_models.MODULES
@@ -299,18 +300,40 @@ MODULES = OTHERS | {
 }
 
 BY_HAND = {
-    "Data": "data",
-    "Position": "data",
-    "Failure": "methods",
-    "Progress": "methods",
-    "Readable": "methods",
-    "Redriving": "methods",
-    "Running": "methods",
+    "data": ("Data", "Position"),
+    "page": ("Page",),
+    "results": ("BacklogUpdate", "PartitionLoad", "Settled"),
 }
-"""Modules of names that are written by hand."""
+"""Names of modules that are written by hand."""
+METHODS = ("Failure", "Progress", "Readable", "Redriving", "Running")
+"""The classes of `packetboat.models.methods`, which models inherit from."""
+APART = ("exports", "export_runs", "jobs")
+"""Modules that the package does not import: few programs need them."""
+PACKAGE = '''\
+{header}
+"""Models: the values that the API takes and returns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+{imports}
+from packetboat.renamed import renamed
+
+__all__ = {names}
+
+if not TYPE_CHECKING:  # 0.2.0 called it Retry, as it did two other classes
+    __getattr__ = renamed(__name__, {{"Retry": RetryPolicy}})
+'''
 
 
 def generated() -> dict[str, str]:
-    """Return the text of each module, by its name."""
-    homes = BY_HAND | {each: name for name, module in MODULES.items() for each in defined(module)}
-    return {name: written(module, homes) for name, module in MODULES.items()}
+    """Return the text of each module and of the package, by its name."""
+    homes = {each: name for name, module in MODULES.items() for each in defined(module)}
+    homes |= {each: name for name, names in BY_HAND.items() for each in names}
+    shown = {each: name for each, name in sorted(homes.items()) if name not in APART}
+    imports = [f"from packetboat.models.{name} import {each}" for each, name in shown.items()]
+    package = PACKAGE.format(header=HEADER, imports="\n".join(imports), names=list(shown))
+    homes |= dict.fromkeys(METHODS, "methods")
+    texts = {name: written(module, homes) for name, module in MODULES.items()}
+    return texts | {"__init__": package}

@@ -12,6 +12,7 @@ from pathlib import Path
 from openapi.sdk.methods import Area, calls_module
 
 WIDTH = 100
+HEADER = "# Generated from openapi/: `make generate`. Do not edit."
 RUFF = Path(sys.executable).with_name("ruff")
 PACKAGE = Path(__file__).parents[2] / "sdk/python/packetboat"
 BODIES = PACKAGE / "calls" / "bodies.py"
@@ -65,7 +66,7 @@ def module(doc: str, area: Area, body: str, *, calls: bool = False) -> str:
             imports.append(f"from packetboat.calls.bodies import {', '.join(used)}")
     return "\n".join(
         [
-            "# Generated from openapi/: `make generate`. Do not edit.",
+            HEADER,
             f'"""{doc}"""',
             "",
             "from __future__ import annotations",

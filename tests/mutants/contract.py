@@ -133,4 +133,30 @@ MUTANTS: tuple[Mutant, ...] = (
         killed_by="tests/unit/gateway/test_tenancy_bodies.py"
         "::test_a_limit_that_a_body_leaves_out_is_the_platforms_and_null_is_none",
     ),
+    Mutant(
+        "a body that the SDK sends has other defaults than the contract",
+        (
+            Edit(
+                "openapi/sdk/models.py",
+                "    if _is_sent(model.kind):\n        return _sent_default(field)\n",
+                "",
+            ),
+        ),
+        breaks="P8",
+        killed_by="tests/tidy/test_contract.py"
+        "::test_a_model_of_a_request_has_the_defaults_of_the_contract",
+    ),
+    Mutant(
+        "the SDK asks again a process that is not ready",
+        (
+            Edit(
+                "openapi/sdk/calls.py",
+                '    safe = "" if method.safe == "False" else ", safe=True"\n',
+                '    safe = ", safe=True"\n',
+            ),
+        ),
+        breaks="P8",
+        killed_by="tests/tidy/test_sdk_generated.py"
+        "::test_a_member_of_an_answer_may_be_the_result_or_nothing",
+    ),
 )

@@ -1,4 +1,5 @@
-"""What the API gives and takes, as typed values."""
+# Generated from openapi/: `make generate`. Do not edit.
+"""Models: the values that the API takes and returns."""
 
 from __future__ import annotations
 
