@@ -9,7 +9,6 @@ callers give by keyword is a TypedDict. `openapi.sdk.modules` says which models 
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
@@ -19,7 +18,7 @@ from msgspec import NODEFAULT, UNSET
 
 from openapi.contract import Answer, Body, OpenAnswer, Parameter
 from openapi.json_schema import one_line, prose
-from openapi.sdk.text import HEADER, WIDTH
+from openapi.sdk.text import docstring, put_together, words
 from openapi.sdk.types import TIMES, answer_type, argument_type, may_be_missing, model_name
 
 
@@ -76,13 +75,6 @@ class Module(NamedTuple):
     aliases: dict[str, Any] = {}
 
 
-HOMES = {
-    "collections.abc": ("Mapping", "Sequence"),
-    "datetime": ("datetime",),
-    "typing": ("Any", "Literal", "TypedDict"),
-}
-
-
 def written(module: Module, homes: Mapping[str, str]) -> str:
     """Return the text of a module; `homes` has the module of each name that it may import."""
     aliases = [_alias(alias, kind) for alias, kind in module.aliases.items()]
@@ -91,28 +83,12 @@ def written(module: Module, homes: Mapping[str, str]) -> str:
         for each in module.models
     ]
     body = "\n\n\n".join(("\n".join(aliases), *models) if aliases else models)
-    used = _words(re.sub(r'"""(?s:.*?)"""', "", body))
     imports = [
-        f"from {home} import {', '.join(names)}"
-        for home, known in HOMES.items()
-        if (names := [each for each in known if each in used])
-    ]
-    own = defined(module)
-    imports += [
         f"from packetboat.models.{homes[name]} import {name}"
-        for name in sorted(used - own)
+        for name in sorted(words(body) - defined(module))
         if name in homes
     ]
-    head = [
-        HEADER,
-        f'"""{module.summary}"""',
-        "",
-        "from __future__ import annotations",
-        "",
-        "import msgspec",
-        *imports,
-    ]
-    return "\n".join(head) + "\n\n" + body + "\n"
+    return put_together(module.summary, imports, body)
 
 
 def defined(module: Module) -> set[str]:
@@ -123,13 +99,7 @@ def defined(module: Module) -> set[str]:
     return {*module.aliases, *classes}
 
 
-def _words(text: str) -> set[str]:
-    return set("".join(each if each.isalnum() else " " for each in text).split())
-
-
 def _alias(name: str, kind: Any) -> str:
-    if isinstance(kind, str):
-        return f"{name} = {kind}"
     literal, *notes = get_args(kind) if get_origin(kind) is Annotated else (kind,)
     words = ", ".join(f'"{each}"' for each in get_args(literal))
     about = [f'"""{note.description}"""' for note in notes if note.description]
@@ -147,11 +117,11 @@ def model_text(model: Model) -> str:
             default = f'msgspec.field(name="{sent}")'
         entry = [f"    {name}: {kind}" + ("" if default is None else f" = {default}")]
         if sentence := model.texts.get(sent) or sentences.get(sent):
-            entry.append(_docstring(sentence))
+            entry.append(docstring(sentence))
         (required if default is None or name != sent else optional).append("\n".join(entry))
     if model.etag:
         optional.append('    etag: str | None = None\n    """For `if_match`; None in a listing."""')
-    doc = _docstring(model.doc or one_line(model.kind.__doc__ or ""))
+    doc = docstring(model.doc or one_line(model.kind.__doc__ or ""))
     base = model_name(model.base.kind) if model.base else "msgspec.Struct"
     bases = ", ".join(filter(None, (model.methods, base, "frozen=True", model.options)))
     head = f"class {model_name(model.kind)}({bases}):\n{doc}\n\n"
@@ -183,9 +153,9 @@ def keywords_text(keywords: Keywords) -> str:
             continue
         lines.append(f"    {name}: {keywords.types.get(name) or kind}")
         if sentence:
-            lines.append(_docstring(sentence))
+            lines.append(docstring(sentence))
     head = f"class {keywords.name}({keywords.base or 'TypedDict'}, total=False):"
-    return "\n".join((head, _docstring(keywords.doc), "", *lines))
+    return "\n".join((head, docstring(keywords.doc), "", *lines))
 
 
 def _entries(keywords: Keywords) -> Iterator[tuple[str, str, str]]:
@@ -250,13 +220,3 @@ def _default(model: Model, field: msgspec.structs.FieldInfo, kind: str) -> str |
 def _is_sent(kind: type[msgspec.Struct]) -> bool:
     """Return whether a class is one of requests alone."""
     return issubclass(kind, Body) and not issubclass(kind, (Answer, OpenAnswer))
-
-
-def _docstring(text: str) -> str:
-    one = f'    """{text}"""'
-    if len(one) <= WIDTH:
-        return one
-    lines = textwrap.TextWrapper(
-        WIDTH, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False
-    )
-    return lines.fill(f'"""{text}"""')

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
-
 from openapi.areas import OPERATIONS
 from openapi.sdk.calls import result
 from openapi.sdk.methods import Area, Argument, Method, arguments, call_name, with_settings
-from openapi.sdk.text import WIDTH, module
+from openapi.sdk.text import docstring, module
 
 SEND = "await self._sender.send({call}, timeout_s)"
 TIMEOUT = "timeout_s: float | None = None"
@@ -114,21 +112,3 @@ def _call(area: Area, method: Method, operation_id: str, last: list[str]) -> str
     if method.settings:
         names = with_settings(names, given, _rest(method))
     return f"calls.{call_name(method, operation_id)}({', '.join([*names, *last])})"
-
-
-def docstring(text: str, indent: int) -> str:
-    """Return a docstring, wrapped."""
-    margin = " " * indent
-    one = f'{margin}"""{text}"""'
-    if len(one) <= WIDTH:
-        return one
-    return "\n".join(
-        textwrap.wrap(
-            f'"""{text}"""',
-            WIDTH,
-            initial_indent=margin,
-            subsequent_indent=margin,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    )

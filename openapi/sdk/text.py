@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +20,7 @@ BODIES = PACKAGE / "calls" / "bodies.py"
 HOMES = {
     "collections.abc": ("AsyncIterator", "Mapping", "Sequence"),
     "datetime": ("datetime",),
-    "typing": ("Any", "Literal", "Unpack"),
+    "typing": ("Any", "Literal", "TypedDict", "Unpack"),
 }
 OF_CALLS = (
     "Call",
@@ -45,14 +46,7 @@ _MODEL = re.compile(r"(?<![\"`.\w])[A-Z]\w+")
 
 def module(doc: str, area: Area, body: str, *, calls: bool = False) -> str:
     """Return a module before it has the style of the repository."""
-    names = set(re.findall(r"\w+", body))
-    imports = [
-        f"from {home} import {', '.join(sorted(names.intersection(known)))}"
-        for home, known in HOMES.items()
-        if names.intersection(known)
-    ]
-    imports += ["import msgspec"] if "msgspec." in body else []
-    imports += _models(area, body)
+    imports = list(_models(area, body))
     if calls:
         imports += [
             "from packetboat.aio.resources.pages import every",
@@ -62,29 +56,37 @@ def module(doc: str, area: Area, body: str, *, calls: bool = False) -> str:
     else:
         imports.append(f"from packetboat.calls.call import {', '.join(OF_CALLS)}")
         hooks = set(re.findall(r"^def ([a-z]\w*)", BODIES.read_text("utf-8"), re.MULTILINE))
-        if used := sorted(names & hooks):
+        if used := sorted(words(body) & hooks):
             imports.append(f"from packetboat.calls.bodies import {', '.join(used)}")
-    return "\n".join(
-        [
-            HEADER,
-            f'"""{doc}"""',
-            "",
-            "from __future__ import annotations",
-            "",
-            *imports,
-            "",
-            "",
-            body,
-            "",
-        ]
-    )
+    return put_together(doc, imports, body)
+
+
+def put_together(doc: str, imports: Iterable[str], body: str) -> str:
+    """Return a module with these imports, and those of the standard library and of msgspec."""
+    used = words(body)
+    standard = [
+        f"from {home} import {', '.join(sorted(used.intersection(known)))}"
+        for home, known in HOMES.items()
+        if used.intersection(known)
+    ]
+    head = [HEADER, f'"""{doc}"""', "", "from __future__ import annotations", "", *standard]
+    return "\n".join([*head, "import msgspec", *imports, "", "", body, ""])
+
+
+def words(body: str) -> set[str]:
+    """Return the words of code, without those of its docstrings."""
+    return set(re.findall(r"\w+", _code(body)))
+
+
+def _code(body: str) -> str:
+    return re.sub(r'"""(?s:.*?)"""', "", body)
 
 
 def _models(area: Area, body: str) -> Iterable[str]:
     """Yield the imports of models: every word with a capital that is no other name."""
     others = {name for known in HOMES.values() for name in known}
     others |= {"Call", "None", "True", "False", "AsyncSender", f"Async{area.kind}"}
-    code = re.sub(r'"""(?s:.*?)"""', "", body)
+    code = _code(body)
     homes: dict[str, set[str]] = {}
     for name in set(_MODEL.findall(code)) - others:
         if not name.endswith("Operations"):
@@ -112,3 +114,21 @@ def _ruff(arguments: list[str], text: str) -> str:
     command = [str(RUFF), *arguments]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
     return done.stdout
+
+
+def docstring(text: str, indent: int = 4) -> str:
+    """Return a docstring, wrapped."""
+    margin = " " * indent
+    one = f'{margin}"""{text}"""'
+    if len(one) <= WIDTH:
+        return one
+    return "\n".join(
+        textwrap.wrap(
+            f'"""{text}"""',
+            WIDTH,
+            initial_indent=margin,
+            subsequent_indent=margin,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    )
