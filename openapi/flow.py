@@ -14,9 +14,13 @@ from openapi.contract import Body, OpenAnswer, Operation, no_content, ok, table
 class FlowSpec(Body):
     AT_LEAST_ONE: ClassVar[tuple[str, ...]] = ("messages_per_second", "max_outstanding")
     messages_per_second: Annotated[float, Meta(ge=0, le=1_000_000)] | None = None
+    """Messages per second, for all consumers together; 0 stops delivery."""
     max_outstanding: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    """The number of leased and waiting messages at which new deliveries pause."""
     ttl_seconds: Annotated[float, Meta(ge=1, le=3600)] = 60.0
+    """Seconds that the limit holds."""
     reason: Annotated[str, Meta(max_length=256)] = ""
+    """The reason that people see with the limit."""
 
 
 class Flow(OpenAnswer):

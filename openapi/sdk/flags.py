@@ -14,7 +14,18 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, ge
 import msgspec
 from msgspec import NODEFAULT, UNSET
 
-from openapi import access, jobs, positions, schedules, schemas, subscriptions, tenants, topics
+from openapi import (
+    access,
+    flow,
+    jobs,
+    positions,
+    schedules,
+    schemas,
+    subscriptions,
+    tenants,
+    topics,
+    webhooks,
+)
 from openapi.json_schema import prose
 from openapi.sdk.text import WIDTH
 
@@ -80,6 +91,18 @@ FLAGS = (
     Flag("MaxRunning", jobs.PoolPut, "max_running", required=True),
     Flag("SchemaCompatibility", schemas.SchemaCreate, "compatibility", patched=True),
     Flag("NewCompatibility", schemas.SchemaPatch, "compatibility", required=True, patched=True),
+    Flag("FlowRate", flow.FlowSpec, "messages_per_second", "--rate"),
+    Flag("FlowMaxOutstanding", flow.FlowSpec, "max_outstanding"),
+    Flag("FlowTtl", flow.FlowSpec, "ttl_seconds", "--ttl", "SECONDS"),
+    Flag("FlowReason", flow.FlowSpec, "reason"),
+    Flag("SigningKind", webhooks.SigningSecretCreate, "kind"),
+    Flag(
+        "OldExpiresIn",
+        webhooks.SigningSecretCreate,
+        "expires_previous_after_seconds",
+        "--old-expires-in",
+        "SECONDS",
+    ),
     Flag("ClientDisplayName", access.ClientBody, "display_name"),
     Flag("ClientState", access.ClientBody, "state"),
     Flag("Scopes", access.KeyBody, "scopes", "--scope"),

@@ -57,11 +57,9 @@ WRITTEN_OPTIONS = {
         *("maintain_cron", "max_bytes_per_second", "missed_runs", "partition_by", "start"),
         *("table", "time_zone", "topic"),
     ),
-    "flow": ("max_outstanding", "rate", "reason", "ttl"),
     "quotas": ("weight",),
     "schedules": ("data", "key"),
     "schemas": ("type_",),
-    "signing_secrets": ("kind", "old_expires_in"),
     "subscriptions": ("start",),
     "tenants": ("owner",),
 }

@@ -199,6 +199,57 @@ NewCompatibility = Annotated[
         help="The rule for later versions. One of `none`, `backward`, `forward` and `full`.",
     ),
 ]
+FlowRate = Annotated[
+    float | None,
+    typer.Option(
+        "--rate",
+        help="Messages per second, for all consumers together; 0 stops delivery.",
+        min=0,
+        max=1000000,
+    ),
+]
+FlowMaxOutstanding = Annotated[
+    int | None,
+    typer.Option(
+        "--max-outstanding",
+        help="The number of leased and waiting messages at which new deliveries pause.",
+        min=1,
+        max=1000000,
+    ),
+]
+FlowTtl = Annotated[
+    float | None,
+    typer.Option(
+        "--ttl",
+        metavar="SECONDS",
+        help="Seconds that the limit holds. Default: 60.",
+        min=1,
+        max=3600,
+    ),
+]
+FlowReason = Annotated[
+    str | None, typer.Option("--reason", help="The reason that people see with the limit.")
+]
+SigningKind = Annotated[
+    str | None,
+    typer.Option(
+        "--kind",
+        help=(
+            "The kind of signature: receivers of `v1` need the secret, and of `v1a` the public "
+            "key. Default: v1."
+        ),
+    ),
+]
+OldExpiresIn = Annotated[
+    float | None,
+    typer.Option(
+        "--old-expires-in",
+        metavar="SECONDS",
+        help="Seconds that the earlier keys of the kind go on signing. Default: 86400.",
+        min=0,
+        max=2592000,
+    ),
+]
 ClientDisplayName = Annotated[str | None, typer.Option("--display-name", help="A name for people.")]
 ClientState = Annotated[
     str | None,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from packetboat.cli.api import path
 from packetboat.cli.arguments import Subscription, body, wrong
+from packetboat.cli.flags import FlowMaxOutstanding, FlowRate, FlowReason, FlowTtl
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.shared_options import add, commands
 
@@ -25,20 +24,10 @@ def get(context: typer.Context, subscription: Subscription) -> None:
 def set_(
     context: typer.Context,
     subscription: Subscription,
-    rate: Annotated[
-        float | None,
-        typer.Option(
-            help="Messages per second for all consumers together; 0 stops delivery.", min=0
-        ),
-    ] = None,
-    max_outstanding: Annotated[
-        int | None,
-        typer.Option(help="Maximum number of messages that are leased or wait for a retry.", min=1),
-    ] = None,
-    ttl: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Lifetime of the limit.  [default: 60]")
-    ] = None,
-    reason: Annotated[str | None, typer.Option(help="Reason, shown with the limit.")] = None,
+    rate: FlowRate = None,
+    max_outstanding: FlowMaxOutstanding = None,
+    ttl: FlowTtl = None,
+    reason: FlowReason = None,
 ) -> None:
     """Set the limit; a later limit replaces it."""
     if rate is None and max_outstanding is None:

@@ -8,6 +8,7 @@ import typer
 
 from packetboat.cli.api import path
 from packetboat.cli.arguments import Subscription, body
+from packetboat.cli.flags import OldExpiresIn, SigningKind
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.secret_notes import note_secret
 from packetboat.cli.shared_options import add, commands
@@ -30,16 +31,8 @@ def list_(context: typer.Context, subscription: Subscription) -> None:
 def create(
     context: typer.Context,
     subscription: Subscription,
-    kind: Annotated[
-        str | None,
-        typer.Option(help="`v1`, or `v1a`, of which receivers need only the public key."),
-    ] = None,
-    old_expires_in: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS", help="Time for which earlier secrets of this kind also sign.", min=0
-        ),
-    ] = None,
+    kind: SigningKind = None,
+    old_expires_in: OldExpiresIn = None,
 ) -> None:
     """Create a signing secret, shown only once; requests have a signature of each active one."""
     here = Invocation.of(context)
