@@ -108,15 +108,15 @@ def choice_of(parameter: Parameter, text: str | None) -> Any:
 def text_of(parameter: Parameter, text: str | None, rule: str = "") -> str | None:
     """Return a text of the parameter's length or pattern; None if the query does not have it.
     `rule` words the pattern."""
-    (limits,) = parameter.kind.__metadata__
     if text is None:
         return None
-    if limits.pattern is not None and re.search(limits.pattern, text) is None:
-        raise refused(parameter, rule or f"must match the pattern {limits.pattern}")
-    least, most = limits.min_length or 0, limits.max_length
-    if most is not None and (not least <= len(text) <= most or "\0" in text):
-        size = f"{least} to {most}" if least else f"at most {most}"
-        raise refused(parameter, f"{size} characters")
+    for limits in parameter.kind.__metadata__:
+        if limits.pattern is not None and re.search(limits.pattern, text) is None:
+            raise refused(parameter, rule or f"must match the pattern {limits.pattern}")
+        least, most = limits.min_length or 0, limits.max_length
+        if len(text) < least or (most is not None and (len(text) > most or "\0" in text)):
+            sizes = [f"at least {least}"] * (least > 0) + [f"at most {most}"] * (most is not None)
+            raise refused(parameter, f"{' and '.join(sizes)} characters")
     return text
 
 

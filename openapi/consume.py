@@ -34,9 +34,14 @@ from openapi.contract import (
 )
 from openapi.publish import PublishedMessage
 
-MaxMessages = Annotated[int, Meta(ge=1, le=1000)]
+MAX_MESSAGES_AT_ONCE = 1000
+MaxMessages = Annotated[int, Meta(ge=1, le=MAX_MESSAGES_AT_ONCE)]
 MessageId = Annotated[str, Meta(max_length=1024)]
-MessageIds = Annotated[list[MessageId], Meta(min_length=1, max_length=1000)]
+MAX_IDS = 1000
+MessageIds = Annotated[list[MessageId], Meta(min_length=1, max_length=MAX_IDS)]
+MAX_PARTITION = 65_535
+MAX_PARTITIONS = 1000
+"""The most partitions that one request names."""
 DelaySeconds = Annotated[float, Meta(ge=0, le=43_200)]
 
 
@@ -72,7 +77,10 @@ class PullRequest(Body):
     """The number of messages to wait for, up to `max_messages`."""
     consumer: Annotated[str, Meta(pattern=r"^[ -~]{1,128}\Z")] | UnsetType = UNSET
     partitions: (
-        Annotated[list[Annotated[int, Meta(ge=0, le=65_535)]], Meta(min_length=1, max_length=1000)]
+        Annotated[
+            list[Annotated[int, Meta(ge=0, le=MAX_PARTITION)]],
+            Meta(min_length=1, max_length=MAX_PARTITIONS),
+        ]
         | UnsetType
     ) = UNSET
     """Only messages of these; not with affinity."""
@@ -98,12 +106,15 @@ OUTPUTS_LIMITS = Meta(
 Outputs = Annotated[list[Output], OUTPUTS_LIMITS]
 
 
-class AckRequest(Body):
-    EXACTLY_ONE: ClassVar[tuple[str, ...]] = ("message_id", "ack_id", "message_ids", "ack_ids")
+class MessageChoice(Body):
+    EXACTLY_ONE: ClassVar[tuple[str, ...]] = ("ack_ids", "message_ids", "ack_id", "message_id")
     message_id: MessageId | UnsetType = UNSET
     ack_id: MessageId | UnsetType = UNSET
     message_ids: MessageIds | UnsetType = UNSET
     ack_ids: MessageIds | UnsetType = UNSET
+
+
+class AckRequest(MessageChoice):
     publish: Outputs | UnsetType = UNSET
 
 
@@ -132,12 +143,7 @@ class Acked(Answer):
     published now."""
 
 
-class NackRequest(Body):
-    EXACTLY_ONE: ClassVar[tuple[str, ...]] = ("message_id", "ack_id", "message_ids", "ack_ids")
-    message_id: MessageId | UnsetType = UNSET
-    ack_id: MessageId | UnsetType = UNSET
-    message_ids: MessageIds | UnsetType = UNSET
-    ack_ids: MessageIds | UnsetType = UNSET
+class NackRequest(MessageChoice):
     delay_seconds: DelaySeconds | None = None
     """Absent or null, the back-off of the retry policy."""
     reason: MessageId | None = None
@@ -148,30 +154,16 @@ class Done(Answer):
     results: list[ItemFailure]
 
 
-class RejectRequest(Body):
-    EXACTLY_ONE: ClassVar[tuple[str, ...]] = ("message_id", "ack_id", "message_ids", "ack_ids")
-    message_id: MessageId | UnsetType = UNSET
-    ack_id: MessageId | UnsetType = UNSET
-    message_ids: MessageIds | UnsetType = UNSET
-    ack_ids: MessageIds | UnsetType = UNSET
+class RejectRequest(MessageChoice):
     reason: MessageId | None = None
 
 
-class ReleaseRequest(Body):
-    EXACTLY_ONE: ClassVar[tuple[str, ...]] = ("message_id", "ack_id", "message_ids", "ack_ids")
-    message_id: MessageId | UnsetType = UNSET
-    ack_id: MessageId | UnsetType = UNSET
-    message_ids: MessageIds | UnsetType = UNSET
-    ack_ids: MessageIds | UnsetType = UNSET
+class ReleaseRequest(MessageChoice):
+    pass
 
 
-class ModifyRequest(Body):
-    EXACTLY_ONE: ClassVar[tuple[str, ...]] = ("message_id", "ack_id", "message_ids", "ack_ids")
+class ModifyRequest(MessageChoice, kw_only=True):
     deadline_seconds: DelaySeconds
-    message_id: MessageId | UnsetType = UNSET
-    ack_id: MessageId | UnsetType = UNSET
-    message_ids: MessageIds | UnsetType = UNSET
-    ack_ids: MessageIds | UnsetType = UNSET
 
 
 MAX_MESSAGES = Parameter(

@@ -33,13 +33,18 @@ class Body(msgspec.Struct, forbid_unknown_fields=True):
             cls.__post_init__ = cls._check_choice  # type: ignore[attr-defined]
 
     def _check_choice(self) -> None:
-        if self.EXACTLY_ONE and sum(map(self._is_given, self.EXACTLY_ONE)) != 1:
+        if self.EXACTLY_ONE and self._given(self.EXACTLY_ONE) != 1:
             raise ValueError(f"one of {_listed(self.EXACTLY_ONE)}, and only one")
-        if self.AT_LEAST_ONE and not any(map(self._is_given, self.AT_LEAST_ONE)):
+        if self.AT_LEAST_ONE and not self._given(self.AT_LEAST_ONE):
             raise ValueError(f"at least one of {_listed(self.AT_LEAST_ONE)}")
 
-    def _is_given(self, field: str) -> bool:
-        return getattr(self, field) not in (msgspec.UNSET, None)
+    def _given(self, fields: tuple[str, ...]) -> int:
+        count = 0
+        for field in fields:
+            value = getattr(self, field)
+            if value is not msgspec.UNSET and value is not None:
+                count += 1
+        return count
 
 
 def fields_of(kind: type[msgspec.Struct], source: object) -> dict[str, Any]:

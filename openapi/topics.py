@@ -282,6 +282,8 @@ class PartitionOffsets(Answer):
 
 
 RELEASED = Refusal("Released", 409, "The message waits no longer.", Problem)
+MAX_STREAMED = 1_000_000
+"""The most messages of one stream of a replay."""
 REPLAY_OFFSET = Parameter(
     "replay_offset",
     "offset",
@@ -316,7 +318,7 @@ REPLAY_MAX_MESSAGES = Parameter(
     "max_messages",
     "query",
     ("Most messages; 100 where it is not given, a million of a stream. JSON holds at most 1,000."),
-    Annotated[int, Meta(ge=1, le=1_000_000)],
+    Annotated[int, Meta(ge=1, le=MAX_STREAMED)],
 )
 REPLAY_FILTER = Parameter(
     "replay_filter",

@@ -122,7 +122,9 @@ class Acks:
         def nack(reader: Reader, place: Place, now: Now) -> bool:
             return reader.ledger.fail(place.offset, now, delay_ms, request.reason)
 
-        await self._each(scope, send, request.ids(), nack, "nack", what="nack", durably=True)
+        await self._each(
+            scope, send, requests.ids_of(request), nack, "nack", what="nack", durably=True
+        )
 
     async def reject(self, scope: Scope, body: bytes, send: Send) -> None:
         """To the dead letters, durably."""
@@ -139,11 +141,13 @@ class Acks:
                 "No dead-letter topic",
                 "The subscription has no dead_letter_topic that rejected messages could go to.",
             )
-        await self._each(scope, send, request.ids(), reject, "reject", what="reject", durably=True)
+        await self._each(
+            scope, send, requests.ids_of(request), reject, "reject", what="reject", durably=True
+        )
 
     async def release(self, scope: Scope, body: bytes, send: Send) -> None:
         """Handed out again at once; no attempt counts."""
-        ids = decode(body, requests.RELEASE).ids()
+        ids = requests.ids_of(decode(body, requests.RELEASE))
 
         def release(reader: Reader, place: Place, now: Now) -> bool:
             return reader.ledger.give_back(place.offset)
@@ -162,7 +166,13 @@ class Acks:
 
         ended = None if seconds else "nack"
         await self._each(
-            scope, send, request.ids(), modify, ended, what="deadline", durably=not seconds
+            scope,
+            send,
+            requests.ids_of(request),
+            modify,
+            ended,
+            what="deadline",
+            durably=not seconds,
         )
 
     async def _each(

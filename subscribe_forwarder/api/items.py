@@ -26,8 +26,6 @@ from subscribe_forwarder.fleet.misdirected import misdirected
 from subscribe_forwarder.reading.staged import Nowhere, Where
 from subscribe_forwarder.state.lanes import Lane
 
-MAX_ITEMS = 1000
-
 
 class UnknownPartition(Exception):
     """An ack id of ours is of a partition that the topic, as it was known, does not have."""

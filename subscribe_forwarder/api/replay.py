@@ -29,9 +29,10 @@ from edge.problem import Problem
 from metadata.types import Topic
 from openapi.topics import OPERATIONS
 from subscribe_forwarder.api.replay_query import (
-    ReplayQuery,
     ReplayRequest,
+    moment_of,
     partition_of,
+    replay_of,
 )
 from subscribe_forwarder.ports import Catalog, Store
 from subscribe_forwarder.reading import arrow
@@ -180,7 +181,7 @@ class ReplayRoutes:
 
     async def offsets(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Where the partition begins and ends, and which offset a time is at."""
-        time_us, lane = ReplayQuery(scope).moment_us()
+        time_us, lane = moment_of(scope)
         topic = await self._topic(scope)
         number = partition_of(scope, topic, lane)
         store = self._reading.history
@@ -192,7 +193,7 @@ class ReplayRoutes:
     async def messages(self, scope: Scope, receive: Receive, send: Send) -> None:
         """JSON, NDJSON or Arrow, by `Accept`; 410 below the first offset."""
         form = _form(scope)
-        request = ReplayQuery(scope).request(streams=form is not None)
+        request = replay_of(scope, streams=form is not None)
         topic = await self._topic(scope)
         number = partition_of(scope, topic, request.lane)
         await read_body(scope, receive, _MAX_GET_BODY_BYTES)

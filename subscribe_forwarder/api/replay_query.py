@@ -1,33 +1,27 @@
-"""Strict reading of a replay's parameters; every refusal names the parameter."""
+"""Reads the parameters of replays; every refusal names the parameter."""
 
 from __future__ import annotations
-
-import re
-from datetime import datetime
-from typing import Annotated
-from urllib.parse import parse_qs
 
 import msgspec
 
 from edge.asgi import Scope, path_param
 from edge.expressions import BadExpression, compile_filter
+from edge.parameters import Query, integer_of, refused, text_of
 from edge.problem import FieldError, Problem, invalid
 from metadata.types import Topic
-from subscribe_forwarder.api.requests import MAX_BYTES, MAX_MESSAGES, MAX_WAIT_S
+from openapi import topics as contract
+from openapi.common import MAX_BYTES, WAIT_SECONDS, Moment
+from openapi.consume import MAX_MESSAGES_AT_ONCE
+from openapi.contract import Parameter
 from subscribe_forwarder.selection.rule import Rule
 from subscribe_forwarder.selection.variables import Bodies
 
-MAX_STREAMED = 1_000_000
-MAX_OFFSET = 2**53
-MAX_LANE = 9
 _DEFAULT_MESSAGES = 100
-_DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?")
-_Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class ReplayRequest(msgspec.Struct, frozen=True):
-    """A replay whose limits hold; neither `offset` nor `time_us`: from the first on. Nothing at or
-    after `end_offset` is read."""
+    """A replay whose limits hold. Without an `offset` and a `time_us` it begins at the first
+    message. Nothing at or after `end_offset` is read."""
 
     offset: int | None
     end_offset: int | None
@@ -39,100 +33,67 @@ class ReplayRequest(msgspec.Struct, frozen=True):
     filter: Rule | None
 
 
-class ReplayQuery:
-    """The parameters; the last of a repeated one counts."""
+def replay_of(scope: Scope, *, streams: bool) -> ReplayRequest:
+    """Return the replay of a query. Raise a 400 Problem. A stream has no limit of bytes."""
+    query = Query(scope)
+    offset = _integer(query, contract.REPLAY_OFFSET)
+    time_us = _time_us(query, contract.REPLAY_TIME)
+    if offset is not None and time_us is not None:
+        raise refused(contract.REPLAY_TIME, "either an offset or a time")
+    most = _integer(query, contract.REPLAY_MAX_MESSAGES)
+    if most is None:
+        most = contract.MAX_STREAMED if streams else _DEFAULT_MESSAGES
+    return ReplayRequest(
+        offset=offset,
+        end_offset=_integer(query, contract.REPLAY_END_OFFSET),
+        time_us=time_us,
+        lane=query.integer(contract.LANE),
+        max_messages=most if streams else min(most, MAX_MESSAGES_AT_ONCE),
+        max_bytes=query.integer(MAX_BYTES),
+        wait_s=query.number(WAIT_SECONDS),
+        filter=_filter(query),
+    )
 
-    def __init__(self, scope: Scope) -> None:
-        raw = scope["query_string"].decode("ascii", "replace")
-        self._values = parse_qs(raw, keep_blank_values=True, errors="replace")
-        self._errors: list[FieldError] = []
 
-    def request(self, *, streams: bool) -> ReplayRequest:
-        """400 naming what does not fit. What is streamed has no limit of bytes."""
-        offset = self._integer("offset", None, 0, MAX_OFFSET)
-        end_offset = self._integer("end_offset", None, 0, MAX_OFFSET)
-        time_us = self._time_us()
-        if offset is not None and time_us is not None:
-            self._errors.append(FieldError("time", "either an offset or a time"))
-        most = self._integer(
-            "max_messages", MAX_STREAMED if streams else _DEFAULT_MESSAGES, 1, MAX_STREAMED
-        )
-        max_bytes = self._integer("max_bytes", MAX_BYTES, 1, MAX_BYTES)
-        lane = self._integer("lane", 0, 0, MAX_LANE)
-        request = ReplayRequest(
-            offset=offset,
-            end_offset=end_offset,
-            time_us=time_us,
-            lane=lane or 0,
-            max_messages=(most or 1) if streams else min(most or 1, MAX_MESSAGES),
-            max_bytes=max_bytes or 1,
-            wait_s=self._wait_s(),
-            filter=self._filter(),
-        )
-        self._check()
-        return request
+def moment_of(scope: Scope) -> tuple[int, int]:
+    """Return the time of a query, which must be there, and the lane. Raise a 400 Problem."""
+    query = Query(scope)
+    time_us = _time_us(query, contract.REQUIRED_TIME)
+    if time_us is None:
+        raise refused(contract.REQUIRED_TIME, "required")
+    return time_us, query.integer(contract.LANE)
 
-    def moment_us(self) -> tuple[int, int]:
-        """The time asked for, which must be there, and the lane."""
-        time_us = self._time_us()
-        if time_us is None and not self._errors:
-            self._errors.append(FieldError("time", "required"))
-        lane = self._integer("lane", 0, 0, MAX_LANE)
-        self._check()
-        return time_us or 0, lane or 0
 
-    def _check(self) -> None:
-        if self._errors:
-            raise invalid("A query parameter does not fit.", self._errors, status=400)
+def _integer(query: Query, parameter: Parameter) -> int | None:
+    return integer_of(parameter, query.text(parameter.name))
 
-    def _text(self, name: str) -> str | None:
-        values = self._values.get(name)
-        return values[-1] if values else None
 
-    def _integer(self, name: str, default: int | None, low: int, high: int) -> int | None:
-        text = self._text(name)
-        if text is None:
-            return default
-        if re.fullmatch(r"[0-9]{1,18}", text) and low <= int(text) <= high:
-            return int(text)
-        self._errors.append(FieldError(name, f"an integer from {low} to {high}"))
-        return default
+def _time_us(query: Query, parameter: Parameter) -> int | None:
+    text = query.text(parameter.name)
+    if text is None:
+        return None
+    try:
+        # A plus sign that was not percent-encoded arrives as a space.
+        moment = msgspec.convert(text.replace(" ", "+"), Moment)
+        return max(0, int(moment.timestamp() * 1_000_000))
+    except (msgspec.ValidationError, OverflowError):
+        raise refused(parameter, "a time as of RFC 3339, with its zone") from None
 
-    def _wait_s(self) -> float:
-        text = self._text("wait_seconds")
-        if text is None:
-            return 0.0
-        if _DECIMAL.fullmatch(text) and float(text) <= MAX_WAIT_S:
-            return float(text)
-        self._errors.append(FieldError("wait_seconds", f"seconds from 0 to {MAX_WAIT_S:g}"))
-        return 0.0
 
-    def _time_us(self) -> int | None:
-        text = self._text("time")
-        if text is None:
-            return None
-        try:
-            # A plus sign that was not percent-encoded arrives as a space.
-            moment = msgspec.convert(text.replace(" ", "+"), _Moment)
-            return max(0, int(moment.timestamp() * 1_000_000))
-        except (msgspec.ValidationError, OverflowError):
-            self._errors.append(FieldError("time", "a time as of RFC 3339, with its zone"))
-            return None
-
-    def _filter(self) -> Rule | None:
-        text = self._text("filter")
-        if text is None:
-            return None
-        try:
-            compile_filter(text)
-            return Rule(text, Bodies())
-        except BadExpression as error:
-            self._errors.append(FieldError("filter", str(error)))
-            return None
+def _filter(query: Query) -> Rule | None:
+    text = text_of(contract.REPLAY_FILTER, query.text(contract.REPLAY_FILTER.name))
+    if text is None:
+        return None
+    try:
+        compile_filter(text)
+        return Rule(text, Bodies())
+    except BadExpression as error:
+        raise refused(contract.REPLAY_FILTER, str(error)) from error
 
 
 def partition_of(scope: Scope, topic: Topic, lane: int = 0) -> int:
-    """The partition that the path names; 404, and 400 for a lane that the topic does not have."""
+    """Return the partition that the path names. Raise a 404 Problem, and a 400 one for a lane that
+    the topic does not have."""
     text = path_param(scope, "partition")
     if not (text.isascii() and text.isdecimal() and len(text) <= 4):
         raise no_partition(text)

@@ -1,10 +1,9 @@
-"""The operations on backlogs that any forwarder serves, whatever it owns."""
+"""Streams backlogs. Any forwarder serves them, with or without partitions of its own."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from urllib.parse import parse_qs
 
 from edge.asgi import (
     Receive,
@@ -17,12 +16,13 @@ from edge.asgi import (
     read_body,
     tenant_of,
 )
-from edge.problem import FieldError, Problem, invalid
+from edge.parameters import Query, number_of
+from edge.problem import Problem
 from edge.shares import SHARE, Shares
 from metadata.types import Change, ChangeKind
-from openapi.subscriptions import OPERATIONS
+from openapi import subscriptions as contract
+from openapi.common import HEARTBEAT_SECONDS, MAX_SECONDS
 from subscribe_forwarder import metrics
-from subscribe_forwarder.api.requests import MAX_DEADLINE_S, MAX_WAIT_S, Query
 from subscribe_forwarder.api.stream_lines import format_of
 from subscribe_forwarder.backlogs.backlogs import Backlogs
 from subscribe_forwarder.backlogs.selection import Selected, Selection, Selector
@@ -30,13 +30,12 @@ from subscribe_forwarder.backlogs.stream import BacklogRequest, BacklogStream
 from subscribe_forwarder.ports import Feed
 
 _MAX_BODY_BYTES = 64 * 1024
-_MAX_COUNT = 10**9 - 1
 _RETRY_AFTER_S = 5.0
 _ABOUT = (ChangeKind.SUBSCRIPTION, ChangeKind.TOPIC)
 
 
 class BacklogRoutes:
-    """Raises Problems, and MetadataError, which the dispatcher answers."""
+    """The handlers. They raise Problems, and MetadataError, which the dispatcher answers."""
 
     def __init__(
         self, backlogs: Backlogs, selector: Selector, feed: Feed, max_streams: int
@@ -45,31 +44,30 @@ class BacklogRoutes:
         self._selector = selector
         self._open = Shares(max_streams, name="backlog_streams")
         self._streams: dict[BacklogStream, bytes] = {}
-        """Those that are open, each with its tenant."""
+        """The streams that are open, each with its tenant."""
         self._draining = False
         feed.add_listener(self._on_changes)
 
     def routes(self) -> list[Route]:
         return [
-            Route(OPERATIONS["streamBacklog"], self.one),
-            Route(OPERATIONS["streamBacklogs"], self.several),
+            Route(contract.OPERATIONS["streamBacklog"], self.one),
+            Route(contract.OPERATIONS["streamBacklogs"], self.several),
         ]
 
     def drain(self) -> None:
-        """Ends all streams, and refuses others."""
+        """End all streams, and refuse others."""
         self._draining = True
         for stream in self._streams:
             stream.drain()
 
     async def one(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """200 and its backlog, until it is deleted or somebody ends it."""
+        """Answer 200 and a backlog, until the subscription is deleted."""
         name = path_param(scope, "name")
         await self._serve(scope, receive, send, Selection((name,)), name)
 
     async def several(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """200 and the backlogs of those that match, also of those that come later."""
-        query = parse_qs(scope["query_string"].decode("ascii", "replace"), keep_blank_values=True)
-        selection = Selection.of(query.get("subscription", ()))
+        """Answer 200 and the backlogs of the subscriptions that match, now or later."""
+        selection = Selection.of(Query(scope).several("subscription"))
         caller = caller_of(scope)
         for name in selection.names:
             caller.require("read", "subscription", name)
@@ -130,19 +128,12 @@ class BacklogRoutes:
 
 
 def _request(scope: Scope, alone: str | None) -> BacklogRequest:
-    """400 naming the parameter that does not fit."""
+    """Return what a query asks for. Raise a 400 Problem that names the parameter."""
     query = Query(scope)
-    least = query.number("min_messages", 0)
-    heartbeat_s = query.number("heartbeat_seconds", 10.0)
-    max_s = query.number("max_seconds", 0.0)
-    errors = []
-    if not (0 <= least <= _MAX_COUNT and least == int(least)):
-        errors.append(FieldError("min_messages", f"an integer from 0 to {_MAX_COUNT}"))
-    if not 1 <= heartbeat_s <= MAX_WAIT_S:
-        errors.append(FieldError("heartbeat_seconds", f"seconds from 1 to {MAX_WAIT_S:g}"))
-    if not 0 <= max_s <= MAX_DEADLINE_S:
-        errors.append(FieldError("max_seconds", f"seconds from 0 to {MAX_DEADLINE_S}"))
-    if errors:
-        raise invalid("A parameter of the stream does not fit.", errors, status=400)
-    ends_after_s = max_s if query.text("max_seconds") is not None else math.inf
-    return BacklogRequest(int(least), heartbeat_s, ends_after_s, alone)
+    ends_after_s = number_of(MAX_SECONDS, query.text(MAX_SECONDS.name))
+    return BacklogRequest(
+        query.integer(contract.MIN_MESSAGES_OF_BACKLOG),
+        query.number(HEARTBEAT_SECONDS),
+        math.inf if ends_after_s is None else ends_after_s,
+        alone,
+    )

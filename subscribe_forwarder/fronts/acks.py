@@ -70,7 +70,7 @@ class AckFront:
             for topic in request.topics:  # its owner takes our word that the caller may
                 caller_of(scope).require("publish", "topic", topic)
         else:
-            ids = decode(body, self.action.decoder).ids()
+            ids = requests.ids_of(decode(body, self.action.decoder))
         subscription = await self.routing.subscription(scope)
         waiting = await self._by_partition(subscription, ids)
         if publishes and len(waiting) > 1:

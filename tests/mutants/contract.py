@@ -74,8 +74,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "openapi/contract.py",
-                "sum(map(self._is_given, self.EXACTLY_ONE)) != 1:",
-                "not any(map(self._is_given, self.EXACTLY_ONE)):",
+                "self._given(self.EXACTLY_ONE) != 1:",
+                "not self._given(self.EXACTLY_ONE):",
             ),
         ),
         breaks="P8",
@@ -158,5 +158,32 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P8",
         killed_by="tests/tidy/test_sdk_generated.py"
         "::test_a_member_of_an_answer_may_be_the_result_or_nothing",
+    ),
+    Mutant(
+        "a whole number with a fraction of zero is refused where an integer is wanted",
+        (
+            Edit(
+                "subscribe_forwarder/api/bodies.py",
+                "            if not _WANTED_INTEGER.match(str(error)):\n",
+                "            if True:\n",
+            ),
+        ),
+        breaks="P8",
+        killed_by="tests/unit/subscribe_forwarder/test_bodies.py"
+        "::test_a_whole_number_is_an_integer_however_it_is_written",
+        fails_with="edge.problem.Problem",
+    ),
+    Mutant(
+        "a text of a query need not match the pattern of its parameter",
+        (
+            Edit(
+                "edge/parameters.py",
+                "        if limits.pattern is not None and re.search(limits.pattern, text) is None:\n",
+                "        if False:\n",
+            ),
+        ),
+        breaks="P8",
+        killed_by="tests/unit/edge/test_parameters.py"
+        "::test_a_text_that_is_not_of_the_pattern_is_refused_with_its_own_rule",
     ),
 )

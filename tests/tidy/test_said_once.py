@@ -26,17 +26,11 @@ SERVERS = (
 MODELS = "sdk/python/packetboat/models"
 GENERATED = "# Generated from openapi/"
 
-BODIES = {
-    "subscribe_forwarder/api/requests.py",
-}
+BODIES: set[str] = set()
 """Modules that declare bodies of requests instead of reading them into the contract's classes."""
 VIEWS: set[str] = set()
 """Modules that write answers as dictionaries instead of with the contract's classes."""
-QUERIES = {
-    "subscribe_forwarder/api/replay_query.py",
-    "subscribe_forwarder/api/requests.py",
-    "subscribe_forwarder/backlogs/routes.py",
-}
+QUERIES: set[str] = set()
 """Modules that read a query without the limits of the contract's parameters."""
 WRITTEN_MODELS: set[str] = set()
 """Modules of the SDK's models that are written by hand."""

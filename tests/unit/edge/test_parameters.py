@@ -56,7 +56,7 @@ def test_values_that_fit(read: Any, parameter: Parameter, text: str | None, valu
         (text_of, WHO, "\0", "at most 3 characters"),
         (text_of, WORD, "abcd", r"must match the pattern ^[a-z]{1,3}\Z"),
         (text_of, WORD, "abc\n", r"must match the pattern ^[a-z]{1,3}\Z"),
-        (text_of, ID, "", "1 to 3 characters"),
+        (text_of, ID, "", "at least 1 and at most 3 characters"),
     ],
 )
 def test_a_refusal_says_the_rule(read: Any, parameter: Parameter, text: str, rule: str) -> None:
