@@ -216,7 +216,7 @@ class StoredMessage(OpenAnswer):
 class Reschedule(Body):
     """A new time for a delayed message, given by one of the two fields."""
 
-    EXACTLY_ONE: ClassVar[tuple[str, ...]] = ("delay_seconds", "deliver_at")
+    EXACTLY_ONE: ClassVar[tuple[str, ...]] = ("deliver_at", "delay_seconds")
     delay_seconds: Delay | UnsetType = UNSET
     deliver_at: Moment | UnsetType = UNSET
 

@@ -216,8 +216,7 @@ def _delay(body: bytes, now_us: int) -> Delay | None:
     try:
         asked = _reschedule.decode(body)
     except msgspec.ValidationError as error:
-        whole = DELIVER_AT if body.lstrip().startswith(b"{") else "body"
-        raise invalid("The body does not fit.", [field_error(str(error), whole)]) from error
+        raise invalid("The body does not fit.", [field_error(str(error))]) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         detail = f"The body is not JSON: {not_json(error)}."
         raise Problem(400, "malformed-body", "Malformed body", detail) from error

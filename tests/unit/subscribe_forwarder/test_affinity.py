@@ -249,7 +249,7 @@ async def test_what_does_not_fit_is_refused(asked: str) -> None:
 async def test_a_body_that_does_not_fit_is_refused(body: object) -> None:
     async with world() as w:
         answer = await w.call("POST", "/subscriptions/{name}:pull", body, name="reader")
-        assert answer.status == 400
+        assert answer.status == 422
 
 
 # Streams.
