@@ -178,8 +178,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "edge/parameters.py",
-                "        if limits.pattern is not None and re.search(limits.pattern, text) is None:\n",
-                "        if False:\n",
+                "limits.pattern is not None and re.search(limits.pattern, text) is None:",
+                "False:",
             ),
         ),
         breaks="P8",
