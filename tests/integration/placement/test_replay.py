@@ -8,8 +8,9 @@ from gateway.topics.placement import queue_of
 from metadata.database import Database
 from metadata.subscriptions.seeks import SeekRepository
 from metadata.subscriptions.snapshots import SnapshotRepository
+from openapi.subscriptions import StartAt
 from store_nodes.record_batch import Message
-from subscribe_forwarder.reading.targets import Targets
+from subscribe_forwarder.reading.targets import Targets, To
 from tests.chaos.cluster import ChaosCluster
 from tests.integration.placement.placement_support import Site
 from tests.unit.subscribe_forwarder.subscribe_support import Answer
@@ -67,14 +68,18 @@ async def test_a_seek_finds_its_offset_in_the_generation_before(
         await publish(site, "d", "e")
         topic = await site.topic()
         targets = Targets(site.store, SnapshotRepository(database))
-        for to, floor in ((2, 2), (4, 4), ("earliest", 0), ("latest", 5)):
-            _, found = await targets.find(topic, to)  # type: ignore[arg-type]
+        places: tuple[tuple[To, int], ...] = (
+            *((StartAt(offset=2), 2), (StartAt(offset=4), 4)),
+            *(("earliest", 0), ("latest", 5)),
+        )
+        for to, floor in places:
+            _, found = await targets.find(topic, to)
             assert found[0, 0].offset == floor
         taken: list[str] = []
         async with asyncio.timeout(20):
             while len(taken) < 5:
                 taken += [m["data"] for m in await site.consumer.pulled(10, wait_s=5)]
-        found = (await targets.find(topic, 1))[1]
+        found = (await targets.find(topic, StartAt(offset=1)))[1]
         subscription = await site.subscriptions.get(site.tenant_id, "reader")
         await SeekRepository(database).seek(site.tenant_id, subscription.uid, found)
         moved = await site.subscriptions.get(site.tenant_id, "reader")
