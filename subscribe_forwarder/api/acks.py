@@ -44,7 +44,7 @@ _encode = msgspec.json.encode
 
 
 class Action(NamedTuple):
-    """One of the things that are done to messages by their ids."""
+    """An action on messages that a request names by their ids."""
 
     operation: Operation
     act: Callable[[Scope, bytes, Send], Awaitable[None]]
@@ -54,7 +54,7 @@ class Action(NamedTuple):
 
     @property
     def what(self) -> str:
-        """What it is called where nobody knows whether it was done."""
+        """Return the name of the action in an answer that says that its outcome is unknown."""
         return "deadline" if self.operation.id == MODIFY else self.operation.id
 
     def handler(self) -> Handler:
@@ -79,7 +79,7 @@ class Acks:
         )
 
     async def ack(self, scope: Scope, body: bytes, send: Send) -> None:
-        """200 once the acks are committed; items already acked count."""
+        """Ack messages: 200 once the acks are committed; items already acked count."""
         forwarder = self._forwarder
         request = await requests.ack_of(forwarder.workshop, tenant_of(scope), body)
         ids = request.ids
@@ -114,7 +114,10 @@ class Acks:
         await respond(send, 200, _results("acked", ids, named.failures))
 
     async def nack(self, scope: Scope, body: bytes, send: Send) -> None:
-        """Handed out again after the delay, or the policy's; the attempt counts, durably."""
+        """Nack messages durably: they are delivered again after the given delay, or the policy's.
+
+        The attempt counts.
+        """
         request = decode(body, requests.NACK)
         delay_s = request.delay_seconds
         delay_ms = None if delay_s is None else int(delay_s * 1000)
@@ -127,7 +130,7 @@ class Acks:
         )
 
     async def reject(self, scope: Scope, body: bytes, send: Send) -> None:
-        """To the dead letters, durably."""
+        """Reject messages durably: they become dead letters."""
         request = decode(body, requests.REJECT)
 
         def reject(reader: Reader, place: Place, now: Now) -> bool:
@@ -146,7 +149,7 @@ class Acks:
         )
 
     async def release(self, scope: Scope, body: bytes, send: Send) -> None:
-        """Handed out again at once; no attempt counts."""
+        """Release messages: they are delivered again at once, and no attempt counts."""
         ids = requests.ids_of(decode(body, requests.RELEASE))
 
         def release(reader: Reader, place: Place, now: Now) -> bool:
@@ -186,8 +189,10 @@ class Acks:
         what: str,
         durably: bool = False,
     ) -> None:
-        """Acts on each item whose lease is the present one. What is done durably, and whatever is
-        done to an exactly-once lease, is committed before the answer."""
+        """Act on each item whose lease is the present one.
+
+        A durable action, and any action on an exactly-once lease, is committed before the answer.
+        """
         forwarder = self._forwarder
         hub = await hub_of(forwarder, scope)
         forwarder.require_lease()
@@ -218,7 +223,7 @@ class Acks:
     def _held(
         self, reader: Reader, places: Sequence[Place], failures: list[Failure]
     ) -> list[Place]:
-        """Of acks of an exactly-once subscription, those under the lease that holds the message.
+        """Return the acks of an exactly-once subscription whose lease holds the message.
 
         Repeats of an ack are no failure, and nothing to do.
         """

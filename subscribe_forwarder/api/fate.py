@@ -1,9 +1,10 @@
 """The state of one message for one subscription, in JSON; pure.
 
-What is unsettled is `pending`, or `leased` where this process holds the lease; `dead_lettered` has
-its row: these are exact. How a message was settled otherwise is known where its topic keeps the
-history. Else there are counters only: when all that the cursor settled was settled alike, so was
-it, and when not it is called `settled`, with the outcomes that it can have had.
+An unsettled message is `pending`, or `leased` where this process holds the lease; a `dead_lettered`
+one has its row: these are exact. The outcome of any other settled message is known where its topic
+keeps the history. Else there are counters only: when the cursor settled all its messages alike,
+this one had the same outcome. Otherwise it is called `settled`, with the outcomes that it can have
+had.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from subscribe_forwarder.delivery.reader import Reader
 
 
 def ack_state(fate: Fate, reader: Reader | None, offset: int) -> dict[str, Any] | None:
-    """None below the subscription's start."""
+    """Return the state of the message; None below the subscription's start."""
     cursor = fate.cursor
     if offset < cursor.start:
         return None
@@ -44,8 +45,11 @@ def _settled(fate: Fate) -> dict[str, Any]:
 
 
 def _pending(fate: Fate, reader: Reader | None, offset: int) -> dict[str, Any]:
-    """Attempts are those that ended, and with a lease the present one; what this process knows is
-    newer than what is committed."""
+    """Return the state of an unsettled message.
+
+    Attempts are those that ended, and with a lease the present one; the knowledge of this process
+    is newer than committed rows.
+    """
     open_fate = fate.open
     state: dict[str, Any] = {"state": "pending", "attempts": 0}
     if open_fate is not None:
@@ -64,7 +68,7 @@ def _pending(fate: Fate, reader: Reader | None, offset: int) -> dict[str, Any]:
 
 
 def _by_counters(counters: Counters) -> dict[str, Any]:
-    """Of a message that has no row among the dead letters."""
+    """Return the state, by counters, of a message that has no row among the dead letters."""
     counts = {
         "acked": counters.acked,
         "filtered": counters.filtered,

@@ -1,4 +1,4 @@
-"""What a handler serves a request from: all of a subscription, or the part of it that is here."""
+"""The hub that serves a request: all of a subscription, or the part of it that is here."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ def refuse_push(subscription: Subscription) -> None:
 
 
 async def hub_of(forwarder: SubscribeForwarder, scope: Scope) -> Hub:
-    """The subscription of the path. Raises Problem: 404, 503, or 421 where the request asks for all
-    of it and some is elsewhere, or nothing is here."""
+    """Return the hub of the path's subscription.
+
+    Raises Problem: 404, 503, or 421 where the request asks for all of it and some is elsewhere, or
+    nothing is here.
+    """
     topic = scope["path_params"].get("topic")
     part = PART in scope or FORWARDED in scope
     return await forwarder.hub(tenant_of(scope), path_param(scope, "name"), topic, part=part)

@@ -1,11 +1,12 @@
-"""What the id lists of ack, nack, release and modify_ack_deadline name, and why some name nothing.
+"""The messages that the id lists of ack, nack, release and modify_ack_deadline name.
 
-Rules of DESIGN §7. At least once: an ack id with the subscription's uid and present
-generation is good whatever its epoch, attempt or deadline; a message id is good for what has been
-read in the present generation, whichever form it has. Nack, release and modify need the present
-lease on top. Exactly once: everything needs the ack id of the present lease (acks.py).
+Some ids name nothing; the answer says why. These are the rules of DESIGN §7. At least once: an ack
+id with the subscription's uid and present generation is good whatever its epoch, attempt or
+deadline; a message id is good for messages that were read in the present generation, whichever form
+it has. Nack, release and modify need the present lease as well. Exactly once: everything needs the
+ack id of the present lease (acks.py).
 
-What an id names may be in a partition that is owned elsewhere. Then the whole request is
+The message of an id may be in a partition that is owned elsewhere. Then the whole request is
 misdirected (fleet/misdirected.py), before anything is done.
 """
 
@@ -32,11 +33,11 @@ class UnknownPartition(Exception):
 
 
 Locate = Callable[[Sequence[MessageId]], Awaitable[Sequence[Where | Nowhere]]]
-"""Where messages with ids of the stage form are."""
+"""A function that finds messages with ids of the stage form."""
 
 
 class Ids(NamedTuple):
-    """One of the four forms of a request, as a list."""
+    """The ids of a request, in one of its four forms, as a list."""
 
     field: str
     """`ack_id` or `message_id`."""
@@ -93,7 +94,7 @@ async def resolve(
 
 
 def lease_of(reader: Reader, place: Place) -> Problem | None:
-    """Why the place is not of the present lease of its message, if it is not."""
+    """Return why the place does not belong to the present lease of its message; None if it does."""
     ledger = reader.ledger
     grant = ledger.grant_of(place.offset)
     if grant is None:

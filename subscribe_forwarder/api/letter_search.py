@@ -23,7 +23,7 @@ from outbox.letter_filter import Filter
 READ_AT_ONCE = 500
 MAX_EXAMINED_PER_PAGE = 5_000
 MAX_EXAMINED = 50_000
-"""By a dry run, a discard, or the count of a redrive."""
+"""The limit of dead letters that a dry run, a discard, or the count of a redrive examines."""
 _TOKEN = struct.Struct(">Bq16s")
 _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -53,7 +53,10 @@ class Search:
     async def page(
         self, wanted: Filter | None, after: Place, limit: int, max_examined: int
     ) -> Found:
-        """The first `limit` that the filter is true for, of at most so many examined."""
+        """Find the first `limit` dead letters for which the filter is true.
+
+        It examines at most `max_examined`.
+        """
         found: list[StoredLetter] = []
         examined = 0
         read_at_once = min(READ_AT_ONCE, limit if wanted is None else max_examined) + 1
@@ -75,8 +78,10 @@ class Search:
                 return Found(found, examined, None)
 
     async def pages(self, wanted: Filter | None) -> AsyncIterator[Found]:
-        """All of them, as far as `MAX_EXAMINED`; the last one's `next_place` says whether there
-        are more."""
+        """Yield pages of dead letters, up to `MAX_EXAMINED`.
+
+        The last page's `next_place` says whether there are more.
+        """
         after, left = START, MAX_EXAMINED
         while True:
             found = await self.page(wanted, after, READ_AT_ONCE, min(left, READ_AT_ONCE))
@@ -95,7 +100,7 @@ def token_of(place: Place | None) -> str | None:
 
 
 def place_of(token: str | None) -> Place | None:
-    """400 for what is no token of ours."""
+    """Return the place of a page token; raises a 400 for a token that is not ours."""
     if token is None:
         return None
     try:

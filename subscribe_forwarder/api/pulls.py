@@ -1,7 +1,7 @@
 """Pulling: one synchronous pass where messages are there, else a wait.
 
-A wait owns one more task, which watches for the client going away. Whatever was leased is handed
-back when the response could not leave.
+A wait owns one more task, which watches for the client going away. Leased messages are returned
+when the response could not leave.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from subscribe_forwarder.reading.render import pull_body
 
 NO_STORE = [(b"cache-control", b"no-store")]
 ATTENDS_S = 10.0
-"""So long after a pull its consumer keeps the partitions that are dealt to it."""
+"""Seconds after a pull for which its consumer keeps the partitions assigned to it."""
 BODY_READ = "packetboat.body_read"
 """Scope key of a pull whose body is read."""
 MAX_GET_BODY_BYTES = 64 * 1024
@@ -41,7 +41,7 @@ class Pulls:
         self._trace = trace
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """200 with leased messages, or with none after the wait."""
+        """Answer 200 with leased messages, or with none after the wait."""
         request = requests.pull_of_query(scope)
         await self.serve(scope, receive, send, request, body_read=False)
 
@@ -61,7 +61,7 @@ class Pulls:
                 await read_body(scope, receive, MAX_GET_BODY_BYTES)
                 scope[BODY_READ] = True
             if request.gathers:
-                # What comes first is held until the rest is there: its lease is to begin then.
+                # Hold the first messages until the rest is there: their lease begins then.
                 want = want._replace(lease_from_s=forwarder.now_ms() / 1000 + request.wait_s)
             delivery = await self._wait(hub, want, request, receive)
         if delivery is None:
@@ -145,7 +145,7 @@ class Pulls:
 
 
 async def _won(scope: Scope) -> bool:
-    """Whether the credit is this owner's to spend."""
+    """Return whether this owner may spend the credit."""
     race = scope.get(RACE)
     return race is None or bool(await race())
 
@@ -159,10 +159,11 @@ async def empty(send: Send) -> None:
 async def wait(
     hub: Hub, waiter: PullWaiter, wait_s: float, gone: asyncio.Future[None] | None = None
 ) -> Delivery | None:
-    """Leased messages, after `pull_now` gave none; None when there were none in time.
+    """Return leased messages, after `pull_now` gave none; None when none came in time.
 
-    A wait ends when `gone` is done, with what `gone` says. That and cancelling it leave nothing
-    leased. 503 when messages may be there but out of reach; the Problem with which the line ended.
+    A wait ends when `gone` is done, with the reason that `gone` has. That and cancelling it leave
+    nothing leased. Raises a 503 when messages may be there but out of reach, and the Problem with
+    which the wait list ended.
     """
     hub.join(waiter)
     waits: list[asyncio.Future[Any]] = [waiter.future]
@@ -191,14 +192,20 @@ async def wait(
 
 
 def _left(hub: Hub, waiter: PullWaiter) -> asyncio.Future[Delivery]:
-    """Out of the line, and done: with what it has got by now, or with why the line ended."""
+    """Leave the wait list.
+
+    The returned future is done: with the messages that it has got by now, or with the reason why
+    the wait list ended.
+    """
     hub.leave(waiter)
     waiter.end(None)
     return waiter.future
 
 
 def _want_of(request: PullRequest, hub: Hub) -> Want:
-    """Who asks for partitions of its own is there, by asking."""
+    """Return the want of a request; a consumer that asks for partitions of its own attends
+    by asking.
+    """
     places = request.places
     if places is not None and places.affinity:
         hub.attend(request.consumer, max(request.wait_s, ATTENDS_S))

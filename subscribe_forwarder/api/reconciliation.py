@@ -1,4 +1,4 @@
-"""Whether every message of a subscription is accounted for (P9), told from Postgres alone."""
+"""The check that every message of a subscription is accounted for (P9), from Postgres alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Reconciliation:
         return [Route(OPERATIONS["getReconciliation"], self.get)]
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The terms of each cursor, and what is missing; needs no ownership."""
+        """Answer the terms of each cursor, and what is missing; needs no ownership."""
         forwarder = self._forwarder
         tenant_id = tenant_of(scope)
         subscription = await forwarder.catalog.subscription(tenant_id, path_param(scope, "name"))
@@ -34,7 +34,7 @@ class Reconciliation:
 
 
 def reconciliation(books: Sequence[CursorBooks], checked_at: datetime) -> dict[str, Any]:
-    """The JSON of `GET /subscriptions/{name}/reconciliation`."""
+    """Return the JSON of `GET /subscriptions/{name}/reconciliation`."""
     return {
         "balanced": all(each.difference == 0 for each in books),
         "partitions": [_terms(each, checked_at) for each in books],

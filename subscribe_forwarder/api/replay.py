@@ -1,7 +1,7 @@
-"""Replay reads: the messages of a partition as they are stored, for whoever asks.
+"""Replay reads: the messages of a partition as they are stored, for any reader.
 
-As JSON in one answer, or streamed: NDJSON, or Arrow record batches. Nothing is leased, no ack state
-is looked at or changed, and any process can answer.
+They come as JSON in one answer, or streamed: NDJSON, or Arrow record batches. Nothing is leased, no
+ack state is read or changed, and any process can answer.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ ARROW = b"application/vnd.apache.arrow.stream"
 MAX_EXAMINED = 10_000
 """Messages that one JSON answer looks at; where a filter matches few, the next one goes on."""
 SEND_TIMEOUT_S = 60.0
-"""How long a client of a stream may take nothing."""
+"""Seconds a client of a stream may take nothing."""
 _NO_STORE = [(b"cache-control", b"no-store")]
 _MAX_GET_BODY_BYTES = 64 * 1024
 
 
 class Reading(Protocol):
-    """What replays need; a SubscribeForwarder has it."""
+    """The functions that replays need; a SubscribeForwarder has them."""
 
     @property
     def history(self) -> Store: ...
@@ -69,7 +69,9 @@ class Reading(Protocol):
 
 
 class Encoder(Protocol):
-    """Of a streamed form: what is before, between and after parts that are not empty."""
+    """An encoder of a streamed form: the bytes before, between and after parts that are not
+    empty.
+    """
 
     head: bytes
     end: bytes
@@ -121,7 +123,9 @@ class _Taker:
         self.full = False
 
     def parts(self, found: Found) -> Iterator[Run]:
-        """What to take in one go: an expression costs what its owner wrote."""
+        """Yield the runs to take in one go each: the author of an expression determines its
+        cost.
+        """
         pieces = self._pieces
         for run in found:
             if pieces is None:
@@ -140,7 +144,7 @@ class _Taker:
         await turns.begin()
 
     def take(self, run: Run) -> Picked:
-        """The messages of it that are wanted, as far as the limits go."""
+        """Return the wanted messages of a run, as far as the limits go."""
         indices: Sequence[int] = range(run.low, run.high)
         if self._filter is not None:
             indices = self._filter.matches(run.batch, indices)
@@ -156,7 +160,9 @@ class _Taker:
         return Picked(run.batch, indices[:fit])
 
     def _fit_bytes(self, run: Run, indices: Sequence[int]) -> int:
-        """How many of them; of all that are asked for, the first fits always."""
+        """Return how many of the messages fit; the first of all messages of a request fits
+        always.
+        """
         messages = run.batch.messages()
         for fit, index in enumerate(indices):
             size = len(messages[index].data)
@@ -180,7 +186,7 @@ class ReplayRoutes:
         ]
 
     async def offsets(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Where the partition begins and ends, and which offset a time is at."""
+        """Answer where the partition begins and ends, and which offset a time is at."""
         time_us, lane = moment_of(scope)
         topic = await self._topic(scope)
         number = partition_of(scope, topic, lane)
@@ -191,7 +197,7 @@ class ReplayRoutes:
         await respond(send, 200, msgspec.json.encode(body), headers=_NO_STORE)
 
     async def messages(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """JSON, NDJSON or Arrow, by `Accept`; 410 below the first offset."""
+        """Answer JSON, NDJSON or Arrow, by `Accept`; 410 below the first offset."""
         form = _form(scope)
         request = replay_of(scope, streams=form is not None)
         topic = await self._topic(scope)
@@ -248,7 +254,7 @@ async def _json(
     start: int,
     taker: _Taker,
 ) -> bytes:
-    """What is there now, or the first that comes within the wait."""
+    """Return the messages that are there now, or the first that come within the wait."""
     rendered: list[bytes] = []
 
     def enough() -> bool:
@@ -303,7 +309,7 @@ class _Stream:
         await self._write(self._encoder.end, last=True)
 
     async def _send_found(self, found: Found, taker: _Taker) -> None:
-        """What it has that is wanted; not all of it in one turn."""
+        """Send the wanted messages of `found`, over several turns of the event loop."""
         parts = Parts()
         await self._turns.begin()
         for run in taker.parts(found):
@@ -360,7 +366,7 @@ async def _encoder(form: bytes, renderer: PartitionRenderer, number: int) -> Enc
 
 
 def _form(scope: Scope) -> bytes | None:
-    """The streamed form that is accepted by name, the first named; None: JSON."""
+    """Return the streamed form that is accepted by name, the first named; None: JSON."""
     accepted = header(scope, b"accept") or b""
     for part in accepted.split(b","):
         name = part.partition(b";")[0].strip().lower()

@@ -1,8 +1,8 @@
-"""The consume operations as plain ASGI handlers: what the gateway mounts.
+"""The consume operations as plain ASGI handlers, for the gateway to mount.
 
-Each that is about a subscription has a front (fronts/), which serves it whoever owns the
-partitions; what is owned here is served by the local handler behind it, to peers too. Problems are
-raised; the dispatcher answers them.
+Each operation on a subscription has an owner proxy (fronts/), which serves it wherever its
+partitions are owned. The local handler behind it serves the partitions that are owned here, to
+peers too. Handlers raise problems; the dispatcher answers them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def routes(
     routing: Routing | None = None,
     trace: HandOuts | None = None,
 ) -> list[Route]:
-    """What the gateway mounts; called once per process that has links."""
+    """Return the routes for the gateway to mount; called once per process that has links."""
     routing = routing or Routing.of(forwarder)
     views = Views(forwarder, fates)
     pulls, streams = Pulls(forwarder, trace), Streams(forwarder, trace)

@@ -1,4 +1,4 @@
-"""What people see of a subscription's progress and of one message's fate."""
+"""The views of a subscription's progress and of one message's fate."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Fates(Protocol):
 
 
 class Sources(Protocol):
-    """What a message's fate is told from; a SubscribeForwarder has it."""
+    """The sources of a message's fate; a SubscribeForwarder has them."""
 
     @property
     def history(self) -> Store: ...
@@ -38,14 +38,16 @@ class Sources(Protocol):
 
 
 def generation_of(topic: Topic, where: Where) -> Partition | SealedPartition | None:
-    """The generation of the lane that holds the offset; of what is below all, the oldest."""
+    """Return the generation of the lane that holds the offset; the oldest for an offset
+    below all.
+    """
     generations = topic.generations(*where.place)
     holding = [generation for generation in generations if generation.base <= where.offset]
     return holding[-1] if holding else next(iter(generations), None)
 
 
 async def message(store: Store, topic: Topic, where: Where) -> bytes | None:
-    """The members of a stored message's JSON; None when it is not there (any more).
+    """Return the members of a stored message's JSON; None when it is not there (any more).
 
     Needs no ownership. Raises StoreError.
     """
@@ -71,7 +73,10 @@ async def message(store: Store, topic: Topic, where: Where) -> bytes | None:
 async def ack_states(
     sources: Sources, fates: Fates, topic: Topic, where: Where
 ) -> dict[str, dict[str, Any]] | None:
-    """By subscription name; None for a message that never was. Raises StoreError, MetadataError."""
+    """Return the states by subscription name; None for a message that never existed.
+
+    Raises StoreError, MetadataError.
+    """
     found = generation_of(topic, where)
     if found is None:
         return None
@@ -96,7 +101,9 @@ async def ack_states(
 
 
 def backlog(hub: Hub, push: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The JSON of `GET /subscriptions/{name}/backlog`; `push`: how it is pushed, if it is."""
+    """Return the JSON of `GET /subscriptions/{name}/backlog`; `push`: how it is pushed, if
+    it is.
+    """
     readers = sorted(hub.readers.items())
     lanes = any(place.lane for place, _ in readers)
     return {

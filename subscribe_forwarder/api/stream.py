@@ -1,10 +1,10 @@
 """Streaming pull: one response that goes on, and carries messages as they come.
 
-What was written stays leased until it is acked, over any other connection, or its deadline comes;
-what could not be written is ready again. A stream takes as much as its window has room for, in one
-write each time it is served, and nothing while the last write has not left: a client that does not
-read costs one write of memory, and is cut off after a while. The response ends with a line that
-says why, except when the connection is lost.
+A written message stays leased until it is acked, over any other connection, or its deadline comes;
+a message that could not be written is ready again. A stream takes as much as its window has room
+for, in one write each time it is served, and nothing while the last write has not left: a client
+that does not read costs one write of memory, and is cut off after a while. The response ends with a
+line that says why, except when the connection is lost.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ TICK_S = 1.0
 STALLED_S = 60.0
 """A write that has not left by then ends the stream: nobody reads."""
 HURRY_S = 1.0
-"""And by then, when the stream is to end."""
+"""Seconds after which such a write ends the stream when the stream is about to end anyway."""
 UNSERVED_S = 10.0
-"""So long without the forwarder's lease, and the client had better ask again."""
+"""Seconds without the forwarder's lease after which the stream ends, so that the client
+asks again.
+"""
 DRAINING, MAX_SECONDS = "draining", "max_seconds"
 
 
@@ -57,7 +59,7 @@ class StreamResponse:
         self.lines = lines
         self.begun = False
         self.wrote_s = 0.0
-        """When a write last left, by the loop's clock."""
+        """The time at which a write last left, by the loop's clock."""
         self._loop = asyncio.get_running_loop()
         self._writing: asyncio.Timeout | None = None
         self._hurry = False
@@ -88,7 +90,7 @@ class StreamResponse:
         await self.write(self.lines.named(b"heartbeat", {"time": utc_now(), **state}))
 
     async def finish(self, why: Problem | str) -> None:
-        """The last line."""
+        """Write the last line, which says why the stream ends."""
         if isinstance(why, Problem):
             members: dict[str, object] = {"reason": "problem", "problem": why.as_dict()}
         else:
@@ -96,14 +98,14 @@ class StreamResponse:
         await self.write(self.lines.named(b"end", members), more=False)
 
     def hurry(self) -> None:
-        """It is to end: whoever does not read is not waited for."""
+        """Stop waiting for a client that does not read: the stream is about to end."""
         self._hurry = True
         if self._writing is not None:
             self._writing.reschedule(self._loop.time() + HURRY_S)
 
 
 class PartResponse(StreamResponse):
-    """Of what a front gets of one owner: messages and nothing else."""
+    """The response of one owner to an owner proxy: messages and nothing else."""
 
     async def heartbeat(self, state: Mapping[str, object]) -> None:
         self.wrote_s = self._loop.time()
@@ -129,7 +131,10 @@ class Streams:
         response: StreamResponse,
         window: Window | None = None,
     ) -> Stream:
-        """One to be run; `window` is of a stream that it goes on for. Raises as `hub_of`."""
+        """Return a stream to run; `window` belongs to a stream that it continues.
+
+        Raises as `hub_of`.
+        """
         forwarder = self._forwarder
 
         async def find() -> Hub:
@@ -171,18 +176,20 @@ class Stream:
         self._got: Delivery | None = None
         self._in_line = False
         self._end: Problem | str | None = None
-        """Why it ends, once it does."""
+        """The reason why the stream ends, once it does."""
         self._ticked = False
         self._waker: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._began_s = self._served_s = self._loop.time()
 
     def trace(self, trace: HandOuts, *, forwarded: bool) -> None:
-        """What it hands out is written there; `forwarded`: to another forwarder."""
+        """Write the deliveries of the stream to `trace`; `forwarded`: to another forwarder."""
         self._trace, self._forwarded = trace, forwarded
 
     def resize(self, max_messages: int, max_bytes: int) -> None:
-        """Of its window; 0 messages end the stream when what it has got is written."""
+        """Resize the window; 0 messages end the stream when the messages that it has are
+        written.
+        """
         self.window.resize(max_messages, max_bytes)
         if not max_messages:
             self._end = self._end or DRAINING
@@ -190,7 +197,7 @@ class Stream:
         self._wake()
 
     def state(self) -> dict[str, object]:
-        """What a heartbeat tells."""
+        """Return the members of a heartbeat."""
         messages, size_bytes = self.window.outstanding()
         return {
             "outstanding_messages": messages,
@@ -247,7 +254,7 @@ class Stream:
             while self._end is None or self._got is not None:
                 if gone.done():
                     self._end = ended_by(gone)
-                    break  # what it has got is for others
+                    break  # others get the messages that it has
                 await self._step()
             if isinstance(self._end, Problem) and is_misdirected(self._end):
                 raise self._end
@@ -259,14 +266,16 @@ class Stream:
             await asyncio.gather(gone, ticker, return_exceptions=True)
 
     def _departed(self, gone: asyncio.Future[None]) -> None:
-        """Its client is gone, or is to go: a write that does not leave is not waited for. Where
-        another goes on with the response, nobody has gone."""
+        """Stop waiting for writes: the client is gone, or has to go.
+
+        Where another stream continues the response, nobody has gone.
+        """
         if not gone.cancelled():
             self._response.hurry()
         self._wake()
 
     async def _step(self) -> None:
-        """One write, or one wait."""
+        """Write once, or wait once."""
         if self._got is None and not self._in_line:
             self._join()
         if self._got is not None:
@@ -359,7 +368,7 @@ class Stream:
         return places is not None and places.affinity
 
     def _attend(self) -> None:
-        """Its partitions are its own for as long as it is open."""
+        """Keep the stream's partitions for its consumer while it is open."""
         if self._has_affinity:
             self._hub.attend(self._request.consumer, ATTENDS_S)
 

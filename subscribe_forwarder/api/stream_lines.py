@@ -25,19 +25,21 @@ _WIDE_ENDS = [end for end in _ENDS if len(end) > 1]
 
 
 class LineFormat(NamedTuple):
-    """How things are written one after the other."""
+    """The format in which lines of a stream follow one another."""
 
     content_type: bytes
     before: bytes
     between: bytes
     after: bytes
     line_feeds: int
-    """After each message."""
+    """The number of line feeds after each message."""
     other: bytes
-    """What is no message: its name, and its JSON."""
+    """The template of a line that is no message: its name, and its JSON."""
 
     def messages(self, rendered: Sequence[bytes]) -> bytes:
-        """`rendered` as `Delivery.render` gives it; at least one."""
+        """Return the lines of messages; `rendered` is from `Delivery.render` and has at
+        least one.
+        """
         body = self._joined(rendered)
         plain = body.isascii() or not any(end in body for end in _WIDE_ENDS)
         if plain and b"\r" not in body and body.count(b"\n") == self.line_feeds * len(rendered):
@@ -56,7 +58,7 @@ SSE = LineFormat(SSE_TYPE, b"data: ", b"\n\ndata: ", b"\n\n", 2, b"event: %b\nda
 
 
 def format_of(accept: bytes | None) -> LineFormat:
-    """SSE for whoever asks for it and not for NDJSON before."""
+    """Return SSE if the client accepts it and does not name NDJSON before it; else NDJSON."""
     if accept is None or SSE_TYPE not in accept:
         return NDJSON
     ndjson_at = accept.find(NDJSON_TYPE)
@@ -64,7 +66,7 @@ def format_of(accept: bytes | None) -> LineFormat:
 
 
 def on_one_line(rendered: bytes) -> bytes:
-    """Without what some reader takes for the end of a line.
+    """Return the text without characters that some reader takes for the end of a line.
 
     A body that is JSON is sent as it was published: a raw line break in it is white space between
     its parts, and other ends of lines are characters of its strings.

@@ -38,8 +38,11 @@ class TaskAcks:
         publish: bytes,
         now: Callable[[], Now],
     ) -> dict[str, Any]:
-        """The members of the answer beside the count. Raises Problem: nothing was done, or with
-        503 nobody knows yet; sending it again is safe."""
+        """Return the members of the answer beside the count.
+
+        Raises Problem: nothing was done, or with 503 the outcome is unknown; sending it again is
+        safe.
+        """
         if hub.subscription.delivery is Delivery.AT_MOST_ONCE:
             raise invalid(
                 "The messages of an at_most_once subscription are acked before they are delivered:"
@@ -78,7 +81,7 @@ class TaskAcks:
 
 
 def _only(readers: Mapping[Lane, Reader], named: Named) -> tuple[Reader, Sequence[Place]]:
-    """The one partition that the ids are of."""
+    """Return the reader and the places of the one partition to which the ids belong."""
     if named.failures:
         raise _of(named.failures[0])
     if len(named.places) != 1 or named.gone:

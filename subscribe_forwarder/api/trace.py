@@ -1,7 +1,7 @@
-"""The hand-out trace: a line of JSON for each response with messages, at their owner.
+"""The delivery trace: a line of JSON for each response with messages, at their owner.
 
-For audits and tests: what it says was sent was received, or its connection was cut. Lines gather in
-memory for a fifth of a second at most; a process that is killed loses those.
+It is for audits and tests: messages that it calls sent were received, or their connection was cut.
+Lines stay in memory for a fifth of a second at most; a process that is killed loses those.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _encode = msgspec.json.encode
 
 
 class HandOuts(Protocol):
-    """Whoever is told of each response that carried messages."""
+    """A recorder of each response that carried messages."""
 
     def note(
         self, hub: Hub, delivery: Delivery, consumer: str, forwarded: bool, *, sent: bool

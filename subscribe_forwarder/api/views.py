@@ -1,4 +1,4 @@
-"""What people see of a subscription and of a message."""
+"""The views of a subscription and of a message."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Views:
         self._fates = fates
 
     async def backlog(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """What is there to do, and why nothing is handed out if so."""
+        """Answer the backlog, and the reason why nothing is delivered, if there is one."""
         hub = await hub_of(self._forwarder, scope)
         await hub.refresh()
         shown = status.backlog(hub, self._forwarder.push_status(hub.subscription.uid))
         await respond(send, 200, _encode(shown), headers=NO_STORE)
 
     async def message(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The message as stored, published or not."""
+        """Answer the message as stored, published or not."""
         topic, wanted, where = await self._look(scope)
         store = self._forwarder.history
         if isinstance(where, Nowhere):
@@ -60,8 +60,11 @@ class Views:
         await respond(send, 200, body)
 
     async def ack_states(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Per subscription of the topic that the caller may read, from what is committed, and the
-        leases held here. A message that waits for its time is `scheduled` for all of them."""
+        """Answer the states of a message by subscription of its topic that the caller may read.
+
+        They come from committed rows and from the leases held here. A message that waits for its
+        time is `scheduled` for all subscriptions.
+        """
         topic, wanted, where = await self._look(scope)
         if where is Nowhere.STAGED:
             states = await self._scheduled(topic, wanted)
@@ -76,7 +79,7 @@ class Views:
         await respond(send, 200, _encode({"subscriptions": shown}), headers=NO_STORE)
 
     async def _scheduled(self, topic: Topic, wanted: MessageId) -> dict[str, dict[str, Any]] | None:
-        """None where its queue is gone."""
+        """Return the states of a delayed message; None where its queue is gone."""
         try:
             due = await due_us(self._forwarder.history, topic, wanted)
         except QueueNotFound:
@@ -88,7 +91,9 @@ class Views:
         return {subscription.name: state for subscription in subscriptions}
 
     async def find(self, scope: Scope) -> tuple[Topic, Where]:
-        """404 for an id of another topic or of a message that is not published, 400 for no id."""
+        """Find the message of an id: 404 for an id of another topic or of an unpublished
+        message, 400 for no id.
+        """
         topic, wanted, where = await self._look(scope)
         if isinstance(where, Nowhere):
             raise not_found("message", str(wanted))

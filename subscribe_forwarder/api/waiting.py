@@ -15,8 +15,10 @@ _STATES = {Nowhere.STAGED: b"scheduled", Nowhere.DISCARDED: b"cancelled"}
 
 
 async def waiting(store: Store, topic: Topic, wanted: MessageId, fate: Nowhere) -> bytes | None:
-    """Its JSON; None for one that is neither. Of a cancelled one the content may be gone. Raises
-    StoreError."""
+    """Return the JSON of a delayed or cancelled message; None for one that is neither.
+
+    The content of a cancelled message may be gone. Raises StoreError.
+    """
     state = _STATES.get(fate)
     for one in topic.generations(wanted.partition, wanted.lane):
         if state is not None and one.generation == wanted.generation:
@@ -30,8 +32,10 @@ async def waiting(store: Store, topic: Topic, wanted: MessageId, fate: Nowhere) 
 
 
 async def due_us(store: Store, topic: Topic, wanted: MessageId) -> int | None:
-    """When a message that waits for its time is published, in µs of log time; None where it is not
-    known. Raises StoreError."""
+    """Return when a delayed message is published, in µs of log time; None where that is unknown.
+
+    Raises StoreError.
+    """
     for one in topic.generations(wanted.partition, wanted.lane):
         if one.generation == wanted.generation:
             queue = QueueId(topic.uid, one.number, one.lane, one.generation)

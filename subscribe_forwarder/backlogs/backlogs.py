@@ -1,7 +1,7 @@
-"""Backlogs: what this forwarder and its peers know of them, for whoever here wants to hear of some.
+"""Backlogs: the counts that this forwarder and its peers know, for readers in this process.
 
-Numbers are for those who decide where to look first, and how many workers there should be; nothing
-else stands on them.
+The numbers help to decide where to look first, and how many workers to run; nothing else depends on
+them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from subscribe_forwarder.delivery.news import News
 from subscribe_forwarder.links.ports import Links
 
 USED_S = 30.0
-"""So long after `most_backlog_first` its subscription is kept up to date."""
+"""Seconds a subscription is kept up to date after a call of `most_backlog_first`."""
 GAP_S = 0.02
 """Between two rounds: what changes together is told together."""
 ROUND = 200
@@ -73,7 +73,7 @@ class Backlogs:
             self._exchange.start()
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Close it; idempotent."""
         if self._exchange is not None:
             await self._exchange.close()
         if self._task is not None:
@@ -83,11 +83,14 @@ class Backlogs:
     # For those who want to hear.
 
     def watch(self) -> Watch:
-        """It follows nothing yet; close it in the end."""
+        """Return a watch, which follows nothing yet; close it in the end."""
         return Watch(self._followed, self.view)
 
     async def look_for_owners(self, some: Iterable[Wanted]) -> None:
-        """Of partitions of which nobody has told; a topic that nobody has used yet has none."""
+        """Look for the owners of partitions of which no forwarder has told.
+
+        A topic that nobody has used yet has none.
+        """
         for wanted in some:
             view = self.view(wanted)
             if view.complete or self._look_for is None:
@@ -98,22 +101,28 @@ class Backlogs:
                 await self._look_for(wanted, missing)
 
     def view(self, wanted: Wanted) -> Backlog:
-        """What is known now; of what nobody here has wanted lately that is nothing."""
+        """Return the known backlog.
+
+        Nothing is known of a subscription that nobody here has wanted lately.
+        """
         return self._told.view(wanted.subscription_uid, wanted.partitions)
 
     def most_backlog_first(self, wanted: Wanted, forwarders: Iterable[bytes]) -> list[bytes]:
-        """Of peers that own some of it, who is to be asked for messages first, by what they told.
-        It is kept up to date for a while from now on: the first answer knows little."""
+        """Return the peers that own some of it, in the order in which to ask them for messages.
+
+        The order comes from what they told. The subscription is kept up to date for a while from
+        now on: the first answer knows little.
+        """
         now_s = self._clock()
         if self._interest.use(wanted, now_s + USED_S):
             self._want([wanted], now_s)
         return self._told.most_backlog_first(wanted.subscription_uid, forwarders)
 
-    # What others tell.
+    # Calls with news from other forwarders.
 
     @property
     def wanted(self) -> Mapping[bytes, Wanted]:
-        """What is wanted here, by subscription."""
+        """Return the subscriptions that are wanted here, by uid."""
         return self._interest.wanted
 
     def heard(self, forwarder: bytes, parts: Iterable[Part]) -> None:
@@ -125,12 +134,12 @@ class Backlogs:
                 self._notify(uid)
 
     def gone(self, forwarder: bytes) -> None:
-        """It tells nothing more: what it told is stale."""
+        """Mark as stale what the forwarder told: it tells nothing more."""
         for uid in self._told.gone(forwarder, self._clock()):
             self._notify(uid)
         self._wake.set()
 
-    # What happens here.
+    # Calls with news of this process.
 
     def _grew(self, unit: Unit) -> None:
         if self._tracker.grew(unit):

@@ -1,8 +1,8 @@
-"""What forwarders say to each other about backlogs.
+"""The messages about backlogs between forwarders.
 
-A peer says what it wants by a question, `backlog.filter`, whose answer is what is known now. It
-asks when the link has opened, when it wants something else, and once in `REFRESH_S` in case a note
-was lost. What changes after that goes as notes, `backlog`.
+A peer names the subscriptions that it wants in a question, `backlog.filter`; the answer has their
+present state. It asks when the link has opened, when it wants something else, and once in
+`REFRESH_S` in case a note was lost. Later changes are sent as notes, `backlog`.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _log = structlog.get_logger("packetboat.subscribe")
 
 
 class Listener(Protocol):
-    """Who takes in what peers tell."""
+    """A receiver of what peers tell."""
 
     @property
     def wanted(self) -> Mapping[bytes, Wanted]:
-        """By subscription."""
+        """Return the wanted subscriptions, by uid."""
         ...
 
     def heard(self, forwarder: bytes, parts: Iterable[Part]) -> None:
-        """It has told."""
+        """Take parts that a forwarder has told."""
         ...
 
     def gone(self, forwarder: bytes) -> None:
-        """It tells nothing more."""
+        """Learn that a forwarder tells nothing more."""
         ...
 
 
@@ -77,7 +77,7 @@ class Exchange:
         self._on_want = on_want
         self._clock = clock
         self._asked: dict[bytes, dict[bytes, Wanted]] = {}
-        """By peer, what it knows that we want."""
+        """The subscriptions that we want, as far as each peer knows."""
         self._ask = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         links.answers(FILTER, self._filtered)
@@ -88,7 +88,7 @@ class Exchange:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Close it; idempotent."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -98,7 +98,10 @@ class Exchange:
         self._ask.set()
 
     def tell(self, parts: Mapping[bytes, Sequence[Part]]) -> None:
-        """To each peer what it wants; what could not be sent is counted and told again."""
+        """Tell each peer the parts that it wants.
+
+        Parts that could not be sent are counted and told again.
+        """
         for incarnation, some in parts.items():
             peer = self._links.peer(incarnation)
             if peer is None:
@@ -109,7 +112,7 @@ class Exchange:
                     for part in chunk:
                         self._tracker.again(part.subscription_uid)
 
-    # What peers say.
+    # Messages from peers.
 
     def _heard(self, incarnation: bytes, body: bytes) -> None:
         try:
@@ -144,7 +147,7 @@ class Exchange:
             self._tracker.unwant_all(incarnation)
             self._listener.gone(incarnation)
 
-    # What is said to them.
+    # Messages to peers.
 
     async def _run(self) -> None:
         refreshed_s = self._clock()

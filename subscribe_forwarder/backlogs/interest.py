@@ -1,4 +1,6 @@
-"""What this process itself wants to hear of: held by streams, or used a moment ago."""
+"""The subscriptions that this process itself wants: streams hold them, or a caller used
+them lately.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from collections import Counter
 from subscribe_forwarder.backlogs.part import Wanted
 
 LINGER_S = 5.0
-"""So long after the last holder let go: those who come back at once find what is known."""
+"""Seconds a subscription stays wanted after its last holder let go: a holder that comes
+back at once finds what is known.
+"""
 
 
 class Interest:
@@ -17,18 +21,18 @@ class Interest:
         self._wanted: dict[bytes, Wanted] = {}
         self._holders: Counter[bytes] = Counter()
         self._until_s: dict[bytes, float] = {}
-        """Of those without a holder."""
+        """The times until which subscriptions without a holder are wanted."""
 
     @property
     def wanted(self) -> dict[bytes, Wanted]:
-        """By subscription; not to be changed."""
+        """Return the wanted subscriptions, by uid; do not change it."""
         return self._wanted
 
     def __contains__(self, subscription_uid: bytes) -> bool:
         return subscription_uid in self._wanted
 
     def hold(self, wanted: Wanted) -> bool:
-        """Until `let_go`; whether that is new."""
+        """Want a subscription until `let_go`; returns whether that is new."""
         self._holders[wanted.subscription_uid] += 1
         self._until_s.pop(wanted.subscription_uid, None)
         return self._note(wanted)
@@ -40,13 +44,13 @@ class Interest:
             self._until_s[subscription_uid] = now_s + LINGER_S
 
     def use(self, wanted: Wanted, until_s: float) -> bool:
-        """For a while, whoever else holds it; whether that is new."""
+        """Want a subscription until then, with or without holders; returns whether that is new."""
         if wanted.subscription_uid not in self._holders:
             self._until_s[wanted.subscription_uid] = until_s
         return self._note(wanted)
 
     def expire(self, now_s: float) -> list[bytes]:
-        """Those that nobody wants any more."""
+        """Forget and return the subscriptions that nobody wants any more."""
         over = [uid for uid, until_s in self._until_s.items() if until_s <= now_s]
         for uid in over:
             del self._until_s[uid]

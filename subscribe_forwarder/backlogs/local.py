@@ -15,11 +15,11 @@ from subscribe_forwarder.delivery.owner import Owner
 from subscribe_forwarder.ports import Cursors
 
 REFRESH_S = 0.5
-"""For the store to say where partitions end."""
+"""Seconds between two questions to the store for the ends of partitions."""
 
 
 class Seen(NamedTuple):
-    """Of one subscription, what is here now."""
+    """The present counts of one subscription here."""
 
     shares: tuple[Share, ...] = ()
     waiting: int = 0
@@ -33,10 +33,10 @@ class Seen(NamedTuple):
 
 
 class Holdings(Protocol):
-    """What is counted."""
+    """The source of the counts."""
 
     def see(self, wanted: Wanted) -> Seen:
-        """Never waits."""
+        """Return the present counts of a subscription; never waits."""
         ...
 
     async def load(self, wanted: Sequence[Wanted]) -> set[bytes]:
@@ -46,7 +46,7 @@ class Holdings(Protocol):
 
 
 class OwnHoldings:
-    """Those of a SubscribeForwarder."""
+    """The holdings of a SubscribeForwarder."""
 
     def __init__(
         self,
@@ -104,14 +104,16 @@ class OwnHoldings:
 
     @staticmethod
     async def _find_ends(owners: Iterable[Owner]) -> None:
-        """Of those that nobody has said."""
+        """Find the ends of partitions that are not known yet."""
         tails = [tail for owner in owners for tail in owner.tails.values() if tail.end is None]
         with suppress(TimeoutError):
             async with asyncio.timeout(REFRESH_S):
                 await asyncio.gather(*(tail.refresh() for tail in tails))
 
     def _owners(self, wanted: Wanted) -> list[tuple[int, Owner]]:
-        """What is split off counts by itself."""
+        """Return the owners with their partitions; a subscription's split-off part counts
+        by itself.
+        """
         owned = []
         for partition in range(wanted.partitions):
             base = Unit(wanted.tenant_id, wanted.topic_uid, partition)

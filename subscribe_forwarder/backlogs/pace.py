@@ -7,15 +7,17 @@ from __future__ import annotations
 
 
 class Pace:
-    """Each key is due at most once in `interval_s`; what does not change costs nothing."""
+    """A pace for keys: each is due at most once in `interval_s`, and unchanged keys cost
+    nothing.
+    """
 
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
         self._ready: set[bytes] = set()
         self._resting: dict[bytes, float] = {}
-        """Until when, in that order: each was due lately."""
+        """The time until which each key rests that was due lately, in that order."""
         self._again: set[bytes] = set()
-        """Those of the resting that have changed since."""
+        """The resting keys that have changed since."""
 
     def changed(self, key: bytes) -> None:
         if key in self._resting:
@@ -29,7 +31,7 @@ class Pace:
         self._resting.pop(key, None)
 
     def due(self, now_s: float) -> set[bytes]:
-        """Those to be told now; they rest from then on."""
+        """Return the keys to tell now; they rest from then on."""
         rested = []
         for key, until_s in self._resting.items():
             if until_s > now_s:
@@ -45,8 +47,10 @@ class Pace:
         return due
 
     def next_s(self) -> float | None:
-        """When to ask for what is due, 0: at once; may be early, never late. None: after a
-        change."""
+        """Return when to ask for the keys that are due; 0: at once, None: after a change.
+
+        The time may be early, never late.
+        """
         if self._ready:
             return 0.0
         return next(iter(self._resting.values())) if self._again else None

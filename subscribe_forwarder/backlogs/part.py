@@ -1,4 +1,4 @@
-"""What one forwarder knows of a subscription's backlog, as it tells others."""
+"""The part of a subscription's backlog that one forwarder knows, as it tells others."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Share(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True):
-    """Of one subscription, what the forwarder owns; no shares: nothing."""
+    """The counts of one subscription in what the forwarder owns; no shares: nothing."""
 
     subscription_uid: bytes
     number: int
-    """Of two parts by one forwarder the one with the higher number is newer."""
+    """The order among the parts of one forwarder: the part with the higher number is newer."""
     shares: tuple[Share, ...] = ()
     waiting: int = 0
     """Pulls that wait in line there, those that other forwarders registered included."""
@@ -38,7 +38,7 @@ class Part(msgspec.Struct, frozen=True, array_like=True):
         return sum(share.leased for share in self.shares)
 
     def says_the_same(self, other: Part) -> bool:
-        """Whatever their numbers."""
+        """Return whether both parts say the same, whatever their numbers."""
         return msgspec.structs.replace(other, number=self.number) == self
 
 
@@ -49,7 +49,7 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True):
     topic_uid: bytes
     subscription_uid: bytes
     partitions: int
-    """How many the topic has, as far as the asker knows."""
+    """The number of partitions of the topic, as far as the asker knows."""
 
 
 class Filter(msgspec.Struct, frozen=True, array_like=True):

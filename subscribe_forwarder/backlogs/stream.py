@@ -31,16 +31,16 @@ from subscribe_forwarder.backlogs.watch import Watch
 
 INTERVAL_S = 1.0
 FIRST_S = 1.0
-"""So long the first lines wait for what other forwarders have to tell."""
+"""Seconds the first lines wait for what other forwarders have to tell."""
 LOOK_FOR_S = 0.2
-"""What nobody has told of by then may be nobody's."""
+"""Seconds after which a partition of which no forwarder has told may have no owner."""
 LOOK_EVERY_S = 1.0
 """Names are looked up again no more often, however much is made and deleted."""
 WRITE_LINES = 200
 
 
 class BacklogRequest(NamedTuple):
-    """Whose limits hold."""
+    """A request for backlogs whose limits were checked."""
 
     min_messages: int
     heartbeat_s: float
@@ -70,7 +70,7 @@ class BacklogStream:
         self._response = StreamResponse(lines)
         self._pace = Pace(INTERVAL_S)
         self._shown: dict[bytes, tuple[str, dict[str, Any]]] = {}
-        """What was written last of each: its name, and what it was."""
+        """The last line of each subscription: its name, and the members of its JSON."""
         self._stale_names = False
         self._end: Problem | str | None = None
         self._loop = asyncio.get_running_loop()
@@ -108,7 +108,7 @@ class BacklogStream:
             await asyncio.gather(gone, return_exceptions=True)
 
     def _departed(self) -> None:
-        """Its client is gone, or is to go: a write that does not leave is not waited for."""
+        """Stop waiting for writes: the client is gone, or has to go."""
         self._response.hurry()
         self._watch.woken.set()
 
@@ -128,7 +128,7 @@ class BacklogStream:
             await self._backlogs.look_for_owners(self._watch.wanted.values())
 
     async def _step(self) -> None:
-        """What is due now, or a wait."""
+        """Write the lines that are due now, or wait."""
         now_s = self._loop.time()
         if now_s - self._began_s >= self._request.ends_after_s:
             self._end = MAX_SECONDS
@@ -194,7 +194,10 @@ class BacklogStream:
             await self._response.write(b"".join(lines[at : at + WRITE_LINES]))
 
     def _in_order(self, uids: Iterable[bytes]) -> list[bytes]:
-        """What is gone, then by name: one made again under its name comes after the old one."""
+        """Return the subscriptions in order: deleted ones, then by name.
+
+        A subscription that was made again under its name comes after the old one.
+        """
 
         def place(uid: bytes) -> tuple[bool, str]:
             one = self._selected.get(uid)
@@ -203,7 +206,7 @@ class BacklogStream:
         return sorted(uids, key=place)
 
     def _line(self, uid: bytes) -> bytes | None:
-        """None where there is nothing new to say."""
+        """Return the line of a subscription; None where there is nothing new to say."""
         lines, one = self._response.lines, self._selected.get(uid)
         name, shown = self._shown.get(uid, ("", None))
         if one is None:
@@ -220,12 +223,12 @@ class BacklogStream:
         return lines.named(b"backlog", {**members, "time": utc_now()})
 
     def _state(self) -> dict[str, object]:
-        """What a heartbeat tells."""
+        """Return the members of a heartbeat."""
         return {"subscriptions": len(self._selected)}
 
 
 def members_of(one: Selected, backlog: Backlog) -> dict[str, Any]:
-    """The JSON of a line."""
+    """Return the JSON of a line."""
     return {
         "subscription": one.name,
         "messages": backlog.messages,

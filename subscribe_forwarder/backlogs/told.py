@@ -1,4 +1,4 @@
-"""What all forwarders have told of backlogs, joined.
+"""The backlogs that all forwarders have told, joined.
 
 A partition's share stays as its last owner told it until another forwarder tells of it, for
 `STALE_S` at most: a takeover is no empty subscription. Meanwhile the whole says that it is
@@ -38,19 +38,19 @@ class Backlog(NamedTuple):
 
 
 class _Known:
-    """Of one subscription."""
+    """The parts of one subscription."""
 
     __slots__ = ("parts", "stale")
 
     def __init__(self) -> None:
         self.parts: dict[bytes, Part] = {}
-        """By forwarder; the last told is the last of them."""
+        """The parts by forwarder; the last told is the last of them."""
         self.stale: dict[int, tuple[Share, float]] = {}
         """By partition: what was last told, and when its teller gave it up."""
 
 
 class Told:
-    """By subscription; `forget` what nobody asks for any more."""
+    """The backlogs by subscription; `forget` those that nobody asks for any more."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, _Known] = {}
@@ -66,7 +66,10 @@ class Told:
         return bool(self._stale)
 
     def take(self, forwarder: bytes, part: Part, now_s: float) -> bool:
-        """Whether it says anything new; one that is older than the known one does not."""
+        """Take a part; returns whether it says anything new.
+
+        A part that is older than the known one does not.
+        """
         known = self._known.get(part.subscription_uid)
         before = None if known is None else known.parts.get(forwarder)
         if before is None and not part.shares and not part.waiting and not part.streams:
@@ -111,7 +114,7 @@ class Told:
         self._stale.discard(subscription_uid)
 
     def view(self, subscription_uid: bytes, partitions: int) -> Backlog:
-        """The subscription over the topic's `partitions`."""
+        """Return the backlog of the subscription over the topic's `partitions`."""
         known = self._known.get(subscription_uid) or _Known()
         shares = {partition: share for partition, (share, _) in known.stale.items()}
         stale = set(shares)
@@ -132,8 +135,10 @@ class Told:
     def most_backlog_first(
         self, subscription_uid: bytes, forwarders: Iterable[bytes]
     ) -> list[bytes]:
-        """Those with the most messages that nobody has leased; then those that have told nothing;
-        last those that have told of nothing to do."""
+        """Return the forwarders with the most messages that nobody has leased first.
+
+        Those that have told nothing follow; those that have told of nothing to do come last.
+        """
         known = self._known.get(subscription_uid) or _Known()
 
         def rank(forwarder: bytes) -> tuple[int, int]:
@@ -144,7 +149,7 @@ class Told:
         return sorted(forwarders, key=rank)
 
     def _keep(self, known: _Known, gone: Part, now_s: float) -> None:
-        """What that part had, as stale, unless it is told of by another."""
+        """Keep the shares of that part as stale, unless another forwarder tells of them."""
         told = {share.partition for part in known.parts.values() for share in part.shares}
         for share in gone.shares:
             if share.partition not in told:

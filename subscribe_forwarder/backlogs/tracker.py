@@ -1,7 +1,7 @@
-"""The subscriptions of which somebody wants to hear, and what of them has changed here.
+"""The subscriptions of which somebody wants to hear, and their changes here.
 
-What nobody wants costs nothing, and neither does what is wanted and does not change: a tail that
-grew is one mark for all the subscriptions of its topic, which are looked at once a second at most.
+A subscription costs nothing while nobody wants it or it does not change: a tail that grew is one
+mark for all the subscriptions of its topic, which are looked at once a second at most.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Change(NamedTuple):
 
 
 class _Meter:
-    """Hand-outs per second, over the last second or more."""
+    """The rate of deliveries per second, over the last second or more."""
 
     __slots__ = ("_at_s", "_count", "per_s")
 
@@ -55,9 +55,9 @@ class _Tracked:
         self.who: set[bytes] = set()
         self.meter = meter
         self.told: Part | None = None
-        """What all of them were told last."""
+        """The part that all listeners were told last."""
         self.unlike = False
-        """Some of them may know something else."""
+        """Whether a listener may know something else."""
 
 
 class Tracker:
@@ -76,10 +76,10 @@ class Tracker:
     def __len__(self) -> int:
         return len(self._tracked)
 
-    # Who wants what.
+    # Wants of listeners.
 
     def want(self, who: bytes, wanted: Wanted, now_s: float) -> Part:
-        """From now on `changes` names it for `who`; what is known now."""
+        """Return the present part; from now on `changes` names the subscription for `who`."""
         uid = wanted.subscription_uid
         tracked = self._tracked.get(uid)
         if tracked is None:
@@ -108,21 +108,24 @@ class Tracker:
     # What happens.
 
     def grew(self, unit: Unit) -> bool:
-        """Or moved; whether anybody wants to hear of it."""
+        """Note that a unit grew or moved; returns whether anybody wants to hear of it."""
         wanted = unit.topic_uid in self._by_topic
         if wanted:
             self._topics.changed(unit.topic_uid)
         return wanted
 
     def worked(self, subscription_uid: bytes) -> bool:
-        """Whether anybody wants to hear of it."""
+        """Note a delivery or a settlement; returns whether anybody wants to hear of it."""
         wanted = subscription_uid in self._tracked
         if wanted:
             self._subscriptions.changed(subscription_uid)
         return wanted
 
     def found(self, subscription_uid: bytes) -> None:
-        """It was missing, and can be counted: at once, for what was told of it says nothing."""
+        """Note that a missing subscription can be counted.
+
+        It is due at once, for what was told of it says nothing.
+        """
         if subscription_uid in self._tracked:
             self._subscriptions.forget(subscription_uid)
             self._subscriptions.changed(subscription_uid)
@@ -134,10 +137,10 @@ class Tracker:
             tracked.unlike = True
             self._subscriptions.changed(subscription_uid)
 
-    # What is to be told.
+    # News for listeners.
 
     def next_s(self) -> float | None:
-        """When to call `changes`; None: once something happens."""
+        """Return when to call `changes`; None: once something happens."""
         due_s = [
             at_s
             for at_s in (self._topics.next_s(), self._subscriptions.next_s())
@@ -146,8 +149,9 @@ class Tracker:
         return min(due_s, default=None)
 
     def changes(self, now_s: float) -> Iterator[Change | None]:
-        """Of those that are due, each counted when it is its turn; None for one that is as it was
-        told."""
+        """Yield the changes that are due, each counted in its turn; None for a subscription
+        that is as it was told.
+        """
         for topic_uid in self._topics.due(now_s):
             for uid in self._by_topic.get(topic_uid, ()):
                 self._subscriptions.changed(uid)

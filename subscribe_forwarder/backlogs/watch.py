@@ -30,13 +30,13 @@ class Watch:
         return self._wanted
 
     def follow(self, wanted: Mapping[bytes, Wanted]) -> None:
-        """These, and no others."""
+        """Follow these subscriptions, and no others."""
         before, self._wanted = self._wanted, dict(wanted)
         self._changed &= wanted.keys()
         self._followed(self, before, self._wanted)
 
     def view(self, subscription_uid: bytes) -> Backlog:
-        """Of one that is followed, as far as it is known."""
+        """Return the backlog of a followed subscription, as far as it is known."""
         return self._view(self._wanted[subscription_uid])
 
     def changed(self, subscription_uid: bytes) -> None:
@@ -44,11 +44,11 @@ class Watch:
         self.woken.set()
 
     def take(self) -> set[bytes]:
-        """What has changed since the last time."""
+        """Return the subscriptions that have changed since the last call."""
         self.woken.clear()
         taken, self._changed = self._changed, set()
         return taken
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close it; idempotent."""
         self.follow({})
