@@ -29,7 +29,9 @@ as the buffer holds wait for it to have room."""
 
 
 class AsyncPublisher:
-    """Of one event loop at a time, the one it is first used in."""
+    """The publisher of an asynchronous client; it belongs to the event loop in which it is
+    first used.
+    """
 
     def __init__(
         self, sender: AsyncSender, settings: PublisherSettings, producer: Producer
@@ -45,8 +47,11 @@ class AsyncPublisher:
         at_exit.watch(self)
 
     def publish(self, topic: str, message: Pending) -> asyncio.Future[Receipt]:
-        """Its receipt, or NotDone or UnknownOutcome. Cancelling that changes nothing: the message
-        goes out. Raises BufferFull, ClientClosed, or PrecedingFailed where its key is paused."""
+        """Accept a message; return a future of its receipt, or of NotDone or UnknownOutcome.
+
+        Cancelling the future changes nothing: the message is still sent. Raises BufferFull,
+        ClientClosed, or PrecedingFailed where its key is paused.
+        """
         loop = asyncio.get_running_loop()
         pump = self._pump
         if pump is None or pump.loop is not loop:
@@ -57,8 +62,11 @@ class AsyncPublisher:
         return receipt
 
     async def room(self) -> None:
-        """Returns when the buffer is not full. Who asks before each of many messages lets others,
-        and what is sent, have their turns."""
+        """Return when the buffer is not full.
+
+        A caller that awaits this before each of many messages lets other coroutines and the sender
+        run.
+        """
         self._asked += 1
         if self._asked % TURN_MESSAGES == 0:
             await asyncio.sleep(0)
@@ -82,8 +90,11 @@ class AsyncPublisher:
             self._pump.core.resume_key(topic, key)
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Flushes. What has no receipt in time ends with ClientClosed if it is not stored, else
-        with UnknownOutcome; how many is logged."""
+        """Flush and close.
+
+        Messages without a receipt at the timeout end with ClientClosed if they are not stored, else
+        with UnknownOutcome; their number is logged.
+        """
         self._closed = True
         pump, self._pump = self._pump, None
         if pump is None:
@@ -110,7 +121,9 @@ class AsyncPublisher:
             )
 
     def _forked(self) -> None:
-        """What waits is the parent's, and its loop is not of this process."""
+        """Drop the state in the child of a fork: waiting messages are the parent's, and the
+        loop belongs to the parent, too.
+        """
         self._pump = None
         self._room = []
 

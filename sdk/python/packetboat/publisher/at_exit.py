@@ -19,7 +19,7 @@ _watched: WeakSet[Finishing] = WeakSet()
 
 
 def watch(thing: Finishing) -> None:
-    """It is finished at the end of the interpreter."""
+    """Finish the thing at the end of the interpreter."""
     _watched.add(thing)
 
 

@@ -12,7 +12,9 @@ from packetboat.publisher.shard import Shard
 from packetboat.transport.seam import Request
 
 _MESSAGES = b"\x81\xa8messages\xdc"
-"""In msgpack: a map of one, the key, and an array whose length (two bytes) follows."""
+"""The msgpack head of a request: a map with one member, its key, and an array whose
+two-byte length follows.
+"""
 PRODUCER, SEQUENCE = "Packetboat-Producer", "Packetboat-Sequence"
 
 
@@ -58,9 +60,9 @@ class Batch:
         self.may_be_stored: bool = False
         self.holds_slot: bool = True
         self.sent_s: float | None = None
-        """When it went out, of one that is out."""
+        """The time at which the batch was last sent; None while it is not out."""
         self.again_s: float | None = None
-        """When it is to be tried again, of one that waits for that."""
+        """The time of the next try, while the batch waits for one."""
 
     @property
     def done(self) -> bool:
@@ -68,7 +70,9 @@ class Batch:
         return all(message.settled for message in self.messages)
 
     def key_of(self, index: int) -> str:
-        """What makes that message known again if it is published once more."""
+        """Return the idempotency key by which that message is recognized if it is published
+        again.
+        """
         own = self.messages[index].idempotency_key
         return own or f"{self.name[PRODUCER]}:{self.name[SEQUENCE]}:{index}"
 

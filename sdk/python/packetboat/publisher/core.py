@@ -1,15 +1,15 @@
-"""What the publisher decides: which messages go in which batch, and what becomes of each.
+"""The decisions of the publisher: which messages form a batch, and how each message ends.
 
-No I/O and no clock: who drives it says what time it is, sends the batches it is given, tells how
-each ended, and passes on what is settled. What must hold:
+The core has no I/O and no clock: its driver gives it the time, sends the batches that it returns,
+reports how each ended, and passes on the settled messages. These rules hold:
 
-- Of a key one batch at most is out, and waits until all of it is settled: messages of a key are
-  stored in the order in which they were taken, also over tries that fail in part.
-- A batch that may be stored, because a try of it ended unknown, is sent again as it is, under the
-  same name. Only what is known not to be stored goes into other batches.
+- Each key has at most one batch out, and waits until all of that batch is settled: messages of a
+  key are stored in the order in which they were accepted, also when tries fail in part.
+- A batch that may be stored, because a try of it ended unknown, is sent again unchanged, under the
+  same name. Only messages that are known not to be stored go into other batches.
 - Each message is settled once: with its receipt, or with an error that says whether it may be
   stored (UnknownOutcome) or is not (NotDone).
-- When a message with a key is settled with an error, those of its key that wait are too.
+- When a message with a key ends with an error, the waiting messages of its key do, too.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from packetboat.publisher.verdict import (
 from packetboat.retries import FIRST_S, MAX_S
 
 EXPIRY_S = 0.25
-"""How often it is looked for messages whose time is over."""
+"""Seconds between two searches for messages whose time is over."""
 EXPIRED_AT_ONCE = 1000
 
 
@@ -60,7 +60,7 @@ class Core:
     ) -> None:
         self._settings = settings
         self.deadline_s: float = settings.deadline_s
-        """How long a message is tried that has no timeout of its own."""
+        """Seconds for which a message without a timeout of its own is tried."""
         self._next_name = next_name
         self._random = random
         self.ledger: Ledger = Ledger(settings, waiting_line)
@@ -94,7 +94,9 @@ class Core:
             self._repeat(queue, message, *place, now_s)
 
     def next_batches(self, now_s: float) -> list[Batch]:
-        """To be sent now, each once; each is then `answered` or `failed`."""
+        """Return the batches to send now, each once; the caller then reports each by
+        `answered` or `failed`.
+        """
         batches: list[Batch] = []
         for topic in list(self._topics.values()):
             for batch in list(topic.batches):
@@ -178,11 +180,11 @@ class Core:
             self._forget_if_idle(topic)
 
     def resume_key(self, topic: str, key: str) -> None:
-        """It was paused by a message that failed; what is accepted from now on goes."""
+        """Resume a key that a failed message paused; messages accepted from now on are sent."""
         self._paused.discard((topic, key))
 
     def hurry(self) -> None:
-        """What waits now does not linger."""
+        """Send the messages that wait now without lingering."""
         for topic in self._topics.values():
             topic.hurried = True
 
@@ -194,7 +196,7 @@ class Core:
             yield from topic.waiting()
 
     def wake_s(self, now_s: float) -> float | None:
-        """When to call `expire` and `next_batches` again, if nothing happens before."""
+        """Return when to call `expire` and `next_batches` again, if nothing happens before."""
         if not self.ledger.messages:
             return None
         wake_s = now_s + EXPIRY_S
@@ -210,7 +212,7 @@ class Core:
     def _repeat(
         self, topic: Topic, message: Pending, batch: Batch, index: int, now_s: float
     ) -> None:
-        """The same batch goes out again, past what waits, if it is not under way anyhow."""
+        """Send the same batch again, ahead of waiting messages, unless it is under way already."""
         batch.messages[index] = message
         if batch not in topic.batches:
             batch.shards = []
@@ -253,8 +255,10 @@ class Core:
     def _answered_in_part(
         self, topic: Topic, batch: Batch, results: Sequence[Result], now_s: float
     ) -> None:
-        """Settles what is certain; the rest waits, and with it the keys of the batch. Of a key that
-        has failed nothing is tried again."""
+        """Settle the certain results; the other messages wait, and with them the keys of the batch.
+
+        No message of a key that has failed is tried again.
+        """
         broken: set[str] = set()
         again: list[PacketboatError] = []
         batch.may_be_stored = batch.may_be_stored or any(
@@ -286,7 +290,7 @@ class Core:
         self._pause(topic, batch, again[0], now_s)
 
     def _refuse(self, topic: Topic, batch: Batch, error: PacketboatError, verdict: Verdict) -> None:
-        """All of it, for good."""
+        """Refuse the whole batch for good."""
         broken: set[str] = set()
         unknown = batch.may_be_stored and verdict is not Verdict.WRONG
         for index, message in enumerate(batch.messages):
@@ -312,14 +316,16 @@ class Core:
             self._finish(topic, batch)
 
     def _fail(self, message: Pending, error: PacketboatError, broken: set[str]) -> None:
-        """For good; those of its key that wait are to follow."""
+        """Fail a message for good; its key is added to `broken`, so that the messages
+        behind it follow.
+        """
         if not message.settled:
             self.ledger.settle(message, error)
         if message.key is not None:
             broken.add(message.key)
 
     def _fail_behind(self, topic: Topic, broken: set[str]) -> None:
-        """Those that wait, of keys that have failed."""
+        """Fail the waiting messages of keys that have failed."""
         self._pause_keys(topic, broken)
         for behind in topic.pop_keys(broken):
             self.ledger.settle(behind, preceded(behind))

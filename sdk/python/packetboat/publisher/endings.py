@@ -1,4 +1,4 @@
-"""What a message is told that has no receipt in the end: whether it may be stored, and why."""
+"""Errors of messages that get no receipt: each says why, and whether the message may be stored."""
 
 from __future__ import annotations
 
@@ -22,27 +22,32 @@ class Endings:
         self._remembered = remembered
 
     def refused(self, batch: Batch, index: int, error: PacketboatError) -> PacketboatError:
-        """Its answer says that it will never be stored, as far as that try is concerned."""
+        """Return the error of a message that the server will never store, as far as this
+        try is concerned.
+        """
         if batch.may_be_stored and verdict_of(error) is not Verdict.WRONG:
             return self.unknown(batch, index, error)
         return error
 
     def held_back(self, batch: Batch, index: int, error: PacketboatError) -> PacketboatError:
-        """It may not be tried again. Behind a message that is wrong the server stores none of its
-        key, in any try of the batch."""
+        """Return the error of a message that may not be tried again.
+
+        Behind a wrong message the server stores no other message of the same key, in any try of the
+        batch.
+        """
         says_so = isinstance(error, ApiError) and error.slug == PRECEDING_ITEM_FAILED
         if batch.may_be_stored and not says_so:
             return self.unknown(batch, index, error)
         return preceded(batch.messages[index])
 
     def given_up(self, batch: Batch, index: int, now_s: float) -> PacketboatError:
-        """Its time is over."""
+        """Return the error of a message in a batch whose time is over."""
         if batch.may_be_stored or batch.sent_s is not None:
             return self.unknown(batch, index)
         return self.not_sent(batch.messages[index], now_s)
 
     def not_sent(self, message: Pending, now_s: float) -> PacketboatError:
-        """The same, of one that waits, or was refused whenever it was tried."""
+        """Return the error of an expired message that waits, or was refused at each try."""
         if message.refusal is not None:
             return copy_of(message.refusal)
         return NotDone(f"not sent within {now_s - message.accepted_s:.3g} s")
@@ -61,5 +66,5 @@ class Endings:
 
 
 def preceded(message: Pending) -> PrecedingFailed:
-    """One of its key failed, and it waited behind."""
+    """Return the error of a message that waited behind a failed one of its key."""
     return PrecedingFailed(f"an earlier message of key {message.key!r} failed; this is not stored")

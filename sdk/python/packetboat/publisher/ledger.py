@@ -1,4 +1,6 @@
-"""What was taken and is not settled yet, in numbers, and what is settled and not told yet."""
+"""The counts of accepted messages that are not settled, and the outcomes that wait to be
+reported.
+"""
 
 from __future__ import annotations
 
@@ -59,6 +61,6 @@ class Ledger:
         self._settled.append(Settled(message, outcome))
 
     def take_settled(self) -> list[Settled]:
-        """What was settled since it was last asked for."""
+        """Return the outcomes since the last call."""
         settled, self._settled = self._settled, []
         return settled

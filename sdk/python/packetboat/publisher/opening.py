@@ -1,4 +1,4 @@
-"""What the publisher of a blocking client sends by."""
+"""The sender that the publisher of a blocking client uses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from packetboat.transport import Transport, open_async_transport
 
 
 def open_sender(options: Options, given: Transport | None) -> AsyncSender:
-    """Over a network of its own, or over a transport that the client was given."""
+    """Open a sender over a network of its own, or over the transport that the client was given."""
     if given is not None:
         return AsyncSender(options, ThreadTransport(given))
     return AsyncSender(options, open_async_transport(options))

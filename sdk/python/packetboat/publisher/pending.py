@@ -17,12 +17,16 @@ from packetboat.tracing import context_of
 
 
 class Kind(NamedTuple):
-    """What all messages of a batch have in common, because headers of the request say it."""
+    """The properties that all messages of a batch share, because headers of the request
+    carry them.
+    """
 
     publisher_id: str | None = None
     durability: str | None = None
     own_keys: bool = False
-    """Its messages have idempotency keys of their own; else the batch is known as a whole."""
+    """True if the messages have idempotency keys of their own; else one key names the whole
+    batch.
+    """
 
 
 PLAIN = Kind()
@@ -41,13 +45,13 @@ class Pending(msgspec.Struct, eq=False):
     repeats: str | None = None
     """The key of a message without one of its own that may be stored, and is published again."""
     refusal: PacketboatError | None = None
-    """Of its last try; it took no effect, and the message waits for the next."""
+    """The error of the last try, which had no effect; the message waits for the next try."""
     timeout_s: float | None = None
-    """How long it is tried, where that is its own."""
+    """Seconds for which this message is tried, if it has a timeout of its own."""
     accepted_s: float = 0.0
-    """When it was taken."""
+    """The time at which the publisher accepted the message."""
     tries: int = 0
-    """How many requests had it."""
+    """The number of requests that carried the message."""
 
 
 class _Item(msgspec.Struct, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""What `publish` of the blocking client returns: a receipt that is still to come."""
+"""The result of `publish` in the blocking client: a receipt that is still to come."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Callback = Callable[["PendingReceipt"], object]
 
 
 class Home(Protocol):
-    """Where receipts are settled: under its lock, by its thread."""
+    """The place that settles receipts: under its lock, by its thread."""
 
     lock: threading.RLock
 
@@ -48,7 +48,7 @@ class PendingReceipt:
         return outcome
 
     def exception(self, timeout_s: float | None = None) -> PacketboatError | None:
-        """The same, with the error given instead of raised."""
+        """Return the error that `result` would raise, or None if there is a receipt."""
         outcome = self._outcome
         if outcome is None:
             outcome = self._wait(timeout_s)
@@ -56,7 +56,7 @@ class PendingReceipt:
         return outcome if isinstance(outcome, PacketboatError) else None
 
     def done(self) -> bool:
-        """Whether it is known: `result` will not wait."""
+        """Return whether the outcome is known, so that `result` does not wait."""
         return self._outcome is not None
 
     def add_done_callback(self, callback: Callback) -> None:
@@ -69,7 +69,9 @@ class PendingReceipt:
         self._call(callback)
 
     def settle(self, outcome: Receipt | PacketboatError) -> None:
-        """Under the lock of its home, once; `announce` follows without it."""
+        """Store the outcome, once, under the lock of its home; `announce` follows without
+        the lock.
+        """
         self._outcome = outcome
 
     def disregard(self) -> None:

@@ -22,8 +22,11 @@ _log = logging.getLogger("packetboat")
 
 
 class Pump:
-    """`lock` is held whenever the core is used, here and by who accepts messages; `tell` is called
-    without it, on the loop. `soon` calls a function on the loop."""
+    """The task that sends the batches of a core.
+
+    The caller holds `lock` whenever it uses the core, here and when it accepts messages; `tell` is
+    called without the lock, on the loop. `soon` calls a function on the loop.
+    """
 
     def __init__(
         self,
@@ -49,8 +52,10 @@ class Pump:
         self._warning = RetryWarning(sender.options.server)
 
     def kick(self) -> None:
-        """Under the lock: something was accepted. What is accepted until the loop turns goes
-        with it."""
+        """Note, under the lock, that a message was accepted.
+
+        All messages accepted until the loop runs are sent together.
+        """
         if not self._scheduled:
             self._scheduled = True
             self._soon(self._turn)
@@ -68,8 +73,7 @@ class Pump:
         await done
 
     async def stop(self, error: NotDone) -> int:
-        """Nothing is sent any more; what is not settled ends with `error`, or as unknown. How many
-        messages those were."""
+        """Stop sending; unsettled messages end with `error`, or as unknown. Return their number."""
         self._stopped = True
         with self._lock:
             left = self.core.ledger.messages
@@ -118,8 +122,11 @@ class Pump:
             self._ended(batch, results)
 
     def _ended(self, batch: Batch, end: PacketboatError | Sequence[Result]) -> None:
-        """Who is told of a receipt has its turn before the next batch is made, which so has what
-        they publish next."""
+        """Report the end of a batch.
+
+        Callers that wait for its receipts run before the next batch is made, so that the batch
+        includes the messages that they publish next.
+        """
         with self._lock:
             if isinstance(end, PacketboatError):
                 self.core.failed(batch, end, monotonic())

@@ -20,7 +20,7 @@ class Remembered:
         self._size_bytes = 0
 
     def keep(self, batch: Batch) -> None:
-        """Some of it may be stored, and somebody was told so."""
+        """Keep a batch of which some messages may be stored, and whose publishers were told so."""
         name = f"{batch.name[PRODUCER]}:{batch.name[SEQUENCE]}"
         if name in self._batches:
             return
@@ -31,7 +31,7 @@ class Remembered:
             self._size_bytes -= oldest.size_bytes
 
     def place_of(self, topic: str, message: Pending) -> tuple[Batch, int]:
-        """Where the message is that this one repeats. Raises ValueError."""
+        """Return the batch and index of the message that this one repeats. Raises ValueError."""
         found = OF_A_BATCH.fullmatch(message.repeats or "")
         assert found is not None
         batch, index = self._batches.get(found[1]), int(found[2])

@@ -32,7 +32,10 @@ _problem = msgspec.json.Decoder(Problem)
 
 
 def reader(count: int) -> Callable[[bytes], Sequence[Result]]:
-    """Of the answer to that many messages. The usual answer, all receipts, is decoded at once."""
+    """Return a decoder for the answer to `count` messages.
+
+    It decodes the usual answer, receipts only, in one pass.
+    """
 
     def read(body: bytes) -> Sequence[Result]:
         results: Sequence[Result]

@@ -1,4 +1,4 @@
-"""How a client's `publish` works, in one place."""
+"""The settings of a client's `publish`, in one place."""
 
 from __future__ import annotations
 
@@ -10,32 +10,42 @@ OnKeyFailure = Literal["fail_queued", "pause"]
 
 MAX_BATCH_MESSAGES = 1000
 MAX_BATCH_BYTES = 10 * 1024 * 1024
-"""Both are the server's limits."""
+"""The server's limits of the messages and the bytes of one batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublisherSettings:
-    """How `publish` gathers messages into batches, and what it does when they pile up."""
+    """The settings by which `publish` gathers messages into batches and handles a full buffer."""
 
     linger_s: float = 0.0
-    """How long a message waits for others; 0: what gathers while a batch is out goes next."""
+    """Seconds that a message waits for others; with 0 the messages that gather while a
+    batch is out are sent next.
+    """
     max_batch_messages: int = MAX_BATCH_MESSAGES
     max_batch_bytes: int = 2 * 1024 * 1024
     """A message that is larger goes alone."""
     max_batches_in_flight: int = 4
-    """Of each topic; of a key, one."""
+    """The limit of batches in flight for each topic; each key has one at most."""
     max_buffered_messages: int = 100_000
-    """What is waiting or on its way, of all topics. Here and below a buffer holds one at least."""
+    """The limit of messages that wait or are in flight, over all topics.
+
+    A buffer holds at least one message, whatever this limit and the next one say.
+    """
     max_buffered_bytes: int = 64 * 1024 * 1024
     overflow: Overflow = "block"
     """A full buffer makes `publish` wait, raise BufferFull, or fail the oldest with Dropped."""
     on_key_failure: OnKeyFailure = "fail_queued"
-    """When a message with a key fails for good: those of its key that wait fail too, and later ones
-    are published; or ("pause") later ones fail as well until `resume_key`."""
+    """The effect on a key when one of its messages fails for good.
+
+    With "fail_queued" the waiting messages of the key fail, too, and later ones are published; with
+    "pause" later ones fail as well until `resume_key`.
+    """
     deadline_s: float = 60.0
-    """How long a message is tried in all, from when `publish` takes it."""
+    """Seconds for which a message is tried in all, from when `publish` accepts it."""
     close_timeout_s: float = 30.0
-    """How long `close`, and the end of the interpreter, wait for what is not yet stored."""
+    """Seconds that `close`, and the end of the interpreter, wait for messages that are not
+    stored yet.
+    """
 
     def __post_init__(self) -> None:
         for name in ("max_batches_in_flight", "max_buffered_messages", "max_buffered_bytes"):

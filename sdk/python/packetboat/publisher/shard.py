@@ -38,5 +38,5 @@ class Shard:
 
 
 def shard_of(key: str) -> int:
-    """Which of the shards a key is in."""
+    """Return the number of the shard to which a key belongs."""
     return crc32(key.encode()) % KEY_SHARDS

@@ -9,7 +9,10 @@ from packetboat.transport.seam import AsyncStreamResponse, Request, Response, Tr
 
 
 class ThreadTransport:
-    """Each request waits in a thread. Closing it is up to who made the transport."""
+    """A transport that runs each request in a thread.
+
+    The maker of the inner transport closes it.
+    """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport

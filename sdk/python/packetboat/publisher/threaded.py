@@ -87,8 +87,11 @@ class ThreadedPublisher:
                 self._pump.core.resume_key(topic, key)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Flushes. What has no receipt in time ends with ClientClosed if it is not stored, else
-        with UnknownOutcome; how many is logged."""
+        """Flush and close.
+
+        Messages without a receipt at the timeout end with ClientClosed if they are not stored, else
+        with UnknownOutcome; their number is logged.
+        """
         with self.lock:
             self._closed = True
             pump, thread = self._pump, self._thread
@@ -137,7 +140,9 @@ class ThreadedPublisher:
             raise RuntimeError("a callback of a published message may not wait for another")
 
     def _accept_later(self, topic: str, message: Pending) -> Pump:
-        """Under the lock, which is given up meanwhile."""
+        """Wait for room and accept a message; the caller holds the lock, which is released
+        meanwhile.
+        """
         self.check_may_wait()
         for_s = self._settings.deadline_s if message.timeout_s is None else message.timeout_s
         ends_s = monotonic() + for_s
@@ -158,7 +163,7 @@ class ThreadedPublisher:
         return self._pump or self._start()
 
     def _start(self) -> Pump:
-        """Under the lock, once in each process."""
+        """Start the loop and its thread, under the lock, once in each process."""
         loop = asyncio.new_event_loop()
         loop.set_default_executor(_Executor())
         core = Core(self._settings, self._producer.next_headers, Random())
@@ -186,7 +191,7 @@ class ThreadedPublisher:
             _log.error("the client was closed with %d messages not published", left)
 
     def tell(self, settled: Sequence[Settled]) -> None:
-        """Those who wait for them, and for room."""
+        """Wake the callers that wait for these outcomes or for room."""
         with self.lock:
             for message, outcome in settled:
                 message.receipt.settle(outcome)
@@ -218,7 +223,7 @@ def _tell(publisher: weakref.ref[ThreadedPublisher], settled: Sequence[Settled])
 
 
 def _end(pump: Pump) -> Future[int]:
-    """Its loop and thread; how many messages were not published."""
+    """Stop a pump with its loop and thread; the future has the number of unpublished messages."""
 
     async def end() -> int:
         left = await pump.stop(ClientClosed("the client was closed before it was stored"))

@@ -1,4 +1,4 @@
-"""What waits and what is out for one topic, and when the next batch goes."""
+"""The waiting messages and the batches in flight of one topic, and the time of its next batch."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from packetboat.publisher.settings import PublisherSettings
 from packetboat.publisher.shard import Shard, shard_of
 
 WORTHWHILE_MESSAGES = 100
-"""A request costs about as much as so many messages do: smaller batches are no gain."""
+"""The number of messages that cost about as much as a request does: smaller batches gain
+nothing.
+"""
 PATIENCE_S = 0.02
-"""What is not worth a request beside others waits for one of those to end, this long at most."""
+"""Seconds at most that a small batch waits for another request to end before it is sent
+beside it.
+"""
 
 
 class Load(NamedTuple):
-    """What the next batch is made of."""
+    """The content of the next batch."""
 
     kind: Kind
     messages: list[Pending]
@@ -35,7 +39,7 @@ class Topic:
         """Tries that failed since one succeeded."""
         self.max_batch_bytes: int = settings.max_batch_bytes
         self.hurried: bool = False
-        """What is ready does not linger."""
+        """True if ready messages are sent without lingering."""
         self._settings = settings
         self._shards: dict[int | Kind, Shard] = {}
         self._ready: dict[Shard, None] = {}
@@ -49,7 +53,7 @@ class Topic:
         return not self._ready_messages and not self.batches
 
     def add(self, message: Pending) -> None:
-        """To the end of its line."""
+        """Add a message to the end of its shard."""
         self._own_timeouts = self._own_timeouts or message.timeout_s is not None
         shard = self._shard_of(message)
         shard.queue.append(message)
@@ -58,7 +62,7 @@ class Topic:
             self._ready_messages += 1
 
     def put_back(self, messages: Iterable[Pending]) -> None:
-        """In front of all others, in the order given; they were out."""
+        """Put messages that were out in front of all others, in the order given."""
         for message in reversed(list(messages)):
             shard = self._shard_of(message)
             shard.queue.appendleft(message)
@@ -76,15 +80,19 @@ class Topic:
                 self._ready_messages += len(shard.queue)
 
     def loads(self, now_s: float) -> Iterator[Load]:
-        """What is to go now. Who takes one makes a batch of it before the next is taken."""
+        """Yield the loads to send now.
+
+        The caller makes a batch of each before it takes the next.
+        """
         while (limit := self._next_size(now_s)) > 0:
             yield self._gather(limit)
         if not self._ready_messages:
             self.hurried = False
 
     def ready_at_s(self, now_s: float) -> float | None:
-        """When to look again, if nothing else happens; None: there is nothing to send, or it goes
-        when a batch comes back."""
+        """Return when to look again, if nothing else happens; None if there is nothing to
+        send, or the next batch waits for one to come back.
+        """
         if not self._ready_messages or self.free_slots() <= 0:
             return None
         if self._lingers(now_s):
@@ -93,8 +101,9 @@ class Topic:
         return max(out_s, default=now_s) + PATIENCE_S
 
     def pop_expired(self, now_s: float, limit: int) -> tuple[list[Pending], list[Pending]]:
-        """About so many whose time is over, of what waits; and those that waited behind one of
-        these with the same key."""
+        """Remove about `limit` waiting messages whose time is over; return them, and the
+        messages that waited behind one of them with the same key.
+        """
         expired: list[Pending] = []
         behind: list[Pending] = []
         for shard in list(self._shards.values()):
@@ -112,7 +121,9 @@ class Topic:
     def _pop_expired_anywhere(
         self, shard: Shard, now_s: float, expired: list[Pending], behind: list[Pending]
     ) -> None:
-        """Also from the middle of the line: what waits before it goes on."""
+        """Remove expired messages of a shard, also from its middle: messages in front of
+        them stay.
+        """
         if all(message.deadline_s > now_s for message in shard.queue):
             return
         broken: set[str | None] = set()
@@ -131,21 +142,21 @@ class Topic:
         self._shrunk(shard, gone)
 
     def pop_oldest(self) -> Pending | None:
-        """Of what waits."""
+        """Remove and return the oldest waiting message."""
         waiting = [shard for shard in self._shards.values() if shard.queue]
         if not waiting:
             return None
         return self._pop(min(waiting, key=lambda shard: shard.queue[0].accepted_s))
 
     def oldest_s(self) -> float | None:
-        """When the oldest of what waits was taken."""
+        """Return when the oldest waiting message was accepted."""
         return min(
             (shard.queue[0].accepted_s for shard in self._shards.values() if shard.queue),
             default=None,
         )
 
     def pop_keys(self, keys: Collection[str]) -> list[Pending]:
-        """Those of these keys, of what waits; it is gone through once."""
+        """Remove and return the waiting messages of these keys, in one pass."""
         found: list[Pending] = []
         for shard in {self._shards.get(shard_of(key)) for key in keys}:
             if shard is None:
@@ -160,7 +171,7 @@ class Topic:
         return found
 
     def pop_all(self) -> list[Pending]:
-        """All that waits."""
+        """Remove and return all waiting messages."""
         popped = []
         for shard in list(self._shards.values()):
             while shard.queue:
@@ -168,18 +179,20 @@ class Topic:
         return popped
 
     def waiting(self) -> Iterator[Pending]:
-        """All that is in no batch."""
+        """Yield all messages that are in no batch."""
         for shard in self._shards.values():
             yield from shard.queue
 
     def free_slots(self) -> int:
-        """How many more batches may go out."""
+        """Return the number of batches that may still be sent."""
         used = sum(batch.holds_slot for batch in self.batches)
         return self._settings.max_batches_in_flight - used
 
     def _next_size(self, now_s: float) -> int:
-        """How many messages the next batch should have; 0: it should wait. What is ready is shared
-        between the free slots, as long as each gets enough to be worth a request."""
+        """Return the number of messages for the next batch; 0 if it should wait.
+
+        The free slots share the ready messages, as long as each gets enough to be worth a request.
+        """
         slots = self.free_slots()
         count = self._ready_messages
         if not count or slots <= 0 or self._lingers(now_s):
@@ -200,7 +213,7 @@ class Topic:
         return now_s < self._oldest_s() + settings.linger_s
 
     def _oldest_s(self) -> float:
-        """When the oldest of what is ready was taken."""
+        """Return when the oldest ready message was accepted."""
         return min(shard.queue[0].accepted_s for shard in self._ready)
 
     def _gather(self, limit: int) -> Load:
@@ -212,7 +225,7 @@ class Topic:
             if shard.queue[0].kind != kind:
                 continue
             before = len(messages)
-            # What is left in a shard of keys has to wait, so it is taken whole where it fits.
+            # The rest of a shard of keys would have to wait, so it is taken whole where it fits.
             most = self._settings.max_batch_messages if shard.keys else limit
             left_bytes -= shard.take(kind, most, left_bytes, messages)
             if len(messages) == before:
@@ -251,7 +264,7 @@ class Topic:
             self._forget(shard)
 
     def _forget(self, shard: Shard) -> None:
-        """An empty line of messages without a key; of those there is one for each kind."""
+        """Drop an empty shard of messages without a key; there is one for each kind of those."""
         if not shard.keys:
             self._shards = {at: each for at, each in self._shards.items() if each is not shard}
 

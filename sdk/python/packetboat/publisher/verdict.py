@@ -1,4 +1,4 @@
-"""What an error says about the messages that it came for.
+"""The meaning of an error for the messages that it concerns.
 
 REFUSED   they are not stored, and may be if they are sent again: not reached, overloaded, …
 UNKNOWN   they may be stored: only the very same batch may be sent again
@@ -34,7 +34,7 @@ class Verdict(Enum):
 
 
 def verdict_of(error: PacketboatError) -> Verdict:
-    """Of a whole request, or of one message of an answer."""
+    """Return the verdict on a whole request, or on one message of an answer."""
     if isinstance(error, ApiError):
         if error.status == 408 or isinstance(error, Overloaded):
             return Verdict.REFUSED

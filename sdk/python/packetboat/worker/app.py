@@ -61,11 +61,13 @@ class WorkerApp:
         self._runner.run(self._handlers())
 
     async def arun(self, *, signals: bool | None = None) -> None:
-        """The same, to be awaited; `signals` is as in `Worker.arun`."""
+        """Run the handlers like `run`, in the caller's event loop; `signals` is as in
+        `Worker.arun`.
+        """
         await self._runner.arun(self._handlers(), signals=signals)
 
     def stop(self) -> None:
-        """From any thread. The second time at once."""
+        """Stop the run, from any thread. A second call stops it at once."""
         self._runner.stop()
 
     def _handlers(self) -> list[Assignment]:

@@ -69,7 +69,7 @@ class Attempts:
             await self._call(given)
 
     def _refused(self, context: Context) -> Settlement | None:
-        """Of a message that no handler is to see."""
+        """Return the settlement of a message that no handler should see; None for others."""
         most = self._settings.max_attempts
         if most is not None and context.attempt > most:
             return exhausted(context.attempt, most)
@@ -101,7 +101,9 @@ class Attempts:
             self._finish(held, context, outcome, seconds)
 
     async def _outcomes(self, given: list[tuple[Held, Context]]) -> Sequence[Outcome]:
-        """One for each; raises CancelledError only where the worker itself is cancelled."""
+        """Return one outcome for each message; raises CancelledError only when the worker
+        is cancelled.
+        """
         contexts = [context for _, context in given]
         scope = asyncio.timeout(self._settings.handler_timeout_s)
         try:

@@ -11,7 +11,7 @@ from packetboat.worker.emit import Emit
 
 
 class Lease(Protocol):
-    """How a subscription leases."""
+    """The delivery settings of a subscription that a worker needs."""
 
     @property
     def delivery(self) -> str: ...
@@ -20,7 +20,7 @@ class Lease(Protocol):
 
 
 class WorkerCalls(Protocol):
-    """All of one subscription. Each raises what the client raises."""
+    """The calls that a worker makes for one subscription. Each raises what the client raises."""
 
     async def describe(self) -> Lease: ...
     async def pull(
@@ -29,7 +29,10 @@ class WorkerCalls(Protocol):
     def stream(
         self, max_messages: int, max_bytes: int, max_seconds: float
     ) -> AbstractAsyncContextManager[AsyncIterator[list[Message]]]:
-        """What comes together comes as one list. Ends when the server ends it, or raises."""
+        """Yield the messages of a stream; those that arrive together form one list.
+
+        Ends when the server ends the stream, or raises.
+        """
         ...
 
     async def ack(self, ids: Sequence[str], publish: Sequence[Emit] = ()) -> Settled: ...

@@ -26,7 +26,7 @@ SHORT_S = 1.0
 
 
 class SenderCalls:
-    """Of one subscription."""
+    """The calls of a worker for one subscription, made with a client's sender."""
 
     def __init__(self, sender: AsyncSender, subscription: str, consumer: str | None) -> None:
         self._sender = sender
@@ -80,7 +80,9 @@ class SenderCalls:
 
 
 async def read_messages(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[Message]]:
-    """What came in one piece; raises UnknownOutcome where no end was said."""
+    """Yield the messages of each chunk as one list; raises UnknownOutcome where the stream
+    has no end.
+    """
     splitter = Splitter()
     opened_s = time.monotonic()
     async for chunk in chunks:
@@ -100,7 +102,9 @@ async def read_messages(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[Mess
 
 
 def _raise_of(error: Exception, seconds: float) -> None:
-    """The problem that ended a stream; but a token that expired meanwhile ends only this one."""
+    """Raise the problem that ended a stream; ignore the expiry of a token after `SHORT_S`
+    seconds, which ends only this stream.
+    """
     expired = isinstance(error, NotAuthorized) and error.status == 401 and seconds > SHORT_S
     if not expired:
         raise error
@@ -121,6 +125,6 @@ def _output(emit: Emit) -> Output:
 
 
 def consumer_name() -> str:
-    """Host and process: printable ASCII, whatever the host is called."""
+    """Return host and process id in printable ASCII, whatever name the host has."""
     name = f"{socket.gethostname()}-{os.getpid()}"
     return name.encode("ascii", "replace").decode()[-MAX_CONSUMER_CHARS:]

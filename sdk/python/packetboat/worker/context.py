@@ -1,4 +1,4 @@
-"""What a handler may know beside its message."""
+"""The facts that a handler may read beside its message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from packetboat.worker.stopping import Stopping
 
 
 class Context:
-    """Of one attempt at one message. Safe to look at from the handler's thread."""
+    """The context of one attempt at one message. The handler's thread may read it safely."""
 
     __slots__ = ("_held", "_stopping", "body", "subscription")
 
@@ -23,18 +23,20 @@ class Context:
 
     @property
     def message(self) -> Message:
-        """As it was delivered this time."""
+        """The message as this attempt delivered it."""
         return self._held.message
 
     @property
     def attempt(self) -> int:
-        """1 at first."""
+        """The number of this attempt; the first is 1."""
         return self._held.message.attempt
 
     @property
     def lease_lost(self) -> bool:
-        """Another worker may have the message now: stop, and undo what can be undone. Whatever the
-        handler ends in, this worker does not ack the message any more."""
+        """True if another worker may have the message now: stop, and undo what you can.
+
+        This worker does not ack the message any more, whatever the handler returns or raises.
+        """
         return self._held.lost
 
     @property

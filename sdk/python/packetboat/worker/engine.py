@@ -30,7 +30,7 @@ from packetboat.worker.stopping import Stopping
 from packetboat.worker.stream_source import StreamSource
 
 LAST_ANSWER_S = 0.2
-"""How long a pull that was under way when the worker was told to stop may still be answered."""
+"""Seconds for which a pull in progress may still be answered after the worker was told to stop."""
 FLUSH_S = 10.0
 FLUSH_AT_ONCE_S = 1.0
 _log = logging.getLogger("packetboat.worker")
@@ -65,7 +65,9 @@ class Engine:
         self._bucket = None if rate is None else TokenBucket(rate, self._now())
         self._lease_s = 0.0
         self._finish_all = False
-        """What is at most once was acked before it came."""
+        """True if the subscription is at most once: its messages were acked before they
+        were delivered.
+        """
         self._receiving = True
         self._going_back: list[Held] = []
         self._settler: Settler
@@ -96,7 +98,9 @@ class Engine:
             raise error
 
     async def _describe(self) -> Lease | None:
-        """None when told to stop before the server said it."""
+        """Return the subscription's settings; None if the worker was told to stop before
+        the server answered.
+        """
         backoff = Backoff()
         while not self._stopping.asked:
             try:
@@ -143,7 +147,9 @@ class Engine:
         )
 
     async def _receive(self) -> PacketboatError | None:
-        """Until told to stop; the error that ended it before."""
+        """Receive messages until the worker is told to stop; return the error that ended it
+        before, if any.
+        """
         source = self._source()
         running = asyncio.ensure_future(source.run())
         told = asyncio.ensure_future(self._stopping.wait())
@@ -181,8 +187,9 @@ class Engine:
             self._events.received(self._subscription, len(messages))
 
     def _goes_on(self, before: Held, now_s: float) -> bool:
-        """Of one that is delivered again while we have it: unless it was given up, the lease that
-        is new is the old one's."""
+        """Return whether the new lease of a message that is delivered again, while we hold
+        it, continues the old one; not if the message was given up.
+        """
         given_up = now_s - before.taken_s >= self._settings.max_lease_s
         if given_up and not before.lost and before.state is not State.SETTLING:
             self._lost(before)
@@ -202,14 +209,16 @@ class Engine:
                 self._end(held, RELEASE)
 
     async def _may_begin(self, count: int) -> bool:
-        """Whether they may, once the rate allows it; not when the worker stops meanwhile."""
+        """Wait until the rate allows `count` messages; return False if the worker stops
+        meanwhile.
+        """
         if self._bucket is None:
             return True
         wait_s = self._bucket.take(count, self._now())
         return not wait_s or not await self._pause(wait_s)
 
     async def _pause(self, seconds: float) -> bool:
-        """Whether the worker was told to stop meanwhile."""
+        """Wait; return whether the worker was told to stop meanwhile."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
@@ -244,8 +253,11 @@ class Engine:
             held.scope.reschedule(self._now())
 
     async def _drain(self, workers: set[asyncio.Task[None]]) -> None:
-        """Handlers end, then the server hears of all of it. What no handler began with goes back
-        at once; but what is at most once, and acked when it came, is finished too."""
+        """Wait for handlers to end, then report all settlements to the server.
+
+        Messages that no handler began with are released at once; but messages that are at most once
+        were acked when they came, and are handled, too.
+        """
         self._receiving = False
         self._ready.close(keep=self._finish_all)
         self._going_back += [] if self._finish_all else self._ready.clear()

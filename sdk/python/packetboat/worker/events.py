@@ -1,4 +1,4 @@
-"""What a worker tells of its work: subclass it, and override what you want to know."""
+"""Reports of a worker's work: make a subclass and override the methods that you want."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class WorkerEvents:
     """Called on the worker's event loop: be quick, and raise nothing. `subscription` is a name."""
 
     def received(self, subscription: str, messages: int) -> None:
-        """They are leased, and wait for a handler."""
+        """React to messages that are leased and wait for a handler."""
 
     def started(self, context: Context) -> None:
         """A handler begins with it."""
@@ -25,10 +25,10 @@ class WorkerEvents:
         """The message is delivered again, whatever its handler does."""
 
     def extended(self, subscription: str, messages: int) -> None:
-        """Their leases go on."""
+        """React to an extension of the leases of messages."""
 
     def outage(self, subscription: str, error: Exception) -> None:
         """The server does not answer, or not well; said once."""
 
     def recovered(self, subscription: str, seconds: float) -> None:
-        """It answers again, after so long."""
+        """React to the first answer of the server after an outage of `seconds`."""

@@ -15,11 +15,15 @@ from packetboat.worker.outcomes import Reject
 from packetboat.worker.threads import Threads
 
 Handler = Callable[..., Any]
-"""Of a message, or of a list of them; a second parameter gets the context, or the list of them."""
+"""A function of a message, or of a list of messages; a second parameter receives the
+context, or the list of contexts.
+"""
 Middleware = Callable[[Any, Callable[[], Any]], Any]
-"""Of the context (or the list of them) and what goes on to the handler: it returns what that
-returns, or raises. A coroutine function runs around the handler on the event loop; a plain function
-in the handler's own thread, so for plain handlers only."""
+"""A function of the context (or the list of contexts) and a function that calls the
+handler; it returns what that function returns, or raises. A coroutine function runs around
+the handler on the event loop; a plain function runs in the handler's own thread, so it fits
+plain handlers only.
+"""
 
 
 STREAM_TASK = "packetboat_stream_task"
@@ -32,7 +36,7 @@ class StreamTask(NamedTuple):
     to: str | None
 
     def outputs(self, value: Any, message: Message) -> list[Any]:
-        """Of what the handler gave; what is no `Emit` is for the caller to refuse."""
+        """Return the handler's values as a list; the caller refuses each that is no `Emit`."""
         if value is None:
             return []
         given = value if isinstance(value, list | tuple) else [value]
@@ -44,7 +48,7 @@ class StreamTask(NamedTuple):
 
 
 class Handling:
-    """How one worker calls its handler."""
+    """The way in which one worker calls its handler."""
 
     def __init__(
         self,
@@ -80,7 +84,7 @@ class Handling:
             raise Reject(f"{type(error).__name__}: {error}") from error
 
     async def __call__(self, given: Context | list[Context]) -> Any:
-        """What the handler returns; of a generator, all that it yields."""
+        """Return the handler's value; for a generator, all values that it yields."""
         call: Callable[[], Awaitable[Any]] = functools.partial(self._call, given)
         for middleware in reversed(self._around):
             call = functools.partial(middleware, given, call)
@@ -116,7 +120,9 @@ class Handling:
 
 
 def decoder_of(body: Any) -> Callable[[Message], Any]:
-    """Of a type: whatever msgspec knows, a pydantic model, or bytes and str as they are."""
+    """Return a decoder to a type: one that msgspec knows, a pydantic model, or bytes and
+    str unchanged.
+    """
     if body is bytes:
         return lambda message: message.body
     if body is str:
@@ -138,7 +144,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 
 def takes_context(handler: Handler) -> bool:
-    """Whether a second argument may be given by position and must be, or is named context."""
+    """Return whether the second positional parameter has no default, or is named context."""
     try:
         parameters = list(inspect.signature(handler).parameters.values())
     except (TypeError, ValueError):
@@ -152,7 +158,7 @@ def takes_context(handler: Handler) -> bool:
 def _gathering(
     handler: Handler, inner: Sequence[Middleware], *, is_async: bool
 ) -> Callable[..., Any]:
-    """A function of what middleware gets and the handler's arguments."""
+    """Return a function of the argument of middleware and the handler's arguments."""
     if is_async:
         return _gathering_async(handler)
 

@@ -13,9 +13,13 @@ from packetboat.worker.settings import WorkerSettings
 
 MAX_PREFETCH = 1000
 PREFETCH_S = 0.1
-"""Handlers are kept busy so long by what waits here: over some round trips to the server."""
+"""Seconds for which the prefetched messages keep the handlers busy: some round trips to the
+server.
+"""
 SLOW_S = 1.0
-"""What takes longer waits at the server, where another worker can have it."""
+"""Seconds of a handler above which messages wait at the server, where other workers can
+lease them.
+"""
 
 
 class State(enum.Enum):
@@ -49,12 +53,14 @@ class Held:
         self.state: State = State.QUEUED
         self.lost: bool = False
         self.let_go: bool = False
-        """It goes back to the server: its next delivery is one to handle, not a repeat."""
+        """True if the message returns to the server: its next delivery has to be handled,
+        and is no repeat.
+        """
         self.scope: asyncio.Timeout | None = None
         """Ends the handler that runs, where it can be ended."""
 
     def renew(self, message: Message, lease_s: float, now_s: float) -> None:
-        """It was delivered again, to us, while we have it: the new lease goes on with the old."""
+        """Continue with the lease of a new delivery to us of the message that we hold."""
         self.message: Message = message
         self.ack_id: str = message.ack_id or ""
         """Empty where the message was acked before it came, and is ours for good."""
@@ -90,7 +96,7 @@ class Hold:
         self._bytes += held.size_bytes
 
     def discard(self, held: Held) -> None:
-        """It is settled, or nothing of ours any more."""
+        """Drop a message that is settled, or belongs to another worker now."""
         held.state = State.DONE
         if self._held.get(held.message.message_id) is held:
             del self._held[held.message.message_id]
@@ -98,7 +104,7 @@ class Hold:
         self._wake()
 
     def prefetch(self) -> int:
-        """How many to have beside those that handlers work on."""
+        """Return the number of messages to hold beside those that handlers work on."""
         settings, mean_s = self._settings, self._latency.mean_s
         if settings.prefetch is not None:
             return settings.prefetch
@@ -114,20 +120,22 @@ class Hold:
         return self._settings.slots + self.prefetch()
 
     def room(self) -> int:
-        """How many more to lease."""
+        """Return the number of messages that may still be leased."""
         return 0 if self.room_bytes() <= 0 else max(0, self.target() - len(self._held))
 
     def room_bytes(self) -> int:
         return self._settings.max_bytes - self._bytes
 
     async def wait_for_room(self) -> int:
-        """How many to ask for, once half of the prefetch is used up: few and large pulls, and two
-        halves, so that one is on its way while the acks of the other are."""
+        """Return the number of messages to ask for, once half of the prefetch is used up.
+
+        Pulls are few and large; one half is in transit while the acks of the other are.
+        """
         await self._wait_for(lambda: max(1, self.prefetch() // 2))
         return min(self.room(), self._settings.slots + (self.prefetch() + 1) // 2)
 
     async def wait_for_most(self) -> int:
-        """The same, once most of what is held is done with."""
+        """Return the free room once most of the held messages are settled."""
         await self._wait_for(lambda: max(1, self.target() * 3 // 4))
         return self.room()
 

@@ -1,4 +1,4 @@
-"""How long handlers take, as seen."""
+"""The measured run times of handlers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Latency:
         self.mean_s = seconds if mean_s is None else mean_s + WEIGHT * (seconds - mean_s)
 
     def p99_s(self) -> float:
-        """0 while nothing was seen."""
+        """Return the 99th percentile of the run times; 0 before the first."""
         if not self._samples:
             return 0.0
         return sorted(self._samples)[len(self._samples) * 99 // 100]

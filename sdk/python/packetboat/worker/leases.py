@@ -13,8 +13,10 @@ from packetboat.worker.held import Held, Hold, State
 from packetboat.worker.latency import Latency
 
 MAX_EXTENSION_S = 60.0
-"""What a worker that dies holds may wait so long for another, or as long as the subscription's own
-deadline, whichever is longer."""
+"""The limit of an extension in seconds, unless the subscription's own deadline is longer.
+
+The messages of a worker that dies wait up to this limit for another worker.
+"""
 MAX_IDS = 1000
 MIN_TICK_S = 0.02
 MAX_TICK_S = 1.0
@@ -22,7 +24,7 @@ _log = logging.getLogger("packetboat.worker")
 
 
 class LeaseKeeper:
-    """Extends at half of a lease; says of those that are over that they are lost.
+    """Extends messages at half of their lease, and reports ended leases as lost.
 
     A lease is over when the server says so, when it could not be extended in time, or when the
     message was here for `max_lease_s`. Of a message whose handler has ended the settler says so.
@@ -61,7 +63,9 @@ class LeaseKeeper:
         return min(longest_s, max(self._lease_s, 2 * self._latency.p99_s()))
 
     def _due(self, tick_s: float) -> list[Held]:
-        """Those half over; and what is so at the next ticks: one request for all."""
+        """Return the messages at half of their lease, and those that reach it by the next
+        tick, for one request.
+        """
         now_s = self._now()
         horizon_s = now_s + self._lease_s / 2 + tick_s
         oldest_s = now_s - self._max_lease_s
@@ -91,7 +95,7 @@ class LeaseKeeper:
                     settled = await self._calls.extend(ids, seconds)
             except (PacketboatError, TimeoutError) as error:
                 _log.debug("leases are not extended yet: %s", error)
-                return  # The next tick tries again; what stays so is lost at its end.
+                return  # The next tick tries again; a lease that stays so is lost when it ends.
             self._extended(part, ids, settled.failures, sent_s + seconds)
 
     def _extended(

@@ -76,7 +76,7 @@ def _carrier(context: Context) -> dict[str, str]:
 
 
 def _carrying(value: Any) -> Any:
-    """What is emitted, with the current span as its trace context."""
+    """Return the emitted value with the current span as its trace context."""
     if isinstance(value, list | tuple):
         return [_carrying(each) for each in value]
     if not isinstance(value, Emit):

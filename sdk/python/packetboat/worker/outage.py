@@ -1,4 +1,4 @@
-"""Whether the server answers: told once per change, and how long to wait before asking again."""
+"""Whether the server answers: each change is reported once, with the pause before the next try."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger("packetboat.worker")
 
 
 def is_passing(error: PacketboatError) -> bool:
-    """It may work later, without anybody changing anything."""
+    """Return whether the call may succeed later without any change by an operator."""
     kinds = (ConnectionFailed, Overloaded, Unavailable, UnknownOutcome, ServerError)
     return isinstance(error, kinds) and not isinstance(error, UntrustedServer)
 
@@ -47,7 +47,7 @@ class Backoff:
 
 
 class Outage:
-    """Of one subscription's server, as its pulls see it."""
+    """The outages of the server of one subscription, as its pulls see them."""
 
     def __init__(self, subscription: str, events: WorkerEvents, clock: Callable[[], float]) -> None:
         self._subscription = subscription

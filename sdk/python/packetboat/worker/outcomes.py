@@ -1,4 +1,4 @@
-"""What becomes of a message once its handler is done with it.
+"""The settlement of a message once its handler has ended.
 
 A handler that returns has its message acked, one that raises has it delivered again; it raises one
 of the exceptions here to say more.
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from packetboat.worker.emit import Emit, check_outputs
 
 REASON_CHARS = 1024
-"""The server keeps so much of a reason."""
+"""The limit of characters of a reason that the server keeps."""
 
 
 class RetryLater(Exception):
@@ -32,11 +32,13 @@ class Reject(Exception):
 
 
 class Release(Exception):
-    """Not worked on: delivered again at once, to any worker; the attempt does not count."""
+    """Raised by a handler that did no work: the message is delivered again at once, to any
+    worker, and the attempt does not count.
+    """
 
 
 class Verb(enum.Enum):
-    """How a message is settled, as the server's routes say it."""
+    """The ways to settle a message, as the server's routes name them."""
 
     ACK = "ack"
     NACK = "nack"
@@ -45,7 +47,7 @@ class Verb(enum.Enum):
 
 
 class Settlement(NamedTuple):
-    """Of one message. Those that are equal and have no outputs are sent together."""
+    """The settlement of one message. Equal settlements without outputs are sent together."""
 
     verb: Verb
     reason: str | None = None
@@ -58,8 +60,11 @@ RELEASE = Settlement(Verb.RELEASE)
 
 
 def of_value(value: Any) -> Settlement:
-    """Of what a handler returned: an ack, with what it emits. Raises ValueError where that is more
-    than an ack may publish, TypeError where only some of it is `Emit`."""
+    """Return the settlement for a handler's value: an ack with the emitted messages.
+
+    Raises ValueError if there are more than an ack may publish, TypeError if only some values are
+    `Emit`.
+    """
     if value is None:
         return ACK
     if isinstance(value, Emit):
@@ -70,7 +75,10 @@ def of_value(value: Any) -> Settlement:
 
 
 def of_error(error: BaseException, attempt: int, max_attempts: int | None) -> Settlement:
-    """Of what a handler raised. The last attempt that is allowed ends among the dead letters."""
+    """Return the settlement for a handler's exception.
+
+    The last allowed attempt makes a dead letter.
+    """
     if isinstance(error, Release):
         return RELEASE
     if isinstance(error, Reject):
@@ -83,7 +91,7 @@ def of_error(error: BaseException, attempt: int, max_attempts: int | None) -> Se
 
 
 def exhausted(attempt: int, max_attempts: int) -> Settlement:
-    """Of a message whose attempts ended without its handlers saying so: their workers died."""
+    """Return the settlement of a message whose workers died in each attempt."""
     reason = f"attempt {attempt} of at most {max_attempts}: earlier ones ended without an answer"
     return Settlement(Verb.REJECT, reason)
 
@@ -96,7 +104,7 @@ def reason_of(error: BaseException) -> str | None:
 
 
 def of_batch(value: Any, count: int) -> list[Any]:
-    """What a batch handler said of each of its messages: nothing, or as many outcomes."""
+    """Return a batch handler's outcome for each message: None for all, or one for each."""
     if value is None:
         return [None] * count
     if not isinstance(value, Iterable) or isinstance(value, str | bytes):

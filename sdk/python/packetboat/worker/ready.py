@@ -10,15 +10,18 @@ from packetboat.worker.held import Held, State
 
 
 class Ready:
-    """In the order they came; with `by_key`, one of a key at a time. As long as what is leased, so
-    it needs no bound of its own. What was lost meanwhile is passed over."""
+    """The leased messages that wait for a handler, in the order in which they came.
+
+    With `by_key` only one message of a key is worked on at a time. Only leased messages are here,
+    so the queue needs no limit of its own. It skips messages that were lost meanwhile.
+    """
 
     def __init__(self, *, by_key: bool) -> None:
         self._by_key = by_key
         self._queue: deque[Held] = deque()
         self._getters: deque[asyncio.Future[None]] = deque()
         self._behind: dict[str, deque[Held]] = {}
-        """By key that is queued or worked on: what waits for its end."""
+        """The waiting messages of each key of which a message is queued or worked on."""
         self._closed = False
         self._keep = False
 
@@ -44,7 +47,9 @@ class Ready:
             del self._behind[key]
 
     async def take(self, most: int, wait_s: float) -> list[Held]:
-        """One or more; fewer than `most` after the wait. Empty once it is closed and all is out."""
+        """Return one message or more; fewer than `most` after the wait, none once it is
+        closed and empty.
+        """
         taken = [held] if (held := await self._next()) is not None else []
         if taken and most > 1:
             await self._fill(taken, most, wait_s)
@@ -58,7 +63,7 @@ class Ready:
                 getter.set_result(None)
 
     def clear(self) -> list[Held]:
-        """What waits, and is nobody's any more."""
+        """Remove and return the waiting messages."""
         left = [*self._queue, *(held for behind in self._behind.values() for held in behind)]
         self._queue.clear()
         for behind in self._behind.values():

@@ -17,11 +17,13 @@ from packetboat.worker.settings import WorkerSettings
 from packetboat.worker.stopping import Stopping
 
 CONNECTIONS = 8
-"""Of a worker: a pull that waits, acks, extensions; and what nacks and outputs need at times."""
+"""The connections of a worker: for a waiting pull, acks and extensions, and at times nacks
+and outputs.
+"""
 
 
 class Assignment(NamedTuple):
-    """What one subscription's messages are done with."""
+    """The handler of a subscription's messages, with its settings."""
 
     subscription: str
     handler: Handler
@@ -64,7 +66,9 @@ class Runner:
     async def _run(
         self, assignments: Sequence[Assignment], handlings: Sequence[Handling], stopping: Stopping
     ) -> None:
-        """What one of them raises stops the others, gently, and is raised at the end."""
+        """Run all workers; the first error of one stops the others gently, and is raised at
+        the end.
+        """
         given = self._client
         client = given if isinstance(given, AsyncClient) else _client(given, len(assignments))
         try:
@@ -86,15 +90,16 @@ class Runner:
 
 
 def _client(given: Client, workers: int) -> AsyncClient:
-    """One whose connections are enough for what all of them have under way, and that leaves it to
-    them when to try again."""
+    """Return a client with enough connections for the concurrent requests of all workers;
+    it leaves retries to them.
+    """
     options = given.options
     most = max(options.max_connections, workers * CONNECTIONS)
     return AsyncClient.from_options(options.replace(max_connections=most, retry_for_s=0.0))
 
 
 async def together(runs: Sequence[Any], stop: Callable[[], None]) -> None:
-    """All to their end; `stop` is called when one fails. Raises the first failure."""
+    """Wait for the end of all; call `stop` when one fails, and raise the first failure."""
     tasks = [asyncio.ensure_future(run) for run in runs]
     failure: BaseException | None = None
     try:

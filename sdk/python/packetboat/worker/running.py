@@ -21,9 +21,11 @@ class Running:
     async def run(
         self, work: Callable[[Stopping], Awaitable[None]], *, signals: bool | None
     ) -> None:
-        """To its end. In the main thread SIGTERM and SIGINT stop it: with `signals` True always,
-        with None where the program has no handler for them. Raises RuntimeError where a run is
-        under way."""
+        """Run the work to its end.
+
+        In the main thread SIGTERM and SIGINT stop it: with `signals` True always, with None where
+        the program has no handler for them. Raises RuntimeError while a run is in progress.
+        """
         stopping = self._begin()
         try:
             with told_of_signals(stopping.ask, signals):
@@ -33,7 +35,7 @@ class Running:
                 self._now, self._stops = None, 0
 
     def stop(self) -> None:
-        """What has begun may end; the second time nothing may."""
+        """Tell the run to stop after the work in progress; a second call ends that work, too."""
         with self._lock:
             self._stops += 1
             if self._now is not None:

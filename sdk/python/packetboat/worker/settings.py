@@ -1,4 +1,4 @@
-"""How a worker behaves: one frozen value."""
+"""The settings of a worker: one frozen value."""
 
 from __future__ import annotations
 
@@ -30,36 +30,39 @@ class WorkerOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    """Of one worker. Raises ValueError where a number makes no sense."""
+    """The settings of one worker. Raises ValueError for numbers out of range."""
 
     concurrency: int = 8
     """Handlers that run at once: tasks of async handlers, threads of others."""
     batch_size: int = 1
     """Messages a handler is given at once; it gets a list where this is over 1."""
     batch_wait_s: float = 0.0
-    """How long a batch that is not full waits for more."""
+    """Seconds that a batch that is not full waits for more messages."""
     prefetch: int | None = None
     """Messages leased beside those that handlers work on. None: what they do in a tenth of a
     second, 1,000 at most, none while they take seconds."""
     max_bytes: int = 64 * 1024 * 1024
-    """Of what is leased; one message may go over it."""
+    """The limit of bytes of all leased messages; one message may exceed it."""
     messages_per_second: float | None = None
-    """How often the handler may begin with one."""
+    """The limit of messages per second that the handler may begin with."""
     order_by_key: bool = False
     """One message of a key at a time, in the order they came. Only an ordered subscription keeps
     that also over workers and failed attempts."""
     max_attempts: int | None = None
-    """After so many a message is rejected, whatever the subscription's policy."""
+    """The attempts after which a message is rejected, whatever the subscription's policy."""
     handler_timeout_s: float | None = None
-    """After which the attempt has failed. A thread can't be stopped: it keeps its place."""
+    """Seconds after which an attempt fails.
+
+    A thread can't be stopped: it occupies its place until it ends.
+    """
     max_lease_s: float = 3600.0
-    """How long a message is kept from others; then its lease is left to run out."""
+    """Seconds for which a message is kept from other workers; then its lease is left to run out."""
     cancel_lost: bool = False
     """Cancel an async handler whose lease was lost."""
     drain_s: float = 30.0
-    """How long handlers may go on once the worker is told to stop."""
+    """Seconds that handlers may continue after the worker is told to stop."""
     source: SourceKind = "pull"
-    """Where messages come from: pulls that wait, or one stream."""
+    """The source of messages: pulls that wait, or one stream."""
     wait_if_refused: bool = False
     """Go on asking for a subscription that is not there, or not for us, instead of ending."""
     consumer: str | None = None

@@ -18,10 +18,14 @@ from packetboat.worker.outcomes import RELEASE, Settlement, Verb, reason_of
 
 MAX_IDS = 1000
 MAX_REQUESTS = 16
-"""At once, beside the one of plain acks: a nack for each reason, an ack for each that publishes."""
+"""The limit of concurrent requests beside that of plain acks: a nack for each reason, an
+ack for each message that publishes.
+"""
 MAX_PAUSE_S = 2.0
 LATE_S = 60.0
-"""What was done in time may be acked so long after its lease: at least once, that still counts."""
+"""Seconds after the end of a lease in which a message that was handled in time may still be
+acked; at least once allows that.
+"""
 _log = logging.getLogger("packetboat.worker")
 
 
@@ -66,7 +70,9 @@ class Settler:
         self._start(self._empty(settlement))
 
     async def flush(self, timeout_s: float) -> bool:
-        """Whether all of it was confirmed or given up in time; what is left is dropped."""
+        """Return whether all settlements were confirmed or given up in time; the others are
+        dropped.
+        """
         deadline_s = self._now() + timeout_s
         while self._running:
             if (left_s := deadline_s - self._now()) <= 0:
@@ -86,7 +92,7 @@ class Settler:
         task.add_done_callback(self._running.discard)
 
     async def _empty(self, settlement: Settlement) -> None:
-        """One request at a time of those that say the same."""
+        """Send equal settlements, one request at a time."""
         while self._lanes[settlement]:
             lane = self._lanes[settlement]
             batch, self._lanes[settlement] = lane[:MAX_IDS], lane[MAX_IDS:]
@@ -98,7 +104,7 @@ class Settler:
         del self._lanes[settlement]
 
     async def _send(self, batch: list[Held], settlement: Settlement) -> None:
-        """Until all of it is confirmed or given up."""
+        """Send a batch until each message is confirmed or given up."""
         backoff = Backoff(MAX_PAUSE_S)
         while batch := [held for held in batch if not held.lost and self._in_time(held)]:
             ids = [held.ack_id for held in batch]
@@ -131,7 +137,7 @@ class Settler:
     def _answered(
         self, batch: list[Held], ids: list[str], settlement: Settlement, settled: Settled
     ) -> list[Held]:
-        """Those to send again."""
+        """Return the messages to send again."""
         failed = {failure.index: failure for failure in settled.failures}
         done = [held for index, held in enumerate(batch) if index not in failed]
         if done:

@@ -55,8 +55,11 @@ def _ours(number: signal.Signals, loop: asyncio.AbstractEventLoop) -> bool:
 
 
 def _is_free(number: signal.Signals) -> bool:
-    """Whether nobody has said what the signal does. `asyncio.run` handles SIGINT by cancelling its
-    main task: a program that has said nothing has that too."""
+    """Return whether the program has set no handler for the signal.
+
+    `asyncio.run` handles SIGINT by cancelling its main task: a program without a handler of its own
+    has that one, too.
+    """
     handler: Any = signal.getsignal(number)
     if handler in (signal.SIG_DFL, signal.default_int_handler):
         return True

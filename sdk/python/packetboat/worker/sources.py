@@ -1,4 +1,4 @@
-"""Where messages come from: pulls that wait, or a stream."""
+"""The sources of messages: pulls that wait, or a stream."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Stopping:
         self._asked.set()
 
     def ask_once(self) -> None:
-        """Also when asked before."""
+        """Ask to stop; unlike `ask`, a second call does not mean at once."""
         self._asked.set()
 
     async def wait(self) -> None:

@@ -43,7 +43,7 @@ class StreamSource(Source):
             life_s = min(MAX_LIFE_S, life_s * 2)
 
     async def _room(self) -> int:
-        """All of the window, or what there is where handlers take long."""
+        """Return the whole window, or the free room where handlers take long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_S):
                 return await self._hold.wait_for_most()
@@ -62,7 +62,7 @@ class StreamSource(Source):
                 self.on_its_way = False
 
     async def _read(self, batches: AsyncIterator[list[Message]]) -> None:
-        """Once told to stop: until nothing more comes of what was written already."""
+        """Take the messages of a stream to its end; once told to stop, until nothing more comes."""
         while True:
             timeout_s = QUIET_S if self._stopping.asked else None
             try:

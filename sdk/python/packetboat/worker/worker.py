@@ -14,7 +14,7 @@ from packetboat.worker.settings import WorkerOptions, WorkerSettings
 
 
 class Worker:
-    """Of one subscription. `options` are the fields of `WorkerSettings`.
+    """Handles the messages of one subscription. `options` are the fields of `WorkerSettings`.
 
     A handler that returns has its message acked; one that raises has it delivered again, after the
     subscription's back-off and with the exception's text as the reason. It raises `RetryLater`,
@@ -51,14 +51,17 @@ class Worker:
     async def arun(
         self, handler: Handler, *, body: Any = None, signals: bool | None = None
     ) -> None:
-        """The same, to be awaited. SIGTERM and SIGINT stop it as they stop `run`, unless the
-        program has a handler of its own for them; `signals` True takes them in any case, False
-        never.
-        Cancelling it abandons what is being handled to be delivered again: `stop` is better."""
+        """Run like `run`, in the caller's event loop. SIGTERM and SIGINT stop it as they stop
+        `run`, unless the program has a handler of its own for them; `signals` True takes them in
+        any case, False never.
+
+        Cancelling it abandons the messages in progress, which are then delivered again: prefer
+        `stop`.
+        """
         await self._runner.arun([self._assignment(handler, body)], signals=signals)
 
     def stop(self) -> None:
-        """As SIGTERM does; from any thread. The second time at once."""
+        """Stop the run as SIGTERM does, from any thread. A second call stops it at once."""
         self._runner.stop()
 
     def _assignment(self, handler: Handler, body: Any) -> Assignment:
