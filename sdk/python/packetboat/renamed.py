@@ -8,7 +8,10 @@ from typing import Any
 
 
 def renamed(module: str, names: Mapping[str, Any]) -> Callable[[str], Any]:
-    """A `__getattr__` for the module. `names` has, by old name, the class that it stands for."""
+    """Return a `__getattr__` for the module.
+
+    `names` maps each old name to the class that replaces it.
+    """
 
     def find(name: str) -> Any:
         if name not in names:

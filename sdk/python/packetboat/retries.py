@@ -1,4 +1,6 @@
-"""When to send a call again: only where that is safe, with full jitter, within a total time."""
+"""The rules for retries of a call: only where a retry is safe, with full jitter, within a
+total time.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ class RetryWarning:
         self._told = False
 
     def sent_again(self, error: PacketboatError, for_s: float) -> None:
-        """A call failed and will be sent again, for so long in all."""
+        """Record that a failed call will be sent again, for `for_s` seconds in all."""
         if not self._told:
             self._told = True
             at = "" if self._server is None else f" [{self._server}]"
@@ -49,10 +51,10 @@ class Retries:
         self._tries = 0
 
     def pause_s(self, error: PacketboatError, now_s: float) -> float | None:
-        """How long to wait before the next try; None: give the error to the caller.
+        """Return the seconds before the next try; None if the caller gets the error.
 
-        What was refused before it took effect may be sent again; what may have taken effect only
-        where doing it twice does no harm.
+        A call that was refused before it took effect may be sent again; a call that may have taken
+        effect is sent again only where a repetition does no harm.
         """
         if isinstance(error, UntrustedServer):
             return None

@@ -1,8 +1,8 @@
-"""Which server, and who we are there, unless the program says so itself.
+"""The choice of server and credentials, unless the program names them itself.
 
-What the program says comes first, then the environment, then the profile that PACKETBOAT_PROFILE
-names, or the current one of `packetboat login`. A profile's credentials go to its own servers only:
-neither to a URL of the program nor to one of the environment.
+The program's own settings come first, then the environment, then the profile that
+PACKETBOAT_PROFILE names, or the current one of `packetboat login`. A profile's credentials go to
+its own servers only: neither to a URL of the program nor to one of the environment.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ARGUMENT = "the argument url"
 ENVIRONMENT = "PACKETBOAT_URL"
 NOBODY = "the default: neither the program, PACKETBOAT_URL nor a profile names a server"
 Urls = str | Sequence[str]
-"""One, several, or several in one string with commas between."""
+"""One URL, several, or several in one string with commas between them."""
 
 
 def merged(
@@ -33,8 +33,9 @@ def merged(
     *,
     networked: bool,
 ) -> Options:
-    """Of a client: what it is told, over its options, over what is found here. One that has a way
-    of its own to the server looks for nothing."""
+    """Return the options of a client: its own arguments come first, then its `options`,
+    then those found here. A client that is not `networked` looks for nothing.
+    """
     if token:
         if credentials is not None:
             raise ValueError("give a token or credentials, not both")
@@ -57,7 +58,7 @@ def found(
     credentials: Credentials | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Options:
-    """Of a client that is told no more than this."""
+    """Return the options of a client with these arguments only."""
     given = url or environment.get("PACKETBOAT_URL")
     credentials = credentials or _credentials(environment)
     name = environment.get("PACKETBOAT_PROFILE") or None

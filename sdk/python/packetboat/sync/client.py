@@ -49,12 +49,12 @@ class Client(Publishing, History, Areas):
 
     @classmethod
     def from_options(cls, options: Options) -> Client:
-        """Of these options alone; nothing of the environment but what they say of proxies."""
+        """Create a client with these options alone; it reads the environment only for proxies."""
         return cls(options=options)
 
     @property
     def options(self) -> Options:
-        """How it behaves; another client of the same options behaves alike."""
+        """The client's options; another client with the same options behaves alike."""
         return self._sender.options
 
     def whoami(self, *, timeout_s: float | None = None) -> WhoAmI:

@@ -50,7 +50,7 @@ class Holding:
 
     @property
     def lost(self) -> bool:
-        """It is not held for sure any more."""
+        """True if another holder may have the lock."""
         return self._error is not None or self._held().left_s(time.monotonic()) <= 0
 
     def check(self) -> None:
@@ -126,7 +126,7 @@ class Holding:
         self._lease = LockLease(lock, asked_s)
 
     def _release(self) -> None:
-        """Where this fails the lease ends by itself."""
+        """Release the lock; if this fails, the lease ends by itself."""
         lease = self._held()
         with suppress(PacketboatError):
             call = calls.release_lock(self.name, lease.lock.lock_id)

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 
 class Publishing(Delivery):
-    """What a client does with messages, from both sides. `given` is a transport that takes the
-    place of the network."""
+    """The calls of a client that publish and receive messages.
+
+    `given` is a transport that replaces the network.
+    """
 
     def __init__(self, sender: Sender, given: Transport | None) -> None:
         super().__init__(sender)
@@ -53,18 +55,20 @@ class Publishing(Delivery):
         traceparent: str | None = None,
         tracestate: str | None = None,
     ) -> PendingReceipt:
-        """Returns at once; `.result()` waits for the receipt: the message is durable. Messages
-        gather in a buffer and go in batches, those of a key in the order of these calls. A full
-        buffer makes this wait.
+        """Publish a message and return at once; `.result()` waits for the receipt of a durable one.
 
-        The result fails with NotDone (it is not stored, and will not be) or UnknownOutcome (it may
-        be), after it was tried for `timeout_s`, or `PublisherSettings.deadline_s`; sent again by us
-        it is stored once. With an idempotency key that holds for who publishes it again, too,
-        within the topic's dedup window. With a delay or a moment it is published then.
-        `traceparent` and `tracestate` are W3C trace context: the active span's, unless given.
+        Messages gather in a buffer and are sent in batches, those of a key in the order of these
+        calls. A full buffer makes this wait.
+
+        The client tries the message for `timeout_s`, or `PublisherSettings.deadline_s`; its retries
+        store it once. Then the result fails with NotDone (the message is not stored, and will not
+        be) or UnknownOutcome (it may be). A caller that publishes the message again with the same
+        `idempotency_key` also stores it once, within the topic's dedup window. With a delay or a
+        moment it is published then. `traceparent` and `tracestate` are W3C trace context: the
+        active span's, unless given.
 
         Raises BufferFull, ClientClosed, PrecedingFailed where its key is paused, and TypeError or
-        ValueError for what is no message.
+        ValueError for a value that is no message.
         """
         message = pending(
             data,
@@ -91,7 +95,7 @@ class Publishing(Delivery):
             self._publisher.flush(timeout_s)
 
     def resume_key(self, topic: str, key: str) -> None:
-        """Publishes of that key go on, after one failed where `on_key_failure` is "pause"."""
+        """Resume publishes of a key after one failed where `on_key_failure` is "pause"."""
         if self._publisher is not None:
             self._publisher.resume_key(topic, key)
 
@@ -118,8 +122,8 @@ class Publishing(Delivery):
         durability: Durability | None = None,
         timeout_s: float | None = None,
     ) -> list[Receipt | PacketboatError]:
-        """Up to 1,000 messages in one request of their own; for each, in order, its receipt or its
-        error.
+        """Publish up to 1,000 messages in one request of their own; return, in order, each one's
+        receipt or error.
 
         Raises when the request as a whole was refused, or its outcome is unknown. The batch is
         stored once however often it is sent again.
@@ -138,7 +142,7 @@ class Publishing(Delivery):
             self._publisher.close(timeout_s)
 
     def _begin(self) -> ThreadedPublisher:
-        """asyncio is imported by who publishes."""
+        """Return the publisher. Only programs that publish import asyncio."""
         from packetboat.publisher.opening import open_sender
         from packetboat.publisher.threaded import ThreadedPublisher
 

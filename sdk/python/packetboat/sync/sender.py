@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Sender:
-    """What every resource of a client sends its calls by; shared by threads."""
+    """The sender of the calls of all resources of a client; threads share it."""
 
     def __init__(self, options: Options, transport: Transport) -> None:
         self.options = options
@@ -36,8 +36,11 @@ class Sender:
             self._closed.set()
 
     def send(self, call: Call[T], timeout_s: float | None = None) -> T:
-        """The result of the call, or the typed error that it ended in. With `timeout_s` all of it
-        is over by then, tries and pauses; without, no try begins after `retry_for_s`."""
+        """Return the result of the call, or raise its typed error.
+
+        `timeout_s` bounds the whole call, tries and pauses; without it, no try begins after
+        `retry_for_s`.
+        """
         tries = Tries(
             call.request,
             self.options,
@@ -58,8 +61,10 @@ class Sender:
 
     @contextmanager
     def stream(self, call: StreamCall, timeout_s: float | None = None) -> Iterator[StreamResponse]:
-        """The answer once it has begun; raises the typed error of one that is no success. With
-        `timeout_s` it has begun by then, tries and pauses included."""
+        """Return the answer once it has begun; raise the typed error of a refusal.
+
+        `timeout_s` bounds the time to the answer's begin, tries and pauses included.
+        """
         now_s = time.monotonic()
         tries = Tries(call.request, self.options, now_s, safe=True, deadline_s=timeout_s)
         while True:

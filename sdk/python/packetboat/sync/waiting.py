@@ -16,5 +16,5 @@ def pause(seconds: float) -> None:
 
 
 def apart(work: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
-    """What blocks; who waits here is blocked anyway."""
+    """Do work that blocks; the caller of a synchronous client blocks anyway."""
     return work(*args, **more)

@@ -1,4 +1,6 @@
-"""What a handler knows of the task that it runs, and how it hands it on to a nested job."""
+"""The facts that a handler may read of its task, and the way to pass the task on to a
+nested job.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,16 @@ class TaskContext:
     """Counts from 1. A task that was handed out before may have run then, even to its end."""
     phase: Phase = "map"
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Those of the job."""
+    """The labels of the job."""
     inputs_total: int | None = None
-    """Of a reduce task: of how many map tasks."""
+    """The number of map tasks whose outputs a reduce task reads."""
     _ended: threading.Event = field(default_factory=threading.Event, repr=False)
 
     @classmethod
     def of(cls, task: ClaimedTask, ended: threading.Event) -> TaskContext:
-        """Of a task that a worker holds; `ended` is set once nobody waits for it."""
+        """Return the context of a task that a worker holds; `ended` is set once its result
+        is not wanted.
+        """
         return cls(
             job_name=task.job,
             index=task.index,
@@ -96,8 +100,11 @@ class TaskContext:
         reduce: ReduceTask[Any, Any] | str | None = None,
         **options: Unpack[JobOptions],
     ) -> NestedJob[Any]:
-        """A job that is to give this task's output: return it. Its name is made of this task's, so
-        an attempt after a crash goes on with it; it is cancelled with this job, and as urgent."""
+        """Return a nested job whose result becomes this task's output: return it from the handler.
+
+        Its name comes from this task's, so an attempt after a crash continues it; it is cancelled
+        with this job, and has its priority.
+        """
         name = options.get("name") or nested_name(self.job_name, self.phase, self.index)
         spec = spec_of(task, reduce, options)
         parent = JobParent(self.job_name, self.index, self.phase)

@@ -44,27 +44,27 @@ class Definition:
 
     @cached_property
     def signature(self) -> Signature:
-        """What its annotations say that it takes and gives."""
+        """The types of argument and result, as the annotations of the function name them."""
         return signature_of(self.function)
 
     @cached_property
     def decode(self) -> Callable[[msgspec.Raw], Any]:
-        """Of the input, or of one output."""
+        """The decoder of the input, or of one output."""
         return decoder(self.signature.argument)
 
     @cached_property
     def decode_returned(self) -> Callable[[bytes | msgspec.Raw], Any]:
-        """Of the output."""
+        """The decoder of the function's result."""
         return decoder(self.signature.returned)
 
     def invoke(self, argument: Any, context: Any) -> Any:
-        """What the function gives; where it is async, to be awaited."""
+        """Call the function; return its result, or an awaitable where it is async."""
         if self.signature.takes_context:
             return self.function(argument, context)
         return self.function(argument)
 
     def read(self, raw: msgspec.Raw, what: str) -> Any:
-        """As the function's annotation has it. Raises Reject: no other try would read more."""
+        """Decode a value to the annotated type. Raises Reject: no other try would decode it."""
         try:
             return self.decode(raw)
         except (msgspec.MsgspecError, ValueError, TypeError) as error:
@@ -79,11 +79,11 @@ class MapTask(Definition, Generic[In_contra, Out_co]):
     retry: TaskRetry | None = None
 
     def call(self, raw: msgspec.Raw, context: Any) -> Any:
-        """Called by a worker that has claimed the task."""
+        """Run the task; the worker that has claimed it calls this."""
         return self.invoke(self.read(raw, "the input"), context)
 
     async def acall(self, raw: msgspec.Raw, context: Any) -> Any:
-        """The same, of an async function."""
+        """Run the task of an async function; the worker that has claimed it calls this."""
         return await self.invoke(self.read(raw, "the input"), context)
 
 
@@ -93,15 +93,15 @@ class ReduceTask(Definition, Generic[Out_contra, Result_co]):
 
     @cached_property
     def decode(self) -> Callable[[msgspec.Raw], Any]:
-        """Of one output."""
+        """The decoder of one output."""
         return decoder(self.signature.element)
 
     def call(self, raws: Raws, context: Any) -> Any:
-        """Called by a worker that has claimed the task."""
+        """Run the task; the worker that has claimed it calls this."""
         return self.invoke((self.read(raw, "an output") for raw in raws), context)
 
     async def acall(self, raws: AsyncRaws, context: Any) -> Any:
-        """The same, of an async function."""
+        """Run the task of an async function; the worker that has claimed it calls this."""
         return await self.invoke((self.read(raw, "an output") async for raw in raws), context)
 
 
@@ -116,31 +116,31 @@ class FoldTask(ReduceTask[Out, Out]):
 
     @cached_property
     def signature(self) -> Signature:
-        """Of a function of two outputs."""
+        """The types of a function of two outputs."""
         return signature_of(self.function, arguments=2)
 
     @cached_property
     def decode(self) -> Callable[[msgspec.Raw], Any]:
-        """Of one output."""
+        """The decoder of one output."""
         return decoder(self.signature.argument)
 
     @property
     def part_kind(self) -> str:
-        """Of the tasks that fold a part of the outputs each."""
+        """The kind of the tasks that fold a part of the outputs each."""
         return f"{self.kind}.part"
 
     def call(self, raws: Raws, context: Any) -> Any:
-        """Called by a worker that has claimed the task."""
+        """Run the task; the worker that has claimed it calls this."""
         joined = self.fold(raws, context)
         return joined[0] if joined else self.initial
 
     async def acall(self, raws: AsyncRaws, context: Any) -> Any:
-        """The same, of an async function."""
+        """Run the task of an async function; the worker that has claimed it calls this."""
         joined = await self.afold(raws, context)
         return joined[0] if joined else self.initial
 
     def fold(self, raws: Raws, context: Any) -> list[Any]:
-        """One value, or none where there is no output."""
+        """Fold the outputs to a list of one value; an empty list where there is no output."""
         joined: list[Any] = []
         for raw in raws:
             value = self.read(raw, "an output")
@@ -148,7 +148,7 @@ class FoldTask(ReduceTask[Out, Out]):
         return joined
 
     async def afold(self, raws: AsyncRaws, context: Any) -> list[Any]:
-        """The same, of an async function."""
+        """Fold the outputs like `fold`, with an async function."""
         joined: list[Any] = []
         async for raw in raws:
             value = self.read(raw, "an output")
@@ -156,7 +156,7 @@ class FoldTask(ReduceTask[Out, Out]):
         return joined
 
     def join(self, left: Any, right: Any, context: Any) -> Any:
-        """Of two neighbours; where the function is async, to be awaited."""
+        """Join two neighbours; return an awaitable where the function is async."""
         if self.signature.takes_context:
             return self.function(left, right, context)
         return self.function(left, right)

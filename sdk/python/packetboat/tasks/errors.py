@@ -1,4 +1,4 @@
-"""What the result of a job may be instead."""
+"""The errors that stand in place of the result of a job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ class JobCancelled(JobFailed):
 
 
 def result_of(job: Job, kind: Any) -> Any:
-    """Of a finished job, as that type. None where it has none: nothing was reduced, or folded."""
+    """Return the result of a finished job as the type `kind`; None for a job that neither
+    reduced nor folded.
+    """
     if job.state == "succeeded":
         return None if job.result is None else converted(job.result, kind)
     raise (JobCancelled if job.state == "cancelled" else JobFailed)(job)

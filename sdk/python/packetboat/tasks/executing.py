@@ -1,4 +1,7 @@
-"""Runs a handler on a task, and says what that ended in. What a handler raises is one of that."""
+"""Runs a handler on a task and returns the outcome.
+
+An exception of the handler is an outcome, too.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,11 @@ from packetboat.tasks.values import encode
 
 
 def execute(definition: Any, source: Any, context: TaskContext) -> Outcome:
-    """`source`: the input, or an iterator of outputs, as they came. `definition` is a map task,
-    a reduce task or a part of a fold; it runs in the thread that calls."""
+    """Run a task in the calling thread.
+
+    `source` is the encoded input, or an iterator of encoded outputs; `definition` is a map task, a
+    reduce task or a part of a fold.
+    """
     try:
         return _outcome(definition.call(source, context))
     except (Exception, SystemExit) as error:
@@ -21,7 +27,7 @@ def execute(definition: Any, source: Any, context: TaskContext) -> Outcome:
 
 
 async def execute_async(definition: Any, source: Any, context: TaskContext) -> Outcome:
-    """The same of an async function; a cancellation passes."""
+    """Run a task of an async function like `execute`; a cancellation propagates."""
     try:
         return _outcome(await definition.acall(source, context))
     except (Exception, SystemExit) as error:

@@ -47,13 +47,13 @@ def parts_of(fold: FoldTask[object], task: ClaimedTask, pool: str) -> Nested:
 
 
 def outputs_of_part(jobs: ReadsOutputs, task: ClaimedTask) -> OutputPages:
-    """What a task that folds a part reads."""
+    """Return the outputs that a task reads which folds a part."""
     part = _parts.decode(task.input)
     return OutputPages(jobs, part.job, part.first_index, part.count, lists=part.lists)
 
 
 def outputs_of(jobs: ReadsOutputs, task: ClaimedTask) -> OutputPages:
-    """What a reduce task reads."""
+    """Return the outputs that a reduce task reads."""
     return OutputPages(jobs, task.job, lists=_has_lists(task))
 
 

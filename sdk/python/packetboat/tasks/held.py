@@ -26,9 +26,9 @@ class HeldTask:
         self.lost: bool = False
         """The server has no such lease any more: there is nothing to settle."""
         self.ended: threading.Event = threading.Event()
-        """Nobody waits for the handler: what its thread looks at."""
+        """Set once the result of the handler is not wanted; the handler's thread reads it."""
         self.over: asyncio.Event = asyncio.Event()
-        """The same, for who waits on the loop."""
+        """Set together with `ended`, for coroutines that wait on the loop."""
 
     def end(self) -> None:
         self.ended.set()
@@ -40,7 +40,7 @@ class HeldTask:
 
 
 class HeldTasks:
-    """Of one worker, over all its pools, by lease."""
+    """The held tasks of one worker, over all its pools, by lease."""
 
     def __init__(self) -> None:
         self._held: dict[str, HeldTask] = {}

@@ -25,7 +25,7 @@ class TaskLeases:
         self._backoff = Backoff(lease_s / 6)
 
     async def keep(self) -> None:
-        """Until cancelled."""
+        """Extend the leases until cancelled."""
         while True:
             await asyncio.sleep(self._lease_s / 6)
             now_s = asyncio.get_running_loop().time()

@@ -25,7 +25,7 @@ class NestedJob(Generic[Result]):
     spec: JobSpec
     inputs: Iterable[Any]
     as_urgent: bool = True
-    """Its priority is that of the job it is nested in."""
+    """True if its priority is that of the job in which it is nested."""
 
     def encoded(self) -> Nested:
         """All inputs are read here, in the handler's own thread or process."""
@@ -34,7 +34,9 @@ class NestedJob(Generic[Result]):
 
 
 def nested_name(job: str, phase: Phase, index: int) -> str:
-    """The same for the same task, and no other's; there is one reduce task."""
+    """Return the name of the nested job of a task: always the same for one task, and
+    different for each. There is one reduce task.
+    """
     name = f"{job}.{index}" if phase == "map" else f"{job}.reduce"
     if len(name) <= MAX_NAME_CHARACTERS:
         return name

@@ -1,8 +1,8 @@
-"""What running a task ends in.
+"""The outcomes of running a task.
 
 A handler that returns has given its output, one that raises is tried again. It raises `Reject` when
-the task has failed for good, `RetryLater` to say when to try again, `Release` to have it done by
-somebody else: the exceptions of the handlers of messages.
+the task has failed for good, `RetryLater` to name the time of the next try, `Release` to leave it
+to another worker: the exceptions of the handlers of messages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class TaskCancelled(Exception):
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
-    """It has an output."""
+    """The outcome of a task that has an output."""
 
     output: msgspec.Raw
 
@@ -35,7 +35,7 @@ class Nested(msgspec.Struct, frozen=True, tag=True):
     spec: JobSpec
     inputs: list[msgspec.Raw]
     as_urgent: bool = True
-    """Its priority is that of the job it is nested in."""
+    """True if its priority is that of the job in which it is nested."""
 
 
 class Waits(msgspec.Struct, frozen=True, tag=True):
@@ -45,7 +45,7 @@ class Waits(msgspec.Struct, frozen=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """It has none; `retry`: another attempt may help."""
+    """The outcome of a task without an output; with `retry` another attempt may help."""
 
     error: str
     retry: bool = True
@@ -62,11 +62,11 @@ class Dropped(msgspec.Struct, frozen=True, tag=True):
 
 Outcome = Done | Nested | Failed | Released | Dropped
 Settlement = Done | Waits | Failed | Released
-"""What the server is told."""
+"""The outcomes that a worker reports to the server."""
 
 
 def outcome_of(error: BaseException) -> Outcome:
-    """Of what a handler raised."""
+    """Return the outcome for an exception of a handler."""
     match error:
         case TaskCancelled():
             return Dropped()
@@ -81,14 +81,16 @@ def outcome_of(error: BaseException) -> Outcome:
 
 
 def text_of(error: BaseException) -> str:
-    """What it says, if it was raised to say it; else also where it comes from."""
+    """Return the text of an exception that a handler raised on purpose; for others the
+    traceback, too.
+    """
     if isinstance(error, Reject | RetryLater) and error.__cause__ is None and str(error):
         return bounded(str(error))
     return bounded("".join(traceback.format_exception(error)).strip())
 
 
 def bounded(text: str) -> str:
-    """Its middle cut out where it is long: the first and the last lines say most."""
+    """Cut the middle out of a long text: its first and last lines say most."""
     if len(text) <= MAX_ERROR_CHARACTERS:
         return text
     half = MAX_ERROR_CHARACTERS // 2 - 20

@@ -17,7 +17,7 @@ _values = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class ReadsOutputs(Protocol):
-    """Of `client.jobs`."""
+    """The part of `client.jobs` that reads outputs."""
 
     async def outputs_page(
         self, name: str, *, first_index: int, page_size: int, page_token: str | None
@@ -25,9 +25,12 @@ class ReadsOutputs(Protocol):
 
 
 class OutputPages:
-    """Pages grow until they have about `PAGE_BYTES`, and one is in memory at a time, however many
-    outputs there are. `count`: only those of so many inputs, from `first_index` on; `lists`: each
-    output is a list, of the values that are wanted."""
+    """The outputs of a job, page by page.
+
+    Pages grow until they have about `PAGE_BYTES`, and only one is in memory at a time. With `count`
+    the outputs are those of `count` inputs from `first_index` on; with `lists` each output is a
+    list of values, which are returned one by one.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,7 @@ class OutputPages:
         self._over = count == 0
 
     async def next(self) -> list[msgspec.Raw] | None:
-        """The next page, which may be empty; None: that was all."""
+        """Return the next page, which may be empty; None after the last."""
         if self._over:
             return None
         page = await self._jobs.outputs_page(
@@ -77,13 +80,13 @@ class OutputPages:
 
 
 async def each_output(pages: OutputPages) -> AsyncIterator[msgspec.Raw]:
-    """For handlers that run on the loop."""
+    """Yield all outputs to a handler that runs on the loop."""
     while (page := await pages.next()) is not None:
         for raw in page:
             yield raw
 
 
 def each_output_of(next_page: Callable[[], list[msgspec.Raw] | None]) -> Iterator[msgspec.Raw]:
-    """For handlers that run elsewhere; `next_page` blocks."""
+    """Yield all outputs to a handler that runs elsewhere; `next_page` blocks."""
     while (page := next_page()) is not None:
         yield from page

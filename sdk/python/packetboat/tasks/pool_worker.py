@@ -24,16 +24,17 @@ from packetboat.worker.stopping import Stopping
 from packetboat.worker.threads import Threads
 
 PREFETCH_S = 0.25
-"""Beside the tasks that run, those are held that come next within that time: over a round trip to
-the server, and none where tasks take long. Others may do those."""
+"""Seconds of work that are claimed beside the running tasks: more than a round trip to the
+server takes. Long tasks are not claimed early, so that other workers may do them.
+"""
 CLAIM_WAIT_S = 20.0
 LAST_ANSWER_S = 0.2
-"""How long a claim that is under way when the worker is to stop may still be answered."""
+"""Seconds for which a claim in progress may still be answered after the worker was told to stop."""
 _log = logging.getLogger("packetboat.tasks")
 
 
 class Shared(NamedTuple):
-    """By all pools of a worker."""
+    """The parts that all pools of a worker share."""
 
     jobs: AsyncJobs
     definitions: Mapping[str, Definition]
@@ -78,7 +79,7 @@ class PoolWorker:
     # Claiming.
 
     async def _claim_until_stopped(self, work: set[asyncio.Task[None]]) -> BaseException | None:
-        """What ended it before it was told to."""
+        """Claim tasks until told to stop; return the error that ended it before, if any."""
         claiming = asyncio.ensure_future(self._claim())
         told = asyncio.ensure_future(self._shared.stopping.wait())
         try:
@@ -181,7 +182,7 @@ class PoolWorker:
     # Ending.
 
     async def _drain(self, work: set[asyncio.Task[None]]) -> None:
-        """What runs may end; what has not begun goes back at once."""
+        """Wait for running tasks to end; release tasks that have not begun at once."""
         while not self._queue.empty():
             held = self._queue.get_nowait()
             if held is not None:

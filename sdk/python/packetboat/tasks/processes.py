@@ -31,7 +31,7 @@ EXIT_S = 5.0
 
 
 class ProcessEnded(Exception):
-    """It ended in the middle of a task: it was killed, or has crashed."""
+    """Raised for a process that ended in the middle of a task: it was killed, or has crashed."""
 
 
 class _Ask(msgspec.Struct, frozen=True):
@@ -86,7 +86,10 @@ class HandlerProcess:
         source: msgspec.Raw | NextPage,
         context: TaskContext,
     ) -> Outcome:
-        """After `start`. Raises ProcessEnded; the next task gets a new process then."""
+        """Run a task in the process; call `start` first.
+
+        Raises ProcessEnded; the next task then gets a new process.
+        """
         pipe = self._pipe
         if pipe is None:
             raise ProcessEnded(self._epitaph())
@@ -172,7 +175,10 @@ def _ask(definition: Definition, source: Any, context: TaskContext) -> _Ask:
 
 
 def _serve(pipe: Connection, module: str) -> None:
-    """All of a process. The worker ends it; a Ctrl-C in the terminal is for the worker."""
+    """Run the tasks of a process until the worker ends it.
+
+    A Ctrl-C in the terminal is for the worker.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     importlib.import_module(module)
     try:

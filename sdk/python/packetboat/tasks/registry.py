@@ -40,7 +40,7 @@ class Tasks:
 
     @property
     def definitions(self) -> Mapping[str, Definition]:
-        """By kind."""
+        """The definitions by kind."""
         return self._definitions
 
     @property
@@ -59,7 +59,7 @@ class Tasks:
         return FoldDecorator(self)
 
     def add(self, *definitions: Definition) -> None:
-        """Tasks of another registry, by the kinds that they have there."""
+        """Add tasks of another registry, by the kinds that they have there."""
         parts = [FoldPart.of(each) for each in definitions if isinstance(each, FoldTask)]
         for each in (*definitions, *parts):
             if each.kind in self._definitions:
@@ -67,15 +67,21 @@ class Tasks:
             self._definitions[each.kind] = each
 
     def kind(self, function: Callable[..., Any], name: str | None) -> str:
-        """What workers know it by. Raises TypeError for what can't be a task's function."""
+        """Return the kind by which workers know a function.
+
+        Raises TypeError for a function that can't be a task's.
+        """
         signatures.check(function)
         return f"{self.name}.{name or function.__name__}"
 
 
 @dataclass(frozen=True, slots=True)
 class MapDecorator:
-    """Of functions that get an input, or an input and a TaskContext: sync, async, and by
-    `isolation="process"` run in a process of their own, which a timeout or a cancelled job ends."""
+    """The decorator of functions that get an input, or an input and a TaskContext.
+
+    They are sync or async. With `isolation="process"` each runs in a process of its own, which a
+    timeout or a cancelled job ends.
+    """
 
     _tasks: Tasks
     _name: str | None = None
@@ -124,8 +130,10 @@ class MapDecorator:
 
 @dataclass(frozen=True, slots=True)
 class ReduceDecorator:
-    """Of functions that get an iterator of outputs, an async one where they are async, in the order
-    of the inputs, read page by page. Outputs of failed tasks are left out."""
+    """The decorator of functions that get an iterator of outputs, an async one where they
+    are async. The outputs come in the order of the inputs, page by page, without those of
+    failed tasks.
+    """
 
     _tasks: Tasks
     _name: str | None = None
@@ -166,8 +174,11 @@ class ReduceDecorator:
 
 @dataclass(frozen=True, slots=True)
 class FoldDecorator:
-    """Of associative functions of two outputs. Up to `fan_in` outputs are folded by one task; more
-    by a nested job of as many tasks as there are parts, and so on: a tree."""
+    """The decorator of associative functions of two outputs.
+
+    One task folds up to `fan_in` outputs; a nested job with a task for each part folds more, and so
+    on: a tree.
+    """
 
     _tasks: Tasks
     _name: str | None = None

@@ -22,7 +22,7 @@ from packetboat.worker.threads import Threads
 
 
 class Processes:
-    """Of one pool: one for each slot at most, and as few as do."""
+    """The processes of one pool: as few as it needs, and one for each concurrent task at most."""
 
     def __init__(self) -> None:
         self._idle: list[HandlerProcess] = []
@@ -38,15 +38,18 @@ class Processes:
         self._idle.append(process)
 
     def close(self) -> None:
-        """Blocks, a little."""
+        """End the processes; this blocks for a moment."""
         for each in self._all:
             each.kill()
             each.close()
 
 
 class Running:
-    """`outcome` is known when the handler ends, when its time is over, or when nobody waits for it
-    any more. `left` is when the handler is out of its slot: a thread cannot be ended."""
+    """One task that runs.
+
+    `outcome` is known when the handler ends, when its time is over, or when its result is not
+    wanted any more. `left` is set when the handler has really ended: a thread cannot be stopped.
+    """
 
     def __init__(
         self,
@@ -140,7 +143,7 @@ class Running:
         return run
 
     def _end_handler(self) -> None:
-        """Where it has not ended by itself."""
+        """End the handler, if it has not ended by itself."""
         handler, process = self._handler, self._process
         self._held.ended.set()
         if handler is None:
@@ -171,6 +174,6 @@ def _begin_once(began: asyncio.Future[None]) -> None:
 
 
 def _blocking(pages: OutputPages) -> Callable[[], Any]:
-    """For another thread."""
+    """Return a function that another thread may call for the next page; it blocks."""
     loop = asyncio.get_running_loop()
     return lambda: asyncio.run_coroutine_threadsafe(pages.next(), loop).result()

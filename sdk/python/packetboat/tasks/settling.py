@@ -19,14 +19,16 @@ from packetboat.tasks.outcomes import Done, Failed, Released, Settlement, Waits
 from packetboat.worker.outage import Backoff, is_passing
 
 MAX_BYTES = 1024 * 1024
-"""Of the outputs in one request, if it has more than one."""
+"""The limit of bytes of outputs in one request of several tasks."""
 MAX_PAUSE_S = 2.0
 _log = logging.getLogger("packetboat.tasks")
 Item = tuple[HeldTask, Settlement]
 
 
 class Verb(enum.Enum):
-    """What can be said of many tasks at once, one request at a time each."""
+    """The settlements that the server accepts for many tasks in one request; each has one
+    request at a time.
+    """
 
     COMPLETE = "complete"
     FAIL = "fail"
@@ -55,7 +57,7 @@ class TaskSettler:
             self._running[verb] = self._tasks.create_task(self._empty(verb))
 
     async def flush(self, timeout_s: float) -> bool:
-        """Whether all of it was confirmed or given up in time."""
+        """Return whether all settlements were confirmed or given up in time."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
         while running := set(self._running.values()):
@@ -100,7 +102,7 @@ class TaskSettler:
                 return await self._jobs.release([held.task.lease_id for held, _ in batch])
 
     def _answered(self, batch: list[Item], settled: TasksSettled) -> list[Item]:
-        """Those to send again."""
+        """Return the tasks to send again."""
         failed = {failure.index: failure for failure in settled.failures}
         again = []
         for index, (held, settlement) in enumerate(batch):
@@ -114,7 +116,10 @@ class TaskSettler:
         return again
 
     async def _refused(self, verb: Verb, batch: list[Item], error: PacketboatError) -> None:
-        """The request as a whole. Where one task is what is wrong the others are not held up."""
+        """Handle a refusal of the whole request.
+
+        If one task is wrong, the halves are sent apart, so that it does not hold up the others.
+        """
         if isinstance(error, InvalidRequest) and len(batch) > 1:
             middle = len(batch) // 2
             await self._settle(verb, batch[:middle])
@@ -132,7 +137,7 @@ class TaskSettler:
         if isinstance(settlement, Done | Waits):
             self.put(held, Failed(f"the output was refused: {reason}", retry=False))
         else:
-            _log.warning("what became of a task was refused: %s", reason)
+            _log.warning("the report on a task was refused: %s", reason)
             self._held.discard(held)
 
     def _gone(self, held: HeldTask, failure: TaskFailure | None) -> None:
@@ -156,7 +161,7 @@ def _verb_of(settlement: Settlement) -> Verb:
 
 
 def _fitting(lane: Sequence[Item]) -> int:
-    """How many go into one request."""
+    """Return the number of tasks that fit into one request."""
     size = 0
     for count, (_, settlement) in enumerate(lane[:MAX_LEASES]):
         size += len(bytes(settlement.output)) if isinstance(settlement, Done) else 100

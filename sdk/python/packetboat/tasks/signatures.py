@@ -1,4 +1,4 @@
-"""What the annotations of a handler say: the type of its argument, and of what it gives."""
+"""The types of a handler's argument and result, as its annotations name them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Signature:
 
     @property
     def element(self) -> Any:
-        """Of an argument that is an iterator."""
+        """The type of the elements of an argument that is an iterator."""
         if get_origin(self.argument) in _STREAMS:
             return get_args(self.argument)[0]
         return Any
@@ -31,7 +31,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def check(function: Callable[..., Any]) -> None:
-    """At the decorator, where the mistake is."""
+    """Check a task's function at the decorator, where the mistake is."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(f"{function.__qualname__} yields; a task returns its one output")
     if not _positional(function):

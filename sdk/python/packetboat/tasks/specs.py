@@ -11,15 +11,17 @@ from packetboat.tasks.nested import names_nested_job
 
 
 class JobOptions(TypedDict, total=False):
-    """Of one job. What is not given is as the tasks say."""
+    """The options of one job. Options that are not given come from the tasks."""
 
     name: str
-    """Its identity: who starts a job of the same name and content again goes on with it."""
+    """The identity of the job: a caller that starts a job of the same name and content
+    again continues it.
+    """
     pool: str
-    """Of its map tasks."""
+    """The pool of its map tasks."""
     reduce_pool: str
     priority: int
-    """The tasks of jobs with a higher one are handed out first."""
+    """The priority of its tasks: workers get the tasks of jobs with a higher one first."""
     max_attempts: int
     retry: TaskRetry
     on_failure: OnFailure
@@ -45,19 +47,21 @@ def spec_of(
 
 
 def name_of(task: MapTask[Any, Any] | str) -> str:
-    """Its kind."""
+    """Return the kind of a map task."""
     return task.kind if isinstance(task, MapTask) else task
 
 
 def types_of(
     task: MapTask[Any, Any] | str, reduce: ReduceTask[Any, Any] | str | None
 ) -> tuple[Any, Any]:
-    """Of outputs and of the result: as annotated, where the functions are here."""
+    """Return the types of an output and of the result: annotated types where the functions
+    are here.
+    """
     output = task.signature.returned if isinstance(task, MapTask) else Any
     result = reduce.signature.returned if isinstance(reduce, ReduceTask) else Any
     return _plain(output), _plain(result)
 
 
 def _plain(kind: Any) -> Any:
-    """What a handler gives by a nested job is that job's to say."""
+    """Return the type of a result, or Any for a nested job, which names the type itself."""
     return Any if names_nested_job(kind) else kind

@@ -1,7 +1,7 @@
 """Stream tasks: handlers that turn a message into others, acked and published in one transaction.
 
 A chain of them is exactly once from its first topic to its last, whatever dies on the way: an ack
-with its outputs is one commit, and sending it again changes nothing. What a handler does besides,
+with its outputs is one commit, and sending it again changes nothing. Other effects of a handler,
 such as a call to a shop's payment service, may happen more than once.
 """
 

@@ -1,4 +1,6 @@
-"""Sends the inputs of a job: a page on its way while the next is read, and only so many at once."""
+"""Sends the inputs of a job: a page is sent while the next is read, with a limit of pages
+in flight.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class Page(NamedTuple):
 
 
 class Pages:
-    """Gathers inputs. What is read twice makes the same pages."""
+    """Gathers inputs to pages. The same inputs always make the same pages."""
 
     def __init__(self) -> None:
         self.count: int = 0
@@ -35,7 +37,10 @@ class Pages:
         self._bytes = 0
 
     def add(self, value: Any) -> Page | None:
-        """A page that is full now. Raises ValueError for an input that is too large."""
+        """Add an input; return a page if it is full now.
+
+        Raises ValueError for an input that is too large.
+        """
         raw = encode(value)
         size = len(bytes(raw))
         if size > MAX_INPUT_BYTES:
@@ -49,7 +54,7 @@ class Pages:
         return page
 
     def rest(self) -> Page | None:
-        """What is gathered, whether or not it is full."""
+        """Return the gathered inputs as a page, whether or not it is full."""
         if not self._inputs:
             return None
         page = Page(self.count - len(self._inputs), self._inputs)
@@ -58,7 +63,10 @@ class Pages:
 
 
 class AsyncUpload:
-    """Of one job. Safe to do again from the start: the server knows what it has."""
+    """The upload of one job's inputs.
+
+    It may be repeated from the start: the server knows the inputs that it has.
+    """
 
     def __init__(self, sender: AsyncSender, job: str, timeout_s: float | None = None) -> None:
         self._sender = sender
@@ -67,7 +75,7 @@ class AsyncUpload:
         self._in_flight: set[asyncio.Task[None]] = set()
 
     async def send(self, inputs: Iterable[Any] | AsyncIterable[Any]) -> int:
-        """How many there were. An iterator that blocks holds up the loop."""
+        """Send all inputs; return their number. An iterator that blocks holds up the loop."""
         pages = Pages()
         try:
             async for value in _each(inputs):
@@ -98,7 +106,7 @@ class AsyncUpload:
 
 
 class Upload:
-    """The same by threads."""
+    """The upload of one job's inputs by threads."""
 
     def __init__(self, sender: Sender, job: str, timeout_s: float | None = None) -> None:
         self._sender = sender
@@ -107,7 +115,7 @@ class Upload:
         self._in_flight: set[Future[None]] = set()
 
     def send(self, inputs: Iterable[Any]) -> int:
-        """How many there were."""
+        """Send all inputs; return their number."""
         pages = Pages()
         with ThreadPoolExecutor(PAGES_IN_FLIGHT, "packetboat-upload") as threads:
             for value in inputs:

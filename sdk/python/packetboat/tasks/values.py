@@ -19,7 +19,7 @@ def encode(value: object) -> msgspec.Raw:
 
 
 def typed_output(output: JobOutput, kind: Any) -> TaskOutput[Any]:
-    """Of a listing."""
+    """Return an output of a listing as the type `kind`."""
     if output.error is not None:
         return TaskOutput(output.index, error=output.error)
     return TaskOutput(output.index, decoder(kind)(output.output))

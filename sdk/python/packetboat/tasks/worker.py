@@ -65,11 +65,11 @@ class TaskWorker:
         asyncio.run(self.arun(signals=True))
 
     async def arun(self, *, signals: bool | None = None) -> None:
-        """The same, to be awaited; `signals` is as in `Worker.arun`."""
+        """Run like `run`, in the caller's event loop; `signals` is as in `Worker.arun`."""
         await self._running.run(self._run, signals=signals)
 
     def stop(self) -> None:
-        """As SIGTERM does; from any thread. The second time at once."""
+        """Stop the run as SIGTERM does, from any thread. A second call stops it at once."""
         self._running.stop()
 
     async def _run(self, stopping: Stopping) -> None:
@@ -114,7 +114,7 @@ class TaskWorker:
 
 
 def _all(tasks: Tasks | Iterable[Tasks]) -> dict[str, Definition]:
-    """Checked, so that a mistake ends the worker where it begins."""
+    """Return all definitions, checked, so that a mistake ends the worker at its start."""
     found: dict[str, Definition] = {}
     for registry in [tasks] if isinstance(tasks, Tasks) else tasks:
         for kind, definition in registry.definitions.items():

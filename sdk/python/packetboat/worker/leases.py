@@ -27,7 +27,8 @@ class LeaseKeeper:
     """Extends messages at half of their lease, and reports ended leases as lost.
 
     A lease is over when the server says so, when it could not be extended in time, or when the
-    message was here for `max_lease_s`. Of a message whose handler has ended the settler says so.
+    message was here for `max_lease_s`. Once the handler of a message has ended, the settler reports
+    its lease.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Whether the server answers: each change is reported once, with the pause before the next try."""
+"""Outages of the server: each is reported once, and pauses grow from try to try."""
 
 from __future__ import annotations
 

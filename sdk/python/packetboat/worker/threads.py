@@ -21,7 +21,7 @@ _numbers = itertools.count(1)
 
 
 class Threads:
-    """At most `count` threads, started as they are needed. One event loop uses them."""
+    """A set of at most `count` threads, started as they are needed. One event loop uses them."""
 
     def __init__(self, count: int) -> None:
         self._count = count
