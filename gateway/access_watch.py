@@ -1,13 +1,14 @@
-"""What waits stays open for as long as its caller may: long-polls, streams, lines before locks.
+"""Ends requests that stay open when their caller may no longer go on: long-polls, streams, waits
+for locks.
 
 A request is judged when it begins. One that then waits is kept here, and judged again as soon as
-the verifier drops what it knew of its token (a key, client, policy, issuer or tenant has changed,
-or the token was revoked) and when its token expires. Where the next request of that token would be
+the verifier drops its entry for the token (a key, client, policy, issuer or tenant has changed, or
+the token was revoked) and when its token expires. If the next request of that token would be
 refused, `receive` raises that Problem in the handler, which answers with it, or with the last line
-of a stream. What must hold: GRACE_S later nothing is written any more, whatever the handler does.
+of a stream. Invariant: GRACE_S later nothing is written any more, whatever the handler does.
 
-A token that cannot be checked now ends nothing: it is asked for again each second. Only operations
-that may wait come by here, and only once they do is anything kept of them.
+A token that cannot be checked now ends nothing: the check is repeated each second. Only operations
+that may wait come by here, and the watch keeps a request only once it waits.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ from gateway.middleware.errors import tenant_suspended, unauthenticated
 
 LOOK_EVERY_S = 1.0
 GRACE_S = 5.0
-"""For a handler to end; then it is cancelled."""
+"""Seconds that a handler has to end; then it is cancelled."""
 LEEWAY_EVERY_S = 5.0
-"""So often a token is judged that has expired, and holds by the leeway of clocks."""
+"""Seconds between two checks of an expired token that the leeway of clocks still accepts."""
 CHECKED_AT_A_TIME = 8
-"""Tokens: who begins a request has room beside them."""
+"""The number of tokens that are checked at once; it leaves room for requests that begin."""
 _REPLAY = "GET /topics/{topic}/partitions/{partition}/messages"
-"""It costs more than waiting does, but may take as long."""
+"""A replay costs more than waiting does, but may take as long."""
 ENDED = Counter(
     "packetboat_gateway_waits_ended_total",
     "Long-polls and streams that were ended because their caller may not go on.",
@@ -81,7 +82,7 @@ class OpenRequest:
         self.scope = scope
         self.principal: Principal = scope[PRINCIPAL]
         self.due_s = math.inf
-        """When it is to be judged again, in seconds of the epoch."""
+        """The time of the next judgement, in seconds of the epoch."""
         self.refusal: Problem | None = None
         self.refused_s = 0.0
 
@@ -99,7 +100,7 @@ class OpenRequest:
             raise
 
     async def receive(self) -> MutableMapping[str, Any]:
-        """As ASGI's; raises the refusal, as soon as there is one."""
+        """Receive as in ASGI; raise the refusal as soon as there is one."""
         if not self._body_read:
             message = await self._receive()
             self._body_read = not message.get("more_body", False)
@@ -126,7 +127,7 @@ class OpenRequest:
             self._asking.cancel()
 
     def cut(self) -> None:
-        """It has heard of it, and goes on."""
+        """Cancel the handler, which was told of the refusal and goes on."""
         self._cut = True
         self._task.cancel()
 
@@ -143,7 +144,7 @@ class AccessWatch:
         self._wall = wall
         self._open: set[OpenRequest] = set()
         self._stale: set[OpenRequest] = set()
-        """Of the open ones: something has changed since they were judged."""
+        """The open requests for which something has changed since they were judged."""
         self._refused: set[OpenRequest] = set()
         self._wake = asyncio.Event()
         self._checks = asyncio.Semaphore(CHECKED_AT_A_TIME)
@@ -167,7 +168,7 @@ class AccessWatch:
         return guarded
 
     def keep(self, request: OpenRequest) -> None:
-        """It waits from now on; what has changed since it was judged is looked at."""
+        """Watch the request, which waits from now on, and look for changes since it was judged."""
         if request in self._open:
             return
         self._open.add(request)
@@ -187,7 +188,7 @@ class AccessWatch:
             self._wake.set()
 
     async def run(self) -> None:
-        """For ever."""
+        """Judge requests until cancelled."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY_S):
@@ -243,13 +244,13 @@ class AccessWatch:
 
 
 def _refusal(request: OpenRequest, principal: Principal) -> Problem | None:
-    """What a request like this one would be answered now."""
+    """Return the refusal that a request like this one would get now, or None."""
     endpoint = request.endpoint
     try:
         endpoint.check(principal.caller, request.scope["path_params"])
     except Problem as problem:
         return problem
     if endpoint.leaves_names and principal.grants != request.principal.grants:
-        # What it shows was chosen by the grants it began with.
+        # The answer shows names chosen by the grants with which the request began.
         return unavailable("auth", "The permissions of this token have changed; try again.")
     return None

@@ -12,8 +12,10 @@ class CannotListen(Exception):
 
 
 def bound(host: str, port: int, *, shared: bool = False, of: str = "") -> socket.socket:
-    """A bound TCP socket; `shared` lets several processes bind the same port. CannotListen names
-    the settings, which begin with `of` where they are not those of the API."""
+    """Return a bound TCP socket; `shared` lets several processes bind the same port.
+
+    CannotListen names the settings; they begin with `of` unless they are those of the API.
+    """
     wanted = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(

@@ -1,7 +1,7 @@
 """The circuit breakers of a process: one before Postgres, one before each group of the store.
 
-They refuse what would only wait, with 503 and Retry-After. What never waits for seconds is not
-their business: a refused connection costs nothing, and is not counted.
+They refuse calls that would only wait, with 503 and Retry-After. Calls that never wait for seconds
+are not their business: a refused connection costs nothing, and is not counted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = structlog.get_logger("packetboat.breaker")
 
 
 def breaker(to: str, limits: Limits) -> Breaker:
-    """One that tells metrics and the log."""
+    """Return a breaker that tells metrics and the log."""
     gauge = _STATE.labels(to)
     gauge.set(State.CLOSED.value)
 
@@ -45,7 +45,7 @@ def breaker(to: str, limits: Limits) -> Breaker:
 
 
 class _Calls:
-    """Which of the calls that failed took long enough to count."""
+    """Decides which of the calls that failed took long enough to count."""
 
     def __init__(self, to: str, limits: Limits, slow_s: float, now_s: Callable[[], float]) -> None:
         self.breaker = breaker(to, limits)

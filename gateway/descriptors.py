@@ -1,4 +1,4 @@
-"""How many descriptors (connections and files) this process may have open: as many as it is let.
+"""Raises the number of descriptors (connections and files) of this process as far as it may.
 
 Most systems start a process with a soft limit of 1,024 and let it raise that up to its hard limit.
 At the limit no connection is accepted and no file opened, whatever the settings allow.
@@ -11,9 +11,13 @@ import resource
 import structlog
 
 BESIDE_CONNECTIONS = 1_024
-"""Of a server, beside the connections of its clients: the store, Postgres, peers, libraries."""
+"""Descriptors of a server beside its clients' connections: the store, Postgres, peers,
+libraries.
+"""
 STORE_NODE = 4_096
-"""Of a store node: peers, some connections of each server process, segments that are read."""
+"""Descriptors of a store node: peers, some connections of each server process, segments
+being read.
+"""
 _log = structlog.get_logger("packetboat.descriptors")
 
 

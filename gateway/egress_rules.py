@@ -1,4 +1,4 @@
-"""Which addresses the endpoints of each tenant may have; cached, and kept fresh by the feed."""
+"""The addresses that the endpoints of each tenant may have; cached, and kept fresh by the feed."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ class Tenants(Protocol):
 
 
 class EgressRules:
-    """What the platform allows holds for all tenants; what a tenant's row adds, for it alone, and
-    so does what settings add for the development tenant."""
+    """The rules of the platform hold for all tenants; a tenant's row adds rules for it
+    alone, and settings add rules for the development tenant.
+    """
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class EgressRules:
         return guard
 
     async def on_changes(self, changes: Sequence[Change]) -> None:
-        """For the change feed."""
+        """Apply changes that the change feed tells."""
         self._changes += 1
         for change in changes:
             if change.kind is ChangeKind.RESET:

@@ -1,4 +1,4 @@
-"""Who delivers: the live forwarders, what each is loaded with, and what the scheduler wished."""
+"""Serves the live forwarders, the load of each, and the hints of the scheduler."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_STORE = [(b"cache-control", b"no-store")]
 
 
 class ForwarderRoutes:
-    """Of topics, those of the caller's tenant are told; loads are those of whole processes."""
+    """The routes tell topics of the caller's tenant only; loads are those of whole processes."""
 
     def __init__(self, fleet: FleetRepository, hints: HintRepository) -> None:
         self._fleet = fleet

@@ -1,4 +1,6 @@
-"""What tenants' issuers publish, fetched behind the guard of the tenant that trusts them."""
+"""Documents that tenants' issuers publish, fetched behind the guard of the tenant that
+trusts them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from edge.egress.session import BodyTooLong, check_url, guarded_session, read_ca
 from metadata.errors import MetadataError
 
 TIMEOUT_S = 5.0
-"""From the look-up of the name to the last byte."""
+"""Seconds from the look-up of the name to the last byte."""
 MAX_BYTES = 256 * 1024
 GuardOf = Callable[[bytes], Awaitable[Guard]]
 
@@ -34,7 +36,7 @@ class IssuerDocuments:
         self._max_bytes = max_bytes
 
     async def fetch(self, tenant_id: bytes, url: str) -> bytes:
-        """The body of a 200. Raises IssuerUnreachable; redirects are not followed."""
+        """Return the body of a 200. Raises IssuerUnreachable; redirects are not followed."""
         try:
             guard = await self._guard_of(tenant_id)
             check_url(guard, url)

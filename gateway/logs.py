@@ -9,7 +9,7 @@ import structlog
 
 
 def configure(level: str = "info", **bound: object) -> None:
-    """Once per process; `bound` (role, node) is on every line."""
+    """Configure logging once per process; `bound` (role, node) is on every line."""
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         raise ValueError(f"log level {level!r}: one of debug, info, warning, error")

@@ -65,13 +65,16 @@ class RequestMetrics:
         histogram.observe(seconds)
 
     def refused(self, method: str, template: str, count: int) -> None:
-        """So many were answered 503 before they were dispatched; their time is not observed."""
+        """Count requests that were answered 503 before they were dispatched; their time is
+        not observed.
+        """
         REQUESTS.labels(method, template, "503").inc(count)
 
 
 @contextmanager
 def served(host: str, port: int, *, shared: bool, old_names: bool) -> Iterator[None]:
-    """`/metrics` of this process, or of all workers when there are several, at a port of its own.
+    """Serve `/metrics` of this process, or of all workers if there are several, on a port of its
+    own.
 
     Families read counters, and nothing that only the event loop may touch, so a thread makes the
     page. `shared`: other processes serve the same port. `old_names`: also by the names of 0.2.

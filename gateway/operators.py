@@ -1,8 +1,8 @@
 """Operators: clients above all tenants, made where the database is and not over HTTP alone.
 
-Whoever can write to Postgres is above all tenants anyway, so the first operator is made by a
-command. Its secret leaves the process in one of two ways: on a terminal, or in a file that only its
-owner reads. It never goes to a log, nor to an output that nobody looks at.
+A program that can write to Postgres is above all tenants anyway, so a command makes the first
+operator. Its secret leaves the process in one of two ways: on a terminal, or in a file that only
+its owner reads. It never goes to a log, nor to an output that nobody looks at.
 
 The file is written before the row: where a run is cut in between, the next one finds the file and
 registers what is in it.
@@ -43,9 +43,9 @@ from metadata.tenancy.tenants import PLATFORM_ID, PLATFORM_NAME, TenantRepositor
 
 MOST_LISTED = 1000
 ACTOR = "command"
-"""As the audit names whoever ran one."""
+"""The actor that the audit names for a command."""
 PERMISSIONS = frozenset(permission.value for permission in OF_OPERATORS)
-"""What one may be held to."""
+"""Permissions to which an operator may be restricted."""
 _ID, _SECRET = "PACKETBOAT_CLIENT_ID", "PACKETBOAT_CLIENT_SECRET"
 T = TypeVar("T")
 
@@ -56,13 +56,15 @@ class NotMade(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What an operator gets its tokens with."""
+    """The credential with which an operator gets its tokens."""
 
     client_id: str
     client_secret: str = field(repr=False)
 
     def assignments(self) -> str:
-        """Two lines, as systemd and container engines read them from a file; shells do, too."""
+        """Return two lines, as systemd and container engines read them from a file; shells
+        do, too.
+        """
         return f"{_ID}={self.client_id}\n{_SECRET}={self.client_secret}\n"
 
     def exports(self) -> str:
@@ -71,7 +73,7 @@ class Credential:
 
     @classmethod
     def from_exports(cls, text: str) -> Credential:
-        """Of either kind of lines. Raises NotMade for anything else."""
+        """Return the credential in either kind of lines. Raises NotMade for anything else."""
         lines = [line.removeprefix("export ").partition("=") for line in text.split("\n") if line]
         found = {name: value for name, _, value in lines}
         credential = cls(found.get(_ID, ""), found.get(_SECRET, ""))
@@ -91,12 +93,12 @@ class Operators:
         self._audit = AuditLog(database)
 
     async def all(self) -> tuple[Client, ...]:
-        """By name, the first MOST_LISTED."""
+        """Return the operators by name, the first MOST_LISTED."""
         page = await self._clients.page(PLATFORM_ID, page_size=MOST_LISTED)
         return tuple(page.items)
 
     async def any(self) -> bool:
-        """Whether there is one that may act, in all that operators do."""
+        """Return whether some operator is active and has all permissions of operators."""
         return any(
             client.state is ClientState.ACTIVE and client.permissions is None
             for client in await self.all()
@@ -105,8 +107,10 @@ class Operators:
     async def create(
         self, name: str, credential: Credential, permissions: Sequence[str] | None = None
     ) -> Client:
-        """With those permissions alone, of what is above tenants, and in no tenant; None: with all
-        that an operator has. Again with the same credential is the same as once. Raises NotMade.
+        """Create an operator; a repetition with the same credential succeeds. Raises NotMade.
+
+        `permissions` restricts it to those, above tenants only and in no tenant; None gives it all
+        that an operator has.
         """
         if permissions is not None and not set(permissions) <= PERMISSIONS:
             raise NotMade(f"an operator's permissions are {', '.join(sorted(PERMISSIONS))}")
@@ -127,7 +131,10 @@ class Operators:
         return made
 
     async def set_state(self, name: str, state: ClientState) -> Client:
-        """Its tokens are refused from then on, and hold again when it is active again. NotFound."""
+        """Set the state: tokens are refused while it is not active, and hold again afterwards.
+
+        Raises NotFound.
+        """
         client = await self._clients.get(PLATFORM_ID, name)
         spec = ClientSpec(client.name, client.display_name, client.state, client.labels)
         changed = await self._clients.update(PLATFORM_ID, name, replace(spec, state=state))
@@ -144,7 +151,10 @@ def new_credential() -> Credential:
 
 
 def credential_in(path: Path) -> Credential:
-    """The one kept at `path`, made (mode 0600) where there is none. Raises NotMade or OSError."""
+    """Return the credential at `path`, made (mode 0600) if there is none.
+
+    Raises NotMade or OSError.
+    """
     with contextlib.suppress(FileNotFoundError):
         return Credential.from_exports(path.read_text(encoding="ascii"))
     credential = new_credential()
@@ -160,7 +170,7 @@ def credential_in(path: Path) -> Credential:
 
 
 def run(settings: DatabaseSettings, work: Callable[[Operators], Awaitable[T]]) -> T:
-    """In an event loop of its own."""
+    """Run the work in an event loop of its own."""
 
     async def with_database() -> T:
         database = Database(settings)
@@ -174,7 +184,10 @@ def run(settings: DatabaseSettings, work: Callable[[Operators], Awaitable[T]]) -
 
 
 def find(data_dir: Path | None) -> DatabaseSettings:
-    """That of a running `packetboat up`, or the environment's. ValueError, KeyError or OSError."""
+    """Return the database of a running `packetboat up`, or the environment's.
+
+    Raises ValueError, KeyError or OSError.
+    """
     if data_dir is None:
         return DatabaseSettings.from_environment()
     state = msgspec.json.decode((data_dir / "state.json").read_bytes(), type=State)

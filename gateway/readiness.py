@@ -1,4 +1,4 @@
-"""Whether this process should be sent requests, and if not, why."""
+"""Decides whether this process should be sent requests, and if not, why."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Readiness:
         self._checks[name] = check
 
     def add_warning(self, name: str, check: Check) -> None:
-        """Of what people have to see to, and another process would do no better."""
+        """Add a check whose failure people must mend, and another process would do no better."""
         self._warnings[name] = check
 
     def reasons(self) -> dict[str, str]:
-        """Return what keeps this process from being ready, by name; empty when it is ready.
+        """Return the reasons why this process is not ready, by name; empty when it is ready.
 
-        What people have to see to is told with it, because it is often the cause: a store whose
-        disk is full has no leader.
+        Warnings for people are told with them, because they are often the cause: a store whose disk
+        is full has no leader.
         """
         if self.draining:
             return {"server": "draining"}

@@ -33,7 +33,7 @@ from metadata.postgres.database_schema import UnfitSchema
 from peering.tls import PeerTlsError
 
 MAX_STREAMS = 100
-"""Of one connection of HTTP/2, at once."""
+"""The number of streams that one connection of HTTP/2 may have at once."""
 GRACE_S = 1.0
 LAST_MARGIN_S = 2.0
 _log = structlog.get_logger("packetboat.server")
@@ -69,7 +69,10 @@ def run(
 
 
 def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """A bound TCP socket; `shared` lets several processes bind the same port. CannotListen."""
+    """Return a bound TCP socket; `shared` lets several processes bind the same port.
+
+    Raises CannotListen.
+    """
     listener = bound(host, port, shared=shared)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     listener.setblocking(False)
@@ -132,7 +135,7 @@ async def _serve(settings: ServerSettings, listener: socket.socket, tracer: Trac
 async def _drain(
     parts: Parts, app: Dispatcher, server: HttpServer, settings: ServerSettings
 ) -> None:
-    """From the signal to the moment that what is left may be cut."""
+    """Drain the process, from the signal until the rest may be cut."""
     _log.info("stopping", in_flight=app.in_flight)
     parts.readiness.draining = server.leaving = True
     parts.drain()
@@ -145,7 +148,7 @@ async def _drain(
 
 
 async def _exit_at_deadline(stop: asyncio.Event, seconds: float) -> None:
-    """The last resort: a stop never hangs, whatever does not let go."""
+    """Exit at the deadline, as a last resort: a stop never hangs, whatever does not end."""
     await stop.wait()
     await asyncio.sleep(seconds)
     _log.error("forced exit: the stop did not end in time", seconds=seconds)
@@ -153,7 +156,7 @@ async def _exit_at_deadline(stop: asyncio.Event, seconds: float) -> None:
 
 
 def hypercorn_config() -> Config:
-    """For the connections that are Hypercorn's."""
+    """Return the settings of the connections that are Hypercorn's."""
     config = Config()
     config.keep_alive_max_requests = 2**62
     config.keep_alive_timeout = 75.0

@@ -1,4 +1,4 @@
-"""Whether the disks of the store have room, as its nodes say.
+"""Warns when the disks of the store have little room, as its nodes say.
 
 A full disk makes no process unready: reads and acks go on, and they are what makes room. So it is a
 warning, in `/readyz` and in `packetboat doctor`, and publishes say the same when they are refused.
@@ -24,14 +24,14 @@ class Nodes(Protocol):
 
 
 class StoreDisks:
-    """What was found when they were last looked at; a node that says nothing has no warning."""
+    """The findings of the last look; a node that did not answer has no warning."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._full: list[str] = []
 
     async def run(self) -> None:
-        """For as long as the process serves."""
+        """Look at the disks for as long as the process serves."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_EVERY_S)
@@ -42,5 +42,5 @@ class StoreDisks:
         self._full = [text for text in found if text is not None]
 
     def warning(self) -> str | None:
-        """None where all that answer have room."""
+        """Return the warning; None where all nodes that answer have room."""
         return "; ".join(self._full) or None

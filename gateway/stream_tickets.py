@@ -1,7 +1,7 @@
 """Tickets that open a subscription's stream for a client that sends no header: an EventSource.
 
 A ticket is the caller's own token, sealed together with when the ticket ends, and bound to the
-subscription. What must hold: a ticket opens nothing but that stream, for a minute; the stream is
+subscription. Invariant: a ticket opens nothing but that stream, for a minute; the stream is
 open for as long as the token would keep it open. Any process with the seal keys opens it, and
 nothing is stored.
 """
@@ -55,7 +55,7 @@ class StreamTickets:
         return [Route(OPERATIONS["createStreamTicket"], self.create)]
 
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """201 and a ticket, which is never shown again."""
+        """Answer 201 with a ticket, which is never shown again."""
         await read_body(scope, receive, MAX_BODY_BYTES)
         if self._sealer is None:
             raise Problem(
@@ -79,8 +79,11 @@ class StreamTickets:
         await respond(send, 201, msgspec.json.encode(answer), headers=headers)
 
     def authorization(self, template: str, scope: Scope) -> bytes | None:
-        """The Authorization header that the query's ticket stands for, put into the scope as well;
-        None without a ticket. Raises TokenRefused."""
+        """Return the Authorization header for which the query's ticket stands; put it into the
+        scope as well.
+
+        Returns None without a ticket. Raises TokenRefused.
+        """
         if self._sealer is None or template != STREAM or PARAMETER not in scope["query_string"]:
             return None
         ticket = Query(scope).text("ticket")

@@ -1,10 +1,10 @@
 """Changes of the control plane: tenants take turns, and each has a rate.
 
 Transactions of one tenant come one after the other, and all take their version from one row, which
-they hold until they have committed (metadata/changes.py). So of one tenant few are made at once:
-whoever else makes one waits for those, and not for all that the tenant has sent. The others of the
-tenant wait here, without a connection to Postgres. A tenant that makes more than its rate waits as
-well; a request is refused only where too many of its tenant wait already.
+they hold until they have committed (metadata/changes.py). So few are made at once for one tenant:
+another program's change waits for those, and not for all that the tenant has sent. The others of
+the tenant wait here, without a connection to Postgres. A tenant that makes more than its rate waits
+as well; a request is refused only where too many of its tenant wait already.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from quotas.bucket import Bucket
 
 AT_ONCE = 8
 OF_TENANT = 0.25
-"""Of these, one tenant's."""
+"""The part of these turns that one tenant may have."""
 MAX_WAITING = 1_000
-"""Of one tenant half of them."""
+"""The number of requests that may wait, half of them for one tenant."""
 SLOW = (":test", ":verify", ":replay", ":run")
 """Actions that wait for something outside, and change no row that others wait for."""
 _TURN = "packetboat.turn"
-"""Of the scope: the turn that the request has."""
+"""The key in the scope for the turn that the request has."""
 _MOST_KNOWN = 10_000
 _sleep = asyncio.sleep
 
@@ -36,14 +36,14 @@ class WriteTurns:
     """One per process."""
 
     def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """`per_second`: of one tenant."""
+        """Create the turns; `per_second` is the rate of one tenant."""
         self._per_second = per_second
         self._clock = clock
         self.turns = Turns(Shares(AT_ONCE, OF_TENANT), Shares(MAX_WAITING, name="control_writes"))
         self._rates: dict[bytes, Bucket] = {}
 
     def around(self, route: Route) -> Route:
-        """The route as it is served; it is one that changes something."""
+        """Return the route as it is served; it is one that changes something."""
         if route.path.endswith(SLOW):
             return route
         handler: Handler = route.handler

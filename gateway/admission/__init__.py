@@ -1,1 +1,1 @@
-"""Which requests are served when there are more than can be: decided before anything of them is."""
+"""Admission decides which requests are served under overload, before any of a request is done."""

@@ -1,21 +1,21 @@
 """Admission: whether a request is served or refused at once. Pure but for its metrics.
 
-Two things refuse. *Bounds*, on requests that run, that wait, and on the bytes of their bodies:
-memory stays flat whatever comes; and, while publishes queue behind the loop, on how many of them
-are under way (crowd.py). And the *pace* (edge/pace.py), which holds while the loop is late: of what
-it lets through, SETTLING requests may take four fifths, NORMAL ones nearly all of what is left,
-DEFERRABLE ones the rest, at least a twentieth.
+Two things refuse. *Bounds* limit the requests that run, the requests that wait, and the bytes of
+their bodies, so memory stays flat whatever comes; while publishes queue behind the loop, a bound
+also limits how many of them run (crowd.py). The *pace* (edge/pace.py) holds while the loop is late:
+SETTLING requests may take four fifths of what it lets through, NORMAL ones nearly all of what is
+left, DEFERRABLE ones the rest, at least a twentieth.
 
-A loop that is late because somebody else has the processor is none that refusing helps: it counts
-where this process works hard, or many requests are under way. And a process that does next to
-nothing is not what publishes queue for: they wait for a store that elects a leader.
+Refusing does not help a loop that is late because another program has the processor: lateness
+counts only if this process works hard, or many requests run. Publishes do not queue for a process
+that does next to nothing: they wait for a store that elects a leader.
 
-Between tenants both are fair by weight. Under the pace a tenant that asks for no more than its part
-is not held to anything, and what it leaves is for the others; one that asks for more has a rate.
-Of a bound, a tenant within its part may have what is left to the last; the others must stop before.
+Between tenants both are fair by weight. Under the pace, a tenant that asks for no more than its
+part is not limited, and the rest of its part is for the others; a tenant that asks for more has a
+rate. A tenant within its part may fill a bound to the last; the others must stop before.
 
-What must hold: calm costs a dictionary look-up and some additions; `enter` that returned None is
-followed by one `leave` with the same arguments.
+Invariants: without load, a request costs a dictionary look-up and some additions; each `enter` that
+returned None is followed by one `leave` with the same arguments.
 """
 
 from __future__ import annotations
@@ -36,19 +36,21 @@ from gateway.admission.sharing import water_level
 from gateway.admission.sojourn import CROWD, Sojourn
 
 ANONYMOUS = b""
-"""Stands for the tenant of those whose token has not been checked yet."""
+"""The tenant of requests whose token has not been checked yet."""
 UNIT_BYTES = 8 * 1024
-"""A request costs one unit, and one for so many bytes of its body."""
+"""Bytes of a body that cost one unit; a request itself costs one unit, too."""
 ALONE = 0.9
-"""Of a bound: as much as one tenant has when nobody else is there."""
+"""The part of a bound that one tenant gets when nobody else is there."""
 SETTLING_PART = 0.8
 DEFERRABLE_PART = 0.05
 LITTLE = 0.25
-"""Of what would be its part of all that is asked for."""
+"""The part of its fair share of the demand below which a tenant counts as one that
+publishes little.
+"""
 BUSY_CPU = 0.7
-"""Of a core."""
+"""The part of a core above which this process works hard."""
 IDLE_CPU = 0.25
-"""Below it nothing is refused for the loop's sake or for a crowd's."""
+"""The part of a core below which nothing is refused for a late loop or for queued publishes."""
 BURST_S = 0.2
 DEMAND_S = 0.3
 FORGET_S = 5.0
@@ -58,7 +60,7 @@ _log = structlog.get_logger("packetboat.admission")
 
 
 def overloaded(retry_after_s: int) -> Problem:
-    """The 503."""
+    """Return the 503 of an overloaded server."""
     return Problem(
         503,
         "overloaded",
@@ -69,7 +71,7 @@ def overloaded(retry_after_s: int) -> Problem:
 
 
 OVERLOADED = tuple(overloaded(seconds) for seconds in RETRY_AFTER_S)
-"""Who is sent away is not sent back all at once."""
+"""The refusals with different Retry-After, so that refused callers do not return all at once."""
 
 
 class Limits(NamedTuple):
@@ -86,7 +88,7 @@ class _Tenant:
     def __init__(self, weight: float) -> None:
         self.weight = weight
         self.publishing = 0
-        """Of those that run."""
+        """The number of publishes of the tenant that run."""
         self.asked = [0.0, 0.0, 0.0]
         """Units since the last tick, by urgency."""
         self.demand = [0.0, 0.0, 0.0]
@@ -134,7 +136,7 @@ class Admission:
 
     @property
     def body_bytes(self) -> int:
-        """Of the bodies of requests that run."""
+        """Bytes of the bodies of requests that run."""
         return int(self._bodies.held)
 
     @property
@@ -148,7 +150,7 @@ class Admission:
         return self.pacing or self._requests.held >= self._requests.crowded
 
     def enter(self, tenant_id: bytes, kind: Kind, body_bytes: int = 0) -> Problem | None:
-        """None: it is served, and `leave` follows. Else the 503 to answer."""
+        """Return None if the request is served, and `leave` follows; else the 503 to answer."""
         tenant = self._tenants.get(tenant_id) or self._met(tenant_id)
         units = 1.0 + body_bytes / UNIT_BYTES
         urgency = kind.urgency
@@ -174,7 +176,9 @@ class Admission:
     def leave(
         self, tenant_id: bytes, kind: Kind, body_bytes: int = 0, seconds: float | None = None
     ) -> None:
-        """What `enter` has let in has ended, after so many seconds where it was done."""
+        """Note the end of a request that `enter` has let in, and its seconds if it was
+        carried out.
+        """
         if kind.timed and seconds is not None:
             self._sojourn.note(seconds)
         if kind.waits:
@@ -188,8 +192,9 @@ class Admission:
             self._bodies.release(tenant_id, body_bytes)
 
     def refuses(self, tenant_id: bytes, kind: Kind, body_bytes: int = 0) -> Problem | None:
-        """What `enter` would answer, where that is a refusal, which it counts; else `enter` is to
-        be asked, as nothing is counted."""
+        """Return the refusal that `enter` would answer, and count it; return None, and
+        count nothing, where `enter` has to be asked.
+        """
         tenant = self._tenants.get(tenant_id) or self._met(tenant_id)
         reason = self._reason(tenant_id, tenant, kind, body_bytes)
         if reason is None:
@@ -198,8 +203,11 @@ class Admission:
         return self._refuse(kind.urgency, reason)
 
     def tick(self, took_s: float, late: float, cpu: float = 1.0) -> None:
-        """So long after the last; `late`: from 0, the loop is on time, to 1; `cpu`: of a core, what
-        this process uses."""
+        """Update the pace, `took_s` seconds after the last tick.
+
+        `late` is from 0 (the loop is on time) to 1; `cpu` is the part of a core that this process
+        uses.
+        """
         wanted = went = 0.0
         share = min(1.0, took_s / DEMAND_S)
         for tenant in self._tenants.values():
@@ -225,7 +233,7 @@ class Admission:
         self._tell()
 
     def follow_weights(self) -> None:
-        """They may have changed."""
+        """Read the weights again, which may have changed."""
         for tenant_id, tenant in self._tenants.items():
             tenant.weight = self._weight_of(tenant_id)
         for shares in (self._requests, self._waits, self._bodies):
@@ -267,7 +275,7 @@ class Admission:
         metrics.crowd.set(now or 0)
 
     def _reason(self, tenant_id: bytes, tenant: _Tenant, kind: Kind, body_bytes: int) -> str | None:
-        """Why it is to be refused, if it is."""
+        """Return the reason to refuse the request, or None."""
         urgency = kind.urgency
         if tenant.rate[urgency] is not None and tenant.tokens[urgency] <= 0:
             return "delay"
@@ -300,7 +308,7 @@ class Admission:
         return self.publishing >= limit * (1.0 if urgency < Urgency.DEFERRABLE else CROWDED)
 
     def _deal(self, units_per_s: float, took_s: float) -> None:
-        """Rates of the tenants that want more than their part."""
+        """Set the rates of the tenants that want more than their part."""
         settling = self._hold(Urgency.SETTLING, SETTLING_PART * units_per_s, took_s)
         room = max(1.0, units_per_s - settling)
         least = DEFERRABLE_PART * room
@@ -309,7 +317,9 @@ class Admission:
         self._hold(Urgency.DEFERRABLE, max(least, room - taken), took_s)
 
     def _hold(self, urgency: Urgency, room: float, took_s: float) -> float:
-        """How many units a second go to all tenants together."""
+        """Limit the tenants to `room`; return the units a second that go to all of them
+        together.
+        """
         tenants = self._tenants.values()
         level = water_level(
             [(tenant.demand[urgency], tenant.weight) for tenant in tenants], max(1.0, room)
@@ -331,7 +341,7 @@ class Admission:
         return taken
 
     def _forget(self, took_s: float) -> None:
-        """Tenants that have been away."""
+        """Forget tenants that have been away."""
         gone = []
         for tenant_id, tenant in self._tenants.items():
             here = self._requests.of(tenant_id) or self._waits.of(tenant_id)
@@ -376,8 +386,11 @@ class Admission:
 
 
 def _bound(shares: Shares, tenant_id: bytes, more: int, urgency: Urgency) -> str | None:
-    """Why so much more of it is refused. What is deferrable stops where a bound is crowded; what
-    settles may go on past its tenant's part, up to what one tenant may have."""
+    """Return the reason to refuse `more` of a bound, or None.
+
+    Deferrable requests stop where a bound is crowded; settling ones may exceed the part of their
+    tenant, up to the most that one tenant may have.
+    """
     after = shares.held + more
     if after <= shares.crowded:
         return None

@@ -1,9 +1,9 @@
-"""How many publishes may be under way at once, found out by trying. Pure.
+"""The publish limit, found by trying. Pure.
 
-As many as come while none queues. When they do (sojourn.py), fewer: what they would wait for is the
-same store, and who waits there stands in the way of others on the same loop. Throughput needs but
-so many as make full batches; so the number falls to that until they don't stand for long, and grows
-slowly while they don't.
+While no publish queues, there is no limit. When publishes queue (sojourn.py), the limit lowers
+their number: they would wait for the same store, and publishes that wait there stand in the way of
+other requests on the same loop. Throughput needs only enough publishes for full batches; so the
+limit falls until publishes no longer wait for long, and then grows slowly.
 """
 
 from __future__ import annotations
@@ -27,19 +27,23 @@ class Crowd:
 
     @property
     def limit(self) -> float | None:
-        """None: as many as come."""
+        """The number of publishes that may run at once; None means no limit."""
         return self._limit
 
     def tick(self, *, running: int, queued: float, held: bool, shared: bool, took_s: float) -> None:
-        """So many run; `queued`: how many times too long they stand, 0 if they don't; `held`: some
-        were refused for it; `shared`: some tenant publishes little beside others."""
+        """Adapt the limit to the last `took_s` seconds.
+
+        `running` is the number of publishes that run. `queued` says by which factor their delay is
+        over the target, 0 if it is not. `held`: some were refused because of the limit. `shared`:
+        some tenant publishes little beside others.
+        """
         self._since_cut_s += took_s
         limit = self._limit
         if queued > 0:
             self._calm_s = 0.0
             if limit is None or self._since_cut_s >= CUT_S:
                 now = running if limit is None else min(running, limit)
-                # At the same throughput, so many fewer stand for so much shorter.
+                # At the same throughput, the delay falls by the same factor as the number.
                 self._limit = max(LEAST_SHARED if shared else LEAST, now / (1.0 + queued))
                 self._since_cut_s = 0.0
             return

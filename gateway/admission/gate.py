@@ -59,13 +59,13 @@ class Gate:
         return self._kinds[endpoint]
 
     def turned_away(self, tenant_id: bytes, kind: Kind, size: int) -> Refusal | None:
-        """Of a request whose body, of so many bytes, is here; None: it is to be dispatched."""
+        """Return the refusal of a request whose body of `size` bytes is here; None: dispatch it."""
         problem = self.admission.refuses(tenant_id, kind, size)
         return None if problem is None else _REFUSALS[problem.retry_after_s]
 
 
 def body_bytes(length: bytes | None, *, chunked: bool) -> int:
-    """What a body counts for, by its headers."""
+    """Return the bytes that a body counts for, by its headers."""
     if length is None:
         return UNTOLD_BYTES if chunked else 0
     return min(int(length), MOST_BYTES) if length.isdigit() and len(length) < 16 else MOST_BYTES

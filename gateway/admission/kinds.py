@@ -1,4 +1,4 @@
-"""What may wait when there is too much: each operation's urgency, by its method and path."""
+"""The urgency of each operation, by its method and path: which may wait under overload."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ _ORDINARY_READS = frozenset({"/whoami"})
 
 
 def kind_of(method: str, template: str) -> Kind:
-    """Of an operation; listings (`GET /topics`), previews and exports are deferrable."""
+    """Return the kind of an operation; listings (`GET /topics`), previews and exports are
+    deferrable.
+    """
     operation = f"{method} {template}"
     if operation in _SETTLING:
         return Kind(Urgency.SETTLING)

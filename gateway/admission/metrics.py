@@ -1,4 +1,4 @@
-"""What admission tells Prometheus; counters are raised once a tick, never per request."""
+"""Metrics of admission; counters are raised once a tick, never per request."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ admitted = Counter(
 refused = Counter(
     "packetboat_admission_refused_total",
     "Requests answered 503 before anything of them was done, by urgency and reason: delay (the "
-    "loop was late), crowd (publishes queued), share (its tenant had more than its part of what is "
-    "full), full.",
+    "loop was late), `crowd` (publishes queued), share (its tenant had more than its part of a "
+    "full bound), full.",
     ["urgency", "reason"],
 )
 changes = Counter(
     "packetboat_admission_changes_total",
-    "What the pace did: began (the loop was late), cut (it still was), ended (all that comes is "
-    "served); and that publishes queued (crowded) or did so no more (uncrowded).",
+    "Changes of the pace: began (the loop was late), cut (it still was), ended (every request is "
+    "served); crowded (publishes queued) or uncrowded (they do no longer).",
     ["what"],
 )
 pace = Gauge(

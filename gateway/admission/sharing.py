@@ -1,4 +1,4 @@
-"""Who gets how much of too little: the fair share of each tenant, by weight. Pure."""
+"""The fair share of each tenant, by weight, of a limit that is too small for all. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ _LEAST = 1e-9
 
 
 def water_level(demands: Sequence[tuple[float, float]], room: float) -> float | None:
-    """Of (demand, weight) pairs: a tenant gets `min(demand, weight * level)`, and all together
-    `room`. None: there is room for all of them."""
+    """Return the level at which all together get `room`, a tenant `min(demand, weight * level)`.
+
+    `demands` are (demand, weight) pairs. Returns None if there is room for all of them.
+    """
     if sum(demand for demand, _ in demands) <= room:
         return None
     weight = sum(weight for _, weight in demands)

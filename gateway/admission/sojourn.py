@@ -1,10 +1,10 @@
-"""How long publishes take, which all go the same way, and whether that is because they queue. Pure.
+"""The queue delay of publishes, and whether they queue. Pure.
 
-The loop may be on time while what it began waits behind more than the store takes. So publishes are
-timed: the least of what they took on average in the ticks of half a second is how long they stand.
-It counts as a queue where it is above a target, several times of what the luckiest took in the last
-minute or so (a slow disk is no queue), and many are under way. A tenant alone waits for nobody but
-itself, and full batches are worth some waiting; who publishes little must not wait for it.
+The loop may be on time while its requests wait for a slow store. So publishes are timed: the queue
+delay is the least of the averages of the ticks in half a second. Publishes queue if this delay is
+above a target, and above several times the fastest publish in the last minute or so (a slow disk is
+no queue), and many publishes run. A tenant alone waits only for itself, and full batches are worth
+some waiting; a tenant that publishes little must not wait for them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TIMES = 3.0
 CROWD = 128
 STANDING_TICKS = 5
 _FORGETS_S = 60.0
-"""The least that is known grows by its own size in so long, until it is found again."""
+"""Seconds in which the least known time grows by its own size, until it is measured again."""
 
 
 class Sojourn:
@@ -34,7 +34,7 @@ class Sojourn:
         self._base_s = math.inf
 
     def note(self, seconds: float) -> None:
-        """One has ended after so long."""
+        """Note that a publish has ended after `seconds`."""
         self._sum_s += seconds
         self._count += 1
         if seconds < self._least_s:

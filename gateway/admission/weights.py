@@ -40,7 +40,7 @@ class Weights:
             self._stale.set()
 
     async def run(self) -> None:
-        """For the life of the process; only cancellation ends it."""
+        """Follow the weights for the life of the process; only cancellation ends this."""
         while True:
             await self._stale.wait()
             self._stale.clear()

@@ -1,5 +1,6 @@
-"""What `packetboat backup …` and `packetboat restore …` do: find what is meant, do it, say how it
-went."""
+"""Carries out `packetboat backup …` and `packetboat restore …`: finds the backup, acts,
+says how it went.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ NOT_FINISHED = 3
 
 
 def take(data_dir: Path | None, vault: Vault, *, keep: int | None, bytes_per_s: int) -> int:
-    """The exit status."""
+    """Take a backup; return the exit status."""
 
     def work() -> None:
         source = find(data_dir)
@@ -54,7 +55,10 @@ def take(data_dir: Path | None, vault: Vault, *, keep: int | None, bytes_per_s: 
 
 
 def find(data_dir: Path | None) -> Source:
-    """A `packetboat up`, or what the environment names; raises ValueError or OSError."""
+    """Return the source: a `packetboat up`, or the one in the environment.
+
+    Raises ValueError, OSError.
+    """
     found = orphan_operation.find(data_dir)
     if data_dir is None:
         return Source(found.store, cluster_uid(), found.database.url)
@@ -63,7 +67,7 @@ def find(data_dir: Path | None) -> Source:
 
 
 def show(vault: Vault, *, json: bool) -> int:
-    """The list; the exit status."""
+    """Print the list of backups; return the exit status."""
 
     def work() -> None:
         found = [vault.manifest(name) for name in vault.names()]
@@ -88,7 +92,7 @@ def show(vault: Vault, *, json: bool) -> int:
 
 
 def verify(vault: Vault, name: str | None) -> int:
-    """The exit status."""
+    """Check a backup; return the exit status."""
 
     def work() -> None:
         chosen, manifest = vault.manifest(name)
@@ -99,7 +103,7 @@ def verify(vault: Vault, name: str | None) -> int:
 
 
 def restore_postgres(vault: Vault, name: str | None) -> int:
-    """The exit status."""
+    """Restore Postgres from a backup; return the exit status."""
 
     def work() -> None:
         url = DatabaseSettings.from_environment().url
@@ -111,7 +115,7 @@ def restore_postgres(vault: Vault, name: str | None) -> int:
 
 
 def restore_node(vault: Vault, name: str | None, skip_offsets: int | None) -> int:
-    """The exit status."""
+    """Restore a store node from a backup; return the exit status."""
 
     def work() -> None:
         settings = from_environment()
@@ -129,7 +133,7 @@ def restore_node(vault: Vault, name: str | None, skip_offsets: int | None) -> in
 
 
 def restore_installation(vault: Vault, name: str | None, data_dir: Path, secrets: Path) -> int:
-    """The exit status."""
+    """Restore a whole installation from a backup; return the exit status."""
 
     def work() -> None:
         chosen, manifest = vault.manifest(name)
@@ -140,7 +144,7 @@ def restore_installation(vault: Vault, name: str | None, data_dir: Path, secrets
 
 
 def _run(command: str, work: Callable[[], None]) -> int:
-    # What goes wrong is told once, by the command; a node that is down is no news here.
+    # The command reports a failure once; a node that is down is no news here.
     logs.configure("error" if log_level() == "info" else log_level(), role="backup")
     try:
         work()

@@ -22,12 +22,15 @@ ERAS_SKIPPED = 16
 
 
 def restored_era(manifest: Manifest) -> int:
-    """The one that begins with a restore."""
+    """Return the era that begins with a restore."""
     return manifest.store_era + ERAS_SKIPPED
 
 
 async def restore_postgres(url: str, vault: Vault, manifest: Manifest) -> int:
-    """How many rows there are then. Raises VaultError, MetadataError, asyncpg's errors, OSError."""
+    """Restore Postgres; return the number of rows.
+
+    Raises VaultError, MetadataError, asyncpg's errors, OSError.
+    """
     vault.check(list(manifest.tables.values()))
     await load(
         url,
@@ -57,8 +60,10 @@ def restore_store_node(
 
 
 def open_copy(vault: Vault, manifest: Manifest) -> Copy:
-    """The store's part of a backup; raises VaultError where something is not as it was written, or
-    missing. The batches are checked when they are read."""
+    """Return the store's part of a backup; raise VaultError where it is damaged or incomplete.
+
+    The batches are checked when they are read.
+    """
     small: list[StoredFile] = [pack.index for pack in manifest.packs]
     vault.check(small)
     machines = {group: vault.read(file) for group, file in manifest.machines.items()}
@@ -72,6 +77,8 @@ def open_copy(vault: Vault, manifest: Manifest) -> Copy:
 
 
 def verify(vault: Vault, manifest: Manifest) -> None:
-    """All of it is there, as it was written, and nothing live is missing; raises VaultError."""
+    """Check that all of a backup is there, as it was written, with all that is live; raise
+    VaultError.
+    """
     vault.check(manifest.files())
     open_copy(vault, manifest)

@@ -34,7 +34,7 @@ Tell = Callable[[str], None]
 
 
 class Source(NamedTuple):
-    """What is backed up."""
+    """The installation that is backed up."""
 
     store: Store
     cluster_uid: bytes
@@ -42,8 +42,10 @@ class Source(NamedTuple):
 
 
 async def take(source: Source, vault: Vault, *, bytes_per_s: int, tell: Tell) -> str:
-    """The name of the backup. Only while `vault.writing()`. Raises StoreError, VaultError,
-    MetadataError, asyncpg's errors, OSError."""
+    """Take a backup and return its name; call it only while `vault.writing()`.
+
+    Raises StoreError, VaultError, MetadataError, asyncpg's errors, OSError.
+    """
     client = source.store.client(source.cluster_uid)
     database = Database(DatabaseSettings(source.database_url))
     await client.start()

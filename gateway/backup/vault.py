@@ -44,7 +44,9 @@ class VaultError(Exception):
 
 
 class StoredFile(msgspec.Struct, frozen=True):
-    """A file by its path in the vault, its length and the blake2b-256 of its bytes, in hex."""
+    """A file: its path in the backup directory, its length and the blake2b-256 of its
+    bytes, in hex.
+    """
 
     path: str
     bytes: int
@@ -84,11 +86,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stored_bytes(self) -> int:
-        """Of everything it consists of, also what is in the directories of earlier ones."""
+        """Bytes of all files of the backup, also of those in the directories of earlier backups."""
         return sum(file.bytes for file in self.files())
 
     def sealed(self) -> Manifest:
-        """With its digest."""
+        """Return the manifest with its digest."""
         bare = msgspec.structs.replace(self, digest="")
         digest = blake2b(msgspec.json.encode(bare), digest_size=_DIGEST_BYTES).hexdigest()
         return msgspec.structs.replace(bare, digest=digest)
@@ -110,7 +112,7 @@ class NewFile:
         self._digest.update(data)
 
     def close(self) -> None:
-        """Durable when it returns, but for its name."""
+        """Close the file; its content is durable when this returns, its name is not."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
@@ -130,11 +132,11 @@ class Draft:
         self._path.mkdir()
 
     def file(self, name: str) -> NewFile:
-        """One more, at its path in the backup."""
+        """Add a file at its path in the backup."""
         return NewFile(self._path / name, f"{self.name}/{name}")
 
     def finish(self, manifest: Manifest) -> None:
-        """It is a backup once this returns."""
+        """Write the manifest; the draft is a backup once this returns."""
         file = NewFile(self._path / MANIFEST, MANIFEST)
         file.write(msgspec.json.format(msgspec.json.encode(manifest.sealed())))
         file.close()
@@ -151,7 +153,7 @@ class Vault:
         self.path = path.absolute()
 
     def names(self) -> list[str]:
-        """Of all whole backups, the oldest first."""
+        """Return the names of all whole backups, the oldest first."""
         if not self.path.is_dir():
             return []
         return sorted(
@@ -161,7 +163,9 @@ class Vault:
         )
 
     def manifest(self, name: str | None = None) -> tuple[str, Manifest]:
-        """Of the newest, or of the one named; raises VaultError."""
+        """Return the name and manifest of the newest backup, or of the one named; raises
+        VaultError.
+        """
         names = self.names()
         if not names:
             raise VaultError(f"there is no backup in {self.path}")
@@ -181,7 +185,7 @@ class Vault:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Alone, on a directory that is made where there is none; raises VaultError."""
+        """Lock the directory, made if it is missing, against other writers; raises VaultError."""
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         with open(self.path / "lock", "a+") as lock:
             try:
@@ -191,13 +195,19 @@ class Vault:
             yield
 
     def draft(self, began: float) -> Draft:
-        """A new one; what was left of those that were cut goes. Only while `writing`."""
+        """Return a new draft, and remove the drafts of interrupted backups.
+
+        Call only while `writing`.
+        """
         for entry in self.path.glob("*" + PARTIAL):
             shutil.rmtree(entry)
         return Draft(self.path, datetime.fromtimestamp(began, UTC).strftime(NAME_FORMAT))
 
     def keep(self, count: int) -> list[str]:
-        """Remove all but the newest so many; their names. Only while `writing`."""
+        """Remove all but the newest `count` backups; return the removed names.
+
+        Call only while `writing`.
+        """
         names = self.names()
         removed = names[: max(0, len(names) - count)]
         wanted = {
@@ -226,17 +236,17 @@ class Vault:
                 raise VaultError(f"{file.path} is damaged")
 
     def read(self, file: StoredFile) -> bytes:
-        """The whole file, checked; raises VaultError."""
+        """Return the whole file, checked; raises VaultError."""
         self.check([file])
         return (self.path / file.path).read_bytes()
 
     def pack(self, stored: StoredPack) -> Pack:
-        """Where its files are."""
+        """Return the pack with the paths of its files."""
         return Pack(self.path / stored.batches.path, self.path / stored.index.path)
 
     @contextlib.contextmanager
     def open_table(self, file: StoredFile) -> Iterator[IO[bytes]]:
-        """Its rows, as they were written."""
+        """Open a table's file, which holds its rows as they were written."""
         with (
             open(self.path / file.path, "rb") as raw,
             zstandard.ZstdDecompressor().stream_reader(raw) as rows,

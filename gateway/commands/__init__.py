@@ -1,1 +1,1 @@
-"""What operators type, and what that does."""
+"""The commands that operators type, and their work."""

@@ -26,7 +26,7 @@ def named_in(
 def document(
     forwarders: Sequence[LiveForwarder], hints: Sequence[Hint], names: Mapping[bytes, str]
 ) -> dict[str, Any]:
-    """What `GET /forwarders` answers. Units of topics without a name are left out."""
+    """Return the answer to `GET /forwarders`. Units of topics without a name are left out."""
     live = {one.incarnation for one in forwarders}
     return {
         "forwarders": [_forwarder(one, names) for one in forwarders],

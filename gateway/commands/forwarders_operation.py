@@ -1,4 +1,4 @@
-"""What `packetboat forwarders` does: asks Postgres, as no process knows all of it."""
+"""Carries out `packetboat forwarders`: it asks Postgres, as no process knows all of it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ SHORT = 8
 
 
 def find(data_dir: Path | None) -> DatabaseSettings:
-    """Of a `packetboat up`, or what the environment names; raises ValueError or OSError."""
+    """Return the database of a `packetboat up`, or of the environment; raises ValueError or
+    OSError.
+    """
     logs.configure("error" if log_level() == "info" else log_level(), role="forwarders")
     if data_dir is None:
         return DatabaseSettings.from_environment()
@@ -44,7 +46,7 @@ def find(data_dir: Path | None) -> DatabaseSettings:
 
 
 def show(settings: DatabaseSettings, *, json: bool) -> int:
-    """The exit status."""
+    """Print the forwarders; return the exit status."""
     try:
         seen = asyncio.run(_look(settings))
     except MetadataError as error:
@@ -70,7 +72,9 @@ async def _look(settings: DatabaseSettings) -> dict[str, Any]:
 
 
 def tables(seen: Mapping[str, Any]) -> Group:
-    """Forwarders, what is busiest at each, and hints; the last two where there are any."""
+    """Return tables of forwarders, of the busiest units of each, and of hints; omit the
+    last two if empty.
+    """
     busiest = [(one["id"], part) for one in seen["forwarders"] for part in one["busiest"]]
     found = [_forwarders(seen["forwarders"])]
     if busiest:

@@ -1,4 +1,6 @@
-"""What `packetboat store orphans` and `packetboat adopt` do: topics that only the store knows."""
+"""Carries out `packetboat store orphans` and `packetboat adopt`, for topics that only the
+store knows.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ class Installation(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Which orphans to adopt: one by name or uid, or all; and under which name."""
+    """The orphans to adopt: one by name or uid, or all; and the name for it."""
 
     topic: str | None
     every: bool
@@ -53,7 +55,10 @@ class Wrong(Exception):
 
 
 def find(data_dir: Path | None) -> Installation:
-    """That of a `packetboat up`, or the one the environment names; raises ValueError or OSError."""
+    """Return the installation of a `packetboat up`, or of the environment.
+
+    Raises ValueError, OSError.
+    """
     store = store_operation.find(data_dir)
     if data_dir is None:
         return Installation(store, DatabaseSettings.from_environment())
@@ -64,7 +69,7 @@ def find(data_dir: Path | None) -> Installation:
 
 
 def show(installation: Installation, *, json: bool) -> int:
-    """The list; the exit status."""
+    """Print the list of orphans; return the exit status."""
 
     async def work(store: StoreClient, database: Database) -> int:
         found = await orphans.find(store, RecoveryRepository(database))
@@ -79,7 +84,7 @@ def show(installation: Installation, *, json: bool) -> int:
 
 
 def adopt(installation: Installation, choice: Choice) -> int:
-    """The exit status: refused where any of what was chosen was not adopted."""
+    """Adopt the chosen orphans; return the exit status: refused if any of them was not adopted."""
 
     async def work(store: StoreClient, database: Database) -> int:
         rows = RecoveryRepository(database)

@@ -1,4 +1,4 @@
-"""What `packetboat signing-keys` does."""
+"""Carries out `packetboat signing-keys`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ class Installation(NamedTuple):
 
 
 def find(data_dir: Path | None) -> Installation:
-    """That of a running `packetboat up`, or the environment's. ValueError, KeyError or OSError."""
+    """Return the running `packetboat up`, or the environment's installation.
+
+    Raises ValueError, KeyError or OSError.
+    """
     seal_keys = None
     if data_dir is not None:
         state = msgspec.json.decode((data_dir / "state.json").read_bytes(), type=State)
@@ -45,12 +48,12 @@ def find(data_dir: Path | None) -> Installation:
 
 
 def look(installation: Installation) -> KeyRing:
-    """MetadataError."""
+    """Return the key ring. Raises MetadataError."""
     return _run(installation, lambda keys: keys.ring())
 
 
 def replace(installation: Installation, *, forget: bool) -> KeyRing:
-    """The ring afterwards. MetadataError."""
+    """Replace the signing key; return the ring afterwards. Raises MetadataError."""
 
     async def work(repository: SigningKeyRepository) -> KeyRing:
         before = await repository.ring()

@@ -1,4 +1,4 @@
-"""What `packetboat store …` does: find the store, run one operation on it, say how it went."""
+"""Carries out `packetboat store …`: finds the store, runs one operation on it, says how it went."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Work = Callable[[Operator], Awaitable[R]]
 
 
 class Store(NamedTuple):
-    """Where the store is and what it is reached with."""
+    """The addresses of the store, and the secrets to reach it."""
 
     nodes: dict[int, Address]
     groups: int
@@ -44,7 +44,9 @@ class Store(NamedTuple):
     tls: PeerTls | None = None
 
     def client(self, cluster_uid: bytes = b"") -> StoreClient:
-        """Not started. `cluster_uid`: nodes of another cluster are refused."""
+        """Return a client that is not started; it refuses nodes of another cluster than
+        `cluster_uid`.
+        """
         return StoreClient(
             self.nodes,
             groups=range(self.groups),
@@ -55,9 +57,11 @@ class Store(NamedTuple):
 
 
 def find(data_dir: Path | None) -> Store:
-    """The store of a `packetboat up`, or the one that the environment names; raises ValueError or
-    OSError."""
-    # What goes wrong is told once, by the command; a node that is down is no news here.
+    """Return the store of a `packetboat up`, or the one in the environment.
+
+    Raises ValueError or OSError.
+    """
+    # The command reports a failure once; a node that is down is no news here.
     logs.configure("error" if log_level() == "info" else log_level(), role="store")
     if data_dir is not None:
         return _of_data_dir(data_dir)
@@ -77,14 +81,16 @@ def _of_data_dir(data_dir: Path) -> Store:
 
 
 def run(store: Store, work: Work[object], timeout_s: float = 600.0) -> int:
-    """One operation that changes something, its progress shown; the exit status."""
+    """Run one operation that changes something, and show its progress; return the exit status."""
     with Board(terminal()) as board:
         status, _ = _finish(store, work, timeout_s, board)
     return status
 
 
 def show(store: Store, *, watch: bool, json: bool) -> int:
-    """The overview, once or for ever; the exit status says whether the store is well."""
+    """Show the overview, once or for ever; return the exit status, which says whether the
+    store is well.
+    """
     status, seen = _finish(store, lambda operator: _show(operator, watch, json), 60.0, None)
     if seen is None:
         return status
@@ -95,7 +101,7 @@ def show(store: Store, *, watch: bool, json: bool) -> int:
 
 
 def show_nodes(store: Store) -> int:
-    """The nodes, as a setting; the exit status."""
+    """Print the nodes, as a setting; return the exit status."""
     status, seen = _finish(store, lambda operator: operator.settled_overview(), 60.0, None)
     if seen is not None:
         sys.stdout.write(wellness.setting(seen) + "\n")
@@ -130,7 +136,7 @@ async def _operate(store: Store, work: Work[R], timeout_s: float, board: Board |
 
 
 async def _until_connected(client: StoreClient) -> None:
-    """To one node at least; the others come up while the operation looks around."""
+    """Wait for a connection to one node; the others come up while the operation looks around."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + CONNECT_S
     while not client.connected:

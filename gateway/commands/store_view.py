@@ -17,7 +17,9 @@ _BAD_STATES = {"down", "damaged", "incomplete"}
 
 
 def terminal() -> Console:
-    """Standard output; a file or a pipe has no width, so nothing is folded there."""
+    """Return a console on standard output; a file or a pipe has no width, so nothing is
+    folded there.
+    """
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=PIPE_COLUMNS)
 
@@ -75,7 +77,7 @@ def _groups(rows: tuple[GroupRow, ...]) -> Table:
 
 
 def size(count: int | None) -> str:
-    """`1.5 GiB`."""
+    """Format a size, such as `1.5 GiB`."""
     if count is None:
         return "–"
     value, unit = float(count), 0
@@ -85,8 +87,9 @@ def size(count: int | None) -> str:
 
 
 class Board:
-    """What an operation tells: on a terminal the latest line of each group, redrawn; else every
-    line as it comes."""
+    """Shows the notes of an operation: on a terminal the latest line of each group,
+    redrawn; else every line as it comes.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -109,7 +112,7 @@ class Board:
             self._live.stop()
 
     def tell(self, note: Note) -> None:
-        """A `Progress` of store_nodes.admin."""
+        """Show a note, as a `Progress` of store_nodes.admin."""
         if self._live is None:
             where = "" if note.group is None else f"group {note.group}: "
             self._console.print(f"{where}{note.text}", markup=False, soft_wrap=True)

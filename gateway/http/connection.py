@@ -1,13 +1,13 @@
 """A connection that speaks HTTP/1.1, from its first byte to its last.
 
-At most one request of it runs; what follows waits in its buffer, and reading pauses while much
-waits. A publish is a small POST on a kept-alive connection, thousands a second: its head is found
-with one search, read by llhttp (request.py), and its answer is written with one call.
+At most one request of it runs; later ones wait in its buffer, and reading pauses while much waits.
+A publish is a small POST on a kept-alive connection, thousands a second: its head is found with one
+search, read by llhttp (request.py), and its answer is written with one call.
 
-Whoever is to be refused because there is too much is refused here (`turn_away`), without a task or
-a request being made. From a connection of its own (no proxy's) nothing more is read for most of the
-time that its Retry-After says: who heeds that notices nothing, and who does not waits in its own
-socket, where it costs nothing, so that a flood is as slow as it has connections.
+Under overload, requests are refused here (`turn_away`), without a task or a request object. A
+connection that comes through no proxy is then not read for most of the time that its Retry-After
+says: a client that heeds it notices nothing, and the requests of one that does not wait in its own
+socket, where they cost nothing, so that a flood is as slow as its connections.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 READ_AHEAD_BYTES = 256 * 1024
 MOST_CHUNKED_BYTES = 64 * 1024
-"""Of a body in chunks that are looked at before others have their turn."""
+"""Bytes of a chunked body that are looked at before others have their turn."""
 HEAD_SECONDS = 10.0
 FIRST_SECONDS = 20.0
-"""For the first byte of a connection."""
+"""Seconds that a connection has until its first byte."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _BODYLESS = frozenset({204, 304})
 _STATUS_LINES = {
@@ -78,13 +78,13 @@ _log = structlog.get_logger("packetboat.http")
 
 
 def address_of(transport: asyncio.BaseTransport) -> str:
-    """By which connections are counted."""
+    """Return the address by which connections are counted."""
     client = transport.get_extra_info("peername")
     return str(client[0]) if isinstance(client, tuple) else ""
 
 
 def refusal(problem: Problem, date_line: bytes) -> bytes:
-    """A response that is the last of its connection."""
+    """Return a response that is the last of its connection."""
     body = problem.to_json()
     head = b"%bcontent-type: %b\r\ncontent-length: %d\r\n%b%bconnection: close\r\n\r\n"
     retry = problem.retry_after_s
@@ -97,7 +97,7 @@ class Connection(asyncio.Protocol):
     """One client connection: at most one request runs, what follows it waits in the buffer."""
 
     def __init__(self, server: HttpServer, address: str | None = None) -> None:
-        """`address`: by which it is counted already."""
+        """Wrap a new connection; `address` is given if the server counts it already."""
         self._server = server
         self._address = address
         self._buffer = bytearray()
@@ -106,9 +106,9 @@ class Connection(asyncio.Protocol):
         self._silent = True
         self._paused = self._held = self._in_line = False
         self._waited_s = 0.0
-        """How long what is looked at next has waited for its turn."""
+        """Seconds that the next request has waited for its turn."""
         self.tenant_id = b""
-        """Whose request was the last here."""
+        """The tenant of the last request here."""
         self.given_bytes = 0
         """All that was ever written."""
         self._taken_bytes = 0
@@ -213,7 +213,7 @@ class Connection(asyncio.Protocol):
         self._waited_s = 0.0
 
     def release(self) -> None:
-        """It was held, and need be no more."""
+        """Read on: the time for which the server held this connection is over."""
         self._held = False
         if self.transport.is_closing():
             return
@@ -227,7 +227,7 @@ class Connection(asyncio.Protocol):
             self.transport.close()
             return
         if self._writable is not None:
-            self._pause()  # who does not read what is answered is not asked for more
+            self._pause()  # a client that does not read its answers is not read either
             return
         self.read_on()
         if self._buffer:
@@ -289,7 +289,7 @@ class Connection(asyncio.Protocol):
         if end < 0:
             if 65 <= buffer[0] <= 90:
                 self.read_on()
-            else:  # what begins like no method (TLS, say) need not be waited for
+            else:  # no method begins like this (TLS, say): the rest need not be waited for
                 self._refuse_head(_NO_METHOD, "malformed")
             return
         if buffer.count(b"\r\n", 0, end) > MAX_FIELDS:
@@ -329,7 +329,7 @@ class Connection(asyncio.Protocol):
             self._refuse(error.problem())
 
     def _turn_away(self, turned_away: TurnedAway) -> None:
-        """The whole response; what follows in the buffer has its turn after others."""
+        """Write the whole refusal; later requests in the buffer have their turn after others."""
         self.tenant_id, refusal = turned_away.tenant_id, turned_away.refusal
         close = turned_away.close or self._server.leaving
         last = b"connection: close\r\n\r\n" if close else b"\r\n"
@@ -425,7 +425,7 @@ class Request:
 
     @property
     def tenant_id(self) -> bytes:
-        """Whose it is, as soon as that is known."""
+        """The tenant of the request, as soon as it is known."""
         return cast(bytes, self._scope.get(TENANT, b""))
 
     @property
@@ -451,7 +451,10 @@ class Request:
             self._connection.abort()
 
     def feed(self, data: bytes) -> int:
-        """The next part of the body; how much of `data` it takes. Raises Malformed."""
+        """Take the next part of the body; return how much of `data` belongs to it.
+
+        Raises Malformed.
+        """
         self._expects = False
         if self._chunks is None:
             part = data[: self._missing_bytes]

@@ -1,7 +1,7 @@
-"""Which pages of other origins a browser lets read our answers: those of PACKETBOAT_CORS_ORIGINS.
+"""Lets browsers show our answers to pages of the origins in PACKETBOAT_CORS_ORIGINS.
 
 Tokens are sent in a header and never in a cookie, so no answer allows credentials: a page can use
-what it knows a token for, and nothing that the browser keeps.
+its own token, and nothing that the browser keeps.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from openapi.refusals import refusals_of
 
 ANY = "*"
 MAX_AGE_S = 600
-"""So long a browser need not ask again what it may send."""
+"""Seconds that a browser may keep the answer to a preflight."""
 METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE"
 _NAMES = re.compile(rb"[A-Za-z0-9!#$%&'*+.^_`|~ ,-]{1,2048}")
 _VARY = ((b"vary", b"Origin"),)
@@ -40,7 +40,7 @@ class Cors:
         self._exposed = (b"access-control-expose-headers", ", ".join(exposed).encode())
 
     def headers(self, origin: bytes | None) -> tuple[Header, ...]:
-        """What is added to every answer to a page of that origin."""
+        """Return the headers of every answer to a page of that origin."""
         if self._any:
             return ((b"access-control-allow-origin", b"*"), self._exposed)
         if origin not in self._origins or origin is None:
@@ -58,8 +58,10 @@ class Cors:
 
 
 async def allow(scope: Scope, send: Send) -> None:
-    """The answer to a preflight: any method of ours, and whatever headers it asks for. Whether the
-    path has the method, and what a token allows, the request itself is told."""
+    """Answer a preflight: any method of ours is allowed, and any header that it asks for.
+
+    The request itself is told whether the path has the method, and whether the token allows it.
+    """
     headers = [
         (b"access-control-allow-methods", METHODS),
         (b"access-control-max-age", str(MAX_AGE_S).encode()),

@@ -70,8 +70,10 @@ _log = structlog.get_logger("packetboat.gateway")
 
 
 class TurnedAway(NamedTuple):
-    """What is answered, under which request id; how long the body was; whether the connection is to
-    be closed, or whether it is the asker's own, so that nothing more need be read from it yet."""
+    """The refusal to answer and its request id; the length of the body; whether the
+    connection is to be closed; and whether no proxy shares it, so that nothing more need be
+    read from it yet.
+    """
 
     refusal: Refusal
     request_id: bytes
@@ -82,7 +84,7 @@ class TurnedAway(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """What a head says."""
+    """The request that a head describes."""
 
     endpoint: Endpoint
     kind: Kind
@@ -234,8 +236,11 @@ class Dispatcher:
             refuse_unknown(scope["query_string"], endpoint.query)
 
     def turned_away(self, raw: bytes, body_bytes: int) -> TurnedAway | None:
-        """The answer to a request that is refused before anything is made of it. `raw` is its head,
-        and so much of its body is here. None: it is to be dispatched, which may still refuse it."""
+        """Return the answer to a request that is refused before anything is made of it.
+
+        `raw` is its head, and `body_bytes` of its body are here. Returns None if it is to be
+        dispatched, which may still refuse it.
+        """
         gate = self._gate
         if gate is None or not gate.admission.pressed:
             return None
@@ -244,7 +249,7 @@ class Dispatcher:
             asked = self._look(gate, raw)
             if asked is None:
                 return None
-            # Who floods sends the same head each time: it is looked at once.
+            # A flooding client sends the same head each time: it is looked at once.
             if len(self._asked) >= MAX_KNOWN_HEADS:
                 self._asked.clear()
             if len(raw) <= MAX_KNOWN_BYTES:
@@ -286,7 +291,7 @@ class Dispatcher:
         return _Asked(match[0], kind, token, head.content_length, offered, head.close, own)
 
     async def _verify(self, token: bytes) -> Principal:
-        """Of a token that is not known: that is work, which nobody pays for by name."""
+        """Verify a token that is not known: work that no tenant pays for yet."""
         gate = self._gate
         if gate is None:
             return await self._verifier.verify(token)

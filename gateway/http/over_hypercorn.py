@@ -7,7 +7,7 @@ subclasses here bound (docs/decisions/http-listener.md says which and why):
 - streams that run are as many as HTTP/2 allows at once, also where the client gives them up;
 - streams that are given up, pings and changes of settings have a rate, beyond which the connection
   is ended (ENHANCE_YOUR_CALM);
-- what is no request of ours is refused by a reset of its stream, and no error of the protocol is
+- a request that is not ours is refused by a reset of its stream, and no error of the protocol is
   an exception in the log;
 - a connection ends, and is no longer counted, when its client has closed it.
 """
@@ -51,13 +51,17 @@ if TYPE_CHECKING:
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 CALM_AT_ONCE = 200
 CALM_PER_SECOND = 20.0
-"""How many streams a client gives up, pings and changed settings are taken, in the long run."""
+"""Streams given up, pings and changed settings that a connection may send a second, in the
+long run.
+"""
 _BUFFER_BYTES = 64 * 1024
-"""Of one stream: beyond it, whoever answers waits."""
+"""Bytes of one stream's answers; beyond them, the writer waits."""
 _PART_BYTES = 32 * 1024
 _READ_BYTES = 1024
 _TURN_S = 0.005
-"""Of processor time, that what one connection has read may take before others have their turn."""
+"""Seconds of processor time that the input of one connection may take before others have
+their turn.
+"""
 _METHOD = re.compile(rb"(?!CONNECT\Z)[A-Z]{1,32}")
 _PATH = re.compile(rb"/[!-\"$-~]*|\*")
 _ODD = re.compile(rb"[\x00\r\n]")
@@ -67,14 +71,16 @@ _ANSWERED = (
     h2_events.UnknownFrameReceived,
     h2_events.PriorityUpdated,
 )
-"""Of which nothing is left to do: what h2 answers is sent with all that is answered at once. RFC
-9113 has no priorities any more, and a tree of them costs."""
+"""Events that need nothing more: h2's own answers leave with the next write.
+
+RFC 9113 has no priorities any more, and a tree of them costs.
+"""
 _CALM = (h2_events.StreamReset, h2_events.PingReceived, h2_events.RemoteSettingsChanged)
 _log = structlog.get_logger("packetboat.http")
 
 
 class Hypercorn:
-    """What its connections share. One per listener."""
+    """The parts that connections share. There is one per listener."""
 
     def __init__(self, app: Handler, config: Config, loop: asyncio.AbstractEventLoop) -> None:
         self.app = wrap_app(cast(Any, app), config.wsgi_max_body_size, "asgi")
@@ -126,14 +132,14 @@ class Opening(asyncio.Protocol):
             self.transport.close()
 
     def close_if_idle(self) -> None:
-        """It has only just come: its request is on its way."""
+        """Do nothing: the connection has only just come, and its request is on its way."""
 
     def abort(self) -> None:
         self.transport.abort()
 
 
 class _Reading(asyncio.StreamReaderProtocol):
-    """What a connection of Hypercorn's receives; it counts until its socket is closed."""
+    """The input of a connection of Hypercorn's; it counts until its socket is closed."""
 
     def __init__(self, server: HttpServer, address: str, *, http2: bool) -> None:
         self._server = server
@@ -180,11 +186,11 @@ class HypercornConnection(TCPServer):
         self._http2 = http2
         self._given_bytes = 0
         self._read = False
-        """Whether all is read that will ever come."""
+        """Whether all input is read that will ever come."""
         self.tenant_id = b""
-        """Whose answers were the last here."""
+        """The tenant of the last answers here."""
         self.buffered_bytes = 0
-        """Of answers, in the buffers of streams."""
+        """Bytes of answers in the buffers of streams."""
         self.account = Account(self._end)
 
     async def run(self) -> None:
@@ -235,14 +241,14 @@ class HypercornConnection(TCPServer):
         await super().protocol_send(event)
 
     def buffered(self, count: int, tenant_id: bytes) -> None:
-        """So many bytes more, or less, are in the buffers of streams."""
+        """Note that `count` bytes more, or less, are in the buffers of streams."""
         self.buffered_bytes += count
         self.tenant_id = tenant_id
         self._account_for_unsent()
 
     def _account_for_unsent(self) -> None:
         unsent_bytes = self.buffered_bytes + unsent_of(self.writer.transport)
-        # What has left the buffers of streams has been given to the socket, and counts there.
+        # Bytes that left the buffers of streams were given to the socket, and count there.
         given_bytes = self._given_bytes + self.buffered_bytes
         self._server.unsent.note(self.account, self.tenant_id, unsent_bytes, given_bytes)
 
@@ -399,7 +405,7 @@ class BoundedH2(H2Protocol):
                 self.priority.remove_stream(stream_id)
 
     async def ready(self, stream_id: int) -> None:
-        """Its buffer has something."""
+        """Note that the buffer of a stream has something."""
         with suppress(KeyError):
             self.priority.unblock(stream_id)
         await self.has_data.set()
@@ -410,7 +416,7 @@ class BoundedH2(H2Protocol):
 
 
 class BoundedBuffer(StreamBuffer):
-    """What a stream has to send. Whoever fills it waits until the client has taken enough."""
+    """The bytes that a stream has to send. A writer waits until the client has taken enough."""
 
     def __init__(self, protocol: BoundedH2, stream_id: int) -> None:
         super().__init__(protocol.context.event_class)
@@ -418,7 +424,7 @@ class BoundedBuffer(StreamBuffer):
         self._stream_id = stream_id
         self._tenant_id = b""
         self._counted_bytes = 0
-        """What is here, and what waits to be put here."""
+        """Bytes that are here or wait to be put here."""
 
     def _count(self, count: int) -> None:
         self._counted_bytes += count
@@ -459,12 +465,12 @@ class BoundedBuffer(StreamBuffer):
 
 
 def _scope(stream: Any) -> Scope | None:
-    """Of the request; None before there is one."""
+    """Return the scope of a stream's request; None before there is one."""
     return cast("Scope | None", getattr(stream, "scope", None))
 
 
 def _is_ours(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Whether its method and path are such as a server of HTTP/1.1 would take."""
+    """Return whether a server of HTTP/1.1 would take the method and path."""
     pseudo = {name: value for name, value in headers if name.startswith(b":")}
     return (
         _METHOD.fullmatch(pseudo.get(b":method", b"")) is not None

@@ -1,4 +1,4 @@
-"""What is served besides the API: health and the API's own description."""
+"""The pages that are served besides the API: health and the API's own description."""
 
 from __future__ import annotations
 

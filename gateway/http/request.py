@@ -1,11 +1,12 @@
 """Reading requests of HTTP/1.1: their heads, and bodies that come in chunks.
 
 llhttp reads both (by httptools), in its strict mode, so no rule of HTTP is written down here a
-second time. What it lets pass and we do not: other versions than 1.0 and 1.1, methods that open
-tunnels, fragments in targets, several Hosts or none, and codings of transfer besides chunked.
+second time. We refuse some requests that it lets pass: other versions than 1.0 and 1.1, methods
+that open tunnels, fragments in targets, several Hosts or none, and codings of transfer besides
+chunked.
 
-A head, and a body in chunks, both end with an empty line. Whoever feeds a parser no further than
-the next one never gives it a byte of the request that follows.
+A head, and a body in chunks, both end with an empty line. A caller that feeds a parser no further
+than the next one never gives it a byte of the request that follows.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _CHUNKED_HEAD = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked" + END
 
 
 class Malformed(Exception):
-    """These bytes are no request of HTTP/1.1; where the next one would begin is not known."""
+    """Raised for bytes that are no request of HTTP/1.1; the start of the next one is not known."""
 
     def problem(self) -> Problem:
         return Problem(
@@ -47,7 +48,7 @@ class Head(NamedTuple):
     query: bytes
     headers: Headers
     content_length: int
-    """0 where the body comes in chunks."""
+    """The length of the body; 0 if it comes in chunks."""
     close: bool
     """Whether its answer is the last of the connection."""
     chunked: bool
@@ -109,7 +110,7 @@ class KnownHeads:
         """Hashes of those that came once."""
 
     def read(self, raw: bytes) -> Head:
-        """As `parse_head`."""
+        """Parse a head as `parse_head` does."""
         head = self._known.get(raw)
         if head is None:
             head = parse_head(raw)
@@ -137,14 +138,17 @@ class ChunkedBody:
         self._parser.feed_data(_CHUNKED_HEAD)
         self._tail = b""
         self._framing_bytes = 0
-        """Since the last byte of the body: sizes, extensions, trailers."""
+        """Bytes of sizes, extensions and trailers since the last byte of the body."""
 
     @property
     def ended(self) -> bool:
         return self._seen.ended
 
     def feed(self, data: bytes) -> tuple[bytes, int]:
-        """What these bytes hold of the body, and how many belong to it. Raises Malformed."""
+        """Return the part of the body in these bytes, and how many belong to it.
+
+        Raises Malformed.
+        """
         seen, view, taken = self._seen, memoryview(data), 0
         while taken < len(data) and not seen.ended:
             stop = self._next_end(data, taken)
@@ -172,7 +176,7 @@ class ChunkedBody:
 
 
 class _SeenHead:
-    """What the parser tells of a head."""
+    """The parser's callbacks for a head."""
 
     __slots__ = ("headers", "target", "whole")
 
@@ -192,7 +196,7 @@ class _SeenHead:
 
 
 class _SeenBody:
-    """What the parser tells of a body. Trailers are read and dropped."""
+    """The parser's callbacks for a body. Trailers are read and dropped."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
@@ -220,7 +224,10 @@ def _closes(headers: Headers) -> bool:
 
 
 def _local(method: bytes, target: bytes) -> bytes:
-    """The target without the scheme and authority that a proxy may be told. Raises Malformed."""
+    """Return the target without the scheme and authority that a proxy may send.
+
+    Raises Malformed.
+    """
     if not target.startswith(b"/"):
         scheme, _, rest = target.partition(b"://")
         if scheme.lower() in (b"http", b"https"):

@@ -16,7 +16,7 @@ from edge.problem import Problem
 from openapi.contract import Operation
 
 SOME = "?"
-"""In a route's resource: on some name; the handler looks which."""
+"""A route's resource that is some name, which the handler looks up."""
 
 
 class Endpoint:
@@ -52,7 +52,7 @@ class Endpoint:
         self._kind, self._named_by = self._resource(route.operation)
 
     def _resource(self, row: Operation) -> tuple[str, str]:
-        """The kind, and the parameter that names it, `*` or `?`; raises ValueError."""
+        """Return the kind, and the parameter that names it, `*` or `?`; raises ValueError."""
         if self.permission in (Permission.PUBLIC, Permission.SELF):
             if row.resource:
                 raise ValueError(f"{row.route} is {row.permission} and names a resource")
@@ -66,7 +66,7 @@ class Endpoint:
 
     @property
     def leaves_names(self) -> bool:
-        """Which names the caller may see, its handler looks up."""
+        """Whether the handler looks up which names the caller may see."""
         return self._named_by == SOME
 
     def check(self, caller: Caller, params: dict[str, str]) -> None:
@@ -129,8 +129,11 @@ class Router:
         self.endpoints.append(endpoint)
 
     def match(self, method: str, path: str) -> tuple[Endpoint, dict[str, str]] | None:
-        """The endpoint and its path parameters; None for an unknown path; 405 as a Problem. HEAD
-        means the GET of the same path, where that may be answered without its body."""
+        """Return the endpoint and its path parameters; None for an unknown path; raise 405 as a
+        Problem.
+
+        HEAD means the GET of the same path, where that may be answered without its body.
+        """
         node = self._root
         values = []
         for segment in path.split("/")[1:]:
@@ -166,7 +169,9 @@ class Router:
 
 
 def _decode(segment: str) -> str | None:
-    """None for what can name nothing: control characters and bytes that are no UTF-8."""
+    """Return the decoded segment; None if it can name nothing (control characters, invalid
+    UTF-8).
+    """
     try:
         text = unquote(segment, errors="strict")
     except UnicodeDecodeError:

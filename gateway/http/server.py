@@ -1,14 +1,14 @@
 """The HTTP listener: it owns the listening socket, and counts, sweeps and drains connections.
 
-What speaks HTTP/1.1 is a Connection (connection.py) to its end. What begins with the preface of
-HTTP/2 is Hypercorn's from its first byte, where a setting allows it (over_hypercorn.py); with
-another setting Hypercorn has them all. No connection changes hands, and both run the same ASGI
-application.
+A client that speaks HTTP/1.1 has a Connection (connection.py) to its end. A connection that
+begins with the preface of HTTP/2 is Hypercorn's from its first byte, where a setting allows it
+(over_hypercorn.py); with another setting Hypercorn has them all. No connection changes hands, and
+both run the same ASGI application.
 
 Limits: connections, in all and from one address; heads of 64 KiB and 256 fields, bodies read ahead
 by 256 KiB, reading paused while a pipelined request waits; bytes of answers that are not taken
 (unsent.py). Swept away: connections that send nothing at first, or nothing for long, unfinished
-heads, and those that take nothing. What has come at once is looked at by turns (turns.py).
+heads, and those that take nothing. Requests that arrive at once have their turns (turns.py).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gateway.http.turns import RequestTurns
 from gateway.http.unsent import UNSENT, UnsentBytes, UnsentLimits
 
 HELD_AT_LEAST = 0.5
-"""Of the time that a Retry-After says; by chance, so that those who came together don't again."""
+"""The least part of the time in Retry-After; the rest is drawn, so that clients return apart."""
 HOLD_STEP_SECONDS = 0.05
 MAX_CONNECTIONS = 20_000
 MAX_CONNECTIONS_OF_ADDRESS = 10_000
@@ -50,7 +50,7 @@ CONNECTIONS = Gauge(
 
 
 class Swept(Protocol):
-    """A connection, whoever serves it."""
+    """A connection of either protocol."""
 
     def sweep(self, now_s: float, idle_s: float) -> None:
         """Ends it if its client has kept it waiting for too long."""
@@ -87,7 +87,7 @@ class HttpServer:
         self._max_connections = max_connections
         self._max_of_address = max_connections_of_address
         self._open: Tally[str] = Tally()
-        """By address."""
+        """The number of open connections, by address."""
         self._open_count = 0
         self.config = config
         self.connections: set[Swept] = set()
@@ -104,7 +104,7 @@ class HttpServer:
         self.turns = RequestTurns(self.loop)
         self._date = (0, b"")
         self._held: defaultdict[int, list[Connection]] = defaultdict(list)
-        """By the step of time at which they are released."""
+        """Connections by the step of time at which they are released."""
         self._released_step = 0
         self._releasing: asyncio.TimerHandle | None = None
 
@@ -130,8 +130,11 @@ class HttpServer:
                     await self._nobody.wait()
 
     async def close(self, grace_s: float) -> None:
-        """No new connections; idle ones end now, the others with their response or `grace_s`. One
-        that has only just come is not idle: its request is on its way."""
+        """Close the listener; idle connections end now, the others with their response or after
+        `grace_s`.
+
+        One that has only just come is not idle: its request is on its way.
+        """
         self.leaving = self.closing = True
         if self._releasing is not None:
             self._releasing.cancel()
@@ -148,8 +151,10 @@ class HttpServer:
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
     def opened(self, transport: asyncio.Transport) -> str | None:
-        """The address under which the connection counts, until `ended`. None: there are too many;
-        it is told so, and closed."""
+        """Return the address under which the connection counts, until `ended`.
+
+        Returns None if there are too many; the connection is told so, and closed.
+        """
         address = address_of(transport)
         crowded = self._open_count >= self._max_connections
         if crowded or self._open.get(address, 0) >= self._max_of_address:
@@ -172,7 +177,7 @@ class HttpServer:
         CONNECTIONS.dec()
 
     def hold(self, connection: Connection, most_s: float) -> None:
-        """It is told to go on, by `release`, when it has been held for long enough."""
+        """Hold a connection for a part of `most_s`; then call its `release`."""
         hold_s = most_s * random.uniform(HELD_AT_LEAST, 1.0)
         step = int((self.loop.time() + hold_s) / HOLD_STEP_SECONDS)
         self._held[max(step, self._released_step + 1)].append(connection)
@@ -192,7 +197,7 @@ class HttpServer:
         task.add_done_callback(self.tasks.discard)
 
     def date_line(self) -> bytes:
-        """`date: …`, made once a second."""
+        """Return the line `date: …`, made once a second."""
         now = int(time.time())
         if self._date[0] != now:
             self._date = (now, b"date: %s\r\n" % formatdate(now, usegmt=True).encode("ascii"))

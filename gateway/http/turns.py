@@ -1,9 +1,10 @@
-"""Whose request is looked at next, when more come at once than can be in a moment.
+"""Turns of tenants: which request is looked at next when many arrive at once.
 
-The loop reads whatever sockets have before anything else goes on, and a flood may have thousands.
-So of what one pass of the loop has read, so many requests are looked at; the others wait in lines,
-one for each tenant, and each pass takes from the lines by turns. Who has few requests gets to the
-handlers, and back from the store, past those of who has many.
+The loop reads all sockets that have data before anything else goes on, and a flood may have
+thousands. So one pass of the loop looks at AT_ONCE of the requests that it has read; the others
+wait in lists, one for each tenant, and each pass takes from the lists by turns. Requests of a
+tenant that has few get to the handlers, and back from the store, past those of a tenant that has
+many.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ class Waiting(Protocol):
 
 
 class RequestTurns:
-    """One per listener. What must hold: who is told to wait is called once, whatever happens."""
+    """One per listener.
+
+    Invariant: a connection that is told to wait is called once, whatever happens.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -31,7 +35,10 @@ class RequestTurns:
         self._scheduled = False
 
     def admits(self, one: Waiting, tenant_id: bytes) -> bool:
-        """True: now. Else it waits in its line. `tenant_id`: whose request was its last."""
+        """Return whether the connection may go on now; else it waits behind others of its tenant.
+
+        `tenant_id` is the tenant of its last request.
+        """
         if not self._scheduled:
             self._scheduled = True
             self._left = AT_ONCE

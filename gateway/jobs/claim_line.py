@@ -1,12 +1,12 @@
 """Claims of this process that wait for tasks, first come first served.
 
-Who asks for the same kinds of one pool stands in one line. Of a line the first tries, when it hears
-that there may be something, and the next as soon as that one has got what it wanted. So a ring
+Callers that ask for the same kinds of one pool wait in one list. The first of a list tries when it
+hears that there may be tasks, and the next as soon as that one has got some. So a notification
 costs each process one statement in vain at most, and waiting costs one statement a second, however
 many wait.
 
-A caller that goes away leaves its line; what it got at that moment goes back, and is nobody's
-attempt.
+A caller that goes away leaves its list; the tasks that it got at that moment go back, and no
+attempt is counted.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ from metadata.jobs.settling import Item
 from metadata.jobs.types import LeasedTask
 
 MAX_WAITING = 10_000
-"""In one process."""
+"""The number of callers that may wait in one process."""
 MAX_TRIES = 4
-"""At once, of one tenant half of them: those of a pool with a limit wait for each other, on
-connections that others need."""
+"""The number of tries at once, half of them for one tenant.
+
+Tries of a pool with a limit wait for each other, on connections that others need.
+"""
 _log = structlog.get_logger("packetboat.jobs")
 
 
 class Key(NamedTuple):
-    """What those of a line have in common."""
+    """The common values of the callers in one wait list."""
 
     tenant_id: bytes
     pool: str
@@ -49,7 +51,7 @@ class _Waiter:
     got: asyncio.Future[list[LeasedTask]]
     trying: bool = False
     over: bool = False
-    """Its time is: it takes what its last try gives."""
+    """The caller's time is over: it takes the result of its last try."""
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +78,10 @@ class ClaimLine:
         self._tries = Turns(Shares(MAX_TRIES), Shares(MAX_WAITING, name="claim_tries"))
 
     async def claim(self, tenant_id: bytes, wanted: Wanted, wait_s: float) -> list[LeasedTask]:
-        """Nothing where nothing came in time; TooManyWaiting; MetadataError of a try at once."""
+        """Return the claimed tasks; none if none came in time.
+
+        Raises TooManyWaiting, MetadataError (at once).
+        """
         key = Key(tenant_id, wanted.pool, tuple(wanted.kinds))
         rings = self._rings
         if key not in self._lines:
@@ -113,7 +118,7 @@ class ClaimLine:
                 self._pump(keys[at])
 
     def drain(self) -> None:
-        """Whoever waits is answered now."""
+        """Answer every waiting caller now."""
         self._draining = True
         for line in self._lines.values():
             for waiter in line.waiters:
@@ -173,7 +178,7 @@ class ClaimLine:
         self._spawn(self._serve(key, line))
 
     async def _serve(self, key: Key, line: _Line) -> None:
-        """The first of the line, and the next, until there is nothing."""
+        """Serve the first caller of the list, then the next, until there is nothing."""
         try:
             while waiter := self._first(line):
                 line.rung = False
@@ -186,7 +191,10 @@ class ClaimLine:
         return next((each for each in line.waiters if not each.got.done()), None)
 
     async def _serve_one(self, key: Key, line: _Line, waiter: _Waiter) -> bool:
-        """Whether it got something. Raises MetadataError; the waiter goes on waiting."""
+        """Return whether the caller got something.
+
+        Raises MetadataError; the caller goes on waiting.
+        """
         waiter.trying = True
         got: list[LeasedTask] = []
         try:

@@ -11,11 +11,13 @@ from metadata.jobs.jobs import JobRepository
 from metadata.jobs.types import Job
 
 MAX_WAITING = 10_000
-"""In one process, of one tenant half of them; who comes after is answered at once."""
+"""The number of callers that may wait in one process, half of it for one tenant; a later
+caller is answered at once.
+"""
 
 
 class EndWatch:
-    """One per process. Who waits costs nothing until the bell rings for that job."""
+    """One per process. A caller that waits costs nothing until the notifier names its job."""
 
     def __init__(
         self,
@@ -52,7 +54,7 @@ class EndWatch:
         return job
 
     def rung(self, tenant_id: bytes, job_uid: bytes) -> None:
-        """That job has ended."""
+        """Wake the callers that wait for that job, which has ended."""
         for ended in self._waiting.get((tenant_id, job_uid), ()):
             ended.set()
 
@@ -62,7 +64,7 @@ class EndWatch:
             self.rung(*key)
 
     def drain(self) -> None:
-        """Whoever waits is answered now."""
+        """Answer every waiting caller now."""
         self._draining = True
         for waiting in self._waiting.values():
             for ended in waiting:

@@ -1,4 +1,4 @@
-"""What jobs tell Prometheus."""
+"""Metrics of jobs."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from metadata.jobs.settling import Item
 
 MAX_ITEMS = 500
 MAX_BYTES = 32 * 1024 * 1024
-"""Of outputs. Both of one transaction; one caller's are never parted."""
+"""Bytes of outputs in one transaction, as MAX_ITEMS is of items; one caller's are never parted."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,8 +45,11 @@ class SettleLine:
     async def settle(
         self, tenant_id: bytes, items: Sequence[Item], allowed: Callable[[str], bool]
     ) -> list[Verdict]:
-        """What became of each, once it is committed; of pools that are not `allowed` nothing.
-        MetadataError. A caller that goes away leaves it to be done."""
+        """Return the verdict on each item once it is committed; nothing of pools that are not
+        `allowed`.
+
+        Raises MetadataError. If a caller goes away, the work is done all the same.
+        """
         call = _Call(items, allowed, asyncio.get_running_loop().create_future())
         calls = self._calls.get(tenant_id)
         if calls is None:
@@ -63,7 +66,7 @@ class SettleLine:
             await asyncio.gather(*self._owned, return_exceptions=True)
 
     async def _run(self, tenant_id: bytes, calls: deque[_Call]) -> None:
-        await asyncio.sleep(0)  # what this turn of the loop brings goes together
+        await asyncio.sleep(0)  # calls of this turn of the loop go together
         while calls:
             await self._settle(tenant_id, _together(calls))
         del self._calls[tenant_id]
@@ -88,7 +91,7 @@ class SettleLine:
 
 
 def _together(calls: deque[_Call]) -> list[_Call]:
-    """Those of one transaction, taken from the front."""
+    """Take the calls of one transaction from the front."""
     taken = [calls.popleft()]
     count, size_bytes = len(taken[0].items), taken[0].size_bytes
     while calls:

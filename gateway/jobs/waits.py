@@ -1,5 +1,6 @@
-"""What requests of this process share: their lines, and what wakes those who wait in them, a bell
-and a look each second."""
+"""The wait lists that requests of this process share, and their wake-ups: a notifier, and a
+look each second.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +35,14 @@ class JobWaits:
         self._bell = JobBell(database, self.line.rung, self.ends.rung, self.line.wake_all)
 
     async def run(self) -> None:
-        """For ever. Nothing until somebody waits."""
+        """Listen and look until cancelled; do nothing until somebody waits."""
         await self._needed.wait()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._bell.run())
             tasks.create_task(self._look())
 
     def drain(self) -> None:
-        """Whoever waits is answered now."""
+        """Answer every waiting caller now."""
         self.line.drain()
         self.ends.drain()
 

@@ -1,7 +1,7 @@
-"""Tasks as workers see them: claimed, extended, completed, failed and given back, in batches.
+"""Tasks as workers see them: claimed, extended, completed, failed and released, in batches.
 
-A worker needs `consume` on the pool. What it names by leases of other pools, or of nobody, is lost
-to it like any lease that is over.
+A worker needs `consume` on the pool. A lease of another pool, or an invented one, counts as lost,
+like any lease that is over.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class WorkRoutes:
         settling: SettleLine,
         workshop: Workshop | None = None,
     ) -> None:
-        """`workshop`: where large bodies are read."""
+        """Create the handlers; `workshop` is where large bodies are read."""
         self._workshop = workshop
         self._leases = leases
         self._line = line
@@ -70,7 +70,7 @@ class WorkRoutes:
         ]
 
     async def claim(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Who goes away while it waits gets none."""
+        """Claim tasks; a caller that goes away while it waits gets none."""
         body = await read_json(scope, receive, contract.TasksClaim)
         pool, tenant_id = path_param(scope, "pool"), tenant_of(scope)
         errors = name_errors(pool, "pool")
@@ -90,8 +90,10 @@ class WorkRoutes:
     async def _claim(
         self, tenant_id: bytes, wanted: Wanted, wait_s: float, receive: Receive
     ) -> list[LeasedTask]:
-        """ClientGone when nobody is there any more to be told; the Problem when the caller may not
-        wait any longer."""
+        """Wait for tasks.
+
+        Raises ClientGone when the caller has gone, and the Problem when it may not wait any longer.
+        """
         claiming = asyncio.ensure_future(self._line.claim(tenant_id, wanted, wait_s))
         gone = asyncio.ensure_future(disconnected(receive))
         try:
@@ -180,7 +182,7 @@ def no_child() -> Problem:
 
 
 def _leases(texts: Sequence[str], failures: Failures) -> dict[int, Lease]:
-    """By their places; what is no id of ours goes to the failures."""
+    """Return the leases by their index; texts that are no lease id go to `failures`."""
     leases = {}
     for at, text in enumerate(texts):
         try:

@@ -1,11 +1,11 @@
-"""Those of this process who wait for locks, first come first served.
+"""The callers of this process that wait for locks, first come first served.
 
-Each waiter has a place in the line in Postgres, which orders the waiters of all processes; here
-only the first of each lock's line tries, when it hears that the lock may be free, or when the
-present lease may be over. So a release costs each process that waits one statement, and waiting
-costs one statement a second, however many wait.
+Postgres has a list for each lock, which orders the waiters of all processes; here only the first
+waiter for each lock tries, when it hears that the lock may be free, or when the present lease may
+be over. So a release costs each process that waits one statement, and waiting costs one statement a
+second, however many wait.
 
-A caller that is cancelled leaves the line, and gives back what it got at that moment.
+A caller that is cancelled leaves the list, and releases the lock if it got it at that moment.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from metadata.locks.locks import Claim, Held, Lock, LockRepository
 from metadata.locks.waiters import LAST_TICKET, RENEW_EVERY_S, LockWaiterRepository, Place
 
 MAX_WAITING = 1000
-"""For one lock, in one process."""
+"""The number of callers that may wait for one lock, in one process."""
 MAX_WAITING_IN_ALL = 10_000
-"""For all locks, in one process; of one tenant half of them."""
+"""The number of callers that may wait for all locks in one process, half of it for one tenant."""
 TRY_MOST_S = 10.0
 """The longest without a try: a ring that was lost costs no more."""
 TRY_MOST_DEAF_S = 1.0
@@ -44,7 +44,7 @@ class _Waiter:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     trying: bool = False
     lost: bool = False
-    """Its place in Postgres has gone: it takes it anew before it tries."""
+    """The waiter has lost its row in Postgres: it joins anew before it tries."""
 
 
 class LockLine:
@@ -61,10 +61,12 @@ class LockLine:
         self._owned: set[asyncio.Task[None]] = set()
 
     async def acquire(self, claim: Claim, wait_s: float, *, repeatable: bool) -> Lock | Held:
-        """The lock, or who has it when `wait_s` are over; TooManyWaiting, TooManyLocks.
+        """Return the lock, or its holder when `wait_s` are over. Raises TooManyWaiting,
+        TooManyLocks.
 
-        OutcomeUnknown: repeated with the same request id it gets what it may have got. Where it
-        can't be repeated (nobody knows the id), it is given back as soon as that can be said.
+        OutcomeUnknown: the caller may repeat the request with the same request id, and gets the
+        lock if it was granted. If it cannot repeat it (nobody knows the id), the lock is released
+        as soon as that is possible.
         """
         deadline_s = _now_s() + wait_s
         try:
@@ -82,12 +84,14 @@ class LockLine:
         self._spawn(self._give_back(lambda: self._locks.undo(lock), lock.ttl_s))
 
     def drain(self) -> None:
-        """Whoever waits is answered now."""
+        """Answer every waiting caller now."""
         self._draining = True
         self._wake_all(self._all())
 
     async def run(self) -> None:
-        """For ever: listens, and keeps the places. Nothing until somebody waits."""
+        """Listen, and keep the waiters' rows in Postgres, until cancelled; do nothing until
+        somebody waits.
+        """
         await self._needed.wait()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._bell.run())
@@ -126,7 +130,7 @@ class LockLine:
     async def _turn(
         self, claim: Claim, waiter: _Waiter, held: Lock | Held, repeatable: bool
     ) -> Lock | Held:
-        """Tries, if it is the first here."""
+        """Try to take the lock if the waiter is the first here."""
         if waiter.lost:
             await self._places.join(*waiter.place)
             waiter.lost = False
@@ -221,7 +225,7 @@ class LockLine:
         return [waiter for line in self._lines.values() for waiter in line]
 
     def _wake_all(self, waiters: Iterable[_Waiter] | None = None) -> None:
-        """By default the first of each line."""
+        """Wake the given waiters, by default the first for each lock."""
         for waiter in [line[0] for line in self._lines.values()] if waiters is None else waiters:
             waiter.wake.set()
 

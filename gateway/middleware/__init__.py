@@ -1,1 +1,1 @@
-"""What happens around every handler: pure functions and one exchange object, no wrapped tasks."""
+"""The work around every handler: pure functions and one exchange object, no wrapped tasks."""

@@ -18,7 +18,7 @@ from gateway.middleware.request_id import HEADER
 
 DRAIN_SECONDS = 10.0
 LEAST_BYTES_PER_S = 8 * 1024
-"""Of a body, beyond the first `pause_s` of it."""
+"""Bytes of a body a second, at least, beyond the first `pause_s` of it."""
 
 
 class Exchange:
@@ -50,10 +50,12 @@ class Exchange:
         *,
         bodiless: bool = False,
     ) -> None:
-        """`bodiless`: a response to HEAD, of which the head alone is sent."""
+        """Begin an exchange; `bodiless` marks a response to HEAD, of which the head alone
+        is sent.
+        """
         self.bodiless = bodiless
         self.headers: tuple[Header, ...] = ()
-        """What is added to those of the response."""
+        """Headers that are added to those of the response."""
         self._receive = receive
         self._send = send
         self.request_id = request_id
@@ -91,7 +93,9 @@ class Exchange:
         return message
 
     def stalled(self, now_s: float, pause_s: float) -> bool:
-        """While the body is waited for: no part has come for so long, or all of them too slowly."""
+        """Return whether the body is late: no part came for `pause_s`, or all of them come
+        too slowly.
+        """
         slowest_s = pause_s + self.received_bytes / LEAST_BYTES_PER_S
         return now_s - self.waiting_since_s > pause_s or now_s - self.started_s > slowest_s
 

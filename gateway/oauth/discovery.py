@@ -1,8 +1,8 @@
-"""Where others find how to ask us for tokens, and the keys that ours are signed with.
+"""Tells others how to ask us for tokens, and the keys that ours are signed with.
 
 `/.well-known/oauth-authorization-server` is RFC 8414; `/.well-known/openid-configuration` says the
-same to those who check tokens as OpenID Connect has it, receivers of webhooks above all. Both need
-to know the public URL. Keys are published long before they sign, so the set may be cached.
+same, as OpenID Connect has it, to programs that check tokens, above all receivers of webhooks. Both
+need to know the public URL. Keys are published long before they sign, so the set may be cached.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from openapi.identity import OPERATIONS
 
 MAX_AGE_S = 3_600
 SHARE_OF_NOTICE = 4
-"""Whoever caches the keys has looked that often before a new one signs."""
+"""The number of times that a cache reads the keys again before a new one signs."""
 
 
 class DiscoveryRoutes:

@@ -1,7 +1,7 @@
 """`POST /oauth/token`, `/oauth/introspect` and `/oauth/revoke`, for clients and operators.
 
 Answers are those of the RFCs, errors too: JSON with `error` and `error_description`, never cached.
-Who calls is known by the client's credentials alone, so the routes themselves are public.
+The client's credentials alone identify the caller, so the routes themselves are public.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ from metadata.tenancy.tenants import PLATFORM_ID, TenantRepository
 from openapi.identity import OPERATIONS
 
 MAX_WAITING = 200
-"""Answers that are held back at a time, for one client id half of them; what is over is refused at
-once."""
+"""The number of answers that are held back at a time, half of them for one client id;
+further ones are refused at once.
+"""
 LOOK_AGAIN_S = 1.0
 TOO_MANY = "Too many wrong secrets for this client id. Try again later."
 _NEVER_CACHED: tuple[Header, ...] = ((b"cache-control", b"no-store"), (b"pragma", b"no-cache"))
@@ -136,13 +137,15 @@ class OAuthEndpoints:
         return answer
 
     async def _write_down(self, token: AccessToken) -> None:
-        """It holds here at once, and elsewhere as soon as the change feed tells of it."""
+        """Store the revocation: it holds here at once, and elsewhere when the change feed
+        tells of it.
+        """
         expires_at = datetime.fromtimestamp(token.expires_at, UTC)
         await self._revoked.revoke(RevokedToken(token.jti, token.tenant_id, expires_at))
         self._revocations.add(token.jti)
 
     async def _authenticated(self, credentials: Credentials) -> Client:
-        """The client whose secret this is. Raises InvalidClientError, after a while."""
+        """Return the client that has this secret. Raises InvalidClientError, after a while."""
         client = await self._with_secret(credentials)
         if client is not None:
             self.last_uses.note(client.tenant_id, client.uid, datetime.now(UTC))
@@ -161,7 +164,7 @@ class OAuthEndpoints:
         client = await self._directory.client(client_id)
         if client is None or _is_right(client, secret):
             return client
-        # The secret may have been added a moment ago; who guesses has us look once a second.
+        # The secret may have been added a moment ago; a guesser makes us look once a second.
         now_s = time.monotonic()
         if now_s - self._looked_s.get(client_id, -LOOK_AGAIN_S) < LOOK_AGAIN_S:
             return None

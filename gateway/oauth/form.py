@@ -19,7 +19,7 @@ FORM = b"application/x-www-form-urlencoded"
 
 
 class Credentials(NamedTuple):
-    """As they came; nothing is checked."""
+    """The credentials as they came; nothing is checked."""
 
     client_id: str
     secret: str
@@ -48,8 +48,10 @@ async def read_form(scope: Scope, receive: Receive) -> dict[str, str]:
 
 
 def credentials_of(scope: Scope, form: dict[str, str]) -> Credentials:
-    """By HTTP basic or in the body, and not both (RFC 6749 §2.3). Raises InvalidClientError or
-    InvalidRequestError."""
+    """Return the credentials from HTTP basic or the body, not both (RFC 6749 §2.3).
+
+    Raises InvalidClientError or InvalidRequestError.
+    """
     authorization = header(scope, b"authorization")
     in_body = "client_secret" in form
     if authorization is None:

@@ -1,8 +1,8 @@
 """Authlib's authorization server for one request, whose client has been looked up already.
 
-Authlib decides by the standards what a request may ask for and how it is answered (RFC 6749, 7009,
-7662); it does so without waiting for anything. What needs Postgres happens before (the client, the
-tenant, the token in question) and after (a revocation is written down); see `endpoints.py`.
+Authlib decides by the standards what a request may ask for and how it is answered (RFC 6749,
+7009, 7662); it does so without waiting for anything. `endpoints.py` uses Postgres before that (to
+find the client, the tenant, the token in question) and after it (to store a revocation).
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a request is about, looked up before. `client` is None where its secret is wrong."""
+    """The looked-up subjects of a request. `client` is None where its secret is wrong."""
 
     credentials: Credentials
     client: Client | None
     own_tenant: Tenant | None = None
     named_tenant: Tenant | None = None
-    """Of `tenant=`; None where it names none, or none there is."""
+    """The tenant of `tenant=`; None if the request names none, or an unknown one."""
     token: AccessToken | None = None
     """The one to be looked at or revoked, if it is one of ours."""
 
@@ -86,7 +86,7 @@ class OAuthClient(ClientMixin):  # type: ignore[misc]
 
 
 class Server(AuthorizationServer):  # type: ignore[misc]
-    """Of one request. `revoked` is what is to be revoked by it."""
+    """The server of one request. `revoked` is the token that the request revokes."""
 
     def __init__(self, asked: Asked, tokens: AccessTokens) -> None:
         super().__init__()
@@ -119,13 +119,14 @@ class Server(AuthorizationServer):  # type: ignore[misc]
             "client_id": credentials.client_id,
             "client_secret": credentials.secret,
         }
-        # Who ends TLS stands before us, so the scheme that Authlib insists on is not ours to see.
+        # A proxy that ends TLS stands before us, so the scheme that Authlib insists on is not ours
+        # to see.
         made = _Request("POST", "https://localhost/")
         made.payload = BasicOAuth2Payload(form)
         return made
 
     def validate_requested_scope(self, scope: str | None) -> None:
-        """Done where it is known what the client may ask for."""
+        """Do nothing: the code that knows the client's permissions checks the scope."""
 
     def save_token(self, token: dict[str, Any], request: OAuth2Request) -> None:
         """Tokens are not kept: they say themselves what they are."""
@@ -158,7 +159,7 @@ class Server(AuthorizationServer):  # type: ignore[misc]
 
 
 class _Request(OAuth2Request):  # type: ignore[misc]
-    """Its form is what its payload has."""
+    """A request whose form is that of its payload."""
 
     @property
     def form(self) -> dict[str, str]:
@@ -253,7 +254,9 @@ class Revocation(RevocationEndpoint):  # type: ignore[misc]
 
 
 def _tenant_for(asked: Asked, client: OAuthClient) -> Tenant:
-    """Whose requests the token is for: an operator's in a tenant, or the client's own."""
+    """Return the tenant whose requests the token is for: the one an operator names, or the
+    client's own.
+    """
     tenant = (asked.named_tenant if client.operates else None) or asked.own_tenant
     if tenant is None or tenant.state is TenantState.DELETING:
         raise (
@@ -265,8 +268,11 @@ def _tenant_for(asked: Asked, client: OAuthClient) -> Tenant:
 
 
 def _scope_of(asked: str | None, most: frozenset[Permission]) -> frozenset[Permission]:
-    """All that is allowed where nothing is asked for. What the client may do of it is decided by
-    the tenant's policies, with each request. InvalidScopeError."""
+    """Return the permissions asked for, or all that are allowed if none are.
+
+    The tenant's policies decide with each request whether the client may use them. Raises
+    InvalidScopeError.
+    """
     if not asked:
         return most
     scope = parse_scope(asked)

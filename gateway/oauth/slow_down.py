@@ -1,7 +1,7 @@
 """Wrong secrets are answered late, and the later the more there are of one client id.
 
-A guesser gets a few answers at once and then one a second, however many connections it opens: what
-it would wait too long for is refused unlooked at. Whoever comes with the right secret never waits,
+A guesser gets a few answers at once and then one a second, however many connections it opens: a
+guess that would wait too long is refused unlooked at. A client with the right secret never waits,
 so nobody is locked out by others' guesses. Pure; times are seconds of any one clock.
 """
 
@@ -17,13 +17,17 @@ MAX_CLIENTS = 10_000
 
 
 class SlowDown:
-    """When each client id's next wrong answer is due; the least recently wrong are forgotten."""
+    """Tracks when each client id's next wrong answer is due; the least recently wrong are
+    forgotten.
+    """
 
     def __init__(self) -> None:
         self._due_s: dict[str, float] = {}
 
     def failed(self, client_id: str, now_s: float) -> float | None:
-        """How long to wait with the answer that a secret is wrong; None: refuse to look again."""
+        """Return the seconds to delay the answer that a secret is wrong; None: refuse to
+        look again.
+        """
         due_s = max(self._due_s.pop(client_id, -math.inf), now_s - FREE * EVERY_S) + EVERY_S
         wait_s = max(0.0, due_s - now_s)
         refused = wait_s > MOST_WAIT_S

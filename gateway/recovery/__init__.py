@@ -1,1 +1,1 @@
-"""What is done when Postgres has gone back in time: see metadata/eras.py for how that is told."""
+"""The repair after Postgres has gone back in time; metadata/eras.py says how that is noticed."""

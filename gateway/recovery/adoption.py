@@ -1,5 +1,7 @@
-"""Making the row of an orphaned topic again: the same uid, partitions and generations, from what
-its queues say. What only Postgres knew is gone: subscriptions, retention, schema, labels."""
+"""Makes the row of an orphaned topic again: its uid, partitions and generations, from its queues.
+
+The things that only Postgres knew are gone: subscriptions, retention, schema, labels.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from metadata.topics.placements import LaneOf, PlacementRepository
 from metadata.types import Partition, Retention, Topic, TopicSpec
 
 DEFAULT_AGE_S = 7 * 24 * 3600
-"""What a topic is kept for that says nothing else: an adopted one is not trimmed at once."""
+"""Seconds for which a topic is kept whose retention is not known: an adopted one is not
+trimmed at once.
+"""
 
 
 class AdoptionStore(Store, QueueMaker, Protocol):
@@ -28,7 +32,7 @@ class NotAdoptable(Exception):
 
 
 class Adoption:
-    """What an operator asks for. Can be interrupted and asked again."""
+    """An adoption that an operator asks for. It can be interrupted and asked again."""
 
     def __init__(
         self,
@@ -43,7 +47,7 @@ class Adoption:
         self._tenants = tenants
 
     async def adopt(self, orphan: Orphan, name: str) -> Topic:
-        """The topic, active under that name. NotAdoptable; Conflict when another has the name."""
+        """Return the topic, active under that name. NotAdoptable; Conflict if the name is taken."""
         if not orphan.tenant_id:
             raise NotAdoptable("its queues do not say whose it is")
         if orphan.deleting:
@@ -72,7 +76,7 @@ class Adoption:
         return await replay(topic, orphan.queues, self._placements, self._store, Report())
 
     async def _age_s(self, orphan: Orphan) -> int | None:
-        """None: the default. Longer where messages would be too old for that, by a week."""
+        """Return the retention, or None for the default; old messages are kept for another week."""
         found = await times(self._store, orphan)
         if found is None:
             return None
@@ -81,7 +85,7 @@ class Adoption:
 
 
 def _trimmed(queues: Queues, parts: list[Partition]) -> dict[LaneOf, int]:
-    """Not beyond the generation that is adopted; what follows is lifted by the truncator."""
+    """Return the starts of the adopted generations; the truncator raises those of later ones."""
     places = {(part.number, part.lane): part for part in parts}
     found = {}
     for place, part in places.items():

@@ -1,12 +1,12 @@
-"""What became of a topic after its rows in Postgres were written, told by its queues in the store.
+"""The history of a topic after its rows in Postgres were written, told by its queues in the store.
 
-A queue that was sealed names what follows it: one queue of the same partition when it was moved,
-several when the topic grew, none when it is being deleted. So history can be played again, one
-placement after the other, from the rows as they are to the queues as they are. Moves come before a
-growth that follows them, for a growth seals every partition at once.
+A sealed queue names its successors: one queue of the same partition when it was moved, several when
+the topic grew, none when it is being deleted. So history can be played again, one placement after
+the other, from the rows as they are to the queues as they are. Moves come before a growth that
+follows them, for a growth seals every partition at once.
 
-A sealed queue may have been removed since, for nobody wanted it any more. Then what is left says as
-much as is needed: the base of the next one is where it ended.
+A sealed queue may have been removed since, for nobody wanted it any more. Then the queues that are
+left suffice: the base of the next one is where it ended.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Step(NamedTuple):
 
 
 class Queues:
-    """Those of one topic, in every group."""
+    """The queues of one topic, in every group."""
 
     def __init__(self, found: Iterable[Found]) -> None:
         self._found: dict[tuple[int, int], list[Found]] = {}
@@ -49,7 +49,7 @@ class Queues:
 
     @property
     def partitions(self) -> int:
-        """How many there are, also if the queues of some are not made yet."""
+        """The number of partitions, also if the queues of some are not made yet."""
         named = {QueueId.unpack(raw).partition for one in self for _, raw in one.info.successors}
         return max({number for number, _ in self._found} | named, default=-1) + 1
 
@@ -58,7 +58,7 @@ class Queues:
         return max((lane for _, lane in self._found), default=-1) + 1
 
     def chain(self, number: int, lane: int) -> Sequence[Found]:
-        """All generations of one lane of a partition that are there, the oldest first."""
+        """Return all generations of one lane of a partition that are there, the oldest first."""
         return self._found.get((number, lane), ())
 
     def of(self, partition: Partition) -> Found | None:
@@ -68,7 +68,7 @@ class Queues:
         return None
 
     def after(self, partition: Partition) -> Found | None:
-        """The first later generation that is there."""
+        """Return the first later generation that is there."""
         for one in self.chain(partition.number, partition.lane):
             if one.queue.generation > partition.generation:
                 return one
@@ -76,8 +76,10 @@ class Queues:
 
 
 def next_step(topic: Topic, queues: Queues, wished: Sequence[int] = ()) -> Step | None:
-    """The placement that comes next in the topic's history; None when its rows are as its queues.
-    `wished`: the groups of the placement that Postgres knows of, for what no queue tells."""
+    """Return the next placement in the topic's history; None if its rows agree with its queues.
+
+    `wished` are the groups of the placement that Postgres knows of, where no queue tells them.
+    """
     for part in topic.partitions:
         followers = _followers(queues, part)
         if len(followers) == 1:
@@ -135,7 +137,7 @@ def _told(topic: Topic, queues: Queues) -> Mapping[int, int]:
 
 
 def is_deleted(topic: Topic, queues: Queues, deleted: Collection[bytes]) -> bool:
-    """Whether every open queue is deleted, or sealed to be."""
+    """Return whether every open queue is deleted, or sealed to be deleted."""
     for part in topic.partitions:
         found, packed = queues.of(part), queue_of(topic.uid, part).pack()
         if found is None and (packed not in deleted or queues.after(part) is not None):

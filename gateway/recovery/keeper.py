@@ -73,7 +73,7 @@ class Store(RebuildStore, Protocol):
 
 
 def witness(era: int) -> str:
-    """The counter's name."""
+    """Return the name of the counter for an era."""
     return f"{WITNESS}{era}"
 
 
@@ -90,15 +90,15 @@ class EraKeeper:
         self._sentinel = sentinel
         self._compared = asyncio.Event()
         self._failure = ""
-        """Why the last try to compare was one in vain."""
+        """The reason why the last comparison failed."""
         self._rebuild_now: Rebuild | None = None
         self._moved_to = 0
         """The witness as this process knows it."""
         self._tried: set[int] = set()
-        """Where it may be by tries of this process whose outcome was not told."""
+        """Values that the witness may have by tries of this process whose outcome was not told."""
 
     async def run(self) -> None:
-        """For ever."""
+        """Compare until cancelled."""
         failures = 0
         while True:
             try:
@@ -119,7 +119,9 @@ class EraKeeper:
                     await self._sentinel.doubted.wait()
 
     async def until_compared(self, timeout_s: float) -> None:
-        """Returns once Postgres may be used, or after that long: whoever starts then, waits."""
+        """Return once Postgres may be used, or after `timeout_s`; a caller that starts then
+        has to wait.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._compared.wait()
@@ -133,7 +135,9 @@ class EraKeeper:
         return f"{reason}; {self._failure}" if self._failure else reason
 
     def never_compared_reason(self) -> str | None:
-        """The same of a process that publishes only: what it knows since, is enough for that."""
+        """Return why a process that only publishes is not ready: one comparison is enough
+        for it.
+        """
         return None if self._compared.is_set() else self.not_ready_reason()
 
     def _put_off(self, error: BaseException) -> None:
@@ -142,14 +146,14 @@ class EraKeeper:
         self._failure = text
 
     async def _turn(self) -> float:
-        """How long until the next."""
+        """Take one turn; return the seconds until the next."""
         sentinel = self._sentinel
         if sentinel.suspicion is not None or sentinel.doubted.is_set() or sentinel.seen is None:
             await self._compare()
         return await self._move_witness()
 
     async def _compare(self) -> None:
-        """Confirms, or repairs. Raises; then it is to be tried again."""
+        """Confirm the era, or repair. Raises where it must be tried again."""
         async with self._connection() as connection:
             store_era, reason, now = await self._judge(connection)
             if reason is None:
@@ -165,7 +169,7 @@ class EraKeeper:
             self._confirm(now)
 
     async def _judge(self, connection: Connection) -> tuple[int, str | None, Position]:
-        """(the store's era, why Postgres is behind or None, where it is)."""
+        """Return (the store's era, the reason why Postgres is behind or None, its position)."""
         store_era = await self._store.counter(GROUP, ERA)
         seen_by_store = await self._store.counter(GROUP, witness(store_era))
         before = self._sentinel.seen
@@ -183,9 +187,11 @@ class EraKeeper:
         return store_era, reason, now
 
     async def _repair(self, connection: Connection, store_era: int, reason: str) -> Position:
-        """Raises the store's era first: until the row of the new one is there, nobody trusts
-        Postgres, and whoever comes next begins this anew; with the same era, where nobody came as
-        far as its row."""
+        """Raise the store's era, then rebuild and write the row of the new era.
+
+        The store's era comes first: until the row is there, nobody trusts Postgres, and the next
+        process begins this anew; with the same era, if no process has come as far as its row.
+        """
         used = await self._store.counter(GROUP, USED)
         era = store_era
         if used >= store_era:
@@ -195,7 +201,7 @@ class EraKeeper:
         over_s = time.monotonic() + LEASE_S
         report = await self._rebuild(connection)
         failpoints.reach("recovery.rebuilt")
-        # Who has not noticed yet holds leases of the lost future by its own clock.
+        # Processes that have not noticed yet hold leases of the lost future by their own clocks.
         await asyncio.sleep(over_s - time.monotonic())
         await self._store.compare_and_set(GROUP, USED, used, era)
         failpoints.reach("recovery.used")
@@ -229,7 +235,7 @@ class EraKeeper:
             await database.close(wait_s=0)
 
     async def _forget_witness(self, era: int) -> None:
-        """Of an era that is over; there is not much room for them."""
+        """Forget the witness of an era that is over; there is not much room for them."""
         with contextlib.suppress(StoreError):
             old = await self._store.counter(GROUP, witness(era))
             await self._store.compare_and_set(GROUP, witness(era), old, 0)
@@ -265,7 +271,7 @@ class EraKeeper:
 
     @contextlib.asynccontextmanager
     async def _connection(self) -> AsyncIterator[Connection]:
-        """One that is not refused while the process keeps off Postgres."""
+        """Yield a connection that is not refused while the process keeps off Postgres."""
         database = Database(self._settings)
         connection = await database.dedicated("packetboat-era")
         try:

@@ -1,7 +1,7 @@
 """Queues whose topic Postgres does not know: kept, counted, shown, and adopted when asked.
 
-Nothing deletes a queue for want of a row. What is known of an orphan is what its queues say: whose
-it is and its name (their `meta`), its partitions and priorities (their ids), what is in them.
+Nothing deletes a queue for want of a row. The queues of an orphan tell all that is known of it: its
+tenant and name (their `meta`), its partitions and priorities (their ids), and its messages.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Orphan:
 
     @property
     def deleting(self) -> bool:
-        """Its deletion had begun: what is left is of no use to anyone."""
+        """Whether its deletion had begun: the rest is of no use to anyone."""
         return any(one.info.sealed and not one.info.successors for one in self.queues)
 
     @property
@@ -72,7 +72,10 @@ class Orphan:
 
 
 async def find(store: Store, rows: RecoveryRepository) -> list[Orphan]:
-    """By name. The store is asked first: what is made meanwhile has its row before its queues."""
+    """Return the orphans by name.
+
+    The store is asked first: a topic that is created meanwhile has its row before its queues.
+    """
     found: dict[bytes, list[Found]] = {}
     for group in store.groups:
         for info in await store.queues(group):
@@ -100,7 +103,7 @@ def _of_meta(meta: bytes) -> tuple[bytes, str]:
 
 
 async def times(store: Store, orphan: Orphan) -> tuple[int, int] | None:
-    """(first, last) publish time in µs; None where it has no messages."""
+    """Return the (first, last) publish time in µs; None if it has no messages."""
     filled = [one for one in orphan.queues if one.info.first < one.info.end]
     if not filled:
         return None

@@ -40,7 +40,7 @@ class Store(CountedStore, QueueMaker, Protocol):
 
 @dataclass(slots=True)
 class Report:
-    """What was found; names are for people."""
+    """The findings of a rebuild; names are for people."""
 
     lifts: list[Lift] = field(default_factory=list)
     finished: list[str] = field(default_factory=list)
@@ -51,7 +51,9 @@ class Report:
     kept: int = 0
     """Messages below where the store begins that are delivered all the same."""
     damaged: list[str] = field(default_factory=list)
-    """What cannot be, unless the store has lost something; left as it is."""
+    """Topics in a state that is impossible unless the store has lost something; they are
+    left as they are.
+    """
     orphans: int = 0
     """Topics that only the store knows."""
 
@@ -67,7 +69,7 @@ class Rebuild:
         self._kept: dict[tuple[bytes, LaneOf], list[int]] = {}
         self._deleted: set[bytes] = set()
         self.progress = "reading the store's queues"
-        """For people, and for whoever waits only as long as something moves."""
+        """The progress, for people, and for callers that wait only as long as something moves."""
 
     async def run(self) -> Report:
         """Raises StoreError and MetadataError; then it is to be run again."""
@@ -87,7 +89,7 @@ class Rebuild:
         return report
 
     async def _look(self) -> dict[bytes, Queues]:
-        """Every queue of the store, by topic."""
+        """Return every queue of the store, by topic."""
         found: dict[bytes, list[Found]] = {}
         for group in self._store.groups:
             self.progress = f"reading the store's queues, group {group}"
@@ -154,7 +156,7 @@ async def replay(
     store: QueueMaker,
     report: Report,
 ) -> Topic:
-    """The topic once its rows say what its queues do."""
+    """Return the topic once its rows agree with its queues."""
     for _ in range(MAX_STEPS):
         open_one = await placements.get(topic.tenant_id, topic.uid)
         wished = () if open_one is None else _groups(open_one)
@@ -173,7 +175,7 @@ async def replay(
 async def _play(
     topic: Topic, queues: Queues, step: Step, placements: PlacementRepository, store: QueueMaker
 ) -> Topic:
-    """One placement, as it was made; what of it is missing is done now."""
+    """Repeat one placement as it was made; its missing parts are done now."""
     placement = await placements.replay(topic, step.kind, step.partition, step.groups)
     following = successors(placement)
     ends: dict[LaneOf, int] = {}

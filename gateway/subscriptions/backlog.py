@@ -1,7 +1,8 @@
-"""What subscriptions still have to do, as any process can tell: cursors as committed, queue ends.
+"""The backlogs of subscriptions, as any process can tell: from committed cursors and the ends of
+queues.
 
-What is acked and not flushed yet counts as backlog, and so does what a filter has not looked at:
-a count made so is never too low for what was published before it.
+A message that is acked and not flushed yet counts as backlog, and so does one that no filter has
+looked at: the count is never too low for messages published before it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ASK_AT_ONCE = 64
 
 
 class Ends(Protocol):
-    """What the store answers about a queue."""
+    """The store's answers about a queue."""
 
     @property
     def end(self) -> int: ...
@@ -34,7 +35,7 @@ class EndStore(Protocol):
 async def ends(
     store: EndStore, topic: Topic, places: Collection[tuple[int, int]]
 ) -> dict[tuple[int, int], int]:
-    """Of each of these partitions and lanes. Raises StoreError."""
+    """Return the ends of the queues of these partitions and lanes. Raises StoreError."""
     gate = asyncio.Semaphore(ASK_AT_ONCE)
 
     async def ends_of(number: int, lane: int) -> int:
@@ -48,7 +49,7 @@ async def ends(
 
 
 async def backlogs(store: EndStore, topic: Topic, cursors: Iterable[CursorState]) -> Counter[bytes]:
-    """Unsettled messages of those cursors, by subscription uid. Raises StoreError."""
+    """Return the unsettled messages of those cursors, by subscription uid. Raises StoreError."""
     rows = list(cursors)
     present = {(each.number, each.lane) for each in topic.partitions}
     found = await ends(store, topic, {(row.key.partition, row.key.lane) for row in rows} & present)

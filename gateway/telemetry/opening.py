@@ -11,7 +11,7 @@ from gateway.telemetry import settings as telemetry_settings
 
 @asynccontextmanager
 async def open_telemetry(role: str) -> AsyncIterator[Tracer | None]:
-    """Yield what starts spans, or None. What there is to tell is told at the end, or is dropped."""
+    """Yield a tracer that starts spans, or None. The last spans are sent at the end, or dropped."""
     settings = telemetry_settings.load()
     if not settings.on:
         yield None

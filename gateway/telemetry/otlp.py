@@ -39,7 +39,7 @@ from gateway.telemetry.settings import TelemetrySettings
 
 SERVICE = "packetboat"
 CLOSE_S = 1.0
-"""How long a stop waits for the collector to take what is left."""
+"""Seconds that a stop waits for the collector to take the rest."""
 _KINDS = {
     Kind.SERVER: SpanKind.SERVER,
     Kind.CLIENT: SpanKind.CLIENT,
@@ -93,7 +93,7 @@ class Exporter:
         if self._metrics is None:
             return
         self._timer = self._loop.call_later(self._every_s, self._tick)
-        # What the collector has not taken yet is followed by nothing newer.
+        # Nothing newer is sent before the collector has taken the last.
         if self._waiting.empty():
             self._read_metrics()
 
@@ -161,13 +161,16 @@ class OtlpSpan:
 
 
 def _extracted(context: TraceContext) -> Context:
-    """The context of the libraries; a text that is no place in a trace leads nowhere."""
+    """Return the context of the libraries; an invalid text gives an empty one."""
     carrier = {name: text for name, text in context._asdict().items() if text is not None}
     return _propagator.extract(carrier, Context())
 
 
 def _resource(role: str) -> Resource:
-    """Who tells it. What the environment says (OTEL_SERVICE_NAME, …) is over what we say."""
+    """Return the resource of this role.
+
+    The environment (OTEL_SERVICE_NAME, …) overrides our values.
+    """
     ours = {
         "service.name": SERVICE,
         "service.instance.id": f"{socket.gethostname()}/{os.getpid()}",
@@ -193,8 +196,9 @@ def metrics_data(registry: Collector, resource: Resource, began_ns: int) -> poin
 
 
 def _metric(family: Metric, began_ns: int, now_ns: int) -> points.Metric | None:
-    """A family of Prometheus; None where it has nothing to tell, or is of a type that no metric of
-    ours has."""
+    """Return a family of Prometheus as a metric; None if it is empty, or of a type that
+    none of ours has.
+    """
     data: points.Sum | points.Gauge | points.Histogram
     if family.type == "histogram":
         data = points.Histogram(list(_histograms(family, began_ns, now_ns)), _CUMULATIVE)

@@ -57,7 +57,7 @@ def continued(handler: Handler) -> Handler:
 
 
 class _Ending:
-    """What a request is answered, or how else it ends."""
+    """The answer to a request, or its other end."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -106,7 +106,7 @@ def _said(route: Route, scope: Scope) -> dict[str, str | int]:
 
 
 def _within(headers: list[tuple[bytes, bytes]], context: TraceContext) -> list[tuple[bytes, bytes]]:
-    """The headers with this place in a trace in place of theirs."""
+    """Return the headers with this trace context in place of theirs."""
     kept = [pair for pair in headers if pair[0] not in TRACE_HEADERS]
     for name, text in zip(TRACE_HEADERS, context, strict=True):
         if text is not None:

@@ -2,10 +2,10 @@
 
     row committed, without a status → the handler runs → its status committed → the answer is sent
 
-So there is no change without its row, whoever dies when: a row without a status tells of a change
-that may have been made. A change whose row cannot be written is not begun (503). A status that
-cannot be written keeps nobody from the answer: the change has its row. Under overload requests are
-refused before they come here; nothing is queued that could be lost.
+So there is no change without its row, whichever process dies when: a row without a status tells
+of a change that may have been made. A change whose row cannot be written is not begun (503). A
+status that cannot be written keeps nobody from the answer: the change has its row. Under overload
+requests are refused before they come here; nothing is queued that could be lost.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Auditor:
         self._log = log
 
     def audited(self, route: Route) -> Route:
-        """The route as it is served: with the audit around it, where it changes something."""
+        """Return the route as it is served: with the audit around it if it changes something."""
         if route.method == "GET" or route.permission not in CHANGING:
             return route
         return route._replace(handler=_Audited(self._log, route))
@@ -113,7 +113,7 @@ class _Audited:
         except MetadataError as error:
             _FAILURES.labels("begin").inc()
             if isinstance(error, OutcomeUnknown):
-                # Of the row alone: what it would tell of is not begun.
+                # The outcome of the row alone is unknown: the change is not begun.
                 raise MetadataUnavailable(str(error)) from error
             raise
 
@@ -140,7 +140,10 @@ class _Body:
         self._messages: list[MutableMapping[str, Any]] = []
 
     async def begin(self) -> bytes:
-        """All of it, or nothing of one that is too long for any handler. Raises ClientGone."""
+        """Read the whole body; read nothing of one that is too long for any handler.
+
+        Raises ClientGone.
+        """
         chunks: list[bytes] = []
         total = 0
         while True:
@@ -163,8 +166,11 @@ class _Body:
 
 
 def resource_of(path: str, params: dict[str, str], name: object) -> str:
-    """What the path names, without its first slash and the action; and what a body names that the
-    path does not: `POST /topics` of orders is about `topics/orders`."""
+    """Return the resource that the path names, without its first slash and the action.
+
+    A name in the body is added if the path has none: `POST /topics` of orders is about
+    `topics/orders`.
+    """
     parts = []
     for segment in path.split("/")[1:]:
         if segment.startswith("{"):

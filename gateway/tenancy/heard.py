@@ -15,10 +15,12 @@ _log = structlog.get_logger("packetboat.identity")
 
 
 def heard(routes: Iterable[Route], catch_up: CatchUp) -> list[Route]:
-    """The same routes. Those that change something answer that it is done once `catch_up` (the
-    change feed's) has told those who check tokens: a token that was ended is refused from then on,
-    although it was taken a moment before. Where Postgres is lost after the commit, the answer goes
-    out all the same, and the feed tells of the change once it can."""
+    """Return the same routes, which answer a change only after token checks have heard of it.
+
+    `catch_up` (the change feed's) tells the verifiers: a token that was ended is refused from then
+    on, although it was accepted a moment before. Where Postgres is lost after the commit, the
+    answer goes out all the same, and the feed tells of the change once it can.
+    """
     return [
         route if route.method == "GET" else route._replace(handler=_heard(route.handler, catch_up))
         for route in routes

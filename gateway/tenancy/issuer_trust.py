@@ -1,9 +1,9 @@
-"""How a tenant proves that the tokens of an issuer, for an audience, are its own.
+"""Lets a tenant prove that the tokens of an issuer, for an audience, are its own.
 
 Three ways, asked for when an issuer is registered or changed:
 
-- the audience is the one that the platform gives the tenant: whoever configures what issues the
-  tokens has named the tenant in them. This is for issuers that many share, and works with most;
+- the audience is the one that the platform gives the tenant: the person who configures the issuer
+  has named the tenant in the tokens. This is for issuers that many share, and works with most;
 - the issuer publishes a document that names the tenant: the issuer is the tenant's. The document is
   public, says nothing secret, and is found as the issuer's keys are;
 - an operator has made sure, and says so in the tenant's `issuers_allowed`.
@@ -43,9 +43,12 @@ class IssuerTrust:
         self._fetch = fetch
 
     async def prove(self, tenant_id: bytes, spec: IssuerSpec, present: Issuer | None) -> IssuerSpec:
-        """The spec with why it is trusted, and with the tenant's own audience where it has none.
-        `present` is what the tenant has under that name. Raises a 422 Problem where nothing proves
-        it."""
+        """Return the spec with the reason to trust it, and the tenant's own audience if it has
+        none.
+
+        `present` is the issuer that the tenant has under that name. Raises a 422 Problem where
+        nothing proves it.
+        """
         spec = replace(spec, audience=spec.audience or token_audience(tenant_id))
         return replace(spec, trust=await self._trust(tenant_id, spec, present))
 
@@ -71,7 +74,9 @@ class IssuerTrust:
         raise _unproved(spec, own, why)
 
     async def _named(self, tenant_id: bytes, issuer: str, own: str) -> tuple[bool | None, str]:
-        """Whether the issuer's document names the tenant, and why not; None: there is none."""
+        """Return whether the issuer's document names the tenant, and why not; None if there
+        is no document.
+        """
         url = issuer.rstrip("/") + DOCUMENT
         try:
             document = json.loads(await self._fetch(tenant_id, url))

@@ -1,7 +1,7 @@
 """Removing a tenant: an intent in Postgres, its topics as topics go, the rest, and its row last.
 
-Each step is idempotent and the intent is durable first, so whoever finds a tenant `deleting` can go
-on with it; any gateway process does.
+Each step is idempotent and the intent is durable first, so any gateway process that finds a tenant
+`deleting` continues.
 
     deleting (credentials refused) → every topic deleted, its queues too → rows gone → tenant gone
 
@@ -22,7 +22,7 @@ from metadata.types import Page, Tenant, Topic
 
 EVERY_S = 15.0
 AGAIN_S = 1.0
-"""While there is one to be finished."""
+"""Seconds between rounds while a tenant is left to be finished."""
 TOPICS_AT_ONCE = 20
 _log = structlog.get_logger("packetboat.tenants")
 
@@ -55,7 +55,9 @@ class TenantDeletion:
         self._wake.set()
 
     async def run(self) -> None:
-        """For the life of the process; what another left half-way is gone on with at once."""
+        """Delete tenants for the life of the process; resume at once a deletion that
+        another left unfinished.
+        """
         pause_s = 0.0
         while True:
             try:
@@ -71,14 +73,14 @@ class TenantDeletion:
                 _log.info("deleting of tenants put off", error=str(error))
 
     async def round(self) -> int:
-        """One try at each; how many are left. Raises MetadataError."""
+        """Try once to delete each tenant; return how many are left. Raises MetadataError."""
         left = 0
         for tenant in await self._tenants.deleting():
             left += not await self.step(tenant)
         return left
 
     async def step(self, tenant: Tenant) -> bool:
-        """Whether it is gone. Raises MetadataError."""
+        """Return whether the tenant is gone. Raises MetadataError."""
         await self._delete_topics(tenant.tenant_id)
         if await self._tenants.has_topics(tenant.tenant_id):
             return False

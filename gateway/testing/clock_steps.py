@@ -1,4 +1,4 @@
-"""How the time of an installation is moved on, so that nothing of it takes that for a fault."""
+"""Moves the time of an installation on, so that no part of it takes that for a fault."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _NOTICED_S = 1.0
 
 
 def advance(installation: Installation, seconds: float) -> None:
-    """It is so much later everywhere. Returns when the server is ready again. Raises NotStarted."""
+    """Move time on by `seconds` everywhere.
+
+    Returns when the server is ready again. Raises NotStarted.
+    """
     if seconds > SMALL_S:
         _step(installation, seconds - LAST_S)
         _until_noticed(installation)

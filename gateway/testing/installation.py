@@ -83,7 +83,7 @@ class Installation:
 
     @property
     def operator(self) -> Credential:
-        """Whoever has it is above all tenants."""
+        """The credential of an operator above all tenants."""
         return Credential.from_exports(self._credential_file.read_text(encoding="ascii"))
 
     @property
@@ -91,7 +91,7 @@ class Installation:
         return self._postgres.url
 
     def ready(self) -> bool:
-        """Whether requests are answered, and the scheduler works."""
+        """Return whether requests are answered, and the scheduler works."""
         if not self.shared.leading:
             return False
         try:
@@ -100,8 +100,9 @@ class Installation:
             return False
 
     def log_follows(self) -> bool:
-        """Whether the store's log is on the present time: a leader stamps by what a majority of the
-        nodes has told it of theirs."""
+        """Return whether the store's log has the present time: a leader stamps by the times
+        of a majority of nodes.
+        """
         enough = 1 if self._nodes == 1 else _LOOKS_TO_HEAR
         return all(self.shared.looks(node) > enough for node in range(1, self._nodes + 1))
 
@@ -169,7 +170,7 @@ class Installation:
 
 
 def free_port() -> int:
-    """One that nobody listens at now."""
+    """Return a port that nobody listens at now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

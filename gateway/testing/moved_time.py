@@ -1,6 +1,6 @@
 """The clocks of a process, moved ahead, for a process of its own that serves tests only.
 
-It is done before anything else is imported: whoever takes `time.time` as a default takes ours.
+It is done before anything else is imported: code that takes `time.time` as a default takes ours.
 `time.perf_counter`, which measures how long something takes, stays as it is.
 """
 
@@ -17,16 +17,18 @@ from typing import Any
 from gateway.testing.shared_clock import SharedClock
 
 TICK_S = 0.02
-"""How soon a waiting loop sees that its time is asked to move."""
+"""Seconds until a waiting loop sees that its time is asked to move."""
 PATIENCE_S = 2.0
-"""For how long a moment without a statement under way is waited for."""
+"""Seconds to wait for a moment without a running statement."""
 _STATEMENT = "_bounded"
 """The coroutine of `metadata.database` that every operation of Postgres is."""
 
 
 def move_wall_clock(shared: SharedClock, node: int | None = None) -> None:
-    """The time of day: `time.time`, and `now` of dates. A store node, which looks at it with each
-    of its ticks, says so."""
+    """Move the time of day: `time.time`, and `now` of dates.
+
+    A store node, which looks at it with each of its ticks, says so.
+    """
     wall_s, wall_ns = time.time, time.time_ns
 
     def time_ns() -> int:
@@ -42,14 +44,14 @@ def move_wall_clock(shared: SharedClock, node: int | None = None) -> None:
 
 
 def move_monotonic_clock(shared: SharedClock) -> None:
-    """What durations are counted by, and with it the timers of loops made from now on."""
+    """Move the clock of durations, and with it the timers of loops made from now on."""
     monotonic_s, monotonic_ns = time.monotonic, time.monotonic_ns
     time.monotonic = lambda: monotonic_s() + shared.taken_us / 1e6
     time.monotonic_ns = lambda: monotonic_ns() + shared.taken_us * 1000
 
 
 class MovedLoop(asyncio.SelectorEventLoop):
-    """Its timers are due by the moved clock; it is the loop that takes a new offset over."""
+    """A loop whose timers are due by the moved clock; it also takes a new offset over."""
 
     def __init__(self, shared: SharedClock, leading: Callable[[], bool]) -> None:
         super().__init__()
@@ -70,7 +72,7 @@ class MovedLoop(asyncio.SelectorEventLoop):
         self.call_later(TICK_S, self._tick)
 
     def _statements(self) -> bool:
-        """Whether Postgres is being asked something: a time-out would end it."""
+        """Return whether a statement runs in Postgres: a time-out would end it."""
         coroutines = [task.get_coro() for task in asyncio.all_tasks(self)]
         return any(getattr(one, "__qualname__", "") == _STATEMENT for one in coroutines)
 
@@ -80,8 +82,11 @@ def _now(cls: Any, tz: datetime.tzinfo | None = None) -> Any:
 
 
 def _replace(kind: type, name: str, method: Callable[..., Any]) -> None:
-    """A class method of a type that is made in C: in its own dictionary, and for all who have it by
-    whatever name. A subclass would be another type to whoever compares types."""
+    """Replace a class method of a type that is made in C, for all modules that hold the type.
+
+    The method goes into the type's own dictionary. A subclass would be another type to code that
+    compares types.
+    """
     members = gc.get_referents(kind.__dict__)[0]
     members[name] = classmethod(method)
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))

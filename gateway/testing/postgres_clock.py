@@ -1,7 +1,7 @@
 """Time within Postgres, moved ahead: functions of the same names come before Postgres' own.
 
-They are made before the tables, so that defaults of columns are theirs. What processes hold of each
-other by renewing it (the forwarder's lease, the platform's locks, places in a line) is moved along:
+They are made before the tables, so that defaults of columns are theirs. Rights that processes hold
+by renewing them (the forwarder's lease, the platform's locks, rows of waiters) are moved along:
 nobody was away.
 """
 
@@ -40,12 +40,12 @@ WHERE tenant_id = $2 AND owner IS NOT NULL
 
 
 def install(url: str) -> None:
-    """In a database that is empty so far."""
+    """Make the functions in a database that is empty so far."""
     _run(_install(url))
 
 
 def move(url: str, by_s: float) -> None:
-    """From now on it is so much later."""
+    """Move the time of the database on by `by_s`."""
     _run(_moved(url, by_s))
 
 
@@ -72,7 +72,7 @@ async def _moved(url: str, by_s: float) -> None:
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
-    """Also where the caller's thread runs a loop."""
+    """Run the work, also where the caller's thread runs a loop."""
     failed: list[BaseException] = []
 
     def run() -> None:

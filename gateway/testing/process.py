@@ -18,7 +18,10 @@ OPERATOR = "tests"
 
 
 def main(kind: str, clock_file: str, what: str) -> int:
-    """The exit code. Nothing of the product is imported before clocks are moved."""
+    """Run one process; return the exit code.
+
+    Nothing of the product is imported before clocks are moved.
+    """
     shared = SharedClock(Path(clock_file))
     if kind == "store-node":
         # Nodes judge each other by how long they were not heard of: that stays as it is.

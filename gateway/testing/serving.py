@@ -24,13 +24,14 @@ from gateway.testing.installation import Installation, NotStarted
 
 def main(nodes: int) -> None:
     orders, answers = sys.stdin, sys.stdout
-    # What a library prints is no answer.
+    # The output of a library is no answer.
     sys.stdout = sys.stderr
     installation = Installation(nodes)
     try:
         serve(installation, orders, answers)
     except BrokenPipeError:
-        # Nobody reads any more. What Python would flush at its end has nowhere to go either.
+        # Nobody reads any more. The bytes that Python would flush at its end have nowhere to go
+        # either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), answers.fileno())
     finally:
         installation.stop()

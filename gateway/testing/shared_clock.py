@@ -1,6 +1,6 @@
-"""By how much the time of the processes of one test server is ahead: a file that all of them map.
+"""The offset of the clocks of one test server's processes: a file that all of them map.
 
-Whoever tests asks for an offset; the server takes it over at a moment when nothing of it waits for
+A test asks for an offset; the server takes it over at a moment when nothing of it waits for
 Postgres, and from that moment on the store nodes go by it, too.
 """
 
@@ -20,14 +20,14 @@ class SharedClock:
     """Offsets in microseconds; they never become less."""
 
     def __init__(self, path: Path) -> None:
-        """Of an existing file, or a new one of zeros."""
+        """Map an existing file, or a new one of zeros."""
         with path.open("a+b") as file:
             file.truncate(SIZE_BYTES)
             self._map = mmap.mmap(file.fileno(), SIZE_BYTES)
 
     @property
     def asked_us(self) -> int:
-        """What the test wants."""
+        """The offset that the test wants."""
         return self._read(_ASKED)
 
     def ask(self, offset_us: int) -> None:
@@ -36,7 +36,7 @@ class SharedClock:
 
     @property
     def taken_us(self) -> int:
-        """What the processes go by."""
+        """The offset by which the processes go."""
         return self._read(_TAKEN)
 
     def take(self, offset_us: int) -> None:
@@ -58,7 +58,7 @@ class SharedClock:
         _SLOT.pack_into(self._map, at + 8, looks)
 
     def looks(self, node: int) -> int:
-        """How often it has seen the present offset."""
+        """Return how often the node has seen the present offset."""
         at = _NODES + 16 * (node - 1)
         return self._read(at + 8) if self._read(at) == self.taken_us else 0
 

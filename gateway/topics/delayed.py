@@ -50,7 +50,7 @@ class DelayedStore(Protocol):
 
 
 class Place(NamedTuple):
-    """Where a page goes on: a queue of the topic, and the first number of it to look at."""
+    """The start of the next page: a queue of the topic, and the first number of it to look at."""
 
     partition: int
     lane: int
@@ -84,7 +84,7 @@ class DelayedRoutes:
 async def delayed_page(
     store: DelayedStore, topic: Topic, size: int, start: Place | None = None
 ) -> tuple[list[dict[str, Any]], Place | None]:
-    """The messages of one page, and where the next one goes on; None after the last."""
+    """Return the messages of one page, and the start of the next one; None after the last."""
     found: list[dict[str, Any]] = []
     left_bytes = MAX_FETCHED_BYTES
     for queue in _queues(topic, start):
@@ -159,7 +159,9 @@ def _shown(topic: Topic, queue: Queue, info: StagedInfo, message: Message) -> di
 
 
 def _queues(topic: Topic, start: Place | None) -> list[Queue]:
-    """All that a message may wait in, also those sealed; from the one of `start` on."""
+    """Return all queues that a message may wait in, also sealed ones, from the one of
+    `start` on.
+    """
     queues: list[Queue] = [*topic.partitions, *topic.sealed]
     queues.sort(key=_order)
     if start is None:
@@ -172,7 +174,9 @@ def _order(queue: Queue) -> tuple[int, int, int]:
 
 
 def _place_of(token: str | None) -> Place | None:
-    """400 for what is no token of this listing."""
+    """Return the place that a token names; raise 400 for a text that is no token of this
+    listing.
+    """
     if not token:
         return None
     parts = _TOKEN.fullmatch(token)

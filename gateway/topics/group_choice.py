@@ -1,4 +1,6 @@
-"""Which groups take the queues of new partitions: each the next one, those with a leader first."""
+"""Chooses the groups of new partitions' queues: the next one for each, those with a leader
+first.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class GroupChoice:
         self._next = itertools.count(secrets.randbelow(1 << 16))
 
     def choose(self, count: int) -> list[int]:
-        """A group for each of `count` partitions."""
+        """Return a group for each of `count` partitions."""
         groups = tuple(self._store.groups)
         start = next(self._next) % len(groups)
         ring = groups[start:] + groups[:start]

@@ -1,4 +1,4 @@
-"""What would be lost with a topic or a subscription, so that it is not deleted without `force`.
+"""The losses for which a topic or a subscription is not deleted without `force`.
 
     undelivered    messages that a subscription has not acked
     delayed        messages that wait for their time
@@ -6,8 +6,7 @@
     snapshot       a snapshot, with the history that it keeps
     dead_letters   dead letters that are open
 
-Counts are of what is committed and stored when they are made: what is published later is not in
-them.
+Counts are of messages committed and stored when they are made, without those published later.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _LOSSES = {
     "snapshot": ("snapshots, with the messages that they keep", "delete the snapshots"),
     "dead_letters": ("open dead letters", "redrive or discard the dead letters"),
 }
-"""By kind: what is lost, and what to do instead."""
+"""The loss, and the advice to avoid it, by kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class Hold:
     messages: int
 
     def members(self) -> dict[str, Any]:
-        """As the API shows it."""
+        """Return the members as the API shows them."""
         advice = _LOSSES[self.kind][1]
         return {
             "kind": self.kind,
@@ -155,7 +154,9 @@ class Holds:
         return [hold for hold in found if hold.messages]
 
     async def _delayed(self, topic: Topic) -> list[Hold]:
-        """Also those of sealed generations, which are published by what follows these."""
+        """Return holds of delayed messages, also in sealed generations, whose successors
+        publish them.
+        """
         gate = asyncio.Semaphore(ASK_AT_ONCE)
 
         async def count(generation: Partition | SealedPartition) -> int:
@@ -167,7 +168,9 @@ class Holds:
         return [Hold("delayed", None, found)] if found else []
 
     async def _count_delayed(self, topic: Topic, generation: Partition | SealedPartition) -> int:
-        """What is staged without a time belongs to an ack that publishes, and is not counted."""
+        """Count messages with a time; one staged without a time belongs to an ack that
+        publishes.
+        """
         queue, after, found = queue_of(topic.uid, generation), -1, 0
         while found < MAX_COUNTED:
             try:
@@ -184,7 +187,7 @@ class Holds:
         return found
 
     async def _pinned(self, topic: Topic, rows: Held) -> list[Hold]:
-        """Exports that have taken all hold nothing; a snapshot is lost in any case."""
+        """Return holds of exports and snapshots; an export that has taken all holds nothing."""
         there = {(part.number, part.lane) for part in topic.partitions}
         pins = [pin for pin in rows.pins if (pin.partition, pin.lane) in there]
         found = await ends(self._store, topic, {(pin.partition, pin.lane) for pin in pins})
@@ -199,7 +202,7 @@ class Holds:
 
 
 def held(kind: str, name: str, holds: Sequence[Hold]) -> Problem:
-    """409: what would be lost by a delete, by kind and name, and what to do instead."""
+    """Return the 409 of a delete: the losses by kind and name, and the advice to avoid them."""
     worst = sorted(holds, key=lambda hold: (-hold.messages, hold.name or ""))[:NAMED]
     more = f", and of {len(holds) - len(worst)} more" if len(holds) > len(worst) else ""
     kinds = [each for each in _LOSSES if any(hold.kind == each for hold in worst)]
@@ -217,7 +220,7 @@ def held(kind: str, name: str, holds: Sequence[Hold]) -> Problem:
 
 
 def _loss(kind: str, holds: Iterable[Hold]) -> str:
-    """`messages that are not acked: 'billing' (40), 'audit' (2)`."""
+    """Return a text such as `messages that are not acked: 'billing' (40), 'audit' (2)`."""
     counts = ", ".join(
         str(hold.messages) if hold.name is None else f"{hold.name!r} ({hold.messages})"
         for hold in holds

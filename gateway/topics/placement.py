@@ -74,7 +74,9 @@ class Mover:
         choice: GroupChoice,
         version: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """`version`: of the change feed; without it `repair` looks each second."""
+        """Create the part; `version` is that of the change feed; without it `repair` looks
+        each second.
+        """
         self._poll = IdlePoll(version)
         self._placements = placements
         self._store = store
@@ -82,22 +84,25 @@ class Mover:
         self._busy: set[bytes] = set()
 
     async def move(self, tenant_id: bytes, name: str, partition: int, group: int) -> bool:
-        """Whether the partition is there now; False when the rest is left to `repair`.
+        """Return whether the partition has moved by now; False when the rest is left to `repair`.
 
-        NotFound, Conflict, MetadataUnavailable: nothing is done or will be.
+        Raises NotFound, Conflict, MetadataUnavailable: then nothing is done, now or later.
         """
         started = await self._placements.start_move(tenant_id, name, partition, group)
         return isinstance(started, Topic) or await self._try(started)
 
     async def grow(self, tenant_id: bytes, name: str, partitions: int) -> bool:
-        """Whether the topic has that many partitions now; as `move`."""
+        """Return whether the topic has that many partitions now; raises as `move` does."""
         groups = self._choice.choose(partitions)
         started = await self._placements.start_grow(tenant_id, name, groups)
         return isinstance(started, Topic) or await self._try(started)
 
     async def carry_out(self, placement: Placement) -> Topic:
-        """From wherever it was left to its end. Raises StoreError and MetadataError, alone or in
-        groups; then it is unfinished, or its topic is going."""
+        """Carry out a placement from its present step to its end.
+
+        Raises StoreError and MetadataError, alone or in groups; then it is unfinished, or its topic
+        is going.
+        """
         store, topic = self._store, placement.topic
         for group in sorted({p.group for p in (*placement.sealing, *placement.opening)}):
             if not store.has_leader(group):
@@ -155,7 +160,7 @@ class Mover:
                 _log.exception("repair of placements failed")
 
     async def _finish(self) -> bool:
-        """Whether there was something unfinished, here or elsewhere."""
+        """Return whether some placement was unfinished, here or elsewhere."""
         unfinished = await self._placements.unfinished()
         for placement in unfinished:
             if placement.uid not in self._busy:
@@ -179,7 +184,7 @@ class Mover:
             _log.info("sealed generation removed", queue=str(queue), group=sealed.group)
 
     async def _try(self, placement: Placement, *, again: bool = False) -> bool:
-        """Whether it is finished."""
+        """Return whether the placement is finished."""
         self._busy.add(placement.uid)
         done = False
         try:
@@ -198,10 +203,10 @@ class Mover:
 
 
 def successors(placement: Placement) -> dict[LaneOf, list[tuple[int, QueueId]]]:
-    """By partition and lane to be sealed: the queues that take the keys it had, of the same lane.
+    """Return the queues that take the keys of each sealed partition and lane, of the same lane.
 
-    A key of hash h is in partition h mod n before a growth to m partitions, h mod m after: what was
-    in p goes to those q that equal p modulo the greatest common divisor of n and m.
+    A key of hash h is in partition h mod n before a growth to m partitions, h mod m after: keys of
+    p go to those q that equal p modulo the greatest common divisor of n and m.
     """
     uid = placement.topic.uid
     before = placement.topic.partition_count
@@ -218,10 +223,12 @@ def successors(placement: Placement) -> dict[LaneOf, list[tuple[int, QueueId]]]:
 
 
 def queue_of(topic_uid: bytes, partition: Partition | SealedPartition) -> QueueId:
-    """The queue of one generation."""
+    """Return the queue of one generation."""
     return QueueId(topic_uid, partition.number, partition.lane, partition.generation)
 
 
 def queue_meta(topic: Topic) -> bytes:
-    """What the store's listing of queues shows of their topic; the same for all its generations."""
+    """Return the topic's data in the store's listing of queues; the same for all its
+    generations.
+    """
     return msgspec.msgpack.encode((topic.tenant_id, topic.name))

@@ -19,7 +19,7 @@ from store_nodes.record_batch import Message
 
 FETCH_BYTES = 1024 * 1024
 MAX_FETCHED_BYTES = 16 * 1024 * 1024
-"""Of one preview, over all partitions."""
+"""Bytes that one preview fetches, over all partitions."""
 
 
 class RecentStore(Protocol):

@@ -1,4 +1,4 @@
-"""What `packetboat up` prints when everything is ready."""
+"""The text that `packetboat up` prints when everything is ready."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from packetboat.extras import EXPORTS
 
 
 class Exports(enum.Enum):
-    """What becomes of exports here."""
+    """The state of exports here."""
 
     RUN = "run"
     NOT_INSTALLED = "not-installed"

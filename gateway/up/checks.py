@@ -1,8 +1,9 @@
-"""What `packetboat up` looks at before it starts anything: its own settings and its processes'.
+"""The checks that `packetboat up` makes before it starts anything: its own settings and its
+processes'.
 
 Each setting is declared once, in the class of the part that reads it. Here these classes are asked,
-so that a variable that does not fit is told by its name and not by the end of some process's log.
-A variable that none of them asks for is told too: it is a mistake, or of another version.
+so that a wrong variable is told by its name and not by the end of some process's log. A variable
+that none of them asks for is told too: it is a mistake, or of another version.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ ANY_CHILD = {
     "PACKETBOAT_ACK_SECRET": SECRET,
     "PACKETBOAT_SEAL_KEYS": f"a:{SECRET}{SECRET}",
 }
-"""What the supervisor itself sets for its processes, with any values that fit."""
+"""Settings that the supervisor itself makes for its processes, with any valid values."""
 ANY_DATABASE = "postgresql://127.0.0.1/packetboat"
 _OF_ONE_NODE = ("STORE_LISTEN", "STORE_JOIN", "STORE_METRICS_PORT")
 _OTHER_PROGRAMS = re.compile(
@@ -60,7 +61,9 @@ def settings_of(environment: Mapping[str, str], **given: Any) -> UpSettings:
 
 
 def _of_children(environment: Mapping[str, str], asked: set[str]) -> list[str]:
-    """Of the processes that will read this environment; adds what they ask for to `asked`."""
+    """Return the faults of the child processes' settings; add the names that they ask for
+    to `asked`.
+    """
     of_children = Asked({DATABASE_URL: ANY_DATABASE} | dict(environment) | ANY_CHILD)
     faults = all_faults(
         [
@@ -96,7 +99,7 @@ def _unknown(environment: Mapping[str, str], known: Collection[str]) -> Iterator
 
 
 def _of_machine(settings: UpSettings, environment: Mapping[str, str]) -> Iterator[str]:
-    """What would fit elsewhere: hosts, ports, directories and files."""
+    """Yield faults that another machine might not have: of hosts, ports, directories and files."""
     try:
         bound(settings.host, settings.port or 0).close()
     except CannotListen as error:
@@ -110,7 +113,7 @@ def _of_machine(settings: UpSettings, environment: Mapping[str, str]) -> Iterato
 
 
 def _unusable(directory: Path) -> str | None:
-    """Why nothing can be kept there; None where it can. Makes it if it is not there."""
+    """Return why nothing can be kept in the directory, or None. Makes it if it is missing."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         probe = directory / f".writable-{os.getpid()}"

@@ -89,7 +89,7 @@ class Child:
             pause_s = min(pause_s * 2, MAX_PAUSE_S)
 
     async def stop(self) -> None:
-        """SIGTERM, then SIGKILL when it has not ended in its time."""
+        """Send SIGTERM, then SIGKILL when the process has not ended in its time."""
         self._stopping.set()
         process = self._process
         if process is None or process.returncode is not None:
@@ -103,7 +103,7 @@ class Child:
             await process.wait()
 
     def tail(self, max_bytes: int = 2000) -> str:
-        """The end of its log, for an error message."""
+        """Return the end of its log, for an error message."""
         try:
             return self._log.read_bytes()[-max_bytes:].decode(errors="replace")
         except FileNotFoundError:
@@ -122,7 +122,9 @@ def die_with(parent: int) -> Callable[[], None]:
 
 
 def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    """Not by `Process.send_signal`: that reaps an ended child, and asyncio loses its exit code."""
+    """Send a signal without `Process.send_signal`, which reaps an ended child: asyncio then
+    loses its exit code.
+    """
     try:
         os.kill(process.pid, number)
     except ProcessLookupError:

@@ -1,4 +1,7 @@
-"""What `packetboat up` keeps between runs: identity, secrets, ports. One run at a time has it."""
+"""The state that `packetboat up` keeps between runs: identity, secrets, ports.
+
+One run at a time has it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ STORE_PORTS = (8091, 8092, 8093)
 POSTGRES_PORT = 8094
 METRICS_PORT = 8095
 FREE_PORTS = range(20_000, 32_000)
-"""Below the range from which the kernel takes the ports of outgoing connections."""
+"""Free ports below the range from which the kernel takes the ports of outgoing connections."""
 MOST_TRIES = 1_000
 
 
@@ -35,7 +38,7 @@ class PortTaken(Exception):
 
 
 class Ports(msgspec.Struct, frozen=True):
-    """Where the children listen; kept, so that a restart has the same addresses."""
+    """The ports of the children; kept, so that a restart has the same addresses."""
 
     http: int
     store: tuple[int, int, int]
@@ -50,9 +53,9 @@ class State(msgspec.Struct, kw_only=True):
     version: int = STATE_VERSION
     cluster_uid: str = msgspec.field(default_factory=lambda: secrets.token_hex(16))
     store_secret: str = msgspec.field(default_factory=lambda: secrets.token_hex(32))
-    """As PACKETBOAT_STORE_SECRET: another may be put beside."""
+    """The value of PACKETBOAT_STORE_SECRET: another may be put beside."""
     ack_secret: str = msgspec.field(default_factory=lambda: secrets.token_hex(32))
-    """As PACKETBOAT_ACK_SECRET."""
+    """The value of PACKETBOAT_ACK_SECRET."""
     seal_keys: str = msgspec.field(default_factory=lambda: "a:" + secrets.token_hex(32))
     """As PACKETBOAT_SEAL_KEYS: another may be put in front."""
     has_operator: bool = False
@@ -126,7 +129,7 @@ class DataDir:
         self.write_private("state.json", msgspec.json.format(msgspec.json.encode(state)))
 
     def write_private(self, name: str, content: bytes) -> None:
-        """Whole or not at all, readable by the owner only."""
+        """Write a file whole or not at all, readable by the owner only."""
         temporary = self.path / (name + ".new")
         temporary.unlink(missing_ok=True)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -151,7 +154,7 @@ class Claims:
         self._held: dict[int, socket.socket] = {}
 
     def take(self, port: int) -> bool:
-        """Whether nobody else has claimed it."""
+        """Claim a port; return whether nobody else has claimed it."""
         if port in self._held:
             return True
         claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -172,7 +175,8 @@ class Claims:
 def choose_ports(
     host: str, wanted: int | None, kept: Ports | None, claims: Claims | None = None
 ) -> Ports:
-    """The kept or default ports where they are free, else others; `wanted` 0 takes any for all.
+    """Return the kept or default ports if they are free, else others; `wanted` 0 takes any for all.
+
     All of them are claimed. Raises PortTaken only for an HTTP port that was asked for by number.
     """
     claims = claims or Claims()
@@ -217,7 +221,7 @@ def choose_ports(
 
 
 def are_free(host: str, ports: Ports) -> bool:
-    """Whether nothing else listens on any of them."""
+    """Return whether nothing else listens on any of them."""
     inner = (*ports.store, ports.postgres, ports.metrics)
     return is_free(host, ports.http) and all(is_free("127.0.0.1", port) for port in inner)
 

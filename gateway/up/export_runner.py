@@ -22,18 +22,22 @@ PERMISSION = "run_exports"
 LAKES_FILE = "lakes.json"
 GRACE_S = 3
 STOP_S = 10.0
-"""From SIGTERM on; a driver that is at work is told to stop at once."""
+"""Seconds from SIGTERM to SIGKILL; a driver that is at work is told to stop at once."""
 _NEEDED = ("pyspark", "pyiceberg")
 _ITS_OWN = ("PACKETBOAT_RUNNER_", "PACKETBOAT_EXPORT_", "PACKETBOAT_LOG_LEVEL")
 
 
 def is_installed() -> bool:
-    """What `packetboat-server` alone does not bring; nothing is imported."""
+    """Return whether the runner's packages are there, which `packetboat-server` alone does
+    not bring; import nothing.
+    """
     return all(find_spec(name) is not None for name in _NEEDED)
 
 
 def lakes(data_dir: DataDir, database_url: str) -> bytes:
-    """The file with the lake of the installation: in its directory, its catalog in its Postgres."""
+    """Return the file with the installation's lake: in its directory, its catalogue in its
+    Postgres.
+    """
     _, _, where = database_url.partition("://")
     catalog = {"type": "sql", "uri": f"postgresql+psycopg://{where}"}
     lake = {"name": "default", "warehouse": str(data_dir.path / "lake"), "catalog": catalog}
@@ -41,8 +45,11 @@ def lakes(data_dir: DataDir, database_url: str) -> bytes:
 
 
 def environment(inherited: Mapping[str, str], data_dir: DataDir, url: str) -> dict[str, str]:
-    """Of the runner's process: no secret of the platform beside its own credential, which is read
-    from its file. Raises OSError."""
+    """Return the environment of the runner's process. Raises OSError.
+
+    It has no secret of the platform beside the runner's own credential, which is read from its
+    file.
+    """
     lines = data_dir.runner_file.read_text(encoding="ascii").splitlines()
     credential = dict(line.removeprefix("export ").split("=", 1) for line in lines)
     kept = {

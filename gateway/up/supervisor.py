@@ -42,10 +42,10 @@ from metadata.postgres.embedded import EmbeddedPostgres, EmbeddedPostgresFailed
 NODES = (1, 2, 3)
 GROUPS = 8
 PROGRAM = Path(__file__).resolve().parents[1] / "__main__.py"
-"""Of the children, wherever the package lies."""
+"""The program of the children, wherever the package lies."""
 RUNNER = "export-runner"
 START_TIMEOUT_S = 90.0
-"""A start in which nothing new happens for so long has failed."""
+"""Seconds after which a start has failed in which nothing new happens."""
 SHOW_EVERY_S = 5.0
 START_ATTEMPTS = 3
 MAX_EARLY_DEATHS = 5
@@ -193,8 +193,10 @@ class Supervisor:
         return Exports.RUN if export_runner.is_installed() else Exports.NOT_INSTALLED
 
     async def _run_exports(self, environment: dict[str, str], url: str) -> None:
-        """After all else, since nothing waits for it. Where it cannot be, the rest is still there:
-        the reason is told."""
+        """Start the export runner after all else, since nothing waits for it.
+
+        Where it cannot run, the rest is still there, and the reason is told.
+        """
         file = self._data_dir.runner_file
         command = ["operator", "create", export_runner.OPERATOR, "--credential-file", str(file)]
         command += ["--permission", export_runner.PERMISSION]
@@ -240,8 +242,12 @@ class Supervisor:
         }
 
     def _reached_by_developers(self, inherited: Mapping[str, str]) -> list[str]:
-        """Programs on this machine, unless others reach the server: then what listens on loopback
-        may trust whoever can connect to it, and a push must not be their way there."""
+        """Return settings that let pushes reach programs on this machine, unless others reach the
+        server.
+
+        A program that listens on loopback may trust any client that can connect to it, and a push
+        must not be the way of others there.
+        """
         given = [each for each in [inherited.get("PACKETBOAT_DEV_EGRESS_ALLOWED")] if each]
         return [*given, *LOOPBACK] if _is_loopback(self._settings.host) else given
 
@@ -272,11 +278,11 @@ class Supervisor:
         self._keepers.add(task)
 
     async def _until_ready(self, port: int, server: Child, token: str) -> None:
-        """Returns when ready or told to stop. Raises StartFailed where nothing moves any more.
+        """Return when ready or told to stop. Raises StartFailed where nothing moves any more.
 
-        What has to be done first, such as the repair of a restored Postgres or the claims of many
-        partitions, takes as long as it takes: the server says how far it is. What it said before
-        in this start is no progress, so reasons that take turns do not go on for ever.
+        Work that comes first, such as the repair of a restored Postgres or the claims of many
+        partitions, takes as long as it takes: the server says how far it is. A reason that it gave
+        before in this start is no progress, so reasons that take turns do not go on for ever.
         """
         began_s = moved_s = shown_s = time.monotonic()
         said: set[str] = set()
@@ -305,12 +311,12 @@ class Supervisor:
             await asyncio.sleep(0.05)
 
     async def _shut_down(self) -> None:
-        """In order; what a second Ctrl-C changes nothing about, each step being bounded."""
+        """Stop everything in order; a second Ctrl-C changes nothing, as each step is bounded."""
         self._stop.set()
         await self._stop_children()
 
     async def _stop_children(self) -> None:
-        # What asks goes before what answers.
+        # Clients stop before the processes that they ask.
         waves = {RUNNER: 0, "server": 1}
         for wave in range(3):
             children = [child for child in self._children if waves.get(child.name, 2) == wave]
@@ -331,7 +337,7 @@ def _note_failure(task: asyncio.Task[None]) -> None:
 
 
 async def _get(host: str, port: int, path: str, token: str) -> tuple[int, str]:
-    """The status, 0 for none, and the body or what went wrong."""
+    """Return the status, 0 for none, and the body or the error."""
     request = (
         f"GET {path} HTTP/1.1\r\nHost: local\r\nAuthorization: Bearer {token}\r\n"
         "Connection: close\r\n\r\n"
@@ -353,14 +359,14 @@ async def _get(host: str, port: int, path: str, token: str) -> tuple[int, str]:
 
 
 def _told(reason: str) -> str:
-    """The detail where it is a problem object, else the text as it is."""
+    """Return the detail of a problem object, else the text as it is."""
     with contextlib.suppress(ValueError, KeyError, TypeError):
         return str(json.loads(reason)["detail"])
     return reason
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether only programs of this machine reach what listens there."""
+    """Return whether only programs of this machine reach that address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -377,7 +383,7 @@ def _url_host(host: str) -> str:
 
 
 def say(text: str, stream: IO[str] | None = None) -> None:
-    """To people, at once, also through a pipe."""
+    """Tell people a text at once, also through a pipe."""
     target = stream or sys.stdout
     target.write(text + "\n")
     target.flush()

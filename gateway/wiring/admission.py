@@ -9,7 +9,7 @@ from metadata.tenancy.quotas import QuotaRepository
 
 
 def open_admission(shared: Shared) -> Admission:
-    """Ticking until the parts are closed."""
+    """Return an admission that ticks until the parts are closed."""
     settings, load = shared.settings, shared.parts.load
     limits = Limits(settings.max_requests, settings.max_waiting, settings.max_request_bytes)
     weights = Weights(QuotaRepository(shared.database), lambda: admission.follow_weights())

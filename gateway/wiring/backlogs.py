@@ -1,4 +1,4 @@
-"""Backlogs told among subscribe forwarders, and streamed to whoever scales workers by them."""
+"""Backlogs told among subscribe forwarders, and streamed to programs that scale workers by them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from subscribe_forwarder.links.ports import Links
 
 
 def open_backlogs(shared: Shared, subscriber: SubscribeForwarder, links: Links | None) -> Backlogs:
-    """Started; closed with the parts."""
+    """Return started backlogs, which are closed with the parts."""
     holdings = OwnHoldings(subscriber.owners.get, subscriber.open_hub, subscriber.cursors)
     backlogs = Backlogs(holdings, subscriber.news, links, subscriber.look_for)
     backlogs.start()

@@ -45,7 +45,7 @@ from publish_forwarder.schemas.checker import Checker
 
 
 def open_control(shared: Shared) -> None:
-    """Topics, subscriptions and what belongs to them, as people and programs change them."""
+    """Open topics, subscriptions and their attachments, as people and programs change them."""
     open_oauth(shared, shared.identity.tokens, shared.identity.access_tokens)
     shared.parts.routes += WhoAmI(
         shared.identity.tokens.directory, shared.identity.policies

@@ -16,7 +16,7 @@ from metadata.tenancy.revoked_tokens import RevokedTokenRepository
 
 
 def open_exports(shared: Shared) -> None:
-    """Listening until the parts are closed."""
+    """Open exports, which listen until the parts are closed."""
     parts, database, settings = shared.parts, shared.database, shared.settings
     waits = ExportWaits(database)
     shared.stack.push_async_callback(waits.close)

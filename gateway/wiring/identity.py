@@ -1,4 +1,4 @@
-"""Who is calling, in every server process: all ways to check a token, behind one cache."""
+"""The identity of callers, in every server process: all ways to check a token, behind one cache."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def open_identity(
     guard_of: GuardOf,
     stack: AsyncExitStack,
 ) -> Identity:
-    """Before the feed starts: whoever answers from memory must have heard of every change."""
+    """Open the verifiers before the feed starts: a cache must hear of every change."""
     tokens = make_tokens(settings, database)
     directory, policies = tokens.directory, PolicyBook(PolicyRepository(database))
     access_tokens = AccessTokenVerifier(tokens.access, tokens.revocations, directory, policies)

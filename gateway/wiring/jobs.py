@@ -15,7 +15,7 @@ from metadata.jobs.steps import JobSteps
 
 
 def open_jobs(shared: Shared) -> None:
-    """Listening until the parts are closed."""
+    """Open jobs, which listen until the parts are closed."""
     parts, database, settings = shared.parts, shared.database, shared.settings
     waits = JobWaits(database)
     shared.stack.push_async_callback(waits.close)

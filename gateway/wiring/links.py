@@ -22,7 +22,10 @@ class OpenLinks(NamedTuple):
 
 
 async def open_links(shared: Shared) -> OpenLinks:
-    """Listening; closed with the parts. Raises OSError where the address can't be had."""
+    """Open links that listen, and are closed with the parts.
+
+    Raises OSError where the address is not available.
+    """
     settings = shared.settings
     assert settings.ack_secret is not None
     lossy = (exchange.SUBJECT, attending.SUBJECT)
@@ -39,7 +42,10 @@ async def open_links(shared: Shared) -> OpenLinks:
 
 
 def advertised(settings: ServerSettings, port: int) -> str:
-    """Of `host`, `host:port` or nothing, and where it listens."""
+    """Return the address to advertise:
+
+    `settings` name `host`, `host:port` or nothing; `port` listens.
+    """
     host = settings.subscribe_link_advertise or settings.subscribe_link_host
     if host.startswith("["):
         return host if "]:" in host else f"{host}:{port}"

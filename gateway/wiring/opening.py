@@ -141,8 +141,10 @@ async def open_parts(settings: ServerSettings, tracer: Tracer | None) -> AsyncIt
 def _observed(
     routes: list[Route], auditor: Auditor, tracer: Tracer | None, per_second: float
 ) -> list[Route]:
-    """The routes as they are served: changes with the audit around them, in turn; then all with
-    spans."""
+    """Return the routes as they are served.
+
+    Changes have the audit around them and take turns; then all have spans.
+    """
     turns = WriteTurns(per_second)
     audited = [
         turns.around(changing) if (changing := auditor.audited(route)) is not route else route
@@ -192,7 +194,9 @@ def _egress_rules(settings: ServerSettings, database: Database) -> EgressRules:
 
 
 async def _greet_metadata(database: Database, readiness: Readiness) -> None:
-    """Until Postgres has answered once, this process is not ready; after that, P6 holds."""
+    """Wait until Postgres has answered once: until then, this process is not ready; after
+    that, P6 holds.
+    """
     reason: list[str | None] = ["not asked yet"]
     readiness.add("metadata", lambda: reason[0])
     while True:

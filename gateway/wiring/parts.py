@@ -1,4 +1,4 @@
-"""What a server process is composed of, and what the roles of one process share."""
+"""The parts of a server process, and the things that the roles of one process share."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class NoTokens:
 
 @dataclass(slots=True)
 class Parts:
-    """What the application is composed of."""
+    """The parts of the application."""
 
     verifier: TokenVerifier = field(default_factory=NoTokens)
     readiness: Readiness = field(default_factory=Readiness)
@@ -57,9 +57,9 @@ class Parts:
     drains: list[Callable[[], None]] = field(default_factory=list)
     load: MachineLoad = field(default_factory=MachineLoad)
     admission: Admission | None = None
-    """None: everybody is let in."""
+    """The admission; None lets every request in."""
     tickets: StreamTickets | None = None
-    """Of streams that are served here."""
+    """The tickets of streams that are served here."""
     quotas: Quotas = NO_LIMITS
     usage: Usage = NO_LIMITS
 
@@ -71,7 +71,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who is calling: all ways to check a token behind one cache, and what they stand on."""
+    """All ways to check a token behind one cache, and the parts that they stand on."""
 
     verifier: CachingVerifier
     tokens: Tokens
@@ -81,19 +81,19 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Metered:
-    """What tenants may use and what they used, of this process."""
+    """The quotas of tenants and their usage in this process."""
 
     limiter: Limiter
     meter: Meter
     stored: TenantLimit
-    """Of bytes stored, which the scheduler holds tenants to."""
+    """The limit of bytes stored, to which the scheduler holds tenants."""
     defaults: Mapping[str, float]
     """The platform's limits by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the roles of a process share."""
+    """Things that the roles of a process share."""
 
     settings: ServerSettings
     parts: Parts
@@ -113,16 +113,16 @@ class Shared:
     snapshots: SnapshotRepository
     egress: EgressRules
     sealer: Sealer | None
-    """Where this process has keys to seal with: always in the roles that need it."""
+    """The sealer, if this process has keys to seal with: always in the roles that need it."""
     identity: Identity
     metered: Metered
     workshop: Workshop
     tracer: Tracer | None
-    """None: spans are off."""
+    """The tracer; None turns spans off."""
 
 
 def own(stack: AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:
-    """A task that lives as long as the parts do."""
+    """Run a task that lives as long as the parts do."""
     task = asyncio.ensure_future(work)
 
     async def end() -> None:

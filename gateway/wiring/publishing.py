@@ -14,7 +14,7 @@ from publish_forwarder.tracing import TracedPublishForwarder
 
 
 async def open_publishing(shared: Shared) -> None:
-    """Messages on their way in."""
+    """Open the routes and parts that accept messages."""
     parts, stack = shared.parts, shared.stack
     forwarded = ForwardedRepository(shared.database)
     kind: Callable[..., PublishForwarder] = PublishForwarder

@@ -1,4 +1,4 @@
-"""What pushes to endpoints, in a process that subscribes."""
+"""Opens pushes to endpoints, in a process that subscribes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ from subscribe_forwarder.push.spans import PushSpans
 def open_pushing(
     shared: Shared, subscriber: SubscribeForwarder, routing: Routing, task_acks: TaskAcks
 ) -> None:
-    """It ends before the forwarder does: what is out then is acked where that can still be."""
+    """Open pushes, which end before the forwarder does: pushes in progress are acked where
+    possible.
+    """
     parts, stack = shared.parts, shared.stack
     sender = Sender(shared.egress, proxy=shared.settings.egress_proxy or None)
     stack.push_async_callback(sender.close)

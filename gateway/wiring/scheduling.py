@@ -9,7 +9,7 @@ from subscribe_forwarder.fleet import rendezvous
 
 
 async def open_scheduling(shared: Shared) -> None:
-    """What runs once in the installation."""
+    """Open the work that runs once in the installation."""
     stack = shared.stack
     scheduler = Scheduler(
         store=shared.store,

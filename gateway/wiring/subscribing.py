@@ -43,7 +43,7 @@ from subscribe_forwarder.fronts.views import parked_routes
 
 
 async def open_subscribing(shared: Shared) -> None:
-    """Messages on their way out, and what is left of those that were given up."""
+    """Open the delivery of messages, and the dead letters of those that were given up."""
     settings, parts, stack = shared.settings, shared.parts, shared.stack
     assert settings.ack_secret is not None
     links = await open_links(shared)

@@ -1,4 +1,4 @@
-"""What holds hand-outs back: the load of this process, and what consumers say."""
+"""The throttling of deliveries: by the load of this process, and by flows that consumers report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class OpenThrottling(NamedTuple):
 
 
 def open_throttling(shared: Shared, links: Links | None) -> OpenThrottling:
-    """Following the load and what is said, until the parts are closed."""
+    """Return throttling that follows the load and the flows until the parts are closed."""
     load = shared.parts.load
     machine = MachineThrottle()
     load.add_listener(lambda took_s: machine.tick(took_s, load.overloaded))
@@ -34,5 +34,5 @@ def open_throttling(shared: Shared, links: Links | None) -> OpenThrottling:
 
 
 def follow(opened: OpenThrottling, subscriber: SubscribeForwarder) -> None:
-    """Who waits gets what is allowed anew at once."""
+    """Wake waiting consumers when a change allows more."""
     opened.book.changed = subscriber.wake

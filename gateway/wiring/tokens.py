@@ -28,7 +28,7 @@ DAY_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What makes and judges our tokens in this process."""
+    """The parts that make and judge our tokens in this process."""
 
     keys: SigningKeys
     access: AccessTokens

@@ -32,12 +32,12 @@ ASSETS = {
 
 @cache
 def page() -> bytes:
-    """The HTML document."""
+    """Return the HTML document."""
     return _read("page.html")
 
 
 def asset(name: str) -> bytes:
-    """The content of one of ASSETS; read when it is asked for, which is seldom."""
+    """Return the content of one of ASSETS, read from disk each time, which is seldom."""
     assert name in ASSETS, name
     return _read(name)
 
