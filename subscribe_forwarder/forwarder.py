@@ -1,13 +1,13 @@
-"""The subscribe role: holds a lease, owns units, hands out their messages, makes acks durable.
+"""The subscribe role: holds a lease, owns units, delivers their messages, makes acks durable.
 
-What must hold:
-- Nothing is handed out without the forwarder's lease, by its own monotonic clock: checked before
+Invariants:
+- Nothing is delivered without the forwarder's lease, by its own monotonic clock: checked before
   messages are chosen, and again before the response leaves.
 - A cursor is touched only under the epoch of our claim; when that is in doubt its owner is frozen
   until it is claimed again.
 - An ack is answered only after its commit (flush.py).
 
-Life: register the lease, claim what nobody owns and is wanted here, renew each second (fleet/). A
+Life: register the lease, claim unowned units that are wanted here, renew each second (fleet/). A
 lease that is lost is registered anew under a new incarnation, as soon as Postgres allows; memory is
 kept where nobody else can have owned the unit meanwhile. At the end everything is handed over.
 """
@@ -90,10 +90,13 @@ class SubscribeForwarder:
         workshop: Workshop | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`history`: by which is read what is read again, where that has connections of its own;
+        """Make a forwarder, which owns nothing yet.
+
+        `history`: the store for repeated reads, where they have connections of their own;
         `address`: where links are accepted; `links`: None where it shares with nobody; `levels`:
-        what tenants may have in flight; `usage` is told what they get; `workshop`: where messages
-        are judged that take long; without one, here."""
+        the tenants' limits of messages in flight; `usage` is told what they get; `workshop`: the
+        place where slow judgements of messages run; without one, here.
+        """
         self.settings = settings or SubscribeSettings()
         self.ack_key = ack_key
         self.cursors = cursors
@@ -112,10 +115,14 @@ class SubscribeForwarder:
         self.undertaker: Callable[[Reader, OpenDelivery], None] | None = None
         """Told of deliveries to be dead-lettered; without one they stay open."""
         self.load: Callable[[], bytes] | None = None
-        """What is said of our load with each renewal, as JSON; nothing without one."""
+        """A function that returns our load for each renewal, as JSON; without one nothing
+        is reported.
+        """
         self.late_s: Callable[[], float] = lambda: 0.0  # how late the loop calls timers now
         self.push_status: Callable[[bytes], Mapping[str, Any] | None] = lambda _: None
-        """By subscription, of those that are pushed from here: for people."""
+        """A function that returns the state of a push subscription that is pushed from
+        here, for people.
+        """
         self.staged = StagedLocator(store, forwarded, StagedIds())
         self._tails = Tails(
             store,
@@ -154,12 +161,12 @@ class SubscribeForwarder:
 
     @property
     def directory(self) -> OwnerDirectory:
-        """Who owns what, here and elsewhere: the `fleet.ports.Directory`."""
+        """Return the owners of units, here and elsewhere: the `fleet.ports.Directory`."""
         return self._fleet.directory
 
     @property
     def incarnation(self) -> bytes:
-        """Of the present lease, or the last one; empty before the first."""
+        """Return the incarnation of the present lease, or the last one; empty before the first."""
         return self._fleet.members.me
 
     # Life.
@@ -198,22 +205,25 @@ class SubscribeForwarder:
         await self._tails.close_all()
 
     def not_ready_reason(self) -> str | None:
-        """For readiness: None when this process holds its lease and hands out messages."""
+        """Return why this process is not ready; None when it holds its lease and delivers
+        messages.
+        """
         return self._fleet.not_ready_reason()
 
     def holds_lease(self) -> bool:
-        """By our own clock, which stops before Postgres' does."""
+        """Return whether the lease is held by our own clock, which stops before Postgres' does."""
         return self._fleet.lease.held
 
-    # What the routes use.
+    # Functions for the routes.
 
     async def hub(
         self, tenant_id: bytes, name: str, topic_name: str | None = None, *, part: bool = False
     ) -> Hub:
-        """The subscription as it is served here: all of it, or with `part` what there is.
+        """Return the hub of the subscription as it is served here: all of it, or with `part` what
+        there is.
 
-        404, 503, and 421 (misdirected) where the rest, or everything, is elsewhere, as a Problem.
-        Also raises NotFound and MetadataUnavailable of the catalog.
+        Raises the Problems 404, 503, and 421 (misdirected) where the rest, or everything, is
+        elsewhere; also NotFound and MetadataUnavailable of the catalog.
         """
         subscription = await self.catalog.subscription(tenant_id, name)
         if topic_name is not None and subscription.topic_name != topic_name:
@@ -221,8 +231,11 @@ class SubscribeForwarder:
         return await self._hubs.hub(subscription, part=part)
 
     async def look_for(self, subscription: OfTopic, partitions: Iterable[int]) -> None:
-        """Of these nobody is known to serve: claims what is wanted here, and tells those of it who
-        are to have the rest. Raises MetadataError."""
+        """Look for owners of partitions that nobody is known to serve.
+
+        Claims the partitions that are wanted here, and tells the forwarders that are to have the
+        rest. Raises MetadataError.
+        """
         base = Unit(subscription.tenant_id, subscription.topic_uid, 0)
         await self._fleet.look_for([base._replace(partition=number) for number in partitions])
 
@@ -248,11 +261,11 @@ class SubscribeForwarder:
             )
 
     def now_ms(self) -> int:
-        """What lease deadlines are counted in."""
+        """Return the time in which lease deadlines are counted."""
         return int(self._clock() * 1000)
 
     def now(self) -> Now:
-        """By this forwarder's clocks."""
+        """Return the time by this forwarder's clocks."""
         return Now(self.now_ms(), wall_us())
 
     def wake(self, subscription_uid: bytes) -> None:
@@ -260,18 +273,20 @@ class SubscribeForwarder:
         self._hubs.wake([subscription_uid])
 
     def open_hub(self, subscription_uid: bytes) -> Hub | None:
-        """The subscription's, if it is in use here."""
+        """Return the subscription's hub, if it is in use here."""
         return self._hubs.get(subscription_uid)
 
     def reader(self, subscription_uid: bytes, place: Lane) -> Reader | None:
-        """The subscription's reader here, if there is one already."""
+        """Return the subscription's reader here, if there is one already."""
         hub = self._hubs.get(subscription_uid)
         return None if hub is None else hub.readers.get(place)
 
     async def locate(
         self, subscription: Subscription, wanted: Sequence[MessageId]
     ) -> list[Where | Nowhere]:
-        """Where messages with ids of the stage form are; raises StoreError, MetadataError."""
+        """Return where messages with ids of the stage form are; raises StoreError,
+        MetadataError.
+        """
         topic = await self.catalog.topic_by_uid(subscription.tenant_id, subscription.topic_uid)
         found: list[Where | Nowhere] = []
         for at in range(0, len(wanted), LOCATE_AT_ONCE):
@@ -358,7 +373,7 @@ class SubscribeForwarder:
             self.undertaker(reader, delivery)
 
     def _may_touch(self) -> bool:
-        """Whether the ledgers here, but for the frozen, are ours to change now."""
+        """Return whether the ledgers here, but for the frozen, are ours to change now."""
         return not self._stopping and self.holds_lease()
 
     def _freeze(self, units: Iterable[Unit]) -> None:

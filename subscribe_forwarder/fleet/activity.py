@@ -1,4 +1,4 @@
-"""What is handed out, counted where it happens: the readers that are active, and nobody else."""
+"""The deliveries of active readers, counted where they happen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Activity:
         self._bytes = 0.0
 
     def handed_out(self, taken: Sequence[Taken]) -> None:
-        """Called once per hand-out; sizes are the means of the batches that it begins in."""
+        """Count one delivery; sizes are the means of the batches that it begins in."""
         counts = self._counts
         for part in taken:
             count = len(part.places)
@@ -23,7 +23,7 @@ class Activity:
             self._bytes += count * part.places[0][0].mean_bytes
 
     def take(self) -> tuple[Mapping[Reader, int], float]:
-        """Messages by reader, and about how many bytes, since this was last asked."""
+        """Return the messages by reader, and about how many bytes, since the last call."""
         counts, self._counts = self._counts, {}
         handed, self._bytes = self._bytes, 0.0
         return counts, handed

@@ -1,4 +1,4 @@
-"""What forwarders tell each other about what they own, as bytes of a note."""
+"""The announcements of forwarders about what they own, as bytes of a note."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEAVING = "fleet.leaving"
 WANTED = "fleet.wanted"
 """Units that nobody serves and that the sender believes the hearer is to claim: as `released`."""
 MAX_UNITS = 1000
-"""In one note."""
+"""The limit of units in one note."""
 
 
 class Owned(NamedTuple):
@@ -48,7 +48,7 @@ def decode(body: bytes) -> Announcement:
 def announcements(
     owned: Sequence[Owned] = (), released: Sequence[Unit] = (), *, full: bool = False
 ) -> Iterator[bytes]:
-    """As many notes as it takes; one at least where `full`."""
+    """Yield the notes of an announcement; one at least where `full`."""
     for at in range(0, len(released), MAX_UNITS):
         yield _encoder.encode(Announcement(released=tuple(released[at : at + MAX_UNITS])))
     for at in range(0, max(len(owned), 1 if full else 0), MAX_UNITS):

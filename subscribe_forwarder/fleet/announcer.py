@@ -49,12 +49,12 @@ class Announcer:
         self._tell(owned=owned)
 
     def disown(self, units: Sequence[Unit]) -> None:
-        """They are ours no more; nobody else can have them yet."""
+        """Announce that the units are ours no more; nobody else can have them yet."""
         for unit in units:
             self._directory.disown(unit)
 
     def released(self, units: Sequence[Unit]) -> None:
-        """Whoever wants them can have them."""
+        """Announce that others can claim the units."""
         self._tell(released=units)
         self._on_free(units)
 
@@ -71,7 +71,7 @@ class Announcer:
                 found.note(WANTED, body)
 
     def repeat(self) -> None:
-        """Everything, to those that were not told something."""
+        """Tell everything to the peers that missed something."""
         if self._links is not None and self._behind:
             behind, self._behind = self._behind, set()
             for incarnation in behind:

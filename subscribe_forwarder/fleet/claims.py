@@ -64,7 +64,7 @@ class Claims:
         self._hints_at_s = self._listed_at_s = -1e9
         self._places: tuple[object, Places] | None = None
         self._still: object = None
-        """What nothing had to be given away, split or merged under."""
+        """The state under which no unit had to be given away, split or merged."""
         self._free: set[Unit] = set()
         self._hopeless: set[Unit] = set()
         """Hinted to be split off, in vain."""
@@ -92,10 +92,10 @@ class Claims:
         """Nothing is wanted here any more."""
         self._leaving = True
 
-    # What may call for a round.
+    # Reasons for a round.
 
     def began(self) -> None:
-        """A new lease."""
+        """Begin anew under a new lease."""
         self.settled = False
         self._listed_at_s = -1e9
 
@@ -106,29 +106,35 @@ class Claims:
         self._set_end()
 
     def kick(self, *, listing: bool = False) -> None:
-        """A round soon; `listing`: which asks what nobody owns."""
+        """Ask for a round soon; `listing`: a round that asks what nobody owns."""
         if listing:
             self._listed_at_s = -1e9
         self._wake.set()
 
     def free(self, units: Iterable[Unit]) -> None:
-        """Nobody owns these, it is said: by who gave them away maybe for a hint not read yet."""
+        """Note units of which a peer said that nobody owns them.
+
+        The peer may have given them away for a hint that was not read here yet.
+        """
         self._free.update(units)
         if self._clock() - self._hints_at_s > HINTS_AGAIN_S:
             self._hints_at_s = -1e9
         self._wake.set()
 
-    # What is wanted where.
+    # The places where units are wanted.
 
     def wanted_at(self, unit: Unit) -> bytes | None:
-        """The incarnation of a living forwarder: our own where we share with nobody."""
+        """Return the incarnation of a living forwarder: our own where we share with nobody."""
         if self._links is None:
             return self._members.me
         return self._places_now().of(unit)
 
     async def look_for(self, units: Sequence[Unit]) -> None:
-        """Units that nobody is known to own: claims those that are wanted here, and tells others of
-        theirs; for each unit only now and then."""
+        """Look for units that nobody is known to own.
+
+        Claims the units that are wanted here, and tells other forwarders of theirs; for each unit
+        only now and then.
+        """
         if self._leaving:
             return
         if self._links is None:
@@ -150,8 +156,10 @@ class Claims:
             await self._owners.claim(mine)
 
     def silent(self) -> set[bytes]:
-        """Others that live, by their leases, and that there is no link to: perhaps they are dead,
-        and what they own is nobody's soon."""
+        """Return the other forwarders that live, by their leases, but have no link to us.
+
+        They may be dead, and then nobody owns their units soon.
+        """
         linked = () if self._links is None else self._links.peers()
         others = {one.incarnation for one in self._members.others(self._clock())}
         return others.difference(peer.incarnation for peer in linked)
@@ -159,7 +167,7 @@ class Claims:
     # The round.
 
     async def _run(self) -> None:
-        """For the life of the process; only cancellation ends it."""
+        """Run for the life of the process; only cancellation ends it."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -218,7 +226,9 @@ class Claims:
         return todo
 
     async def _take_free(self, incarnation: bytes) -> set[Unit]:
-        """What nobody owns, as far as was said, or told by Postgres when it was last asked."""
+        """Take the units that nobody owns, as peers said or Postgres told when it was last
+        asked.
+        """
         free, self._free = self._free, set()
         if self._clock() - self._listed_at_s < LIST_EVERY_S:
             return free

@@ -1,8 +1,8 @@
-"""The directory: what is owned here, and what the peers have announced that they own.
+"""The directory: the units that are owned here, and those that peers have announced as theirs.
 
-Pure but for its waits. Of two owners the one with the higher epoch is right, whatever came first.
-What a peer has announced dies with the link over which it did. Whether a subscription is split off
-a partition, the partition's owner says.
+Pure but for its waits. The owner with the higher epoch is right, whatever came first. A
+peer's announcements end with the link over which they came. Whether a subscription is split off a
+partition, the partition's owner says.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Found(NamedTuple):
 
 
 class _Topic:
-    """What is known of one topic, and who waits for it to change."""
+    """The knowledge of one topic, and the event for those that wait for it to change."""
 
     __slots__ = ("changed", "entries", "version")
 
@@ -50,7 +50,7 @@ class OwnerDirectory:
         self._found: dict[bytes, _Found] = {}
         self._units: dict[bytes, set[Unit]] = {}
 
-    # What it is told.
+    # Calls that tell it something.
 
     def began(self, incarnation: bytes) -> None:
         """We own what we do under another lease from now on."""
@@ -64,11 +64,11 @@ class OwnerDirectory:
         self._put(owned.unit, _Entry(self._me, owned.epoch, owned.split_off))
 
     def disown(self, unit: Unit) -> None:
-        """It is ours no more."""
+        """Note that the unit is ours no more."""
         self._drop(unit, self._me)
 
     def hear(self, peer: bytes, told: Announcement) -> None:
-        """In the order in which the peer told it."""
+        """Take an announcement, in the order in which the peer told it."""
         if told.full:
             named = {one.unit for one in told.owned}
             for unit in self._units.get(peer, set()) - named:
@@ -81,11 +81,11 @@ class OwnerDirectory:
                 self._put(one.unit, _Entry(peer, one.epoch, one.split_off))
 
     def lose(self, peer: bytes) -> None:
-        """Its link has ended."""
+        """Forget what the peer announced: its link has ended."""
         for unit in list(self._units.get(peer, ())):
             self._drop(unit, peer)
 
-    # What it is asked.
+    # Questions to it.
 
     def find(self, subscription: Subscription, partitions: Sequence[int]) -> Whereabouts:
         topic = self._topics.get(subscription.topic_uid)
@@ -112,12 +112,12 @@ class OwnerDirectory:
         return {owner: len(units) for owner, units in self._units.items() if units}
 
     def owner_of(self, unit: Unit) -> bytes | None:
-        """Who has announced it last."""
+        """Return the forwarder that announced the unit last."""
         entry = self._entry(unit)
         return None if entry is None else entry.owner
 
     def mine(self) -> list[Owned]:
-        """All that we own, as it is announced."""
+        """Return all that we own, as it is announced."""
         found = []
         for unit in sorted(self._units.get(self._me, ())):
             entry = self._topics[unit.topic_uid].entries[unit]
@@ -125,7 +125,7 @@ class OwnerDirectory:
         return found
 
     def forget_topic(self, topic_uid: bytes) -> None:
-        """It is gone; whoever waits for it finds that out."""
+        """Forget a deleted topic; callers that wait for it find that out."""
         topic = self._topics.get(topic_uid)
         for unit, entry in list(topic.entries.items()) if topic is not None else ():
             self._drop(unit, entry.owner)
@@ -192,8 +192,11 @@ class OwnerDirectory:
 
 
 def _serving(topic: _Topic, unit: Unit, subscription_uid: bytes) -> _Entry | None:
-    """Whoever serves the subscription there: the partition's owner, unless that says that it is
-    split off or there is none known."""
+    """Return the entry that serves the subscription there.
+
+    It is the entry of the partition's owner, unless that says that the subscription is split off or
+    no owner is known.
+    """
     whole = topic.entries.get(unit)
     if whole is not None and subscription_uid not in whole.split_off:
         return whole

@@ -85,14 +85,14 @@ class Fleet:
         return f"claiming partitions; {len(self.owners)} are claimed"
 
     def leaves_others(self) -> bool:
-        """Whether somebody is there to take over."""
+        """Return whether another forwarder is there to take over."""
         if self._links is None:
             return False
         living = self.members.living(self._clock())
         return bool(living.keys() - {self.members.me} or self._links.peers())
 
     async def look_for(self, units: Sequence[Unit]) -> None:
-        """Those of them that nobody is known to own are claimed, here or elsewhere."""
+        """Claim the units that nobody is known to own, here or elsewhere."""
         nobodys = [
             unit for unit in units if self.directory.owner_of(unit) in (None, self.members.me)
         ]
@@ -100,7 +100,7 @@ class Fleet:
             await self.claims.look_for(nobodys)
 
     async def hand_over(self, timeout_s: float) -> None:
-        """Gives away all that is owned, to whoever claims it; the lease goes on."""
+        """Give away all owned units to any forwarder that claims them; the lease goes on."""
         self.claims.leave()
         units = [owner.key for owner in self.owners]
         await self.owners.give(units)
@@ -150,7 +150,7 @@ class Fleet:
         if late:
             self._renewed_late()
 
-    # What peers tell.
+    # Calls of peers.
 
     def _on_peer(self, incarnation: bytes, opened: bool) -> None:
         if opened and not self.claims.settled:
@@ -165,6 +165,6 @@ class Fleet:
 
 
 def _address(text: str) -> tuple[str, int] | None:
-    """`host:port`; None for what is no address."""
+    """Parse `host:port`; None for a text that is no address."""
     host, _, port = text.rpartition(":")
     return (host.strip("[]"), int(port)) if host and port.isdigit() else None

@@ -1,4 +1,4 @@
-"""How late the event loop is: a timer that looks at when it was called."""
+"""The lag of the event loop: a timer compares the time of each call with its due time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a forwarder says of its load, each second with the renewal of its lease.
+"""The report of a forwarder's load, sent each second with the renewal of its lease.
 
-The work is O(what was handed out lately): a subscription that gets nothing is not looked at. Rates
-are smoothed over some seconds, so that who balances by them sees load and not bursts.
+The work is O(recent deliveries): a subscription that gets nothing is not looked at. Rates are
+smoothed over some seconds, so that the balancer sees load and not bursts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Active:
 
 
 class _Sum:
-    """Of what makes up one unit."""
+    """The sums of the readers of one unit."""
 
     __slots__ = ("backlog", "growth_per_s", "per_second", "waiting")
 
@@ -69,8 +69,11 @@ class LoadReporter:
         connections: Callable[[], int] | None = None,
         cpu_s: Callable[[], float] = time.process_time,
     ) -> None:
-        """`units`: how many are owned; `waiting_of`: consumers in line for a subscription;
-        `connections`: that wait in this process, from its gauges unless given."""
+        """Make a reporter.
+
+        `units`: how many are owned; `waiting_of`: consumers that wait for a subscription;
+        `connections`: those that wait in this process, from its gauges unless given.
+        """
         self._activity = activity
         self._units = units
         self._waiting_of = waiting_of
@@ -90,7 +93,7 @@ class LoadReporter:
         self._lag.stop()
 
     def report(self, now_s: float) -> bytes:
-        """JSON of at most `loads.MAX_BYTES`; `now_s` is of a monotonic clock."""
+        """Return JSON of at most `loads.MAX_BYTES`; `now_s` is of a monotonic clock."""
         took_s = 0.0 if self._reported_s is None else now_s - self._reported_s
         used_s = self._cpu_s()
         counts, handed_bytes = self._activity.take()
@@ -158,6 +161,6 @@ def _costliest(sums: Mapping[Unit, _Sum]) -> tuple[UnitLoad, ...]:
 
 
 def _connections() -> int:
-    """Those of the whole process, as Prometheus is told."""
+    """Return the connections of the whole process, as Prometheus is told."""
     gauges = (metrics.waiting, metrics.streams)
     return sum(int(metric.samples[0].value) for gauge in gauges for metric in gauge.collect())

@@ -1,4 +1,6 @@
-"""Who is alive, as the last renewal of our own lease told, and for how long at least."""
+"""The forwarders that live, as the last renewal of our own lease told, and for how long at
+least.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,10 @@ from metadata.delivery.leases import LEAVING
 from metadata.types import Forwarder
 
 SETTLED_S = 3.0
-"""A forwarder that has lived for so long is given what others own; what nobody owns, at once."""
+"""Seconds a forwarder must have lived before it is given units that others own.
+
+Unowned units it gets at once.
+"""
 
 
 class Member(NamedTuple):
@@ -37,8 +42,10 @@ class Members:
         self.me = incarnation
 
     def update(self, live: Iterable[Forwarder], now_s: float) -> bool:
-        """What a renewal that was answered by `now_s` told; whether anyone came, went or is
-        leaving since the last."""
+        """Take the members of a renewal that was answered by `now_s`.
+
+        Returns whether anyone came, went or is leaving since the last.
+        """
         before = self._ids()
         known: dict[bytes, Member] = {}
         for one in live:
@@ -55,7 +62,9 @@ class Members:
         return self._ids() != before
 
     def leaves(self, incarnation: bytes) -> bool:
-        """It says that it owns nothing any more; whether that is news."""
+        """Note that a forwarder says that it owns nothing any more; returns whether that is
+        news.
+        """
         one = self._known.get(incarnation)
         if one is None or one.leaving:
             return False
@@ -64,13 +73,13 @@ class Members:
         return True
 
     def others(self, now_s: float) -> list[Member]:
-        """All but ourselves, those that are leaving included."""
+        """Return all members but ourselves, those that are leaving included."""
         return [
             one for one in self._known.values() if one.incarnation != self.me and one.ends_s > now_s
         ]
 
     def living(self, now_s: float) -> dict[bytes, Member]:
-        """Those that may own something, ourselves included unless we are leaving."""
+        """Return the members that may own something, ourselves included unless we are leaving."""
         return {
             one.incarnation: one
             for one in self._known.values()
@@ -78,7 +87,9 @@ class Members:
         }
 
     def next_end_s(self, now_s: float) -> float | None:
-        """When the first lease of another ends if it is not renewed; None of none."""
+        """Return when the first lease of another ends if it is not renewed; None if there
+        is none.
+        """
         return min((one.ends_s for one in self.others(now_s)), default=None)
 
     def _ids(self) -> set[tuple[bytes, bool]]:

@@ -8,7 +8,9 @@ SLUG = "misdirected"
 
 
 def misdirected() -> Problem:
-    """421, between forwarders only: nothing was done, and whoever asked looks anew where to ask."""
+    """Return a 421, between forwarders only: nothing was done, and the asker looks up the
+    owner anew.
+    """
     return Problem(
         421,
         "misdirected",

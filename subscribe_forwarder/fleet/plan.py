@@ -1,9 +1,9 @@
-"""What a forwarder does next about what it owns and what nobody owns: pure.
+"""The next steps of a forwarder for the units that it owns or that nobody owns; pure.
 
 Each unit is wanted in one place. A topic has a home, and all its partitions are wanted there, so
-that a subscription normally has one owner. Only hints spread them: of a partition, or of one
+that a subscription normally has one owner. Only hints spread them: a hint names a partition, or one
 subscription's part of it, which then is split off. A hint whose forwarder does not live says
-nothing; then a partition is wanted at home, and what is split off, back in its partition.
+nothing; then a partition is wanted at home, and a split-off part back in its partition.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_PARTED = 8
 
 
 class Places:
-    """Where units are wanted, as long as nobody comes or goes and no hint changes."""
+    """The places where units are wanted, as long as nobody comes or goes and no hint changes."""
 
     def __init__(self, living: Mapping[bytes, Member], hints: Mapping[Unit, bytes]) -> None:
         self.living = living
@@ -31,19 +31,19 @@ class Places:
         self._homes: dict[bytes, bytes | None] = {}
 
     def of(self, unit: Unit) -> bytes | None:
-        """The incarnation of a living forwarder; None where there is none."""
+        """Return the incarnation of a living forwarder; None where there is none."""
         hinted = self._hinted(unit)
         if hinted is None and unit.subscription_uid != WHOLE:
             hinted = self._hinted(unit.base)
         return hinted or self._home(unit.topic_uid)
 
     def parted(self, unit: Unit) -> bytes | None:
-        """Where a hint wants a subscription's part, if not where its partition is wanted."""
+        """Return where a hint wants a subscription's part, if not where its partition is wanted."""
         hinted = self._hinted(unit)
         return None if hinted == self.of(unit.base) else hinted
 
     def to_split(self) -> Iterable[Unit]:
-        """All parts that hints name and want elsewhere than their partition."""
+        """Return all parts that hints name and want elsewhere than their partition."""
         return [
             unit
             for unit in self._hints
@@ -62,7 +62,10 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """In the order in which it is done: merges only where what is split off is nobody's."""
+    """The steps, in the order in which they are done.
+
+    Merges happen only where nobody owns the split-off part.
+    """
 
     give: list[Unit] = field(default_factory=list)
     split: list[Unit] = field(default_factory=list)
@@ -79,12 +82,14 @@ def plan(
     *,
     reachable: Container[bytes] = (),
 ) -> Plan:
-    """`owned`: our units, with what is split off each; `nobodys`: known to have no live owner;
-    `reachable`: those whom we have a link to.
+    """Plan the next steps.
 
-    What we own and is wanted elsewhere is given away once its new owner has lived for a while and
-    can be reached from here, so much a round, topic by topic; a part that is wanted where its
-    partition is, at once.
+    `owned`: our units, with the parts split off each; `nobodys`: units known to have no live owner;
+    `reachable`: the forwarders to which we have a link.
+
+    Units that we own and that are wanted elsewhere are given away once their new owner has lived
+    for a while and can be reached from here, up to a limit each round, topic by topic. A part that
+    is wanted where its partition is goes at once.
     """
     free = set(nobodys)
     leaves = (unit for unit in owned if _given(me, unit, places, now_s, reachable))
@@ -110,7 +115,7 @@ def plan(
 def _receives(
     wanted: bytes | None, me: bytes, places: Places, now_s: float, reachable: Container[bytes]
 ) -> bool:
-    """Whether it is another that has lived for a while and can be reached."""
+    """Return whether it is another forwarder that has lived for a while and can be reached."""
     if wanted is None or wanted == me or wanted not in reachable:
         return False
     return places.living[wanted].settled_s <= now_s
@@ -129,6 +134,9 @@ def _given(
 
 
 def _claimed(me: bytes, unit: Unit, places: Places) -> bool:
-    """Of what is split off, only what a hint wants here; the rest goes back to its partition."""
+    """Return whether we claim the unit.
+
+    A split-off part is claimed only where a hint wants it here; else it goes back to its partition.
+    """
     wanted = places.of(unit) if unit.subscription_uid == WHOLE else places.parted(unit)
     return wanted == me

@@ -1,4 +1,4 @@
-"""Who owns what, as those who route calls ask it."""
+"""The ownership of units, as the code that routes calls asks for it."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ class Place(NamedTuple):
     """Some partitions of a subscription, at one forwarder."""
 
     forwarder: bytes
-    """Its incarnation."""
+    """The incarnation of the forwarder."""
     partitions: tuple[int, ...]
 
 
 class Whereabouts(NamedTuple):
-    """Where the partitions of a subscription are served now."""
+    """The places where the partitions of a subscription are served now."""
 
     here: tuple[int, ...]
     """Owned by this process."""
     elsewhere: tuple[Place, ...]
     nowhere: tuple[int, ...]
-    """Between two owners, or of one without a link to us: soon somewhere."""
+    """The partitions between two owners, or of one without a link to us: soon somewhere."""
     version: int
-    """Of what is known; another one means that it may have changed."""
+    """The version of the knowledge; another one means that it may have changed."""
 
     @property
     def all_here(self) -> bool:
@@ -34,7 +34,7 @@ class Whereabouts(NamedTuple):
 
 
 class Directory(Protocol):
-    """What this process owns and what its peers have announced."""
+    """The units that this process owns and that its peers have announced."""
 
     def find(self, subscription: Subscription, partitions: Sequence[int]) -> Whereabouts: ...
 
@@ -43,7 +43,7 @@ class Directory(Protocol):
         ...
 
     def owners(self) -> Mapping[bytes, int]:
-        """How many units each forwarder has announced, this one included."""
+        """Return how many units each forwarder has announced, this one included."""
         ...
 
 
@@ -51,7 +51,7 @@ class Hints(Protocol):
     """The part of `metadata.delivery.hints.HintRepository` that claims use."""
 
     async def all(self) -> Mapping[Unit, bytes]:
-        """Where the scheduler wants units to be, by incarnation; raises MetadataError."""
+        """Return where the scheduler wants units to be, by incarnation; raises MetadataError."""
         ...
 
 
@@ -63,5 +63,5 @@ class FleetLinks(Links, Protocol):
         ...
 
     def follow(self, live: Mapping[bytes, tuple[str, int]]) -> None:
-        """The other forwarders that live, and where their links are accepted."""
+        """Follow the other forwarders that live, and where their links are accepted."""
         ...

@@ -16,7 +16,9 @@ from hashlib import blake2b
 
 
 def home(key: bytes, weights: Mapping[bytes, float]) -> bytes | None:
-    """The member (by id, each with a weight above 0) that the key belongs to; None of none."""
+    """Return the member (by id, each with a weight above 0) that the key belongs to; None
+    of none.
+    """
     best: tuple[float, bytes] | None = None
     for member, weight in weights.items():
         score = (-weight / math.log(_uniform(member, key)), member)
@@ -26,6 +28,6 @@ def home(key: bytes, weights: Mapping[bytes, float]) -> bytes | None:
 
 
 def _uniform(member: bytes, key: bytes) -> float:
-    """In (0, 1)."""
+    """Return a number in (0, 1) for the pair."""
     drawn = int.from_bytes(blake2b(key, digest_size=8, key=member).digest(), "big")
     return ((drawn >> 11) + 0.5) / (1 << 53)

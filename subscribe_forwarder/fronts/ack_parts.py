@@ -1,4 +1,4 @@
-"""Which of the ids of a request are of which partition, and what one owner is asked of them."""
+"""The split of a request's ids by partition, and the request to each owner for its ids."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Locate = Callable[[Sequence[MessageId]], Awaitable[Sequence[Where | Nowhere]]]
 async def by_partition(
     ids: Ids, subscription: Subscription, topic: Topic, locate: Locate
 ) -> dict[int, list[int]]:
-    """The places of the ids in the request, by partition; nothing is verified here.
+    """Return the places of the ids in the request, by partition; nothing is verified here.
 
     Asks `locate` for ids of the stage form only; raises what it raises.
     """
@@ -48,7 +48,7 @@ async def by_partition(
 
 
 def part_body(body: bytes, ids: Ids, items: Sequence[int]) -> bytes:
-    """The request for those of its ids alone; `items` ascend."""
+    """Return the request for some of its ids alone; `items` ascend."""
     members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     kept = {name: value for name, value in members.items() if name not in _ID_FIELDS}
     return msgspec.json.encode({**kept, ids.field + "s": [ids.texts[item] for item in items]})

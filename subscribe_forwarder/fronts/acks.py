@@ -1,6 +1,6 @@
-"""Acks, nacks and the like at a forwarder that does not own all that they are about.
+"""Acks, nacks and the like at a forwarder that does not own all their messages.
 
-Each owner is asked for its part, all at once. What must hold: 200 says of every item what its owner
+Each owner is asked for its part, all at once. The invariant: 200 says of every item what its owner
 said of it once that was committed. Where an owner could not be asked, or nobody knows what it did,
 the answer is a 503, and the request may be sent again as it was.
 """
@@ -32,14 +32,14 @@ from subscribe_forwarder.links.ports import PeerGone
 from subscribe_forwarder.reading.staged import Nowhere, Where
 
 PATIENCE_S = 1.0
-"""How long a part may have no owner."""
+"""Seconds a part may have no owner."""
 REST_S = 0.02
 """Before the owner that the directory names is asked again, when it said that it is none."""
 Answer = Mapping[str, Any]
 
 
 class AckFront:
-    """In front of one action on what is owned here."""
+    """The owner proxy in front of one action on the partitions that are owned here."""
 
     def __init__(self, action: Action, routing: Routing, forwarder: SubscribeForwarder) -> None:
         self.action = action
@@ -61,7 +61,7 @@ class AckFront:
         await respond(send, 200, await self._shared(scope, body))
 
     async def _shared(self, scope: Scope, body: bytes) -> bytes:
-        """The answer of all owners; raises the Problem of any."""
+        """Return the answer of all owners; raises the Problem of any."""
         ids: Ids
         publishes = False
         if self.action.decoder is requests.ACK:
@@ -108,7 +108,7 @@ class AckFront:
     async def _owners(
         self, scope: Scope, subscription: Subscription, waiting: Mapping[int, Sequence[int]]
     ) -> tuple[Found, dict[bytes, list[int]], list[int]]:
-        """What was found, the partitions by owner, and those without one now."""
+        """Return what was found, the partitions by owner, and those without one now."""
         wanted = [number for number in waiting if number != ANYWHERE]
         if wanted:
             found = self.routing.find_of(subscription, wanted)
@@ -151,7 +151,7 @@ class AckFront:
         *,
         publishes: bool,
     ) -> dict[int, list[int]]:
-        """What is to be asked for again; raises what cannot be. Answers are added to `done`."""
+        """Return the ids to ask for again; raises what cannot be. Answers are added to `done`."""
         again: dict[int, list[int]] = {}
         failures: list[BaseException] = []
         for numbers, answer in zip(parts.values(), answers, strict=True):

@@ -19,7 +19,7 @@ SUBJECT = "attends"
 
 
 class Attends(msgspec.Struct, frozen=True, array_like=True):
-    """What is told."""
+    """The news that a consumer attends a subscription."""
 
     subscription_uid: bytes
     consumer: str
@@ -42,7 +42,7 @@ class Attending:
     def tell(
         self, found: Found, consumer: str, places: Places | None, stays_s: float = ATTENDS_S
     ) -> None:
-        """Whoever owns something of it, if it matters there; never waits."""
+        """Tell each owner of a part of the subscription, if it matters there; never waits."""
         if places is None or not places.affinity:
             return
         attends = Attends(found.subscription.uid, consumer, max(stays_s, ATTENDS_S))

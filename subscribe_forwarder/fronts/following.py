@@ -1,8 +1,8 @@
-"""Telling the other forwarders that a subscription was changed, before its caller is answered.
+"""The news to other forwarders that a subscription was changed, before its caller is answered.
 
 An owner with a link to us has followed when `tell` returns, or the bound has passed. One that could
-not be reached follows by the change feed within two seconds; what it writes meanwhile for a
-generation before is refused, and so are the ack ids of that.
+not be reached follows by the change feed within two seconds; its writes for an earlier cursor
+generation are refused meanwhile, and so are the ack ids of that generation.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ BOUND_S = 1.0
 
 
 class Changed(msgspec.Struct, frozen=True, array_like=True):
-    """What is told."""
+    """The news of a change."""
 
     tenant_id: bytes
     name: str
     uid: bytes
     moved: bool
-    """Its positions are others, not only its settings."""
+    """Whether its positions changed, not only its settings."""
 
 
 _encode = msgspec.msgpack.encode
@@ -46,7 +46,9 @@ class Following:
             links.answers(SUBJECT, self._heard)
 
     async def tell(self, subscription: Subscription, *, moved: bool) -> None:
-        """Here and at every peer at once; raises nothing that stands in the way of one of them."""
+        """Tell this process and every peer at once; the failure of one does not keep others
+        from hearing.
+        """
         told = Changed(subscription.tenant_id, subscription.name, subscription.uid, moved)
         peers = [] if self._links is None else self._links.peers()
         await asyncio.gather(

@@ -16,13 +16,15 @@ from subscribe_forwarder.fronts.routing import HERE, Found, Routing, nowhere
 from subscribe_forwarder.links.ports import PeerGone
 
 PATIENCE_S = 1.0
-"""How long a partition may have no owner."""
+"""Seconds a partition may have no owner."""
 REST_S = 0.02
 Answer = dict[str, Any]
 
 
 class Parts:
-    """In front of `local`, which answers for what is owned here, in JSON."""
+    """The owner proxy in front of `local`, which answers for the partitions that are owned
+    here, in JSON.
+    """
 
     def __init__(self, operation: str, local: Handler, routing: Routing) -> None:
         self.operation = operation
@@ -30,8 +32,11 @@ class Parts:
         self.routing = routing
 
     async def of_all(self, scope: Scope, body: bytes = b"") -> list[Answer]:
-        """The answers of those who own all of it between them. Raises the 503 where nobody does
-        within a second, and the Problem of any owner. An owner may be asked twice."""
+        """Return the answers of the owners that have all of it between them.
+
+        Raises the 503 where nobody answers within a second, and the Problem of any owner. An owner
+        may be asked twice.
+        """
         loop = asyncio.get_running_loop()
         until_s = loop.time() + PATIENCE_S
         while True:
@@ -52,7 +57,7 @@ class Parts:
     async def ask(
         self, found: Found, scope: Scope, body: bytes = b""
     ) -> Sequence[Answer | Exception]:
-        """In the order of `found.partitions`."""
+        """Return answers in the order of `found.partitions`."""
         asked = (self._one(owner, scope, body) for owner in found.partitions)
         return await asyncio.gather(*asked)
 

@@ -1,9 +1,9 @@
 """A pull at a forwarder that does not own all of the subscription.
 
-What is here is asked first. Where that is nothing, one credit goes to every owner: the first that
-has messages spends it and answers, the others hand back what they leased, uncounted. While the pull
-waits, it follows partitions that change hands. Nothing is asked for again once the first byte of an
-answer has left.
+The partitions here are asked first. Where they have nothing, one credit goes to every owner: the
+first that has messages spends it and answers, the others return what they leased, uncounted. While
+the pull waits, it follows partitions that change hands. Nothing is asked for again once the first
+byte of an answer has left.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from subscribe_forwarder.fronts.turns import Turns
 from subscribe_forwarder.links.ports import RACE, PeerGone
 
 OPERATION = "GET /subscriptions/{name}/messages"
-"""What owners are asked, whatever form the client's pull has."""
+"""The operation for which owners are asked, whatever form the client's pull has."""
 HEAD_START_S = 0.02
-"""Of those elsewhere, when it is their turn."""
+"""Seconds by which the owners elsewhere are asked earlier, when it is their turn."""
 REST_S = 0.05
 """Before an owner that did not serve is asked again."""
 UNSERVED_REST_S = 0.25
@@ -42,15 +42,17 @@ EARLY_S = 0.05
 """An empty answer earlier than this before the end is of an owner that stops, not of one that
 waited."""
 PATIENCE_S = 0.25
-"""What a pull that waits for nothing waits for a partition that has just changed hands."""
+"""Seconds a pull without a wait waits for a partition that has just changed hands."""
 LOOK_S = 15.0
-"""Between two looks around where nothing happens: backlogs go on being told to whoever waits."""
+"""Seconds between two looks around where nothing happens; meanwhile backlogs are told to
+the pull.
+"""
 LATE_S = 5.0
-"""An owner that has not answered so long after the end of the wait is given up."""
+"""Seconds after the end of the wait at which an owner that has not answered is given up."""
 
 
 class PullFront:
-    """In front of `pulls`, which serves what is here."""
+    """The owner proxy in front of `pulls`, which serves what is here."""
 
     def __init__(self, pulls: Pulls, routing: Routing, attending: Attending | None = None) -> None:
         self.pulls = pulls
@@ -59,7 +61,7 @@ class PullFront:
         self.turns = Turns(lambda: asyncio.get_running_loop().time())
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """200 with leased messages, or with none after the wait."""
+        """Answer 200 with leased messages, or with none after the wait."""
         request = requests.pull_of_query(scope)
         await self._pull(scope, receive, send, request, body_read=False)
 
@@ -87,7 +89,7 @@ class PullFront:
 
 
 class RoutedPull:
-    """One pull, from who has what to the answer."""
+    """One pull, from finding the owners to the answer."""
 
     def __init__(
         self, front: PullFront, scope: Scope, send: Send, request: PullRequest, began_s: float
@@ -106,7 +108,7 @@ class RoutedPull:
         """Owners that have had their say: there was nothing in time, or there is a problem."""
         self._rests_until_s: dict[bytes, float] = {}
         self._problems: dict[bytes, Problem] = {}
-        """Why an owner cannot know whether it has something."""
+        """The reason why an owner cannot know whether it has something."""
         self._begun = False
         self._events: list[asyncio.Task[Any]] = []
 
@@ -126,7 +128,7 @@ class RoutedPull:
             await self._cancel(list(self._contenders.values()))
 
     async def _step(self, gone: asyncio.Task[None], stopping: asyncio.Task[None]) -> bool:
-        """A look at who has what, and a wait for what comes of it. True: it is answered."""
+        """Look once who has what, and wait for a result of it. True: it is answered."""
         found = await self._routing.find(self._scope, self._request.places)
         refuse_push(found.subscription)
         self._attend(found)
@@ -153,7 +155,7 @@ class RoutedPull:
             self._attending.tell(found, self._request.consumer, self._request.places, wait_s)
 
     async def _first(self, found: Found) -> bool:
-        """Local first, but for the turns of those elsewhere."""
+        """Ask locally first, except in the turns of the owners elsewhere."""
         self._begun = True
         if HERE not in found.partitions:
             return False
@@ -168,7 +170,7 @@ class RoutedPull:
             return False
 
     async def _ask(self, found: Found) -> None:
-        """Every owner that was not asked yet, and nobody who is none any more."""
+        """Ask every owner that was not asked yet, and end the requests to former owners."""
         lost = [one for owner, one in self._contenders.items() if owner not in found.partitions]
         if lost and self._race.winner is None:
             for one in lost:
@@ -219,7 +221,7 @@ class RoutedPull:
             await asyncio.gather(changed, return_exceptions=True)
 
     async def _finish(self, winner: Contender, gone: asyncio.Task[None]) -> bool:
-        """False: what won is lost again, and all are asked anew."""
+        """Finish with the winner; False: its messages are lost again, and all are asked anew."""
         del self._contenders[winner.owner]
         losers, self._contenders = list(self._contenders.values()), {winner.owner: winner}
         await self._cancel(losers)
@@ -239,7 +241,7 @@ class RoutedPull:
         return False
 
     def _sort_out(self, found: Found) -> None:
-        """What became of those that are done without having won."""
+        """Sort out the contenders that are done without having won."""
         now_s = self._loop.time()
         for owner, one in list(self._contenders.items()):
             if not one.task.done():
@@ -260,7 +262,9 @@ class RoutedPull:
                 raise error
 
     def _over(self, found: Found) -> bool:
-        """Whether nothing can come any more; raises the 503 for what nobody could be asked."""
+        """Return whether nothing can come any more; raises the 503 for partitions that
+        nobody could answer for.
+        """
         now_s = self._loop.time()
         if now_s >= self._ends_s + LATE_S:
             raise nowhere()
@@ -275,7 +279,7 @@ class RoutedPull:
         raise nowhere()
 
     def _raise_problem(self, found: Found) -> None:
-        """Of those who own something now."""
+        """Raise the Problem of an owner that owns something now."""
         for owner in found.partitions:
             if owner in self._problems:
                 raise self._problems[owner]

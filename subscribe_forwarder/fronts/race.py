@@ -23,11 +23,11 @@ class Contender:
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     async def race(self) -> bool:
-        """Whether it may answer with the messages it has leased."""
+        """Return whether it may answer with the messages that it has leased."""
         return not self._out and self._race.spend(self)
 
     async def send(self, message: object) -> None:
-        """What it sends without having won is an empty answer, which is not its to give."""
+        """Drop an answer: one that is sent without having won is empty, and not its to give."""
         if self._race.winner is self:
             await self.relay.send(message)
 

@@ -1,7 +1,7 @@
-"""Passing a request on to a local handler here or elsewhere, and its answer back.
+"""The relay of a request to a local handler here or elsewhere, and of its answer back.
 
-What must hold: nothing that carries messages leaves a process that does not hold its own lease, be
-they another's: it may have slept on them for longer than their owner lived.
+The invariant: no messages leave a process that does not hold its own lease, not even another
+forwarder's: the process may have slept on them for longer than their owner lived.
 """
 
 from __future__ import annotations
@@ -67,8 +67,10 @@ class Captured:
 
 
 def receiving(body: bytes) -> Receive:
-    """The `receive` of a request that is there already, of a client whose going is told by
-    cancelling."""
+    """Return the `receive` of a request that is there already.
+
+    Cancelling tells that its client went away.
+    """
     given = False
 
     async def receive() -> Any:
@@ -88,7 +90,7 @@ def part_of(
     query: Mapping[str, object] | None = None,
     headers: list[tuple[bytes, bytes]] | None = None,
 ) -> Scope:
-    """The request as one of those who share it gets it; `keys` are scope keys of its own."""
+    """Return the request as one of those who share it gets it; `keys` are scope keys of its own."""
     part = {**scope, PART: True, **(keys or {})}
     if query is not None:
         part["query_string"] = urlencode(query).encode("ascii")

@@ -1,4 +1,4 @@
-"""Where the partitions of a subscription are served now, for one request."""
+"""The places where the partitions of a subscription are served now, for one request."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ from subscribe_forwarder.ports import Catalog
 
 MAX_KNOWN = 100_000
 FAIR_EVERY = 4
-"""So often another peer than the one with the most is asked first, each in its turn: who is asked
-first mostly wins, and the others would starve while it has something."""
+"""The number of requests of which one asks another peer first than the one with the most.
+
+Each peer has its turn: the peer that is asked first mostly wins, and the others would starve while
+it has something.
+"""
 LookFor = Callable[[Subscription, Iterable[int]], Awaitable[None]]
 Order = Callable[[Wanted, Iterable[bytes]], list[bytes]]
 HERE = b""
@@ -34,7 +37,7 @@ class Found(NamedTuple):
 
     subscription: Subscription
     partitions: dict[bytes, tuple[int, ...]]
-    """By incarnation, HERE among them, of those that can be asked."""
+    """The partitions that can be asked, by incarnation, HERE among them."""
     nowhere: tuple[int, ...]
     version: int
     total: int
@@ -42,7 +45,7 @@ class Found(NamedTuple):
 
     @property
     def only(self) -> bytes | None:
-        """Who serves all of it, if one does."""
+        """Return the forwarder that serves all of it, if one does."""
         return next(iter(self.partitions)) if len(self.partitions) == 1 and self.whole else None
 
     @property
@@ -68,7 +71,7 @@ class Routing:
         self._links = links
         self._look_for = look_for
         self.order: Order = lambda _, peers: list(peers)
-        """Who of several peers is asked first for messages of a subscription."""
+        """The order in which peers are asked for messages of a subscription."""
         self._ordered = itertools.count(1)
         self._elsewhere: set[tuple[bytes, str]] = set()
         self._stopping = asyncio.Event()
@@ -88,13 +91,15 @@ class Routing:
         return self._links
 
     def serve(self, operation: str, local: Handler) -> None:
-        """What other forwarders ask of this one is answered by that handler."""
+        """Answer other forwarders' requests for an operation with that handler."""
         if self._links is not None:
             self._links.serve(operation, local)
 
     async def worth_a_try(self, scope: Scope) -> bool:
-        """Whether this process is thought to serve all of the subscription: one look-up, unless it
-        did not before."""
+        """Return whether this process is thought to serve all of the subscription.
+
+        It costs one look-up, unless it did not before.
+        """
         key = tenant_of(scope), path_param(scope, "name")
         if key not in self._elsewhere:
             return True
@@ -104,19 +109,22 @@ class Routing:
         return True
 
     def not_here(self, scope: Scope) -> None:
-        """It does not; asked again when the directory says otherwise."""
+        """Note that it does not; it is asked again when the directory says otherwise."""
         if len(self._elsewhere) >= MAX_KNOWN:
             self._elsewhere.clear()
         self._elsewhere.add((tenant_of(scope), path_param(scope, "name")))
 
     async def look_for(self, found: Found) -> None:
-        """What is nowhere is claimed here or asked to be elsewhere, if Postgres lets us."""
+        """Claim unowned partitions here or ask for them elsewhere, if Postgres lets us."""
         if found.nowhere:
             with suppress(MetadataError):
                 await self._look_for(found.subscription, found.nowhere)
 
     async def subscription(self, scope: Scope) -> Subscription:
-        """Of the path; 404 as a Problem, NotFound or MetadataUnavailable of the catalog."""
+        """Return the subscription of the path.
+
+        Raises a 404 as a Problem, NotFound or MetadataUnavailable of the catalog.
+        """
         name, topic_name = path_param(scope, "name"), scope["path_params"].get("topic")
         subscription = await self.catalog.subscription(tenant_of(scope), name)
         if topic_name is not None and subscription.topic_name != topic_name:
@@ -127,17 +135,17 @@ class Routing:
         return await self.catalog.topic_by_uid(subscription.tenant_id, subscription.topic_uid)
 
     async def find(self, scope: Scope, places: Places | None = None) -> Found:
-        """With all of its partitions, or those that are named; raises what `subscription` does."""
+        """Find all of its partitions, or those that are named; raises what `subscription` does."""
         subscription = await self.subscription(scope)
         total = (await self.topic(subscription)).partition_count
         named = () if places is None else places.partitions or ()
         known = sorted(number for number in named if number < total)
-        # Who names none that exist waits with all others.
+        # A request that names only unknown partitions waits with all others.
         found = self.find_of(subscription, known or range(total))
         return found._replace(total=total)
 
     def find_of(self, subscription: Subscription, partitions: Sequence[int]) -> Found:
-        """Those partitions only."""
+        """Find those partitions only."""
         where = self._directory.find(subscription, partitions)
         nowhere = list(where.nowhere)
         served = {HERE: where.here} if where.here else {}
@@ -149,7 +157,7 @@ class Routing:
         return Found(subscription, served, tuple(nowhere), where.version, len(partitions))
 
     def in_order(self, found: Found) -> list[bytes]:
-        """The owners in the order in which they are to be asked: who is here, and the others."""
+        """Return the owners in the order in which they are to be asked, this process among them."""
         here = [owner for owner in found.partitions if owner == HERE]
         peers = [owner for owner in found.partitions if owner != HERE]
         if len(peers) > 1:
@@ -166,7 +174,7 @@ class Routing:
         await self._directory.changed(found.subscription, found.version)
 
     async def changed_within(self, found: Found, wait_s: float) -> None:
-        """Returns then, or when that time is over; what is nowhere is looked for meanwhile."""
+        """Return after a change or after that time; unowned partitions are looked for meanwhile."""
         await self.look_for(found)
         try:
             async with asyncio.timeout(wait_s):

@@ -1,4 +1,4 @@
-"""How a stream's window is divided among its owners; pure."""
+"""The division of a stream's window among its owners; pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 BACKLOGGED = 4
-"""How much more an owner with messages gets than one without."""
+"""The factor by which an owner with messages gets more than one without."""
 
 
 class Amount(NamedTuple):
@@ -32,9 +32,10 @@ NONE = Amount(0, 0)
 
 
 def targets(total: Amount, backlogs: Mapping[bytes, int]) -> dict[bytes, Amount]:
-    """By owner, at least one message each: there are no more owners than messages.
+    """Divide the window by owner, at least one message each: there are no more owners than
+    messages.
 
-    What does not divide goes to the first ones, so that all of it is given.
+    The first owners get the remainder, so that all of it is given.
     """
     assert len(backlogs) <= total.messages
     weights = {owner: BACKLOGGED if backlogs[owner] else 1 for owner in backlogs}
@@ -44,8 +45,11 @@ def targets(total: Amount, backlogs: Mapping[bytes, int]) -> dict[bytes, Amount]
 
 
 def chosen(owners: Sequence[bytes], open_: Mapping[bytes, int], most: int) -> list[bytes]:
-    """Of more owners than fit, who is to be open: those that are and have a backlog, and then,
-    in turn, those that are not. `open_`: by owner, what it is known to have."""
+    """Choose the owners to be open, where more own something than fit.
+
+    They are those that are open and have a backlog, and then, in turn, those that are not. `open_`:
+    by owner, what it is known to have.
+    """
     if len(owners) <= most:
         return list(owners)
     busy = [owner for owner in owners if open_.get(owner)]

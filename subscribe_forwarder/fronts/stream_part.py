@@ -39,7 +39,7 @@ class Resize(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Resized(msgspec.Struct, frozen=True, array_like=True):
-    """What is out of it now, and what there is to give."""
+    """The state of a part: its messages that are not acked, its backlog, and why it pauses."""
 
     messages: int
     size_bytes: int
@@ -95,7 +95,7 @@ class StreamPart:
     def __init__(self, owner: bytes, routing: Routing, limit: Amount) -> None:
         self.owner = owner
         self.limit = limit
-        """What it may have out, as far as it knows."""
+        """The amount that the owner may have unacked, as far as it knows."""
         self.known = Resized(0, 0, 1, None)
         self.closing = False
         self.failed: Exception | None = None
@@ -106,7 +106,7 @@ class StreamPart:
 
     @property
     def reserved(self) -> Amount:
-        """What of the client's window it takes up."""
+        """Return the amount of the client's window that it takes up."""
         return self.limit.most(Amount(self.known.messages, self.known.size_bytes))
 
     def start(
@@ -145,7 +145,10 @@ class StreamPart:
         self.task = asyncio.get_running_loop().create_task(self._run(run))
 
     async def resize(self, limit: Amount) -> None:
-        """0 messages: it ends when what it has is written. What is not told is told again."""
+        """Change the limit; 0 messages: it ends when what it has is written.
+
+        A change that is not told is told again.
+        """
         self.closing = limit == NONE
         if self._stream is not None:
             self._stream.resize(*limit)

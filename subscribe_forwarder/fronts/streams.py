@@ -42,11 +42,11 @@ from subscribe_forwarder.links.ports import PeerGone
 REST_S = 0.05
 UNSERVED_REST_S = 0.25
 PATIENCE_S = 1.0
-"""How long a stream that has not begun waits for an owner."""
+"""Seconds a stream that has not begun waits for an owner."""
 
 
 class StreamFront:
-    """In front of `streams`, of what is here."""
+    """The owner proxy in front of `streams`, which serves what is here."""
 
     def __init__(self, streams: Streams, routing: Routing, attending: Attending) -> None:
         self.streams = streams
@@ -54,7 +54,7 @@ class StreamFront:
         self.attending = attending
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """200 and messages, until somebody ends it."""
+        """Answer 200 and messages, until somebody ends the stream."""
         request = requests.stream_of_query(scope)
         response = StreamResponse(format_of(header(scope, b"accept")))
         window = Window(request.max_messages, request.max_bytes)
@@ -79,7 +79,7 @@ class StreamFront:
     async def _whole(
         self, scope: Scope, request: StreamRequest, response: StreamResponse, window: Window
     ) -> Any:
-        """None where it is not all here."""
+        """Serve the stream here; None where it is not all here."""
         try:
             return await self.streams.open(scope, request, response, window)
         except Problem as problem:
@@ -107,7 +107,7 @@ class MergedStream:
         self._request = request
         self._response = response
         self._window = window
-        """Of what is here."""
+        """The window of the partitions here."""
         self._total = Amount(request.max_messages, request.max_bytes)
         self._loop = asyncio.get_running_loop()
         self._ends_s = began_s + request.ends_after_s
@@ -142,7 +142,7 @@ class MergedStream:
                 task.cancel()
             await asyncio.gather(gone, stopping, return_exceptions=True)
 
-    # Who gives what.
+    # Parts of the stream.
 
     async def _first_found(self) -> Found:
         until_s = self._loop.time() + PATIENCE_S
@@ -168,7 +168,7 @@ class MergedStream:
             return
         self._balance_s = now_s + TICK_S
         self._attending.tell(found, self._request.consumer, self._request.places)
-        # Who owns nothing any more ends by itself, with all that it has written.
+        # A former owner's part ends by itself, with all that it has written.
         closed = [o for o in self._parts if o in found.partitions and o not in open_]
         wanted = targets(self._total, {owner: known.get(owner, 1) for owner in open_})
         # All are asked, also those that keep what they have: they tell what there is to give.
@@ -192,7 +192,7 @@ class MergedStream:
                 self._open(owner, amount)
 
     def _free(self, growing: dict[bytes, Amount]) -> Amount:
-        """What nobody has room for yet."""
+        """Return the room of the window that no owner has yet."""
         free = self._total
         for owner, part in self._parts.items():
             free = free.minus(part.reserved.most(growing.get(owner, NONE)))
@@ -208,7 +208,7 @@ class MergedStream:
     # The response.
 
     async def _pass_on(self, lines: bytes) -> None:
-        """What a part gives, one write at a time."""
+        """Pass on the messages of a part, one write at a time."""
         async with self._writing:
             if not self._routing.holds_lease():
                 raise FrontPaused
@@ -233,7 +233,7 @@ class MergedStream:
             await asyncio.gather(changed, return_exceptions=True)
 
     async def _look_around(self, found: Found, stopping: asyncio.Task[None]) -> Found:
-        """Who owns what now, and whether it goes on."""
+        """Look up the owners again, and return whether it goes on."""
         now_s = self._loop.time()
         for owner, part in list(self._parts.items()):
             if part.task is not None and part.task.done():
@@ -281,7 +281,7 @@ class MergedStream:
         self._parts.clear()
 
     async def _finish(self) -> None:
-        """What owners have written still comes before the last line."""
+        """Finish: messages that owners have written still come before the last line."""
         assert self._end is not None
         await self._resize(dict.fromkeys(self._parts, NONE))
         tasks = [part.task for part in self._parts.values() if part.task is not None]
@@ -291,7 +291,7 @@ class MergedStream:
             await self._response.finish(self._end)
 
     def _state(self) -> dict[str, object]:
-        """What a heartbeat tells: as the owners last told it."""
+        """Return the members of a heartbeat, as the owners last told them."""
         known = [part.known for part in self._parts.values()]
         return {
             "outstanding_messages": sum(one.messages for one in known),

@@ -1,4 +1,4 @@
-"""Whose turn it is to be asked first: those here, or those elsewhere.
+"""The turns in which owners are asked first: those here, or those elsewhere.
 
 Local first costs nobody a connection, and would starve what is elsewhere while there is always
 something here. So the forwarders elsewhere are asked first once in a while, as often as is their
@@ -16,7 +16,7 @@ MAX_KNOWN = 10_000
 
 
 class Turns:
-    """By subscription; forgotten where there are too many."""
+    """The turns by subscription; forgotten where there are too many."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

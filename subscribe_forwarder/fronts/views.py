@@ -1,4 +1,4 @@
-"""What people see of a subscription whose partitions are owned by several forwarders."""
+"""The views of a subscription whose partitions are owned by several forwarders."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ _encode = msgspec.json.encode
 
 
 class ViewFront:
-    """In front of a view of what is owned here, which `merge` makes one of several."""
+    """The owner proxy in front of a view of what is owned here; `merge` makes one view of
+    several.
+    """
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -67,7 +69,7 @@ class BacklogFront(ViewFront):
 
 
 class ParkedFront(ViewFront):
-    """Keys that wait aside, whoever owns their partitions."""
+    """The owner proxy of parked keys, wherever their partitions are owned."""
 
     def merge(self, answers: Sequence[Answer]) -> Mapping[str, Any]:
         keys = [one for answer in answers for one in answer["parked_keys"]]
@@ -122,14 +124,17 @@ class ParkedActionFront:
 
 
 class AckStatesFront:
-    """The states of a message by subscription; who holds a lease on it, its owner says."""
+    """The states of a message by subscription; the owner of a lease tells of it."""
 
     def __init__(self, views: Views, routing: Routing) -> None:
         self._views = views
         self._routing = routing
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """What cannot be asked is told from what is committed, as it always was."""
+        """Answer the states.
+
+        A state that cannot be asked for comes from committed rows.
+        """
         captured = Captured()
         await self._views.ack_states(scope, receive, captured.send)
         states = msgspec.json.decode(captured.body)["subscriptions"]
@@ -141,7 +146,7 @@ class AckStatesFront:
         await respond(send, 200, _encode({"subscriptions": states}), headers=NO_STORE)
 
     async def _owners(self, scope: Scope, names: set[str]) -> dict[bytes, set[str]]:
-        """Of those owned elsewhere."""
+        """Return the subscriptions that are owned elsewhere, by owner."""
         topic, where = await self._views.find(scope)
         by_owner: dict[bytes, set[str]] = {}
         subscriptions: Sequence[Subscription]
@@ -169,7 +174,7 @@ class AckStatesFront:
 
 
 def parked_routes(parked: ParkedKeys, routing: Routing) -> list[Route]:
-    """Its routes, for keys that are parked at any owner."""
+    """Return its routes, for keys that are parked at any owner."""
     fronted = []
     for route in parked.routes():
         operation = route.operation.route
@@ -182,7 +187,7 @@ def parked_routes(parked: ParkedKeys, routing: Routing) -> list[Route]:
 
 
 def _together(throttles: Sequence[Sequence[Answer]]) -> list[Answer]:
-    """What several say alike is said once."""
+    """Join restraints; those that several owners report alike appear once."""
     found: dict[tuple[Any, ...], Answer] = {}
     for one in (each for some in throttles for each in some):
         found.setdefault((one["kind"], one["reason"], one["value"]), one)
