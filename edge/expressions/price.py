@@ -1,8 +1,8 @@
-"""What one evaluation of an expression costs at most, known before it is made.
+"""The highest cost of one evaluation of an expression, known before it is made.
 
-A loop looks at each element of a list, of which a message of so many bytes has half as many at
-most, and an expression as many as it writes out. The constants are nanoseconds of one slow core, a
-little above what was measured there.
+A loop looks at each element of a list. A message has at most one element for each two of its bytes,
+and an expression has as many as it writes out. The constants are nanoseconds of one slow core, a
+little above the measured ones.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from edge.expressions.bounds import loops_of, pattern_weight
 from edge.expressions.tokens import Kind, Token
 
 _CHARACTER_NS = 30.0
-"""Of an expression, each time that it is gone through."""
+"""Nanoseconds of each character of an expression, each time that it is gone through."""
 _BYTE_NS = 170.0
-"""Of a message: its body decoded, and handed to the engine."""
+"""Nanoseconds of each byte of a message: its body is decoded, and handed to the engine."""
 _COMPARED_NS = 0.3
-"""Of each character of the expression for each byte of a text that it may be compared with."""
+"""Nanoseconds of each character of the expression for each byte of a text that it may be
+compared with.
+"""
 _PATTERN_NS, _PATTERN_BYTE_NS = 500.0, 10.0
 _HANDED_NS = 3.0
-"""Of each byte of a variable that a loop looks at for each element."""
+"""Nanoseconds of each byte of a variable that a loop looks at for each element."""
 
 
 class Price(NamedTuple):
@@ -35,7 +37,9 @@ class Price(NamedTuple):
     weight: int
 
     def ns(self, size_bytes: float) -> float:
-        """With a message of that size; grows with it, and faster the larger it is."""
+        """Return the cost for a message of that size; it grows with the size, faster the
+        larger it is.
+        """
         elements = self.elements + size_bytes / 2 if self.inside else 0.0
         characters = self.outside + self.inside
         return (
@@ -47,7 +51,7 @@ class Price(NamedTuple):
 
 
 def price_of(tokens: list[Token], variables: Collection[str]) -> Price:
-    """Of an expression that was checked."""
+    """Return the price of an expression that was checked."""
     within: set[int] = set()
     for opening, end in loops_of(tokens):
         within.update(range(opening, end + 1))

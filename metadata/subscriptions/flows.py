@@ -1,4 +1,4 @@
-"""What a consumer said it can take of a subscription, and until when: one row each.
+"""The flow that a consumer of a subscription reported, and the end of its time: one row each.
 
 A row whose time is over means nothing; it stays until the next one, or its subscription's end. Each
 change is one of the change feed, whose version the row has: of two the higher is the later.
@@ -30,7 +30,7 @@ def _of_one(statement: str) -> TextClause:
     return text(statement).bindparams(bindparam("tenant", type_=Uid), bindparam("uid", type_=Uid))
 
 
-# Of a subscription that is gone meanwhile, nothing.
+# Store nothing for a subscription that is gone meanwhile.
 _PUT = _of_one(
     """
     INSERT INTO subscription_flows AS known (
@@ -115,7 +115,7 @@ class SubscriptionFlowRepository:
         reason: str,
         said_by: str,
     ) -> Flow | None:
-        """In place of what was said before; None where the subscription is gone."""
+        """Replace the flow; return None where the subscription is gone."""
         values = {
             "rate": messages_per_second,
             "outstanding": max_outstanding,
@@ -126,11 +126,11 @@ class SubscriptionFlowRepository:
         return await self._change(subscription, _PUT, **values)
 
     async def end(self, subscription: Subscription) -> Flow | None:
-        """What was said holds no more; None where nothing did."""
+        """End the flow; return None where none held."""
         return await self._change(subscription, _END)
 
     async def get(self, tenant_id: bytes, subscription_uid: bytes) -> Flow | None:
-        """What holds now."""
+        """Return the flow that holds now."""
 
         async def work(session: AsyncSession) -> Flow | None:
             named = {"tenant": tenant_id, "uid": subscription_uid}
@@ -139,7 +139,7 @@ class SubscriptionFlowRepository:
         return await self._database.of(tenant_id).read(work)
 
     async def all(self) -> list[Flow]:
-        """What holds now, of all tenants."""
+        """Return the flows of all tenants that hold now."""
 
         async def work(session: AsyncSession) -> list[Flow]:
             return _flows(await session.execute(_ALL))
@@ -147,7 +147,7 @@ class SubscriptionFlowRepository:
         return await self._database.platform.read(work)
 
     async def load(self, of: Sequence[tuple[bytes, bytes]]) -> list[Flow]:
-        """By tenant and subscription, also what is over."""
+        """Return the flows of these tenants and subscriptions, also those that are over."""
         named = {"tenants": [one for one, _ in of], "uids": [uid for _, uid in of]}
 
         async def work(session: AsyncSession) -> list[Flow]:

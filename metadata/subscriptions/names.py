@@ -1,4 +1,4 @@
-"""Which subscriptions of a tenant have names that begin so."""
+"""The subscriptions of a tenant whose names begin with a prefix."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SubscriptionNames:
     async def beginning_with(
         self, tenant_id: bytes, prefixes: Sequence[str], limit: int
     ) -> list[NamedSubscription]:
-        """By name, at most `limit`; an empty prefix is that of all."""
+        """Return subscriptions by name, at most `limit`; an empty prefix is that of all."""
         statement = (
             select(
                 SubscriptionRow.name,

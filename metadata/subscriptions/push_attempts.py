@@ -14,13 +14,13 @@ from metadata.database import Connection, Database
 from openapi.push import AttemptOutcome
 
 KEPT = 1_000
-"""Of a subscription, the newest."""
+"""The number of attempts that a subscription keeps: the newest."""
 KEPT_DAYS = 7
 PRUNE_AT_ONCE = 5_000
 END = b"\xff" * 16
 """Above every id: a listing begins there, newest first."""
 
-# Of subscriptions that are gone meanwhile, nothing.
+# Store nothing for subscriptions that are gone meanwhile.
 _APPEND = """
 INSERT INTO push_attempts (
     tenant_id, subscription_uid, id, at, message_id, partition, message_offset, attempt, status,
@@ -78,7 +78,7 @@ class PushAttempt:
     outcome: AttemptOutcome
     latency_ms: float
     response: bytes
-    """How the body of the answer began."""
+    """The beginning of the answer's body."""
     detail: str
 
 
@@ -95,7 +95,7 @@ class PushAttemptRepository:
         self._database = database
 
     async def append(self, attempts: Sequence[AttemptOf]) -> None:
-        """Of any tenants; in one statement."""
+        """Append attempts of any tenants in one statement."""
         columns = list(zip(*(_row(one) for one in attempts), strict=True))
 
         async def work(connection: Connection) -> None:
@@ -104,7 +104,7 @@ class PushAttemptRepository:
         await self._database.statement(work, writes=True)
 
     async def trim(self, subscriptions: Iterable[tuple[bytes, bytes]], kept: int = KEPT) -> None:
-        """Of each (tenant, subscription), all but the newest go."""
+        """Delete all but the newest attempts of each (tenant, subscription)."""
         pairs = list(subscriptions)
 
         async def work(connection: Connection) -> None:
@@ -114,7 +114,7 @@ class PushAttemptRepository:
         await self._database.statement(work, writes=True)
 
     async def prune(self) -> None:
-        """Some of what is too old; of all tenants."""
+        """Delete some attempts that are too old, of all tenants."""
 
         async def work(connection: Connection) -> None:
             await connection.execute(_PRUNE, KEPT_DAYS, PRUNE_AT_ONCE)
@@ -131,7 +131,7 @@ class PushAttemptRepository:
         message_id: str | None = None,
         limit: int,
     ) -> list[PushAttempt]:
-        """At most `limit`, newest first; fewer are the last."""
+        """Return at most `limit` attempts, newest first; fewer are the last."""
 
         async def work(connection: Connection) -> list[PushAttempt]:
             rows = await connection.fetch(

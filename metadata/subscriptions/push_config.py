@@ -1,7 +1,7 @@
-"""How a subscription of type push is delivered, as `subscriptions.push` keeps it.
+"""The delivery of a push subscription, as `subscriptions.push` keeps it.
 
-What is secret is here sealed (`edge.sealing`), under a purpose that names the tenant, the
-subscription and the use: a sealed value put into another row opens nothing.
+Secrets are sealed here (`edge.sealing`), under a purpose that names the tenant, the subscription
+and the use: a sealed value put into another row opens nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ DEFAULT_DISABLE_AFTER_S = 432_000.0
 
 
 class PushFormat(enum.Enum):
-    """What a request's body is. raw: the message's own bytes; json: an envelope of one or many
-    messages as a pull shows them; the others as CloudEvents 1.0 binds them to HTTP."""
+    """The body of a request.
+
+    raw is the message's own bytes; json is an envelope of one or many messages as a pull shows
+    them; the others are as CloudEvents 1.0 binds them to HTTP.
+    """
 
     RAW = "raw"
     JSON = "json"
@@ -51,7 +54,7 @@ class SigningKey(msgspec.Struct, frozen=True):
     public_key: str | None = None
     """`whpk_…` of a v1a key."""
     expires_at: datetime | None = None
-    """None: it does not, until a rotation or a delete says so."""
+    """The end of the key; None: it has none, until a rotation or a delete sets one."""
 
     def signs_at(self, now: datetime) -> bool:
         return self.expires_at is None or now < self.expires_at
@@ -79,7 +82,7 @@ class PushConfig(msgspec.Struct, frozen=True):
     max_batch: int = 1
     """Messages a request; 1 where the format is of one message."""
     disable_after_s: float | None = DEFAULT_DISABLE_AFTER_S
-    """An endpoint that failed for so long is disabled; None: never."""
+    """Seconds of failures after which an endpoint is disabled; None: never."""
     verify: bool = True
     """Whether the endpoint must answer a challenge before it gets messages."""
     events_topic: str | None = None
@@ -87,7 +90,7 @@ class PushConfig(msgspec.Struct, frozen=True):
 
 
 def kept(config: PushConfig | None) -> dict[str, Any] | None:
-    """As the jsonb column has it; equal for equal configurations."""
+    """Return the value of the jsonb column; it is equal for equal configurations."""
     if config is None:
         return None
     value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(config))
@@ -95,15 +98,17 @@ def kept(config: PushConfig | None) -> dict[str, Any] | None:
 
 
 def read(value: Any) -> PushConfig | None:
-    """Of the column."""
+    """Return the configuration of a column's value."""
     return None if value is None else msgspec.convert(value, PushConfig)
 
 
 def key_purpose(tenant_id: bytes, subscription_uid: bytes, key_id: str) -> str:
-    """What a signing key is sealed for."""
+    """Return the purpose under which a signing key is sealed."""
     return f"push/{tenant_id.hex()}/{subscription_uid.hex()}/key/{key_id}"
 
 
 def header_purpose(tenant_id: bytes, subscription_uid: bytes, name: str) -> str:
-    """What the value of a header is sealed for; names differ by more than their case."""
+    """Return the purpose under which a header's value is sealed; names differ by more than
+    their case.
+    """
     return f"push/{tenant_id.hex()}/{subscription_uid.hex()}/header/{name.lower()}"

@@ -1,13 +1,13 @@
-"""Whether the endpoint of a push subscription gets messages, as all forwarders are to know it.
+"""The state of a push subscription's endpoint: whether it gets messages, for all forwarders.
 
-    none, unverified   it has not answered a challenge; the reason says what became of the last
+    none, unverified   it has not answered a challenge; the reason says how the last one ended
     enabled            it gets messages
     disabled           it failed for too long, or said that it is gone; until somebody enables it
 
-What changes who gets messages is told to the change feed as a change of the subscription, and to
-the tenant's audit: a row for each transition, committed with it, however many found out at once
-(each control-plane transaction sees what the one before it left). When an endpoint began to fail is
-not: only those look at it who push to it.
+A transition is told to the change feed as a change of the subscription, and to the tenant's audit:
+a row for each transition, committed with it, however many processes found out at once (each
+control-plane transaction sees the result of the one before it). The time at which an endpoint began
+to fail is not told: only forwarders that push to it look at that.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LOAD = (
     """
 )
 _GET = "SELECT" + _COLUMNS + "FROM push_endpoints WHERE tenant_id = $1 AND subscription_uid = $2"
-# Of a subscription that is gone meanwhile, nothing.
+# Store nothing for a subscription that is gone meanwhile.
 _FAILING = """
 INSERT INTO push_endpoints (tenant_id, subscription_uid, state, failing_since)
 SELECT tenant_id, uid, 'enabled', now() - make_interval(secs => failing.seconds)
@@ -142,7 +142,7 @@ class PushEndpointRepository:
         self._database = database
 
     async def load(self, subscriptions: Sequence[Subscription]) -> dict[bytes, PushEndpoint]:
-        """By subscription, of any tenants; those without a row are not in it."""
+        """Return endpoints by subscription, of any tenants, without those that have no row."""
         tenants, uids = _columns(subscriptions)
 
         async def work(connection: Connection) -> dict[bytes, PushEndpoint]:
@@ -159,7 +159,7 @@ class PushEndpointRepository:
         return await self._database.of(tenant_id).statement(work, writes=False)
 
     async def failing(self, failing_s: Sequence[tuple[Subscription, float]]) -> None:
-        """Nothing but failures, for so many seconds; those known to fail for longer stay."""
+        """Note endpoints that have only failed for some seconds; a longer known failure stays."""
         tenants, uids = _columns([subscription for subscription, _ in failing_s])
         seconds = [for_s for _, for_s in failing_s]
 
@@ -169,7 +169,7 @@ class PushEndpointRepository:
         await self._database.statement(work, writes=True)
 
     async def well(self, subscriptions: Sequence[Subscription]) -> None:
-        """They take messages."""
+        """Note that the endpoints take messages."""
         tenants, uids = _columns(subscriptions)
 
         async def work(connection: Connection) -> None:
@@ -178,11 +178,16 @@ class PushEndpointRepository:
         await self._database.statement(work, writes=True)
 
     async def verified(self, subscription: Subscription, url: str) -> bool:
-        """That url answered the challenge. What is disabled stays so. Always a change."""
+        """Note that the url answered the challenge; a disabled endpoint stays so.
+
+        This is always a change.
+        """
         return await self._change(subscription, "verified", _VERIFIED, url=url)
 
     async def not_verified(self, subscription: Subscription, reason: str) -> bool:
-        """It did not, and gets nothing until it does. Whether that is new."""
+        """Note that it did not answer, and gets nothing until it does; return whether that
+        is new.
+        """
         return await self._change(
             subscription, "unverified", _NOT_VERIFIED, reason=reason[:MAX_REASON_CHARS]
         )
@@ -190,8 +195,11 @@ class PushEndpointRepository:
     async def disable(
         self, subscription: Subscription, reason: str, *, failing_for_s: float | None = None
     ) -> bool:
-        """Whether it was not; with `failing_for_s`, only where all forwarders have seen nothing
-        but failures for so long."""
+        """Disable the endpoint; return whether it was enabled before.
+
+        With `failing_for_s`, do so only if all forwarders have seen nothing but failures for that
+        time.
+        """
         return await self._change(
             subscription,
             "disabled",
@@ -201,13 +209,13 @@ class PushEndpointRepository:
         )
 
     async def enable(self, subscription: Subscription) -> bool:
-        """Whether it was disabled, or failing."""
+        """Enable the endpoint; return whether it was disabled, or failing."""
         return await self._change(subscription, "enabled", _ENABLE)
 
     async def transitions(
         self, subscription: Subscription, since: datetime
     ) -> Sequence[AuditEntry]:
-        """Those of it that are in the audit, oldest first; at most `MAX_TRANSITIONS`."""
+        """Return its transitions in the audit, oldest first; at most `MAX_TRANSITIONS`."""
         wanted = AuditFilter(actor=ACTOR, resource=_resource(subscription), start=since)
         log = AuditLog(self._database)
         page = await log.page(subscription.tenant_id, wanted, page_size=MAX_TRANSITIONS)
@@ -239,7 +247,7 @@ def _columns(subscriptions: Sequence[Subscription]) -> tuple[list[bytes], list[b
 
 
 def _turned(turn: Turn, before: Row[Any] | None, values: Mapping[str, Any]) -> bool:
-    """Whether that is a transition, and not the same once more."""
+    """Return whether that is a transition, and not the same once more."""
     if before is None:
         return True
     if turn == "verified":

@@ -2,8 +2,8 @@
 
 A redrive takes the open dead letters that were there when it was asked for, oldest first. Its
 counters and the state of the letters it has published are written in one transaction, so both are
-right after any crash; what was published and not written down is published again under the same
-name, which the log finds stored.
+right after any crash; a dead letter that was published and not written down is published again
+under the same name, which the log finds stored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from metadata.subscriptions.dead_letters import (
 from openapi.dead_letters import RedriveState
 
 MAX_UNFINISHED = 10
-"""Of one subscription at a time."""
+"""The number of unfinished redrives that one subscription may have."""
 NEWEST = datetime(9999, 1, 1, tzinfo=UTC)
 
 _COLUMNS = """
@@ -160,7 +160,10 @@ class Redrive:
 
 @dataclass(frozen=True, slots=True)
 class RedriveSpec:
-    """What a caller asks for; `uids`: these alone, or all that `filter` is true for."""
+    """The redrive that a caller asks for:
+
+    `uids` alone, or all dead letters for which `filter` is true.
+    """
 
     filter: str | None = None
     uids: Sequence[bytes] | None = None
@@ -179,7 +182,7 @@ class Unfinished:
 
 
 class RedriveRepository:
-    """Rows of `redrives`. What only the scheduler writes names its lock."""
+    """Rows of `redrives`. Writes of the scheduler name its lock."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -187,7 +190,7 @@ class RedriveRepository:
     async def create(
         self, tenant_id: bytes, subscription_uid: bytes, spec: RedriveSpec, total: int
     ) -> Redrive:
-        """`total`: how many there are to redrive; of picked ones those that are open are counted.
+        """Create a redrive of `total` dead letters; of picked ones those that are open are counted.
 
         NotFound when the subscription is gone; Conflict at `MAX_UNFINISHED`. Its version tells the
         scheduler that there is one.
@@ -222,7 +225,7 @@ class RedriveRepository:
         return await self._database.of(tenant_id).transaction(work)
 
     async def get(self, tenant_id: bytes, subscription_uid: bytes, uid: bytes) -> Redrive:
-        """NotFound."""
+        """Return the redrive. Raises NotFound."""
 
         async def work(connection: Connection) -> Redrive:
             row = await connection.fetchrow(_GET, tenant_id, subscription_uid, uid)
@@ -240,7 +243,7 @@ class RedriveRepository:
         before: Place | None = None,
         limit: int,
     ) -> list[Redrive]:
-        """At most `limit`, newest first; fewer are the last."""
+        """Return at most `limit` redrives, newest first; fewer are the last."""
         place = before or Place(NEWEST, bytes(16))
 
         async def work(connection: Connection) -> list[Redrive]:
@@ -262,7 +265,9 @@ class RedriveRepository:
     # The scheduler's.
 
     async def unfinished(self, limit: int) -> list[Unfinished]:
-        """Of all active tenants, oldest first; the others' wait, but for those being cancelled."""
+        """Return redrives of all active tenants, oldest first; other tenants wait, unless
+        being cancelled.
+        """
 
         async def work(connection: Connection) -> list[Unfinished]:
             rows = await connection.fetch(_UNFINISHED, limit)
@@ -271,7 +276,9 @@ class RedriveRepository:
         return await self._database.statement(work, writes=False)
 
     async def letters(self, redrive: Redrive, after: Place, limit: int) -> list[StoredLetter]:
-        """What it may take next, oldest first; fewer than `limit` are the last."""
+        """Return the next dead letters that it may take, oldest first; fewer than `limit`
+        are the last.
+        """
 
         async def work(connection: Connection) -> list[StoredLetter]:
             rows = await connection.fetch(
@@ -325,7 +332,10 @@ class RedriveRepository:
     async def finish(
         self, lock: Lock, redrive: Redrive, state: RedriveState, detail: str | None
     ) -> None:
-        """Ended as `state`, or as cancelled where that was asked for. Idempotent. LeaseLost."""
+        """End the redrive as `state`, or as cancelled if that was asked for.
+
+        Idempotent. Raises LeaseLost.
+        """
 
         async def work(connection: Connection) -> None:
             await locks.check(connection, lock)
@@ -334,7 +344,7 @@ class RedriveRepository:
         await self._database.transaction(work)
 
     async def prune(self) -> None:
-        """Some of what ended long ago; of all tenants."""
+        """Delete some redrives that ended long ago, of all tenants."""
 
         async def work(connection: Connection) -> None:
             await connection.execute(_PRUNE, KEPT_DAYS, PRUNE_AT_ONCE)

@@ -1,6 +1,6 @@
 """Moving a subscription's cursors: one transaction, which starts a new generation of it.
 
-What must hold:
+Invariants:
 - A flush of the generation before writes nothing once this has committed: it names its generation,
   and waits for the row locks taken here.
 - No cursor is set below what is trimmed: the partition's rows are locked as the truncator and a new
@@ -9,8 +9,8 @@ What must hold:
   acked above it. The rows of `delivery_leases` it had are gone, and so are those of `deliveries`,
   but for the holes that it begins with.
 - A seek back lets go of nothing that is unacked. The open deliveries of the cursor that lie below
-  its new floor stay open, as holes: what of them is below what is trimmed is stored for nothing but
-  their rows. Only a seek forward, and one to the end, passes over what is unacked.
+  its new floor stay open, as holes: those below the trimmed offset are stored only for their rows.
+  Only a seek forward, and one to the end, passes over unacked messages.
 
 Locks are taken in the order of everyone else (metadata/changes.py), rows in this: partitions, then
 cursors by key.
@@ -48,9 +48,12 @@ LaneOf = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where one cursor goes. Of a snapshot: `acked` are its settled ranges from `offset` on, and
-    what it had handed out ends at `read_to`. `passes_open`: open deliveries below `offset` are
-    passed over, wherever the cursor is now."""
+    """The new place of one cursor.
+
+    For a snapshot, `acked` are its settled ranges from `offset` on, and its deliveries end at
+    `read_to`. `passes_open`: open deliveries below `offset` are passed over, wherever the cursor is
+    now.
+    """
 
     offset: int
     read_to: int | None = None
@@ -69,7 +72,7 @@ class Placed:
     holes: tuple[int, ...] = ()
 
     def settled(self) -> int:
-        """How many offsets from `start` on are settled."""
+        """Return the number of settled offsets from `start` on."""
         above = sum(high - low for low, high in self.acked)
         return self.floor - self.start - len(self.holes) + above
 
@@ -77,9 +80,11 @@ class Placed:
 def place(
     target: Target, trimmed_to: int, kept: Sequence[int] = (), still_open: Iterable[int] = ()
 ) -> Placed:
-    """The target, not below what is trimmed. `kept` are offsets below `trimmed_to` that are stored
-    all the same; those among them that a snapshot has not settled stay open, and so does what of
-    `still_open` is below the floor."""
+    """Return the target, not below the trimmed offsets.
+
+    `kept` are offsets below `trimmed_to` that are stored all the same; those among them that a
+    snapshot has not settled stay open, and so do those of `still_open` below the floor.
+    """
     floor = max(target.offset, trimmed_to)
     acked = tuple((max(low, floor), high) for low, high in target.acked if high > floor)
     read_to = max(floor, target.read_to or 0, *(high for _, high in acked), 0)
@@ -97,8 +102,9 @@ def place(
 
 
 class Position(NamedTuple):
-    """Where a cursor is: its floor, and how many offsets there are from there on that are settled,
-    less those below it that are not."""
+    """The place of a cursor: its floor, and the number of settled offsets from there on,
+    less the unsettled ones below it.
+    """
 
     floor: int
     settled: int
@@ -171,7 +177,9 @@ def _position(cursor: CursorRow) -> Position:
 async def lock_partitions(
     session: AsyncSession, tenant_id: bytes, topic_uid: bytes
 ) -> dict[LaneOf, int]:
-    """Keeps the truncator out until this transaction ends; what is trimmed, by lane."""
+    """Keep the truncator out until this transaction ends; return the trimmed offset of each
+    lane.
+    """
     rows = await session.execute(
         select(PartitionRow.partition, PartitionRow.lane, PartitionRow.trimmed_to)
         .where(PartitionRow.tenant_id == tenant_id, PartitionRow.topic_uid == topic_uid)
@@ -190,8 +198,11 @@ async def kept_offsets(
     targets: Mapping[LaneOf, Target],
     trimmed: Mapping[LaneOf, int],
 ) -> dict[LaneOf, list[int]]:
-    """Of the lanes whose target is a snapshot that reaches below what is trimmed: offsets that
-    some subscription has stepped over, for which they are stored until it is done with them."""
+    """Return stored offsets in lanes whose target is a snapshot that reaches below the trimmed
+    offset.
+
+    Some subscription has stepped over them; they are stored until it is done with them.
+    """
     kept: dict[LaneOf, list[int]] = {}
     for (partition, lane), target in sorted(targets.items()):
         upto = trimmed.get((partition, lane), 0)
@@ -221,7 +232,9 @@ async def kept_offsets(
 
 
 def set_position(cursor: CursorRow, placed: Placed) -> None:
-    """The row as it is with nothing settled but what `placed` says, all of that acked."""
+    """Set the row to the placed position: only the offsets in `placed` are settled, all of
+    them acked.
+    """
     cursor.start_offset = placed.start
     cursor.floor = placed.floor
     cursor.read_to = placed.read_to
@@ -237,7 +250,7 @@ def set_position(cursor: CursorRow, placed: Placed) -> None:
 def hole_rows(
     cursor: CursorRow, placed: Placed, keys: Mapping[int, int | None] | None = None
 ) -> list[DeliveryRow]:
-    """`keys`: the hashes of their ordering keys, where they are known."""
+    """Return the rows of the holes; `keys` are the hashes of their ordering keys, where known."""
     keys = keys or {}
     return [
         DeliveryRow(
@@ -261,7 +274,9 @@ async def _next_generation(session: AsyncSession, present: int) -> int:
 
 
 async def _lock_cursors(session: AsyncSession, row: SubscriptionRow) -> Sequence[CursorRow]:
-    """In key order, like a flush; with `FOR NO KEY UPDATE`, so that their deliveries can go."""
+    """Lock cursors in key order, like a flush, with `FOR NO KEY UPDATE`, so that deliveries
+    can go.
+    """
     found = await session.scalars(
         select(CursorRow)
         .where(CursorRow.tenant_id == row.tenant_id, CursorRow.subscription_uid == row.uid)
@@ -277,7 +292,7 @@ async def _still_open(
     targets: Mapping[LaneOf, Target],
     trimmed: Mapping[LaneOf, int],
 ) -> dict[LaneOf, dict[int, int | None]]:
-    """The open deliveries of the cursors that go back: by offset, the hash of the ordering key."""
+    """Return the open deliveries of the cursors that go back: by offset, the hash of the key."""
     found: dict[LaneOf, dict[int, int | None]] = {}
     for cursor in cursors:
         lane = (cursor.partition, cursor.lane)
@@ -301,7 +316,7 @@ async def _still_open(
 async def _forget(
     session: AsyncSession, cursors: Sequence[CursorRow], targets: Mapping[LaneOf, Target]
 ) -> None:
-    """What the cursors that move have beside them."""
+    """Delete the rows of deliveries and leases of the cursors that move."""
     for cursor in cursors:
         if (cursor.partition, cursor.lane) not in targets:
             continue

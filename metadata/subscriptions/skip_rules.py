@@ -1,7 +1,7 @@
-"""Skip rules of a subscription: what they are, and what they were.
+"""Skip rules of a subscription, present and removed ones.
 
-A rule that was removed keeps its row, with who removed it and when, for as long as the
-subscription lives. Each change is one of the subscription, with a new version of it.
+A rule that was removed keeps its row, with the actor and the time of the removal, for as long as
+the subscription lives. Each change is one of the subscription, with a new version of it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SkipRuleRepository:
     async def add(
         self, tenant_id: bytes, name: str, *, expression: str, reason: str, created_by: str
     ) -> SkipRule:
-        """Conflict when there are as many as may be."""
+        """Add a rule. Raises Conflict when there are as many as may be."""
 
         async def work(session: AsyncSession) -> SkipRule:
             await changes.wait_turn(session, tenant_id)
@@ -57,7 +57,10 @@ class SkipRuleRepository:
         return await self._database.of(tenant_id).write(work)
 
     async def remove(self, tenant_id: bytes, name: str, uid: bytes, *, removed_by: str) -> None:
-        """NotFound of the rule too; one that was removed before stays as it was."""
+        """Remove a rule; one that was removed before stays as it was.
+
+        Raises NotFound, also for the rule.
+        """
 
         async def work(session: AsyncSession) -> None:
             await changes.wait_turn(session, tenant_id)
@@ -72,7 +75,7 @@ class SkipRuleRepository:
         await self._database.of(tenant_id).write(work)
 
     async def of(self, tenant_id: bytes, name: str, *, removed: bool) -> tuple[SkipRule, ...]:
-        """The active ones, or all, by when they were made; the last `MAX_LISTED`."""
+        """Return the active rules, or all, by creation time; the last `MAX_LISTED`."""
 
         async def work(session: AsyncSession) -> tuple[SkipRule, ...]:
             subscription = await _named(session, tenant_id, name)
@@ -96,7 +99,7 @@ class SkipRuleRepository:
 async def active_of(
     session: AsyncSession, tenant_id: bytes, subscription_uids: Iterable[bytes]
 ) -> dict[bytes, tuple[SkipRule, ...]]:
-    """By subscription uid, those that hold; a subscription without any is not in it."""
+    """Return the rules that hold, by subscription uid; a subscription without any is left out."""
     rows = await session.scalars(
         select(SkipRuleRow)
         .where(

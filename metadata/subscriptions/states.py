@@ -1,4 +1,4 @@
-"""Whether a subscription hands out messages: set by people, followed by its owner."""
+"""The state of a subscription: people set whether it delivers, and its owner follows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SubscriptionStateRepository:
     async def set(
         self, tenant_id: bytes, name: str, state: SubscriptionState, reason: str | None
     ) -> int:
-        """Its version then; the one it had where nothing changes. NotFound."""
+        """Set the state; return the version, which stays if nothing changes. Raises NotFound."""
 
         async def work(session: AsyncSession) -> int:
             row = await _named(session, tenant_id, name)

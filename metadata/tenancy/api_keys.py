@@ -33,7 +33,7 @@ class KeyState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ApiKeySpec:
-    """What a caller chooses."""
+    """The values that a caller chooses."""
 
     name: str
     scopes: tuple[str, ...]
@@ -66,29 +66,29 @@ class ApiKeyRepository:
     """Names are unique per tenant, key ids in all tenants."""
 
     def __init__(self, database: Database, limits: Defaults = NO_LIMITS) -> None:
-        """`limits`: the platform's, by name; counts.OBJECT_LIMITS where they say nothing."""
+        """Use `limits` of the platform, by name; counts.OBJECT_LIMITS where they say nothing."""
         self._database = database
         self._rows = rows_of(database, limits)
 
     async def by_key_id(self, key_id: str) -> ApiKey | None:
-        """Of whichever tenant: the id says whose it is."""
+        """Return the key of any tenant: the id says whose it is."""
         found = await self._rows.anywhere(ApiKeyRow.key_id == key_id)
         return found[0] if found else None
 
     async def get(self, tenant_id: bytes, name: str) -> ApiKey:
-        """NotFound."""
+        """Return the key. Raises NotFound."""
         return await self._rows.get(tenant_id, name)
 
     async def page(
         self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
     ) -> Page[ApiKey]:
-        """By name; BadPageToken."""
+        """Return a page of keys by name. Raises BadPageToken."""
         return await self._rows.page(tenant_id, page_size, page_token)
 
     async def create(
         self, tenant_id: bytes, spec: ApiKeySpec, key_id: str, secret: Secret
     ) -> ApiKey:
-        """Conflict when the name is taken (`existing` is the key that has it)."""
+        """Create a key. Conflict when the name is taken (`existing` is the key that has it)."""
         columns = {**_columns(spec), "key_id": key_id, "secrets": to_json([secret])}
         return await self._rows.create(tenant_id, spec.name, columns)
 
@@ -101,7 +101,7 @@ class ApiKeyRepository:
         if_version: int | None = None,
         force: bool = False,
     ) -> ApiKey:
-        """NotFound; Conflict when `if_version` is another; LastOwner."""
+        """Change a key. Raises NotFound; Conflict when `if_version` is another; LastOwner."""
         return await self._rows.update(
             tenant_id,
             name,
@@ -118,7 +118,10 @@ class ApiKeyRepository:
         if_version: int | None = None,
         force: bool = False,
     ) -> ApiKey:
-        """What it was. NotFound; Conflict when `if_version` is another; LastOwner."""
+        """Delete a key and return it.
+
+        Raises NotFound; Conflict when `if_version` is another; LastOwner.
+        """
         guard = unguarded if force else keep_owner(tenant_id)
         return await self._rows.delete(tenant_id, name, if_version=if_version, guard=guard)
 
@@ -140,7 +143,7 @@ class ApiKeyRepository:
         return await self._rows.update(tenant_id, name, change, if_version=if_version)
 
     async def touch(self, used: Sequence[tuple[bytes, bytes, datetime]]) -> None:
-        """When keys, by tenant and uid, were last used; those that are gone are passed over."""
+        """Note the last use of keys, by tenant and uid; deleted keys are passed over."""
         columns = [list(column) for column in zip(*sorted(used), strict=True)]
 
         async def work(connection: Connection) -> None:
@@ -155,7 +158,7 @@ def rows_of(database: Database, limits: Defaults = NO_LIMITS) -> NamedRows[ApiKe
 
 
 def _columns(spec: ApiKeySpec) -> Mapping[str, Any]:
-    """What may change."""
+    """Return the columns that may change."""
     return {
         "scopes": list(spec.scopes),
         "expires_at": spec.expires_at,

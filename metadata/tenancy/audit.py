@@ -36,17 +36,19 @@ class AuditEntry:
     action: str
     resource: str
     status: int | None
-    """Of the answer; None until it is known."""
+    """The status of the answer; None until it is known."""
     request_id: str
     detail: Mapping[str, Any] = field(default_factory=dict)
     at: datetime | None = None
-    """By Postgres' clock; None before it is there."""
+    """The time by Postgres' clock; None before the row is there."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """What is asked for; None: whatever it is. `resource` also finds what is below it; times are
-    half-open."""
+    """The wanted entries; None in a field allows any value.
+
+    `resource` also finds resources below it; times are half-open.
+    """
 
     actor: str | None = None
     action: str | None = None
@@ -63,7 +65,7 @@ class AuditLog:
         self._database = database
 
     async def append(self, entries: Sequence[AuditEntry]) -> None:
-        """Committed when this returns. All of one tenant."""
+        """Append entries of one tenant; they are committed when this returns."""
 
         async def work(session: AsyncSession) -> None:
             self.add(session, entries)
@@ -73,11 +75,16 @@ class AuditLog:
 
     @staticmethod
     def add(session: AsyncSession, entries: Sequence[AuditEntry]) -> None:
-        """Committed with the session, of whose tenant they are: what the platform did by itself."""
+        """Add entries to the session, of the session's tenant: changes that the platform
+        made by itself.
+        """
         session.add_all([_row(entry) for entry in entries])
 
     async def finish(self, entry: AuditEntry, status: int) -> None:
-        """Its outcome. The platform writes it: tenants' sessions cannot change rows."""
+        """Set the outcome of an entry.
+
+        The platform writes it: tenants' sessions cannot change rows.
+        """
         statement = (
             update(AuditRow)
             .where(AuditRow.tenant_id == entry.tenant_id, AuditRow.id == entry.id)
@@ -97,7 +104,10 @@ class AuditLog:
         page_size: int = 100,
         page_token: str | None = None,
     ) -> Page[AuditEntry]:
-        """The newest first, unless the oldest are wanted first; BadPageToken."""
+        """Return the newest entries first, or the oldest if those are wanted first.
+
+        Raises BadPageToken.
+        """
         statement = _matching(tenant_id, wanted).limit(page_size + 1)
         if page_token is not None:
             last = _id_of(page_token)
@@ -115,7 +125,7 @@ class AuditLog:
         return await self._database.of(tenant_id).read(work)
 
     async def prune(self, older_than_s: float, limit: int) -> int:
-        """How many went of those of all tenants, at most `limit`."""
+        """Delete old entries of all tenants, at most `limit`; return their number."""
         key = tuple_(AuditRow.tenant_id, AuditRow.id)
         old = (
             select(AuditRow.tenant_id, AuditRow.id)

@@ -36,14 +36,14 @@ class ClientState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClientSpec:
-    """What a caller chooses."""
+    """The values that a caller chooses."""
 
     name: str
     display_name: str = ""
     state: ClientState = ClientState.ACTIVE
     labels: Mapping[str, str] = field(default_factory=dict)
     permissions: tuple[str, ...] | None = None
-    """Of an operator, the only ones that it has; None: all. Kept as it was made with."""
+    """The only permissions that an operator has; None: all. They stay as it was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,36 +65,36 @@ class Client:
     updated_at: datetime
     last_used_at: datetime | None
     permissions: tuple[str, ...] | None = None
-    """Of an operator, the only ones that it has; None: all."""
+    """The only permissions that an operator has; None: all."""
 
 
 class ClientRepository:
     """Names are unique per tenant, client ids in all tenants."""
 
     def __init__(self, database: Database, limits: Defaults = NO_LIMITS) -> None:
-        """`limits`: the platform's, by name; counts.OBJECT_LIMITS where they say nothing."""
+        """Use `limits` of the platform, by name; counts.OBJECT_LIMITS where they say nothing."""
         self._database = database
         self._rows = rows_of(database, limits)
 
     async def by_client_id(self, client_id: str) -> Client | None:
-        """Of whichever tenant: the id says whose it is."""
+        """Return the client of any tenant: the id says whose it is."""
         found = await self._rows.anywhere(ClientRow.client_id == client_id)
         return found[0] if found else None
 
     async def get(self, tenant_id: bytes, name: str) -> Client:
-        """NotFound."""
+        """Return the client. Raises NotFound."""
         return await self._rows.get(tenant_id, name)
 
     async def page(
         self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
     ) -> Page[Client]:
-        """By name; BadPageToken."""
+        """Return a page of clients by name. Raises BadPageToken."""
         return await self._rows.page(tenant_id, page_size, page_token)
 
     async def create(
         self, tenant_id: bytes, spec: ClientSpec, client_id: str, secret: Secret
     ) -> Client:
-        """Conflict when the name is taken (`existing` is the client that has it)."""
+        """Create a client. Conflict when the name is taken (`existing` has it)."""
         columns = new_columns(spec, client_id, secret)
         return await self._rows.create(tenant_id, spec.name, columns)
 
@@ -107,7 +107,7 @@ class ClientRepository:
         if_version: int | None = None,
         force: bool = False,
     ) -> Client:
-        """NotFound; Conflict when `if_version` is another; LastOwner."""
+        """Change a client. Raises NotFound; Conflict when `if_version` is another; LastOwner."""
         return await self._rows.update(
             tenant_id,
             name,
@@ -124,7 +124,10 @@ class ClientRepository:
         if_version: int | None = None,
         force: bool = False,
     ) -> Client:
-        """What it was. NotFound; Conflict when `if_version` is another; LastOwner."""
+        """Delete a client and return it.
+
+        Raises NotFound; Conflict when `if_version` is another; LastOwner.
+        """
         guard = unguarded if force else keep_owner(tenant_id)
         return await self._rows.delete(tenant_id, name, if_version=if_version, guard=guard)
 
@@ -154,7 +157,10 @@ class ClientRepository:
         if_version: int | None = None,
         force: bool = False,
     ) -> Client:
-        """NotFound, also of the secret; Conflict when `if_version` is another; LastOwner."""
+        """Remove a secret.
+
+        Raises NotFound, also for it; Conflict when `if_version` is another; LastOwner.
+        """
 
         def change(present: Client) -> Mapping[str, Any]:
             return {"secrets": to_json(without(present.secrets, prefix))}
@@ -163,7 +169,7 @@ class ClientRepository:
         return await self._rows.update(tenant_id, name, change, if_version=if_version, guard=guard)
 
     async def revoke_tokens(self, tenant_id: bytes, name: str) -> Client:
-        """Those issued until now are refused from now on. NotFound."""
+        """Refuse all tokens issued until now. Raises NotFound."""
 
         def change(present: Client) -> Mapping[str, Any]:
             return {"tokens_valid_from": datetime.now(UTC)}
@@ -171,7 +177,7 @@ class ClientRepository:
         return await self._rows.update(tenant_id, name, change)
 
     async def touch(self, used: Sequence[tuple[bytes, bytes, datetime]]) -> None:
-        """When clients, by tenant and uid, were last used; those that are gone are passed over."""
+        """Note the last use of clients, by tenant and uid; deleted clients are passed over."""
         columns = [list(column) for column in zip(*sorted(used), strict=True)]
 
         async def work(connection: Connection) -> None:
@@ -192,7 +198,7 @@ def new_columns(spec: ClientSpec, client_id: str, secret: Secret) -> Mapping[str
 
 
 def _columns(spec: ClientSpec) -> Mapping[str, Any]:
-    """What may change."""
+    """Return the columns that may change."""
     return {
         "display_name": spec.display_name,
         "state": spec.state.value,

@@ -32,7 +32,9 @@ _KEY_ID = string.ascii_letters + string.digits
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """What is kept of one: its hash (32 bytes), and how it begins, by which people name it."""
+    """The stored part of a secret: its hash (32 bytes), and its beginning, by which people
+    name it.
+    """
 
     hash: bytes
     prefix: str
@@ -55,7 +57,7 @@ def hash_of(text: str) -> bytes:
 
 
 def matches(kept: Iterable[Secret], text: str, now: datetime) -> bool:
-    """Whether `text` is one of those that are live; takes as long whichever it is."""
+    """Return whether `text` is a live secret; this takes as long whichever it is."""
     offered = hash_of(text)
     found = False
     for secret in kept:
@@ -72,7 +74,7 @@ def new_client_secret(now: datetime) -> Minted:
 
 
 def new_key_id() -> str:
-    """Without `_`, which ends it in a key."""
+    """Return a new key id without `_`, which ends it in a key."""
     return "".join(secrets.choice(_KEY_ID) for _ in range(KEY_ID_CHARS))
 
 
@@ -87,8 +89,10 @@ def _minted(head: str, now: datetime) -> Minted:
 
 
 def rotated(kept: Iterable[Secret], secret: Secret, old_until: datetime) -> list[Secret]:
-    """With a new one, beside which the present one holds until `old_until` at the latest; those
-    that have expired go. TooManySecrets when two hold."""
+    """Return the secrets with a new one; the present one holds until `old_until` at the latest.
+
+    Expired ones go. Raises TooManySecrets when two hold.
+    """
     live = [old for old in kept if old.live(secret.created_at)]
     if len(live) >= MAX_LIVE:
         raise TooManySecrets(MAX_LIVE)
@@ -96,7 +100,7 @@ def rotated(kept: Iterable[Secret], secret: Secret, old_until: datetime) -> list
 
 
 def without(kept: Iterable[Secret], prefix: str) -> list[Secret]:
-    """NotFound."""
+    """Return the secrets without the one with that prefix. Raises NotFound."""
     kept = list(kept)
     left = [secret for secret in kept if secret.prefix != prefix]
     if len(left) == len(kept):
@@ -110,7 +114,7 @@ def _until(secret: Secret, end: datetime) -> Secret:
 
 
 def to_json(kept: Iterable[Secret]) -> list[dict[str, Any]]:
-    """As the tables have them."""
+    """Return the secrets as the tables have them."""
     return [
         {
             "hash": secret.hash.hex(),

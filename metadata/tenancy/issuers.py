@@ -1,7 +1,7 @@
 """OIDC issuers of a tenant's own, whose tokens it trusts.
 
-Several tenants may trust one issuer. Whose a token is follows from how each has proved that tokens
-of that issuer for that audience are its own (`Trust`).
+Several tenants may trust one issuer. The tenant of a token follows from the proof (`Trust`) that
+each has given that tokens of that issuer for that audience are its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from metadata.types import ChangeKind, Page
 
 
 class Trust(enum.Enum):
-    """Why tokens of an issuer, for an audience, are a tenant's.
+    """The reason why tokens of an issuer, for an audience, are a tenant's.
 
     Release 0.2 asked for no proof, so what it registered is unproved.
     """
@@ -55,7 +55,7 @@ class IssuerTaken(MetadataError):
 
 @dataclass(frozen=True, slots=True)
 class IssuerSpec:
-    """What a caller chooses."""
+    """The values that a caller chooses."""
 
     name: str
     issuer: str
@@ -94,19 +94,21 @@ class IssuerRepository:
     """In a tenant names are unique, and so are issuers with an audience."""
 
     def __init__(self, database: Database, limits: Defaults = NO_LIMITS) -> None:
-        """`limits`: the platform's, by name; counts.OBJECT_LIMITS where they say nothing."""
+        """Use `limits` of the platform, by name; counts.OBJECT_LIMITS where they say nothing."""
         self._rows = rows_of(database, limits)
 
     async def by_issuer(self, issuer: str) -> tuple[Issuer, ...]:
-        """Of all tenants; a token's audiences, and how each proved its own, say whose it is."""
+        """Return the issuers of all tenants; a token's audiences, and the proofs of each,
+        tell its tenant.
+        """
         return await self._rows.anywhere(IssuerRow.issuer == issuer)
 
     async def get(self, tenant_id: bytes, name: str) -> Issuer:
-        """NotFound."""
+        """Return the issuer. Raises NotFound."""
         return await self._rows.get(tenant_id, name)
 
     async def create(self, tenant_id: bytes, spec: IssuerSpec) -> Issuer:
-        """Conflict when the name is taken (`existing` is the issuer that has it); IssuerTaken."""
+        """Create an issuer. Conflict when the name is taken (`existing` has it); IssuerTaken."""
         return await self._rows.create(tenant_id, spec.name, _columns(spec), _one_each)
 
     async def update(
@@ -117,7 +119,7 @@ class IssuerRepository:
         *,
         if_version: int | None = None,
     ) -> Issuer:
-        """NotFound; Conflict when `if_version` is another; IssuerTaken."""
+        """Change an issuer. Raises NotFound; Conflict when `if_version` is another; IssuerTaken."""
         return await self._rows.update(
             tenant_id, name, lambda _: _columns(spec), if_version=if_version, guard=_one_each
         )
@@ -130,14 +132,17 @@ class IssuerRepository:
         if_version: int | None = None,
         force: bool = False,
     ) -> Issuer:
-        """What it was. NotFound; Conflict when `if_version` is another; LastOwner."""
+        """Delete an issuer and return it.
+
+        Raises NotFound; Conflict when `if_version` is another; LastOwner.
+        """
         guard = unguarded if force else keep_owner(tenant_id)
         return await self._rows.delete(tenant_id, name, if_version=if_version, guard=guard)
 
     async def page(
         self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
     ) -> Page[Issuer]:
-        """By name; BadPageToken."""
+        """Return a page of issuers by name. Raises BadPageToken."""
         return await self._rows.page(tenant_id, page_size, page_token)
 
 
@@ -154,9 +159,11 @@ async def _one_each(session: AsyncSession) -> AsyncIterator[None]:
 async def follow_operator(
     session: AsyncSession, tenant_id: bytes, allowed: Sequence[str]
 ) -> list[IssuerRow]:
-    """What an operator allows holds from then on, and what is allowed no more does no longer. The
-    change of the tenant, in the same transaction, tells every process; those returned are to have
-    its version."""
+    """Make an operator's allowance hold from then on, and withdraw one that is allowed no more.
+
+    The change of the tenant, in the same transaction, tells every process; the returned rows are to
+    have its version.
+    """
     followed = []
     rows = await session.scalars(select(IssuerRow).where(IssuerRow.tenant_id == tenant_id))
     for row in rows:
@@ -173,7 +180,7 @@ async def follow_operator(
 
 
 def allowance(issuer: str, audience: str) -> str:
-    """An entry of `issuers_allowed`. An issuer has no `#`."""
+    """Return an entry of `issuers_allowed`. An issuer has no `#`."""
     return f"{issuer}#{audience}"
 
 

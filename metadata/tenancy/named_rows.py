@@ -1,4 +1,4 @@
-"""What clients, keys, policies and issuers have in common: rows named once in each tenant.
+"""The common part of clients, keys, policies and issuers: rows named once in each tenant.
 
 Each change is one transaction under the version it takes, and is told by the change feed; one that
 leaves everything as it was takes no new version.
@@ -55,14 +55,16 @@ class NamedRows(Generic[R, V]):
     change: ChangeKind
     value: Callable[[R], V]
     quota: str
-    """By what name they are limited in number."""
+    """The name of the quota that limits their number."""
     limits: Defaults = field(default_factory=dict)
 
     async def create(
         self, tenant_id: bytes, name: str, columns: Columns, guard: Guard = unguarded
     ) -> V:
-        """Conflict when the name is taken (`existing` is what has it); NotFound of a tenant that is
-        being deleted; QuotaExceeded."""
+        """Create a row. Conflict when the name is taken (`existing` has it); QuotaExceeded.
+
+        Raises NotFound of a tenant that is being deleted.
+        """
 
         async def work(session: AsyncSession) -> V:
             await changes.wait_turn(session, tenant_id)
@@ -73,7 +75,9 @@ class NamedRows(Generic[R, V]):
         return await self.database.of(tenant_id).write(work)
 
     async def add(self, session: AsyncSession, tenant_id: bytes, name: str, columns: Columns) -> R:
-        """As `create`, in a transaction that changes something else as well, and tells of it."""
+        """Create as `create` does, in a transaction that changes something else as well,
+        and tells of it.
+        """
         tenant = await session.get(TenantRow, tenant_id)
         if tenant is None or tenant.state not in _LIVING:
             raise NotFound("tenant", tenant_id.hex())
@@ -98,7 +102,10 @@ class NamedRows(Generic[R, V]):
         if_version: int | None = None,
         guard: Guard = unguarded,
     ) -> V:
-        """With the columns that `change` wants. NotFound; Conflict when `if_version` is another."""
+        """Set the columns that `change` wants.
+
+        Raises NotFound; Conflict when `if_version` is another.
+        """
 
         async def work(session: AsyncSession) -> V:
             await changes.wait_turn(session, tenant_id)
@@ -124,7 +131,7 @@ class NamedRows(Generic[R, V]):
         if_version: int | None = None,
         guard: Guard = unguarded,
     ) -> V:
-        """What it was. NotFound; Conflict when `if_version` is another."""
+        """Delete a row and return it. Raises NotFound; Conflict when `if_version` is another."""
 
         async def work(session: AsyncSession) -> V:
             await changes.wait_turn(session, tenant_id)
@@ -138,7 +145,7 @@ class NamedRows(Generic[R, V]):
         return await self.database.of(tenant_id).write(work)
 
     async def get(self, tenant_id: bytes, name: str) -> V:
-        """NotFound."""
+        """Return the value of that name. Raises NotFound."""
 
         async def work(session: AsyncSession) -> V:
             return self.value(await self.expect(session, tenant_id, name, None))
@@ -146,7 +153,7 @@ class NamedRows(Generic[R, V]):
         return await self.database.of(tenant_id).read(work)
 
     async def page(self, tenant_id: bytes, page_size: int, page_token: str | None) -> Page[V]:
-        """By name; BadPageToken."""
+        """Return a page by name. Raises BadPageToken."""
         statement = (
             select(self.row)
             .where(self.row.tenant_id == tenant_id, self.row.name > name_after(page_token))
@@ -161,7 +168,7 @@ class NamedRows(Generic[R, V]):
         return await self.database.of(tenant_id).read(work)
 
     async def of_tenant(self, tenant_id: bytes) -> tuple[V, ...]:
-        """All of one tenant, by name."""
+        """Return all values of one tenant, by name."""
         statement = select(self.row).where(self.row.tenant_id == tenant_id).order_by(self.row.name)
 
         async def work(session: AsyncSession) -> tuple[V, ...]:
@@ -170,7 +177,7 @@ class NamedRows(Generic[R, V]):
         return await self.database.of(tenant_id).read(work)
 
     async def anywhere(self, where: ColumnElement[bool]) -> tuple[V, ...]:
-        """Of all tenants: for what says by itself whose it is."""
+        """Return values of all tenants, for a credential that itself tells its tenant."""
 
         async def work(session: AsyncSession) -> tuple[V, ...]:
             rows = await session.scalars(select(self.row).where(where))
@@ -187,7 +194,7 @@ class NamedRows(Generic[R, V]):
     async def expect(
         self, session: AsyncSession, tenant_id: bytes, name: str, if_version: int | None
     ) -> R:
-        """NotFound; Conflict when `if_version` is another."""
+        """Return the locked row. Raises NotFound; Conflict when `if_version` is another."""
         row = await self.find(session, tenant_id, name)
         if row is None:
             raise NotFound(self.kind, name)

@@ -1,4 +1,4 @@
-"""Who owns a tenant: whoever could give everybody else their roles.
+"""Owners of a tenant: those that could give everybody else their roles.
 
 An owner is a client that can sign in, or a subject of an issuer, whom a policy names with the role
 `owner` on everything; or a key with the scope `administer`. A change that would leave a tenant
@@ -84,7 +84,7 @@ def _any_live(secrets: list[dict[str, Any]], now: datetime) -> bool:
 
 
 def _names_one(members: Iterable[str], kind: str, names: Sequence[str]) -> bool:
-    """Of an issuer, whatever it says who somebody is."""
+    """Return whether a member fits a name; for an issuer, any subject of it counts."""
     for member in members:
         if member.startswith(kind):
             pattern = member.removeprefix(kind).partition("#")[0]

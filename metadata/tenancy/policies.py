@@ -22,7 +22,7 @@ from metadata.types import ChangeKind, Page
 
 @dataclass(frozen=True, slots=True)
 class PolicySpec:
-    """What a caller chooses."""
+    """The values that a caller chooses."""
 
     name: str
     role: str
@@ -55,20 +55,20 @@ class PolicyRepository:
     """Names are unique per tenant."""
 
     def __init__(self, database: Database, limits: Defaults = NO_LIMITS) -> None:
-        """`limits`: the platform's, by name; counts.OBJECT_LIMITS where they say nothing."""
+        """Use `limits` of the platform, by name; counts.OBJECT_LIMITS where they say nothing."""
         self._rows = rows_of(database, limits)
         self._limits = limits
 
     async def of_tenant(self, tenant_id: bytes) -> tuple[Policy, ...]:
-        """All of them, by name."""
+        """Return all policies of a tenant, by name."""
         return await self._rows.of_tenant(tenant_id)
 
     async def get(self, tenant_id: bytes, name: str) -> Policy:
-        """NotFound."""
+        """Return the policy. Raises NotFound."""
         return await self._rows.get(tenant_id, name)
 
     async def create(self, tenant_id: bytes, spec: PolicySpec) -> Policy:
-        """Conflict when the name is taken (`existing` is the policy that has it). QuotaExceeded."""
+        """Create a policy. Conflict when the name is taken (`existing` has it). QuotaExceeded."""
         guard = self._room_for(tenant_id, spec.name, spec.members)
         return await self._rows.create(tenant_id, spec.name, columns_of(spec), guard)
 
@@ -81,7 +81,10 @@ class PolicyRepository:
         if_version: int | None = None,
         force: bool = False,
     ) -> Policy:
-        """NotFound; Conflict when `if_version` is another; LastOwner; QuotaExceeded."""
+        """Change a policy.
+
+        Raises NotFound; Conflict when `if_version` is another; LastOwner; QuotaExceeded.
+        """
         owned = unguarded if force else keep_owner(tenant_id)
         room = self._room_for(tenant_id, name, spec.members)
 
@@ -102,7 +105,10 @@ class PolicyRepository:
         if_version: int | None = None,
         force: bool = False,
     ) -> Policy:
-        """What it was. NotFound; Conflict when `if_version` is another; LastOwner."""
+        """Delete a policy and return it.
+
+        Raises NotFound; Conflict when `if_version` is another; LastOwner.
+        """
         guard = unguarded if force else keep_owner(tenant_id)
         return await self._rows.delete(tenant_id, name, if_version=if_version, guard=guard)
 
@@ -129,7 +135,7 @@ class PolicyRepository:
     async def page(
         self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
     ) -> Page[Policy]:
-        """By name; BadPageToken."""
+        """Return a page of policies by name. Raises BadPageToken."""
         return await self._rows.page(tenant_id, page_size, page_token)
 
 

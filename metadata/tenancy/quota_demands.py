@@ -1,7 +1,7 @@
-"""What each process would use of the tenants' limits, told to the others through Postgres.
+"""The demand of each process for the tenants' limits, told to the others through Postgres.
 
-A row is of one process, tenant and limit, and counts for `FRESH_S` after it was told. Who tells is
-answered with what all ask for together, in the same statement.
+A row belongs to one process, tenant and limit, and counts for `FRESH_S` after it was told. The
+answer, from the same statement, is the demand of all processes together.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from metadata.database import Connection, Database
 
 FRESH_S = 3.0
-"""A process that has told nothing for so long asks for nothing any more."""
+"""Seconds after which a process that has told nothing asks for nothing any more."""
 TELL_DEADLINE_S = 1.5
 
 # Each `told` row sees others as they were when the statement began: its own comes of `mine`.
@@ -38,7 +38,7 @@ _PRUNE = "DELETE FROM quota_demands WHERE told_at < clock_timestamp() - $1::inte
 
 
 class Demand(NamedTuple):
-    """In units of the limit: a second's worth of a rate, or how many at once."""
+    """A demand in units of the limit: a second's worth of a rate, or a number at once."""
 
     tenant_id: bytes
     quota: str
@@ -52,8 +52,10 @@ class QuotaDemands:
     async def tell(
         self, incarnation: bytes, demands: Sequence[Demand]
     ) -> Mapping[tuple[bytes, str], float]:
-        """Replaces what this process told of these; what all ask for, this one included, by tenant
-        and limit."""
+        """Replace the demands that this process told of these; return the demands of all.
+
+        They include this process's, by tenant and limit.
+        """
         columns = [list(column) for column in zip(*demands, strict=True)]
 
         async def work(connection: Connection) -> Mapping[tuple[bytes, str], float]:
@@ -66,7 +68,7 @@ class QuotaDemands:
         return await self._database.statement(work, writes=True, deadline_s=TELL_DEADLINE_S)
 
     async def leave(self, incarnation: bytes) -> None:
-        """It asks for nothing any more."""
+        """Delete the demands of a process that asks for nothing any more."""
 
         async def work(connection: Connection) -> None:
             await connection.execute(_LEAVE, incarnation)
@@ -74,7 +76,7 @@ class QuotaDemands:
         await self._database.statement(work, writes=True, deadline_s=TELL_DEADLINE_S)
 
     async def prune(self, older_s: float = 10 * FRESH_S) -> None:
-        """Rows that nobody told again."""
+        """Delete rows that no process told again."""
 
         async def work(connection: Connection) -> None:
             await connection.execute(_PRUNE, timedelta(seconds=older_s))

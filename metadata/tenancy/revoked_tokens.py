@@ -1,7 +1,7 @@
 """Tokens that were revoked before their time.
 
-Each revocation is told to the change feed; who checks tokens keeps all of them in memory, so there
-is a bound on how many a tenant may have at a time.
+Each revocation is told to the change feed; processes that check tokens keep all of them in memory,
+so there is a limit of how many a tenant may have at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from metadata.models.identity import RevokedTokenRow
 from metadata.types import ChangeKind
 
 MAX_OF_TENANT = 10_000
-"""At a time. More tokens than that are revoked all at once: `tokens_valid_from` of their client."""
+"""The number of revocations of a tenant at a time.
+
+More tokens than that are revoked all at once, by `tokens_valid_from` of their client.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ class RevokedTokenRepository:
         await self._database.platform.write(work)
 
     async def all(self) -> tuple[RevokedToken, ...]:
-        """Those whose time is not over."""
+        """Return the revocations whose time is not over."""
 
         async def work(session: AsyncSession) -> tuple[RevokedToken, ...]:
             rows = await session.scalars(

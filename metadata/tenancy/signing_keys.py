@@ -20,7 +20,7 @@ from metadata.models.identity import SigningKeyRow
 from metadata.types import ChangeKind
 
 _LOCK = 7_021_901_001
-"""Of the advisory lock of whoever changes signing keys; any number nothing else uses."""
+"""The number of the advisory lock for changes of signing keys; nothing else uses it."""
 NOBODY = bytes(16)
 
 
@@ -47,8 +47,11 @@ class KeyRing:
 
 @dataclass(frozen=True, slots=True)
 class KeyTurn:
-    """What is to become of a ring. `ended`: keys that stop at once, to sign and to verify;
-    `sealed`: private parts, sealed anew."""
+    """A change of a ring.
+
+    `ended` are keys that stop at once, to sign and to verify; `sealed` are private parts, sealed
+    anew.
+    """
 
     added: SigningKey | None = None
     replaced: SigningKey | None = None
@@ -61,7 +64,7 @@ class KeyTurn:
 
 
 class SigningKeyRepository:
-    """Of the whole installation."""
+    """The signing keys of the whole installation."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -70,8 +73,10 @@ class SigningKeyRepository:
         return await self._database.platform.read(_ring)
 
     async def turn(self, plan: Callable[[KeyRing], KeyTurn]) -> KeyRing:
-        """What `plan` makes of the ring as it is now, while nobody else changes it. A change is
-        told to the feed, and drops what verifies nothing any more."""
+        """Apply `plan` to the present ring, while nobody else changes it; return the new ring.
+
+        A change is told to the feed, and drops keys that verify nothing any more.
+        """
 
         async def work(session: AsyncSession) -> KeyRing:
             await session.execute(select(func.pg_advisory_xact_lock(_LOCK)))

@@ -1,4 +1,4 @@
-"""What tenants used, hour by hour: read, and deleted by age."""
+"""The usage of tenants, hour by hour: read, and deleted by age."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class UsageHours:
         page_size: int = 100,
         page_token: str | None = None,
     ) -> Page[UsageHour]:
-        """Hours that begin in [start, end), by hour and metric; BadPageToken."""
+        """Return hours that begin in [start, end), by hour and metric. Raises BadPageToken."""
         key = tuple_(UsageHourRow.hour, UsageHourRow.metric)
         statement = (
             select(UsageHourRow)
@@ -68,7 +68,9 @@ class UsageHours:
         return await self._database.of(tenant_id).read(work)
 
     async def prune(self, older_than_s: float, limit: int) -> int:
-        """How many went of the hours of all tenants that ended so long ago, at most `limit`."""
+        """Delete hours of all tenants that ended `older_than_s` ago, at most `limit`;
+        return their number.
+        """
         key = tuple_(UsageHourRow.tenant_id, UsageHourRow.hour, UsageHourRow.metric)
         old = (
             select(UsageHourRow.tenant_id, UsageHourRow.hour, UsageHourRow.metric)

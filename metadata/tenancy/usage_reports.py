@@ -1,4 +1,4 @@
-"""What processes counted, added to the hours it was counted in: each report once.
+"""Counts of processes, added to the hours in which they were counted: each report once.
 
 A process numbers its reports. One statement takes the number down and adds the report, or finds the
 number taken and adds nothing: so a report whose outcome was not learned is simply made again.
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from metadata.database import Connection, Database
 
 FORGET_DAYS = 7
-"""A process that has not reported for so long repeats no report any more."""
+"""Days after which a process that has not reported repeats no report any more."""
 
 # In the order of the key: reports that meet do not wait for each other crosswise.
 _ADD = """
@@ -39,7 +39,7 @@ _PRUNE = "DELETE FROM usage_reporters WHERE reported_at < clock_timestamp() - $1
 
 
 class Counted(NamedTuple):
-    """So much more of a metric."""
+    """The increase of a metric."""
 
     tenant_id: bytes
     metric: str
@@ -53,8 +53,12 @@ class UsageReports:
     async def add(
         self, incarnation: bytes, sequence: int, hour: datetime, counted: Sequence[Counted]
     ) -> bool:
-        """A report, a row per tenant and metric at most, of the hour that begins at `hour`; False:
-        it was added before. Reports of a process have rising numbers, one after the other."""
+        """Add a report, with a row per tenant and metric at most, to the hour that begins at
+        `hour`.
+
+        Returns False if it was added before. Reports of a process have rising numbers, one after
+        the other.
+        """
         columns = [list(column) for column in zip(*counted, strict=True)]
 
         async def work(connection: Connection) -> bool:
@@ -64,7 +68,7 @@ class UsageReports:
         return await self._database.statement(work, writes=True)
 
     async def prune(self, days: int = FORGET_DAYS) -> None:
-        """Processes that are long gone."""
+        """Delete processes that are long gone."""
 
         async def work(connection: Connection) -> None:
             await connection.execute(_PRUNE, timedelta(days=days))

@@ -38,8 +38,11 @@ Check = Callable[[], Awaitable[None]]
 
 @asynccontextmanager
 async def holding(database: Database) -> AsyncIterator[Check]:
-    """Nothing is trimmed while this is open. What it gives is asked at the end, before the backup
-    counts: LeaseLost where the hold ended meanwhile. Raises MetadataError."""
+    """Hold all history: nothing is trimmed while this is open. Raises MetadataError.
+
+    Call the yielded check at the end, before the backup counts: it raises LeaseLost where the hold
+    ended meanwhile.
+    """
     locks = LockRepository(database)
     lock = await _take(locks)
     renewing = asyncio.create_task(_renew(locks, lock))

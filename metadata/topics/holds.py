@@ -1,4 +1,4 @@
-"""What else than unacked messages is lost with a topic, as Postgres knows it.
+"""The losses with a topic, besides unacked messages, as Postgres knows them.
 
 Exports and snapshots hold the history of their topic by pins. An open dead letter is lost with the
 subscription that gave the message up, since its listing and its redrive go with that, and with the
@@ -58,7 +58,7 @@ class HoldRepository:
         self._database = database
 
     async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> Held:
-        """As committed; of pins only those that have not expired."""
+        """Return the committed holds of a topic; of pins only those that have not expired."""
 
         async def work(connection: Connection) -> Held:
             pins = await connection.fetch(_PINS, tenant_id, topic_uid)

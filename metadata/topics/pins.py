@@ -1,7 +1,7 @@
-"""What else than a cursor holds a partition's history: snapshots and export holds.
+"""The holds of a partition's history besides cursors: snapshots and export holds.
 
 Creating a pin, or moving one back, locks the partition's rows as the truncator does and goes no
-lower than what is trimmed; moving one forward or dropping it takes no lock.
+lower than the trimmed offset; moving one forward or dropping it takes no lock.
 """
 
 from __future__ import annotations
@@ -50,8 +50,11 @@ class PinRepository:
         *,
         expires_at: datetime | None = None,
     ) -> dict[tuple[int, int], int]:
-        """Pins each (partition, lane) from its offset on, or from the first that isn't trimmed;
-        what is pinned. NotFound when a partition isn't there."""
+        """Pin each (partition, lane) from its offset on, or from the first offset that isn't
+        trimmed.
+
+        Returns the pinned offsets. Raises NotFound when a partition isn't there.
+        """
 
         async def work(connection: Connection) -> dict[tuple[int, int], int]:
             pinned = {}
@@ -68,7 +71,7 @@ class PinRepository:
         return await self._database.of(tenant_id).transaction(work)
 
     async def drop(self, tenant_id: bytes, topic_uid: bytes, holder: bytes) -> None:
-        """Idempotent."""
+        """Drop the pins of a holder. Idempotent."""
 
         async def work(connection: Connection) -> None:
             await connection.execute(_DROP, tenant_id, topic_uid, holder)

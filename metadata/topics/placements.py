@@ -1,10 +1,10 @@
 """Moving a partition to another group, and giving a topic more partitions: the intent and its end.
 All lanes of a partition go together, so that they stay in one group.
 
-What happens between the two is in the store (seal what is, make what follows), can be repeated, and
-depends on nothing but the intent: so whoever finds one goes on with it, also several at once. The
-end comes in one transaction: the sealed generations with their last offsets, the open ones, and for
-new partitions an owner's row and a cursor at 0 of every subscription.
+The steps between the two are in the store (seal the present queues, make the next ones), can be
+repeated, and depend on nothing but the intent: so any process that finds one continues, also
+several at once. The end comes in one transaction: the sealed generations with their last offsets,
+the open ones, and for new partitions an owner's row and a cursor at 0 of every subscription.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Collectable(NamedTuple):
 
 
 class PlacementRepository:
-    """At most one placement of a topic at a time."""
+    """Placements; a topic has at most one at a time."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -97,8 +97,10 @@ class PlacementRepository:
     async def start_move(
         self, tenant_id: bytes, name: str, partition: int, group: int
     ) -> Topic | Placement:
-        """The intent to move a partition, also where it is there already; the topic when there is
-        nothing to do. NotFound of a topic or partition; Conflict while another placement is open.
+        """Return the intent to move a partition, also if it exists already; the topic if nothing is
+        to do.
+
+        Raises NotFound for a topic or partition; Conflict while another placement is open.
         """
 
         async def work(session: AsyncSession) -> Topic | Placement:
@@ -158,7 +160,7 @@ class PlacementRepository:
         return await self._database.of(tenant_id).write(work)
 
     async def get(self, tenant_id: bytes, topic_uid: bytes) -> Placement | None:
-        """The open placement of a topic in any state."""
+        """Return the open placement of a topic in any state."""
 
         async def work(session: AsyncSession) -> Placement | None:
             await session.execute(_AT_ONE_MOMENT)
@@ -171,8 +173,10 @@ class PlacementRepository:
     async def replay(
         self, topic: Topic, kind: PlacementKind, partition: int | None, groups: Sequence[int]
     ) -> Placement:
-        """The intent of a placement that the store shows and this database forgot; it takes the
-        place of one that is open. NotFound when the topic is gone."""
+        """Write the intent of a placement that the store shows and this database forgot.
+
+        It replaces an open one. Raises NotFound when the topic is gone.
+        """
 
         async def work(session: AsyncSession) -> Placement:
             await changes.wait_turn(session, topic.tenant_id)
@@ -200,7 +204,9 @@ class PlacementRepository:
         return await self._database.of(topic.tenant_id).write(work)
 
     async def unfinished(self, limit: int = 100) -> list[Placement]:
-        """Of active topics of any tenant, the oldest first; some may be under way elsewhere."""
+        """Return placements of active topics of any tenant, oldest first; other processes
+        may carry some out.
+        """
         statement = (
             select(PlacementRow, TopicRow)
             .join(
@@ -259,8 +265,10 @@ class PlacementRepository:
         return await self._database.of(tenant_id).write(work)
 
     async def collectable(self, limit: int = 100) -> list[Collectable]:
-        """Sealed generations of which everything is trimmed and nothing is kept, and whose ids the
-        store has forgotten. What is still staged in them, only the store knows."""
+        """Return sealed generations that are wholly trimmed, and whose ids the store has forgotten.
+
+        No offset in them is kept. Only the store knows whether messages are still staged in them.
+        """
 
         async def work(connection: Connection) -> list[Collectable]:
             rows = await connection.fetch(_COLLECTABLE, _ID_MARGIN_S, limit)
@@ -318,7 +326,7 @@ async def _started(
 
 
 def _placement(row: PlacementRow, topic: Topic) -> Placement:
-    """What the intent means for the partitions as they are, and stay until it is done."""
+    """Return the intent in terms of the present partitions, which stay until it is done."""
     kind = PlacementKind(row.kind)
     numbers = range(row.partitions) if row.partition is None else (row.partition,)
     present = {(each.number, each.lane): each for each in topic.partitions}
@@ -337,7 +345,7 @@ def _placement(row: PlacementRow, topic: Topic) -> Placement:
 
 
 async def _open_rows(session: AsyncSession, topic: TopicRow) -> dict[LaneOf, PartitionRow]:
-    """Locked like the truncator does, in key order."""
+    """Return the open rows, locked as the truncator locks them, in key order."""
     rows = await session.scalars(
         select(PartitionRow)
         .where(
@@ -353,7 +361,7 @@ async def _open_rows(session: AsyncSession, topic: TopicRow) -> dict[LaneOf, Par
 
 
 async def _add_cursors(session: AsyncSession, topic: TopicRow, added: Sequence[LaneOf]) -> None:
-    """Of every subscription, under the epoch of the assignments made beside them."""
+    """Add cursors of every subscription, under the epoch of the assignments made beside them."""
     if not added:
         return
     subscriptions = await session.execute(

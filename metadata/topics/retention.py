@@ -1,13 +1,13 @@
-"""What may be trimmed, and what a topic may hold: the statements of the truncator.
+"""The statements of the truncator: which messages may be trimmed, and which limits a topic has.
 
-Order of a trim, per partition: its rows are locked, the pins are read, `trimmed_to` is written and
-committed; only then is the store told to truncate. Who pins lower than what was read locks the same
-rows first (a new cursor, a seek back, a snapshot) and finds `trimmed_to`; who moves forward needs
-no lock. An offset that a cursor has stepped over has its `deliveries` row in the same transaction
-that moved the floor, and floors are read before those rows, so none is missed.
+A trim has this order, per partition: its rows are locked, the pins are read, `trimmed_to` is
+written and committed; only then is the store told to truncate. A transaction that pins lower (a new
+cursor, a seek back, a snapshot) locks the same rows first and finds `trimmed_to`; moving forward
+needs no lock. An offset that a cursor has stepped over has its `deliveries` row in the same
+transaction that moved the floor, and floors are read before those rows, so none is missed.
 
-While a backup is taken nothing that limits do not want gone past all pins is trimmed
-(backup_hold.py): neither below the lowest pin, nor what was kept and is not wanted any more.
+While a backup is taken (backup_hold.py), only messages that limits delete past all pins are
+trimmed: neither those below the lowest pin, nor those that were kept and are not wanted any more.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class TopicLimits:
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """What holds history, by lane: the lowest cursor floor or pin, and kept offsets."""
+    """The holds of history, by lane: the lowest cursor floor or pin, and kept offsets."""
 
     pinned: dict[LaneKey, int]
     kept: dict[LaneKey, KeptSignature]
@@ -164,7 +164,10 @@ class Trimmed:
 
 
 class FullFlag(NamedTuple):
-    """Whether a topic takes messages: `reason` is a problem type or None, `detail` for people."""
+    """The state that tells whether a topic takes messages:
+
+    `reason` is a problem type or None, `detail` is for people.
+    """
 
     tenant_id: bytes
     topic_uid: bytes
@@ -179,7 +182,7 @@ class RetentionRepository:
         self._database = database
 
     async def topics(self) -> tuple[list[TopicLimits], dict[LaneKey, list[Generation]]]:
-        """Every active topic, and the generations of each lane, oldest first."""
+        """Return every active topic, and the generations of each lane, oldest first."""
 
         async def work(
             connection: Connection,
@@ -195,7 +198,7 @@ class RetentionRepository:
         return await self._database.statement(work, writes=False)
 
     async def holds(self) -> Holds:
-        """As committed just now; a lane without a cursor or pin is not in it."""
+        """Return the holds that are committed now, without lanes that have no cursor or pin."""
 
         async def work(connection: Connection) -> Holds:
             floors = await connection.fetch(_FLOORS)
@@ -213,7 +216,7 @@ class RetentionRepository:
         return await self._database.statement(work, writes=False)
 
     async def floors(self) -> dict[LaneKey, Floors]:
-        """As committed just now; a lane that nobody subscribes to is not in it."""
+        """Return the floors that are committed now, without lanes that nobody subscribes to."""
 
         async def work(connection: Connection) -> dict[LaneKey, Floors]:
             rows = await connection.fetch(_CURSORS)
@@ -269,7 +272,7 @@ class RetentionRepository:
             await self._database.platform.write(partial(work, tenant_id=each))
 
     async def note_usage(self, usage: Iterable[tuple[bytes, bytes, int, int]]) -> None:
-        """(tenant, topic, stored bytes, staged messages) as measured now."""
+        """Store (tenant, topic, stored bytes, staged messages) as measured now."""
         rows = sorted(usage)
 
         async def work(connection: Connection) -> None:

@@ -33,8 +33,10 @@ MAX_FAILURE_CHARS = 500
 
 @dataclass(frozen=True, slots=True)
 class ScheduleSpec:
-    """What a caller chooses. `message` is opaque here; `next_at` the first run from now on, None
-    when there is none."""
+    """The values that a caller chooses.
+
+    `message` is opaque here; `next_at` is the first run from now on, None when there is none.
+    """
 
     name: str
     topic_uid: bytes
@@ -74,7 +76,7 @@ class Schedule:
 
 
 class DueSchedule(NamedTuple):
-    """What making its runs needs."""
+    """The values of a schedule that its runs need."""
 
     tenant_id: bytes
     uid: bytes
@@ -88,8 +90,10 @@ class DueSchedule(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What became of the runs from `next_at` on, up to `then`, the next one to come. `last_at` and
-    `last_message_id` are None where none was published."""
+    """The outcome of the runs from `next_at` on, up to `then`, the next one to come.
+
+    `last_at` and `last_message_id` are None where none was published.
+    """
 
     then: datetime | None
     runs: int
@@ -131,13 +135,15 @@ class ScheduleRepository:
     """Names are unique per tenant."""
 
     def __init__(self, database: Database, limits: Defaults = NO_LIMITS) -> None:
-        """`limits`: the platform's, by name; counts.OBJECT_LIMITS where they say nothing."""
+        """Use `limits` of the platform, by name; counts.OBJECT_LIMITS where they say nothing."""
         self._database = database
         self._limits = limits
 
     async def create(self, tenant_id: bytes, spec: ScheduleSpec) -> Schedule:
-        """NotFound when the topic isn't active; Conflict when the name is taken;
-        QuotaExceeded."""
+        """Create a schedule.
+
+        Raises NotFound when the topic isn't active; Conflict when the name is taken; QuotaExceeded.
+        """
 
         async def work(session: AsyncSession) -> Schedule:
             await changes.wait_turn(session, tenant_id)
@@ -160,8 +166,10 @@ class ScheduleRepository:
         *,
         if_version: int | None = None,
     ) -> Schedule:
-        """What `change` makes of it, under a lock. NotFound of it or its topic; Conflict when
-        `if_version` is another."""
+        """Change a schedule by `change`, under a lock.
+
+        Raises NotFound for it or its topic; Conflict when `if_version` is another.
+        """
 
         async def work(session: AsyncSession) -> Schedule:
             await changes.wait_turn(session, tenant_id)
@@ -180,7 +188,7 @@ class ScheduleRepository:
         return await self._database.of(tenant_id).write(work)
 
     async def get(self, tenant_id: bytes, name: str) -> Schedule:
-        """NotFound."""
+        """Return the schedule. Raises NotFound."""
 
         async def work(session: AsyncSession) -> Schedule:
             found = await _named(session, tenant_id, name)
@@ -193,7 +201,7 @@ class ScheduleRepository:
     async def page(
         self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
     ) -> Page[Schedule]:
-        """By name; BadPageToken."""
+        """Return a page of schedules by name. Raises BadPageToken."""
         statement = (
             _with_topic_name(tenant_id)
             .where(ScheduleRow.name > name_after(page_token))
@@ -208,7 +216,7 @@ class ScheduleRepository:
         return await self._database.of(tenant_id).read(work)
 
     async def delete(self, tenant_id: bytes, name: str, *, if_version: int | None = None) -> None:
-        """NotFound; Conflict when `if_version` is another."""
+        """Delete a schedule. Raises NotFound; Conflict when `if_version` is another."""
 
         async def work(session: AsyncSession) -> None:
             await changes.wait_turn(session, tenant_id)
@@ -228,7 +236,9 @@ class ScheduleRepository:
         await self._database.of(tenant_id).write(work)
 
     async def due(self, limit: int, besides: Sequence[bytes] = ()) -> list[DueSchedule]:
-        """Those that run next, the first of them first, without those of the uids named."""
+        """Return the schedules that run next, the first of them first, without the uids in
+        `besides`.
+        """
 
         async def work(connection: Connection) -> list[DueSchedule]:
             rows = await connection.fetch(_DUE, list(besides), limit)
@@ -260,8 +270,10 @@ class ScheduleRepository:
         await self._all(lock, _RAN, [list(column) for column in columns])
 
     async def failed(self, lock: Lock, failures: Sequence[tuple[DueSchedule, str]]) -> None:
-        """Why their runs cannot be made now; they stay due. LeaseLost when another schedules
-        now."""
+        """Note why their runs cannot be made now; they stay due.
+
+        Raises LeaseLost when another process schedules now.
+        """
         texts = [text[:MAX_FAILURE_CHARS].replace("\0", "") for _, text in failures]
         tenants, uids = [due.tenant_id for due, _ in failures], [due.uid for due, _ in failures]
         await self._all(lock, _FAILED, [tenants, uids, texts])

@@ -1,6 +1,6 @@
 """Schemas as publishing uses them: cached, kept fresh by the change feed.
 
-What is cached stays usable while Postgres is down, as topics do (catalog.py). A miss reads
+A cached schema stays usable while Postgres is down, as topics do (catalog.py). A miss reads
 Postgres; *absent* is never cached.
 """
 
@@ -48,7 +48,7 @@ class SchemaCatalog:
         return schema
 
     async def get(self, tenant_id: bytes, name: str) -> Schema:
-        """With its latest version. NotFound, MetadataUnavailable."""
+        """Return a schema with its latest version. Raises NotFound, MetadataUnavailable."""
         cached = self.cached(tenant_id, name)
         if cached is not None:
             return cached
@@ -59,7 +59,7 @@ class SchemaCatalog:
         return schema
 
     async def version(self, tenant_id: bytes, name: str, number: int) -> SchemaVersion:
-        """Any version. NotFound, MetadataUnavailable."""
+        """Return any version. Raises NotFound, MetadataUnavailable."""
         key = (tenant_id, name, number)
         cached = self._versions.get(key)
         if cached is not None:

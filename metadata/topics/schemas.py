@@ -22,7 +22,7 @@ _Found = Row[SchemaRow, SchemaVersionRow]
 NO_UID = bytes(16)
 """Schemas are known by their names alone."""
 MAX_VERSIONS = 1000
-"""Of one schema; held by whoever adds them."""
+"""The number of versions that one schema may have; the code that adds them enforces it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class SchemaRepository:
     """Names are unique per tenant."""
 
     def __init__(self, database: Database, limits: Defaults = NO_LIMITS) -> None:
-        """`limits`: the platform's, by name; counts.OBJECT_LIMITS where they say nothing."""
+        """Use `limits` of the platform, by name; counts.OBJECT_LIMITS where they say nothing."""
         self._database = database
         self._limits = limits
 
@@ -66,7 +66,7 @@ class SchemaRepository:
         compatibility: Compatibility,
         definition: str,
     ) -> Schema:
-        """With version 1. Conflict when the name is taken; QuotaExceeded."""
+        """Create a schema with version 1. Raises Conflict when the name is taken; QuotaExceeded."""
 
         async def work(session: AsyncSession) -> Schema:
             await changes.wait_turn(session, tenant_id)
@@ -91,8 +91,10 @@ class SchemaRepository:
     async def add_version(
         self, tenant_id: bytes, name: str, definition: str, *, after: int
     ) -> Schema:
-        """The version after number `after`, with which it was compared. NotFound; Conflict when
-        that is not the latest any more."""
+        """Add the version after number `after`, with which it was compared.
+
+        Raises NotFound; Conflict when that is not the latest any more.
+        """
 
         async def work(session: AsyncSession) -> Schema:
             await changes.wait_turn(session, tenant_id)
@@ -111,7 +113,7 @@ class SchemaRepository:
         *,
         if_version: int | None = None,
     ) -> Schema:
-        """NotFound; Conflict when `if_version` is another."""
+        """Set the compatibility. Raises NotFound; Conflict when `if_version` is another."""
 
         async def work(session: AsyncSession) -> Schema:
             await changes.wait_turn(session, tenant_id)
@@ -124,7 +126,7 @@ class SchemaRepository:
         return await self._database.of(tenant_id).write(work)
 
     async def get(self, tenant_id: bytes, name: str) -> Schema:
-        """NotFound."""
+        """Return the schema. Raises NotFound."""
         return await self._database.of(tenant_id).read(
             lambda session: _require(session, tenant_id, name)
         )
@@ -132,7 +134,7 @@ class SchemaRepository:
     async def page(
         self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
     ) -> Page[Schema]:
-        """By name; BadPageToken."""
+        """Return a page of schemas by name. Raises BadPageToken."""
         statement = (
             _with_latest(tenant_id)
             .where(SchemaRow.name > name_after(page_token))
@@ -148,7 +150,7 @@ class SchemaRepository:
         return await self._database.of(tenant_id).read(work)
 
     async def versions(self, tenant_id: bytes, name: str) -> list[tuple[int, datetime]]:
-        """Numbers and when they were made, the newest first."""
+        """Return the numbers and creation times of versions, the newest first."""
         statement = (
             select(SchemaVersionRow.number, SchemaVersionRow.created_at)
             .where(SchemaVersionRow.tenant_id == tenant_id, SchemaVersionRow.name == name)
@@ -161,7 +163,7 @@ class SchemaRepository:
         return await self._database.of(tenant_id).read(work)
 
     async def version(self, tenant_id: bytes, name: str, number: int) -> SchemaVersion:
-        """NotFound."""
+        """Return the version. Raises NotFound."""
 
         async def work(session: AsyncSession) -> SchemaVersion:
             row = await session.get(SchemaVersionRow, (tenant_id, name, number))
@@ -172,8 +174,11 @@ class SchemaRepository:
         return await self._database.of(tenant_id).read(work)
 
     async def delete(self, tenant_id: bytes, name: str, *, if_version: int | None = None) -> None:
-        """With all its versions. NotFound; Conflict when `if_version` is another, or (`existing` is
-        its name) when a topic uses it."""
+        """Delete a schema with all its versions.
+
+        Raises NotFound; Conflict when `if_version` is another, or (`existing` is its name) when a
+        topic uses it.
+        """
 
         async def work(session: AsyncSession) -> None:
             await changes.wait_turn(session, tenant_id)
@@ -238,7 +243,7 @@ async def _add_version(
 
 
 async def _touch(session: AsyncSession, row: SchemaRow) -> Schema:
-    """A new version of the schema, told to the feed."""
+    """Give the schema a new version, and tell the feed."""
     row.updated_at = func.now()
     await session.flush()
     await session.refresh(row)

@@ -48,12 +48,13 @@ class TopicRepository:
     """Intent first: a row is `creating` before its queues exist, `deleting` before they go."""
 
     def __init__(self, database: Database, limits: Defaults = NO_LIMITS) -> None:
-        """`limits`: the platform's, for tenants without their own."""
+        """Use `limits` of the platform for tenants without their own."""
         self._database = database
         self._limits = limits
 
     async def create(self, tenant_id: bytes, spec: TopicSpec, placements: Sequence[int]) -> Topic:
-        """A `creating` topic with one partition per group in `placements`, all lanes of each there.
+        """Create a `creating` topic with one partition per group in `placements`, all lanes of each
+        there.
 
         Conflict when the name is taken; `existing` is the topic that has it. NotFound of the
         schema, or of a tenant that is being deleted. QuotaExceeded.
@@ -98,7 +99,10 @@ class TopicRepository:
         return await self._database.of(tenant_id).write(work)
 
     async def activate(self, tenant_id: bytes, uid: bytes) -> Topic:
-        """creating → active, once every queue exists. Idempotent; NotFound when it is going."""
+        """Turn creating into active, once every queue exists.
+
+        Idempotent; NotFound when it is going.
+        """
 
         async def work(session: AsyncSession) -> Topic:
             await changes.wait_turn(session, tenant_id)
@@ -119,9 +123,9 @@ class TopicRepository:
         *,
         if_version: int | None = None,
     ) -> Topic:
-        """The active topic as `change` wants it; name and priorities stay as they are. Without a
-        difference there is no new version. `change` may be called again, and what it raises leaves
-        the topic as it was.
+        """Change the active topic by `change`; name and priorities stay. Without a difference there
+        is no new version. `change` may be called again, and an error of it leaves the topic as it
+        was.
 
         NotFound of the topic, or of the schema; Conflict when `if_version` is another.
         """
@@ -143,7 +147,7 @@ class TopicRepository:
         return await self._database.of(tenant_id).write(work)
 
     async def get(self, tenant_id: bytes, name: str) -> Topic:
-        """The topic of that name that is creating or active; NotFound."""
+        """Return the topic of that name that is creating or active. Raises NotFound."""
 
         async def work(session: AsyncSession) -> Topic:
             row = await named(session, tenant_id, name)
@@ -154,7 +158,7 @@ class TopicRepository:
         return await self._database.of(tenant_id).read(work)
 
     async def get_by_uid(self, tenant_id: bytes, uid: bytes) -> Topic:
-        """In any state; NotFound."""
+        """Return the topic in any state. Raises NotFound."""
 
         async def work(session: AsyncSession) -> Topic:
             row = await session.get(TopicRow, (tenant_id, uid))
@@ -167,7 +171,7 @@ class TopicRepository:
     async def page(
         self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
     ) -> Page[Topic]:
-        """Active topics by name; BadPageToken."""
+        """Return a page of active topics by name. Raises BadPageToken."""
         statement = (
             select(TopicRow)
             .where(TopicRow.tenant_id == tenant_id, TopicRow.name > name_after(page_token))
@@ -218,7 +222,7 @@ class TopicRepository:
         await self._database.of(tenant_id).write(work)
 
     async def unfinished(self, *, older_than_s: float, limit: int = 100) -> list[Topic]:
-        """Topics of any tenant left `creating` or `deleting` by a process that died."""
+        """Return topics of any tenant left `creating` or `deleting` by a process that died."""
         statement = (
             select(TopicRow)
             .where(TopicRow.state != TopicState.ACTIVE.value)
@@ -234,7 +238,7 @@ class TopicRepository:
 
 
 async def named(session: AsyncSession, tenant_id: bytes, name: str) -> TopicRow | None:
-    """The topic that has the name now."""
+    """Return the topic that has the name now."""
     return await session.scalar(
         select(TopicRow).where(
             TopicRow.tenant_id == tenant_id, TopicRow.name == name, TopicRow.state != _DELETING
@@ -243,7 +247,7 @@ async def named(session: AsyncSession, tenant_id: bytes, name: str) -> TopicRow 
 
 
 def topic_count(tenant_id: bytes) -> Select[int]:
-    """Of those that count: what is being deleted does not."""
+    """Select the number of topics that count; a topic that is being deleted does not."""
     return (
         select(func.count())
         .select_from(TopicRow)
@@ -259,7 +263,7 @@ async def _require_schema(session: AsyncSession, tenant_id: bytes, name: str | N
 
 
 def _apply(row: TopicRow, spec: TopicSpec) -> bool:
-    """Whether anything is different now."""
+    """Apply a spec; return whether anything is different now."""
     wanted = {
         "retention_mode": spec.retention.mode.value,
         "retention_seconds": spec.retention.seconds,
@@ -277,8 +281,10 @@ def _apply(row: TopicRow, spec: TopicSpec) -> bool:
 
 
 async def _drop_readers(session: AsyncSession, topic: TopicRow) -> list[changes.Told]:
-    """Assignments, then cursors, each locked in key order like claims and flushes lock them; what
-    is to be told of the subscriptions."""
+    """Delete assignments, then cursors, each locked in key order like claims and flushes lock them.
+
+    Returns the changes of the subscriptions to tell.
+    """
     of_topic = (AssignmentRow.tenant_id == topic.tenant_id, AssignmentRow.topic_uid == topic.uid)
     await session.execute(
         select(AssignmentRow.partition)
@@ -309,7 +315,7 @@ async def _drop_readers(session: AsyncSession, topic: TopicRow) -> list[changes.
 async def turn(
     session: AsyncSession, row: TopicRow, state: TopicState, before: Sequence[changes.Told] = ()
 ) -> Topic:
-    """A new version of the topic, told to the feed, after what is told `before`."""
+    """Give the topic a new version, told to the feed after the changes `before`."""
     row.state = state.value
     row.updated_at = func.now()
     await session.flush()
@@ -325,7 +331,7 @@ def _told(row: TopicRow) -> changes.Told:
 def new_partition(
     topic: TopicRow, number: int, lane: int, group: int, generation: int = 0
 ) -> PartitionRow:
-    """A generation from offset 0 on, of which nothing is trimmed."""
+    """Return a generation from offset 0 on, of which nothing is trimmed."""
     return PartitionRow(
         tenant_id=topic.tenant_id,
         topic_uid=topic.uid,
@@ -339,14 +345,14 @@ def new_partition(
 
 
 def new_assignment(topic: TopicRow, number: int) -> AssignmentRow:
-    """Of a new partition: nobody's, and no epoch yet."""
+    """Return the assignment of a new partition: it has no owner, and no epoch yet."""
     return AssignmentRow(
         tenant_id=topic.tenant_id, topic_uid=topic.uid, partition=number, epoch_era=0, epoch_n=0
     )
 
 
 def topic_of(row: TopicRow) -> Topic:
-    """The row and its partitions as a value."""
+    """Return the row and its partitions as a value."""
     return Topic(
         tenant_id=row.tenant_id,
         uid=row.uid,
