@@ -50,7 +50,9 @@ class IncomingRequest:
 
     def __init__(self, connection: LinkConnection, head: Request, body: bytes) -> None:
         self.begun = self.whole = self.gone = False
-        """Of the answer: a part of it was sent; all of it. Of the client: it went away."""
+        """The progress of the answer: a part of it was sent, all of it was; and whether the
+        client went away.
+        """
         self._confirmed = False
         self._connection = connection
         self._id = head.id
@@ -62,7 +64,9 @@ class IncomingRequest:
         self._race: asyncio.Future[bool] | None = None
 
     def scope(self, head: Request) -> Scope:
-        """As the gateway made it, which has checked what the caller may, and FORWARDED."""
+        """Return the scope as the gateway made it, which has checked the caller's
+        permission, and FORWARDED.
+        """
         scope: Scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -87,7 +91,7 @@ class IncomingRequest:
             scope[RACE] = self.race
         return scope
 
-    # What the link calls.
+    # Calls of the link.
 
     def frame(self, head: ToServer, body: bytes) -> None:
         if isinstance(head, Written):
@@ -117,7 +121,7 @@ class IncomingRequest:
             self._race.exception()
         self._wake()
 
-    # What the handler calls.
+    # Calls of the handler.
 
     async def receive(self) -> MutableMapping[str, Any]:
         while True:
@@ -185,7 +189,7 @@ class IncomingRequest:
         self.whole = not more
 
     async def race(self) -> bool:
-        """Whether this one may answer with messages; raises ClientGone."""
+        """Return whether this one may answer with messages; raises ClientGone."""
         if self.gone:
             raise ClientGone
         if self._race is None:

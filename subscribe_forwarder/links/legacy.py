@@ -49,7 +49,7 @@ def encode_frame(head: bytes, body: Sequence[Buffer], max_frame_bytes: int) -> l
 
 
 class LegacyReader(FrameReader[H]):
-    """As the reader that it extends, of these frames."""
+    """The reader that it extends, for these frames."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
-"""One link: what this process asks of a peer, and what the peer asks of it.
+"""One link: the requests of this process to a peer, and the peer's requests to it.
 
 A link ends as a whole: every request and question that waits for an answer then fails with
-PeerGone, every one that is served here loses its client. Whoever heard notes over it forgets what
-they told. So the two sides need no memory of each other beyond the link.
+PeerGone, every one that is served here loses its client. A process that heard notes over it forgets
+what they told. So the two sides need no memory of each other beyond the link.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from subscribe_forwarder.links.wire import (
 MAX_QUEUED_NOTES_BYTES = 8 * 1024 * 1024
 """Beyond it notes are not sent."""
 SILENCE_S = 2.5
-"""A peer of which no frame came for so long is given up."""
+"""Seconds without a frame after which a peer is given up."""
 _log = structlog.get_logger("packetboat.links")
 
 
@@ -60,10 +60,10 @@ class Link:
     ) -> None:
         self.connection = connection
         self.dialled = dialled
-        """By this side."""
+        """Whether this side dialled."""
         self.opened_s = time.monotonic()
         self.listed = False
-        """It was among the live ones."""
+        """Whether the peer was among the live ones."""
         self._incarnation = incarnation
         self._services = services
         self._ended = ended
@@ -78,7 +78,7 @@ class Link:
         self._pinged_s = 0.0
         self._pings = 0
 
-    # What a Peer offers.
+    # The functions of a Peer.
 
     @property
     def incarnation(self) -> bytes:
@@ -154,7 +154,7 @@ class Link:
         self._last_id += 1
         return self._last_id
 
-    # What the connection calls.
+    # Calls of the connection.
 
     def frame(self, head: Head, body: bytes) -> None:
         if isinstance(head, ToAsker):
@@ -192,10 +192,10 @@ class Link:
     def congestion(self, congested: bool) -> None:
         pass  # parts of bodies wait for room
 
-    # What keeps it.
+    # Upkeep of the link.
 
     def tick(self, now_s: float, own_pause_s: float) -> None:
-        """Every PING_EVERY_S. `own_pause_s`: for so long nobody here could hear anything."""
+        """Do the upkeep, every PING_EVERY_S; for `own_pause_s` nobody here could hear anything."""
         young, self._young = self._young, []
         for request in young:
             request.watch()
@@ -212,7 +212,7 @@ class Link:
 
     @property
     def serving(self) -> set[asyncio.Task[None]]:
-        """What runs for the peer."""
+        """Return the tasks that run for the peer."""
         return self._tasks
 
     @property
@@ -236,7 +236,7 @@ class Link:
         if head.number == self._pings:
             metrics.round_trip_seconds.observe(time.monotonic() - self._pinged_s)
 
-    # What the peer asks.
+    # Requests of the peer.
 
     def _on_request(self, head: Request, body: bytes) -> None:
         if not self._admit(head.id):
@@ -291,7 +291,7 @@ class Link:
         try:
             hear(self._incarnation, body)
         except Exception:
-            # What the peer tells next may build on it; over a new link it begins again.
+            # The peer's next note may build on this one; over a new link it begins again.
             _log.exception("a note failed", subject=head.subject)
             self.connection.close("a note could not be taken in")
 

@@ -1,4 +1,4 @@
-"""What links tell Prometheus; counted by each link and added up twice a second."""
+"""The metrics of links; each link counts, and the counts are added up twice a second."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from prometheus_client import Counter, Gauge, Histogram
 
 open_links = Gauge("packetboat_link_open", "Links to other subscribe forwarders.")
 requests = Counter(
-    "packetboat_link_requests_total", "Requests and questions over links, by who asked.", ["side"]
+    "packetboat_link_requests_total",
+    "Requests and questions over links, by the side that asked.",
+    ["side"],
 )
 running = Gauge(
     "packetboat_link_running_requests",

@@ -2,7 +2,7 @@
 
 Both sides of a pair dial, the larger incarnation a moment later. Where both succeed, the connection
 that the smaller one dialled survives; any other new connection takes the place of the old one, for
-whoever dials has none that works. A link ends when its peer is live no more, when nothing comes
+a side that dials has none that works. A link ends when its peer is live no more, when nothing comes
 from it for `SILENCE_S`, and, all of them, when this process itself stood still.
 """
 
@@ -39,9 +39,9 @@ FIRST_RETRY_S, MOST_RETRY_S = 0.05, 1.0
 YIELD_S = 0.2
 """The larger incarnation lets the smaller one dial first."""
 UNLISTED_S = 10.0
-"""A peer that never was among the live ones is new; after so long it is not."""
+"""Seconds for which a peer that never was among the live ones counts as new."""
 SETTLED_S = 2.0
-"""A link that lived for so long is dialled again without a wait."""
+"""Seconds a link must have lived to be dialled again without a wait."""
 _log = structlog.get_logger("packetboat.links")
 
 
@@ -73,10 +73,13 @@ class LinkNetwork:
         tls: PeerTls | None = None,
         around: Callable[[Handler], Handler] | None = None,
     ) -> None:
-        """`secret`: shared by all forwarders. `problem_of`: what to
-        tell a peer of what a handler raised, None for a defect. `lossy`: subjects of notes that
-        may be dropped when a peer does not keep up; a link is ended rather than lose others.
-        `around`: makes what peers are served with of each handler; None: the handler itself."""
+        """Make a network without links.
+
+        `secret`: shared by all forwarders. `problem_of`: returns the problem to tell a peer for a
+        handler's exception, None for a defect. `lossy`: subjects of notes that may be dropped when
+        a peer does not keep up; a link is ended rather than lose others. `around`: makes the
+        handler that serves peers from each handler; None: the handler itself.
+        """
         self._secret = secret
         self._services = Services(problem_of, lossy)
         self._around = around
@@ -95,7 +98,7 @@ class LinkNetwork:
     # Life.
 
     async def start(self, host: str, port: int) -> int:
-        """Listens; the port, which is chosen here where 0 is given. Raises OSError."""
+        """Listen and return the port, which is chosen here where 0 is given. Raises OSError."""
         chosen = await self._listener.start(host, port)
         self._pulse.beat_s = time.monotonic()
         self._ticking = asyncio.get_running_loop().create_task(self._tick())
@@ -116,7 +119,9 @@ class LinkNetwork:
         self.follow(self._live)
 
     def follow(self, live: Mapping[bytes, Address]) -> None:
-        """The forwarders that live, as (host, port) by incarnation; this one may be among them."""
+        """Follow the forwarders that live, as (host, port) by incarnation; this one may be
+        among them.
+        """
         self._live = dict(live)
         self._stop_dialing([one for one in self._dialing if one not in live])
         now_s = time.monotonic()
@@ -134,7 +139,9 @@ class LinkNetwork:
                 )
 
     async def close(self, grace_s: float = 5.0) -> None:
-        """No new links; what runs for peers may end within `grace_s`, then all links close."""
+        """Accept no new links; tasks that run for peers may end within `grace_s`, then all
+        links close.
+        """
         self._closing = True
         self._listener.close()
         self._stop_dialing(self._dialing)
@@ -152,7 +159,7 @@ class LinkNetwork:
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(one.wait_closed(1.0) for one in list(self._connections)))
 
-    # What Links offers.
+    # The functions of Links.
 
     def peer(self, incarnation: bytes) -> Peer | None:
         return self._links.get(incarnation)
@@ -210,7 +217,7 @@ class LinkNetwork:
         self._connections.pop(connection, None)
 
     def _refusal(self, own: bytes, peer: bytes) -> Refusal | None:
-        """Why a peer that dialled, when this was `own`, is not let in."""
+        """Return why a peer that dialled, when this was `own`, is not let in."""
         if own != self._incarnation or self._closing:
             return Refusal("another incarnation")
         if peer == own:
@@ -267,7 +274,9 @@ class LinkNetwork:
         await keep_dialling(lambda: self._linked(peer, own), backoff, settled_s=SETTLED_S)
 
     async def _linked(self, peer: bytes, own: Party) -> LinkConnection | None:
-        """Of the link to that peer, whoever dialled; None: it was tried."""
+        """Return the connection of the link to that peer, whichever side dialled; None: it
+        was tried.
+        """
         if peer not in self._links:
             await self._dial(peer, own)
         link = self._links.get(peer)

@@ -100,7 +100,7 @@ class OutgoingRequest:
         self._reader: asyncio.Task[None] | None = None
         self._sender: asyncio.Task[object] | None = None
 
-    # What the link calls.
+    # Calls of the link.
 
     def frame(self, head: ToAsker, body: bytes) -> None:
         if type(head) is Taken:
@@ -115,7 +115,9 @@ class OutgoingRequest:
             self._wake()
 
     def fail(self, error: BaseException) -> None:
-        """What has come whole is still answered, unless it is on its way to the client."""
+        """Fail; frames that have come whole are still answered, unless they are on their
+        way to the client.
+        """
         if self._error is None:
             self._error = error
         if self._window is not None:
@@ -131,15 +133,17 @@ class OutgoingRequest:
             self._read_on(self._read())
 
     def send_rest(self, sent_bytes: int, rest: memoryview, *, more: bool) -> None:
-        """Of the body: what is left of its first part, and `more` that is not read yet."""
+        """Send the rest of the body: the unsent end of its first part, and `more` that is
+        not read yet.
+        """
         self._window = Window()
         self._window.unconfirmed_bytes = sent_bytes
         self._read_on(self._read_body(rest, more=more))
 
-    # What runs it.
+    # The run of the request.
 
     async def run(self) -> None:
-        """The answer, passed on. Raises PeerGone, ClientGone, a Problem, what `receive` raises."""
+        """Pass on the answer. Raises PeerGone, ClientGone, a Problem, what `receive` raises."""
         while True:
             while self._inbox:
                 if await self._take(*self._inbox.popleft()):
@@ -158,7 +162,7 @@ class OutgoingRequest:
             self._connection.send_or_cut(Gone(self._id))
 
     async def _take(self, head: ToAsker, body: bytes) -> bool:
-        """True: that was all."""
+        """Take a frame of the answer; True: that was all."""
         if isinstance(head, Answer | Chunk):
             return await self._pass_on(head, body)
         if isinstance(head, Offer) and self._race is not None:
@@ -213,7 +217,7 @@ class OutgoingRequest:
         raise ClientGone
 
     async def _read_body(self, part: memoryview, *, more: bool) -> None:
-        """The rest of the body, then until the client goes away."""
+        """Read the rest of the body, then until the client goes away."""
         if part:
             await self._send_body(part, more=more)
         while more:
@@ -225,7 +229,7 @@ class OutgoingRequest:
         await self._read()
 
     async def _send_body(self, part: memoryview, *, more: bool) -> None:
-        """In chunks, with never more than the window unconfirmed."""
+        """Send a part of the body in chunks, with never more than the window unconfirmed."""
         assert self._window is not None
         at = 0
         while True:
@@ -239,7 +243,10 @@ class OutgoingRequest:
                 return
 
     def _read_ended(self, reader: asyncio.Task[None]) -> None:
-        """Also by a cancellation that means the request: a body that stalls is ended by one."""
+        """Fail with the reader's error.
+
+        That may be a cancellation that means the request: a body that stalls is ended by one.
+        """
         error = asyncio.CancelledError() if reader.cancelled() else reader.exception()
         if self._ended or error is None:
             return

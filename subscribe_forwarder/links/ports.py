@@ -1,4 +1,5 @@
-"""What links offer: the seam between those who speak over them and how bytes travel.
+"""The interface of links: the seam between the code that speaks over them and the transport of
+bytes.
 
 A *link* is the internal connection between two subscribe forwarders; each pair has one. Over it go
 *requests* (an HTTP operation that runs at the forwarder that owns what it is about, its answer
@@ -13,8 +14,11 @@ from typing import Protocol
 from edge.asgi import Handler, Receive, Scope, Send
 
 RACE = "packetboat.race"
-"""Scope key of a request that other forwarders were asked too: an async callable, true for the one
-that may answer with messages. Whoever is told False answers nothing and keeps nothing."""
+"""The scope key of a request that other forwarders were asked too: an async callable.
+
+It returns True for the one that may answer with messages. A forwarder that is told False answers
+nothing and keeps nothing.
+"""
 
 FORWARDED = "packetboat.forwarded"
 """Scope key: the request came over a link, and is to be served from what is owned here."""
@@ -50,11 +54,13 @@ class Peer(Protocol):
         ...
 
     async def ask(self, subject: str, body: bytes, timeout_s: float) -> bytes:
-        """The answer of the peer's `answers(subject)`; PeerGone, TimeoutError, Problem."""
+        """Return the answer of the peer's `answers(subject)`; raises PeerGone,
+        TimeoutError, Problem.
+        """
         ...
 
     def note(self, subject: str, body: bytes) -> bool:
-        """False: not sent, the link is closed or backed up."""
+        """Send a note. False: not sent, the link is closed or backed up."""
         ...
 
 
@@ -62,27 +68,29 @@ class Links(Protocol):
     """One per process."""
 
     def peer(self, incarnation: bytes) -> Peer | None:
-        """None while there is no open link to it."""
+        """Return the peer; None while there is no open link to it."""
         ...
 
     def peers(self) -> list[Peer]: ...
 
     def serve(self, operation: str, handler: Handler) -> None:
-        """What requests of peers run."""
+        """Run a handler for the requests of peers for an operation."""
         ...
 
     def answers(self, subject: str, answer: Callable[[bytes, bytes], Awaitable[bytes]]) -> None:
-        """Called with the peer's incarnation and the body; a Problem it raises is raised there."""
+        """Call `answer` with the peer's incarnation and the body; a Problem it raises is
+        raised there.
+        """
         ...
 
     def hears(self, subject: str, hear: Callable[[bytes, bytes], None]) -> None:
-        """Called with the incarnation of who told it, and the body."""
+        """Call `hear` with the incarnation of the peer that told it, and the body."""
         ...
 
     def on_peer(self, changed: Callable[[bytes, bool], None]) -> None:
-        """Called with an incarnation when its link has opened (True) or ended."""
+        """Call `changed` with an incarnation when its link has opened (True) or ended."""
         ...
 
     def tell(self, subject: str, body: bytes) -> None:
-        """A note to every peer."""
+        """Send a note to every peer."""
         ...

@@ -36,7 +36,7 @@ def problem_in(head: Raised) -> Problem:
 
 
 def internal() -> Problem:
-    """As the edge answers a defect."""
+    """Return the problem by which the edge answers a defect."""
     return Problem(
         500,
         "internal-error",

@@ -1,4 +1,4 @@
-"""What this process does for its peers: the same over each link."""
+"""The services of this process for its peers: the same over each link."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Services:
         self._problem_of = problem_of
 
     def problem(self, error: Exception, of: str) -> Problem:
-        """What to tell the peer; a defect is logged."""
+        """Return the problem to tell the peer; a defect is logged."""
         problem = self._problem_of(error)
         if problem is None:
             _log.error("a peer's request failed", operation=of, exc_info=error)

@@ -1,4 +1,4 @@
-"""What links say: the heads of their frames, and the bounds that both sides keep.
+"""The messages of links: the heads of their frames, and the bounds that both sides keep.
 
 Frames and the handshake are those of `peering/rpc`, with the secret that forwarders share; a side
 claims its incarnation. Version 1, of release 0.2.0, is in legacy.py.
@@ -27,14 +27,17 @@ from peering.rpc.frames import Goodbye, Wire
 PROTOCOL_VERSION = 2
 MAX_HEAD_BYTES = 256 * 1024
 MAX_BODY_BYTES = 8 * 1024 * 1024
-"""Of one frame. Bodies of requests and of answers are cut into chunks and may be larger."""
+"""The limit of one frame.
+
+Bodies of requests and of answers are cut into chunks and may be larger.
+"""
 MAX_QUEUED_BYTES = 64 * 1024 * 1024
 """A peer that reads nothing is cut when so much is unsent."""
 HIGH_WATER_BYTES = 1024 * 1024
 """Chunks wait while so much is queued."""
 CHUNK_BYTES = 128 * 1024
 WINDOW_BYTES = 512 * 1024
-"""Of a body, in either direction: so much may be on its way unconfirmed."""
+"""The limit of a body's bytes that may be on their way unconfirmed, in either direction."""
 MAX_REQUESTS = 50_000
 """That one side asks of the other at once, questions included; beyond it: 503."""
 
@@ -70,7 +73,7 @@ class Welcome(_Head, tag=4):
     pass
 
 
-# What both versions say.
+# The frames of both versions.
 
 
 class Ping(_Head, tag=6):
@@ -121,7 +124,7 @@ class Body(_Head, tag=12):
 
 
 class Taken(_Head, tag=13):
-    """So many bytes of the request's body have been read by the handler."""
+    """The number of bytes of the request's body that the handler has read."""
 
     id: int
     bytes: int
@@ -151,7 +154,7 @@ class Chunk(_Head, tag=17):
 
 
 class Written(_Head, tag=18):
-    """So many bytes more of the answer were taken by the client's connection; `whole`: all."""
+    """The number of further bytes of the answer that the client's connection took; `whole`: all."""
 
     id: int
     bytes: int

@@ -1,6 +1,6 @@
 """The log of attempts on its way to Postgres: gathered, and written once a second.
 
-Bounded: of each subscription, what is written of one second is its newest failures, and its newest
+Bounded: one write has, for each subscription, its newest failures of that second, and its newest
 successes, fewer of them. A process that dies takes the last second of its log with it; while
 Postgres is away the newest are kept, up to the same bounds.
 """
@@ -60,7 +60,7 @@ class _Noted(NamedTuple):
 
 
 class _Pending:
-    """Of one subscription."""
+    """The attempts of one subscription that are not written yet."""
 
     __slots__ = ("failures", "successes")
 
@@ -76,7 +76,7 @@ class AttemptLog:
         self._attempts = attempts
         self._pending: dict[tuple[bytes, bytes], _Pending] = {}
         self._written: dict[tuple[bytes, bytes], int] = {}
-        """Since the log of that subscription was trimmed."""
+        """The rows that were written since the log of that subscription was trimmed."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -98,7 +98,7 @@ class AttemptLog:
         answer: Answer,
         wall_s: float,
     ) -> None:
-        """One request, which began then."""
+        """Add the attempts of one request, which began then."""
         key = subscription.tenant_id, subscription.uid
         pending = self._pending.get(key)
         if pending is None:
@@ -141,7 +141,7 @@ class AttemptLog:
             self._written.clear()
 
     async def _run(self) -> None:
-        """For the life of the process; only cancellation ends it."""
+        """Run for the life of the process; only cancellation ends it."""
         loop = asyncio.get_running_loop()
         pruned_s = loop.time()
         while True:

@@ -1,4 +1,4 @@
-"""Whether an endpoint is worth a request: its circuit breaker.
+"""The circuit breaker of an endpoint: the decision whether it is worth a request.
 
 Pure; times are seconds of any one monotonic clock.
 
@@ -40,12 +40,12 @@ JITTER = 0.3
 
 
 class EndpointBreaker:
-    """Of one endpoint. Every `began` is followed by one `ended`."""
+    """The breaker of one endpoint. Every `began` is followed by one `ended`."""
 
     def __init__(self, rng: random.Random | None = None) -> None:
         self.state = State.CLOSED
         self.reason = ""
-        """Why it is open; empty where it is closed."""
+        """The reason why it is open; empty where it is closed."""
         self._rng = rng or random.Random()
         self._failures = 0
         self._went_well = 0
@@ -56,7 +56,7 @@ class EndpointBreaker:
         self._trying = 0
 
     def room(self, now_s: float) -> int | None:
-        """How many requests may begin now; None: it does not matter."""
+        """Return how many requests may begin now; None: it does not matter."""
         if self.state is State.CLOSED:
             return None
         if self.state is State.OPEN and now_s < self._try_s:
@@ -64,7 +64,7 @@ class EndpointBreaker:
         return int(not self._trying)
 
     def due_s(self, now_s: float) -> float | None:
-        """When a try may begin without another that ends; None: only then, or any time."""
+        """Return when a try may begin without another that ends; None: only then, or any time."""
         return max(now_s, self._try_s) if self.state is State.OPEN else None
 
     def began(self, now_s: float) -> None:
@@ -76,7 +76,10 @@ class EndpointBreaker:
             self._trying += 1
 
     def ended(self, began_s: float, *, well: bool | None, now_s: float) -> bool:
-        """Of a request that began then; `well`: None tells nothing. Whether it closed by that."""
+        """Count a request that began then; returns whether the breaker closed by that.
+
+        `well`: None tells nothing.
+        """
         if began_s < self._turned_s:
             return False
         if self.state is State.HALF_OPEN:
@@ -91,7 +94,7 @@ class EndpointBreaker:
         self._try_s = min(self._try_s, now_s)
 
     def reset(self, now_s: float) -> None:
-        """It is to be tried as if nothing had been."""
+        """Try the endpoint as if nothing had been."""
         self._close(now_s)
 
     def _tried(self, well: bool | None, now_s: float) -> bool:
@@ -136,7 +139,7 @@ class EndpointBreaker:
 
 
 def _in_a_row(before: int) -> int:
-    """How many failures in a row open it, by how many requests failed long before."""
+    """Return how many failures in a row open it, by how many requests failed long before."""
     if not before:
         return FAILURES
     share = before / (OF_MOST - OF_LATE + 1)

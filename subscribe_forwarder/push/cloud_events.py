@@ -2,15 +2,15 @@
 object) and batched (an array of them).
 
     id       the message id         source            /topics/NAME
-    type     packetboat.message     subject           the ordering key, if there is one
+    type     packetboat.message     subject           the key, if there is one
     time     when it was published  datacontenttype   its content type
 
 A message that was published as a CloudEvent is that event again: its own attributes and no others,
 but for extensions that begin with `pb`. Those are the ones below, `pbmessageid` with the message
-id, `pbpublishtime` with when it was published, `pbkey` with the ordering key where it is not the
+id, `pbpublishtime` with when it was published, `pbkey` with the key where it is not the
 event's `partitionkey`, and `pbtraceparent` with the trace context where it is not the event's.
 
-Of other messages the above is made up. A publisher chooses type, source or subject by attributes
+For other messages the above is made up. A publisher chooses type, source or subject by attributes
 `ce-type`, `ce-source`, `ce-subject`. Extensions: `partitionkey`, `traceparent` and `tracestate` as
 CloudEvents' own extensions define them, `pbsubscription`, `pbattempt`, `pbpartition`, `pboffset`,
 and each attribute of the message whose name may be an extension's. Those whose name may not are in
@@ -45,7 +45,9 @@ _OURS = frozenset(
     {"pbsubscription", "pbattempt", "pbpartition", "pboffset", "pbattributes"}
     | {"pbmessageid", "pbpublishtime", "pbkey", "pbtraceparent"}
 )
-"""What an event that was delivered and is published again has of its first delivery is left out."""
+"""The extensions of a first delivery: an event that was delivered and is published again
+loses them.
+"""
 # Section 3.1.3.2 of the HTTP binding: what is not visible ASCII, and `"` and `%`, is encoded.
 _UNSAFE = re.compile(r"[^!#$&-~]")
 _SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
@@ -64,7 +66,10 @@ def attributes_of(
     offset: int,
     attempt: int,
 ) -> dict[str, str | int]:
-    """The context attributes of one delivery, but for datacontenttype. `time` is RFC 3339."""
+    """Return the context attributes of one delivery, but for datacontenttype.
+
+    `time` is RFC 3339.
+    """
     event = _published(message, message_id, time)
     if event is None:
         event = _made_up(message, message_id, time, topic)
@@ -76,8 +81,11 @@ def attributes_of(
 
 
 def _published(message: Message, message_id: str, time: str) -> dict[str, str | int] | None:
-    """Those of the event that the message was published as, and of the message beside them; None
-    where it was none."""
+    """Return the attributes of the event that the message was published as, and of the message
+    beside them.
+
+    Returns None for a message that was no event.
+    """
     context = event_of(message.attributes)
     if context is None:
         return None
@@ -101,7 +109,7 @@ def _published(message: Message, message_id: str, time: str) -> dict[str, str | 
 
 
 def _made_up(message: Message, message_id: str, time: str, topic: str) -> dict[str, str | int]:
-    """Those of a message that was not published as an event."""
+    """Return the attributes of a message that was not published as an event."""
     event: dict[str, str | int] = {
         "specversion": "1.0",
         "id": message_id,
@@ -142,7 +150,7 @@ def binary_headers(event: Mapping[str, str | int]) -> list[tuple[str, str]]:
 
 
 def structured(event: Mapping[str, str | int], message: Message) -> bytes:
-    """One JSON object, with the message's body in `data` or `data_base64`."""
+    """Return one JSON object, with the message's body in `data` or `data_base64`."""
     is_event = "pbmessageid" in event
     bare = literals_of(message.attributes or {}) if is_event else ()
     literals = {name: msgspec.Raw(str(event[name]).encode()) for name in bare if name in event}
@@ -164,7 +172,9 @@ def header_value(text: str) -> str:
 
 
 def _data(data: bytes, content_type: str | None) -> bytes:
-    """JSON as it was published, once it is proved whole; text as a string; else base64."""
+    """Return the body as JSON as it was published, once it is proved whole; text as a
+    string; else base64.
+    """
     if content_type is not None:
         try:
             if is_json(content_type):

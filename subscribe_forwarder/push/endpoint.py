@@ -1,9 +1,10 @@
-"""What is known of one subscription's endpoint here: whether it works, and what holds its requests
-back. Pure; times are seconds of a monotonic clock.
+"""The state of one subscription's endpoint here: whether it works, and what holds its requests
+back.
 
-The breaker is of this subscription alone, so a path that fails stops no other path of its origin.
-All else is of the origin (origin.py): a pause it asked for (`Retry-After`), a rate or a concurrency
-it asked for (`Packetboat-…` headers, until they expire), the limiter, and its silence.
+Pure; times are seconds of a monotonic clock. The breaker is of this subscription alone, so a path
+that fails stops no other path of its origin. All else is of the origin (origin.py): a pause it
+asked for (`Retry-After`), a rate or a concurrency it asked for (`Packetboat-…` headers, until they
+expire), the limiter, and its silence.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Endpoint:
         rng: random.Random | None = None,
         origin: Origin | None = None,
     ) -> None:
-        """`origin`: None where no other subscription has one there."""
+        """Make an endpoint; `origin`: None where no other subscription has one there."""
         self.key = key
         self.origin = origin or Origin(key, now_s)
         self.breaker = EndpointBreaker(rng)
@@ -48,7 +49,7 @@ class Endpoint:
         return self.origin.limiter
 
     def room(self, now_s: float) -> int:
-        """How many requests of one message may begin now."""
+        """Return how many requests of one message may begin now."""
         tries = self.breaker.room(now_s)
         if tries == 0:
             return 0
@@ -56,8 +57,10 @@ class Endpoint:
         return room if tries is None else min(tries, room)
 
     def ahead(self, now_s: float) -> int:
-        """How many messages may be leased beyond what `room` lets go: none while it is held back
-        or not known to work."""
+        """Return how many messages may be leased beyond what `room` lets go.
+
+        None may while the endpoint is held back or not known to work.
+        """
         doubtful = self.origin.silent or self.breaker.state is not State.CLOSED
         if doubtful or now_s < self.origin.pause_until_s:
             return 0
@@ -72,13 +75,16 @@ class Endpoint:
         )
 
     def messages(self, wanted: int, now_s: float) -> int:
-        """Of a request that may begin: how many messages it may carry."""
+        """Return how many messages a request may carry that may begin."""
         if self.breaker.state is not State.CLOSED:
             return 1
         return self.origin.messages(wanted, now_s)
 
     def due_s(self, now_s: float) -> float | None:
-        """When there is room though nothing ends; None: an end is waited for. May be early."""
+        """Return when there is room though nothing ends; None: an end is waited for.
+
+        The time may be early.
+        """
         tries = self.breaker.room(now_s)
         own_s = self.breaker.due_s(now_s)
         if tries == 0 and own_s is None:
@@ -89,14 +95,14 @@ class Endpoint:
         return due_s if own_s is None else max(own_s, due_s)
 
     def begin(self, messages: int, now_s: float) -> None:
-        """A request with so many messages leaves."""
+        """Count a request with `messages` messages that leaves."""
         was = self.breaker.state
         self.breaker.began(now_s)
         self._count_turn(was)
         self.origin.begin(messages, now_s)
 
     def ended(self, began_s: float, verdict: Verdict, now_s: float) -> bool:
-        """Whether the origin was silent until now."""
+        """Count a request that ended; returns whether the origin was silent until now."""
         was, origin = self.breaker.state, self.origin
         well, load = verdict.well, verdict.load
         if verdict.outcome is Outcome.BUSY:
@@ -130,7 +136,7 @@ class Endpoint:
         self.origin.reset(now_s)
 
     def status(self, now_s: float) -> dict[str, Any]:
-        """For people."""
+        """Return the state, for people."""
         return {
             "breaker": self.breaker.state.name.lower(),
             "breaker_reason": self.breaker.reason or (_SILENT if self.origin.silent else None),
@@ -139,7 +145,7 @@ class Endpoint:
         }
 
     def throttles(self, now_s: float) -> list[Restraint]:
-        """What holds requests back, beside the limit that is found by trying."""
+        """Return the restraints of requests, beside the limit that is found by trying."""
         found = self.origin.throttles(now_s)
         if self.breaker.state is not State.CLOSED:
             why = self.breaker.reason or "it fails"

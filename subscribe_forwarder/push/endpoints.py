@@ -1,8 +1,8 @@
-"""The endpoints that this process pushes to, and who waits for room at each origin.
+"""The endpoints that this process pushes to, and the pushers that wait for room at each origin.
 
-Room at an origin is handed on in turn: who gets it goes to the end of the line if it wants more,
-so one subscription's backlog does not starve another's single message. Who waits for its own
-breaker's pause to end is not in line until then.
+Pushers get room at an origin in turn: one that gets it goes to the end of the wait list if it wants
+more, so one subscription's backlog does not starve another's single message. A pusher that waits
+for its own breaker's pause to end is not in the list until then.
 """
 
 from __future__ import annotations
@@ -30,20 +30,22 @@ class Endpoints:
         levels: Levels = NO_LIMITS,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """`levels`: how many requests of a tenant may be out of this process."""
+        """Make the endpoints; `levels`: how many requests of a tenant may be out of this
+        process.
+        """
         self._levels = levels
         self.clock = clock or asyncio.get_running_loop().time
         self._known: dict[EndpointKey, Origin] = {}
         self._users: Counter[Endpoint] = Counter()
         self._out: Counter[bytes] = Counter()
         self._full: dict[bytes, dict[Origin, None]] = {}
-        """By tenant at its limit, the origins where somebody waits for that."""
+        """The origins where a pusher waits for its tenant, by tenant at its limit."""
         self._timers: dict[Origin, asyncio.TimerHandle] = {}
         self._paused: dict[Wake, tuple[Endpoint, asyncio.TimerHandle]] = {}
-        """Who waits for its own breaker's pause to end."""
+        """The pushers that wait for their own breaker's pause to end."""
 
     def use(self, tenant_id: bytes, url: str, subscription_uid: bytes) -> Endpoint:
-        """To be followed by `leave`."""
+        """Return the endpoint; `leave` is to follow."""
         key, now_s = endpoint_key(tenant_id, url), self.clock()
         origin = self._known.get(key)
         if origin is None:
@@ -73,12 +75,12 @@ class Endpoints:
                 timer.cancel()
 
     def room(self, endpoint: Endpoint) -> int:
-        """How many requests may begin now."""
+        """Return how many requests may begin now."""
         room = endpoint.room(self.clock())
         return min(room, self._tenant_room(endpoint.key.tenant_id, room)) if room else 0
 
     def wait(self, endpoint: Endpoint, wake: Wake) -> None:
-        """To be woken once, when there may be room; `wake` tells whether it was of use."""
+        """Wake the caller once, when there may be room; `wake` tells whether it was of use."""
         origin, now_s = endpoint.origin, self.clock()
         if wake in origin.waiting or wake in self._paused:
             return
@@ -118,7 +120,10 @@ class Endpoints:
             self.hand_on(other)
 
     def keep(self, endpoint: Endpoint, wake: Wake) -> None:
-        """Who is about to end a request goes on itself, unless others wait."""
+        """Take a pusher that is about to end a request off the wait list, unless others wait.
+
+        It goes on itself.
+        """
         if len(endpoint.origin.waiting) == 1:
             endpoint.origin.waiting.pop(wake, None)
 
@@ -140,7 +145,7 @@ class Endpoints:
             self._arm(origin)
 
     def tell(self) -> None:
-        """The gauge of endpoints, once in a while."""
+        """Set the gauge of endpoints, once in a while."""
         states = Counter(endpoint.breaker.state for endpoint in self._users)
         for state in State:
             metrics.endpoints.labels(state.name.lower()).set(states[state])
@@ -159,7 +164,7 @@ class Endpoints:
         return max(1, int(share)) - out
 
     def _line_up(self, endpoint: Endpoint, wake: Wake, now_s: float) -> None:
-        """At the end of the line, or to be put there when its breaker's pause is over."""
+        """Put a pusher at the end of the wait list, at once or when its breaker's pause is over."""
         own_s = endpoint.breaker.due_s(now_s)
         if own_s is None or own_s <= now_s:
             endpoint.origin.waiting[wake] = endpoint

@@ -1,18 +1,19 @@
-"""Pushes what is owned here of one subscription.
+"""The push of one subscription's messages that are owned here.
 
-An engine is a consumer in the hub's line, as a stream is, that never leaves it: it is asked for
-what it wants each time something may be ready, and wants as much as may be sent. What it takes is
-leased until a request and the ack deadline are over, from then on; a lease that would end sooner is
-given back unsent.
+An engine is a consumer in the hub's wait list, as a stream is, that never leaves it: it is asked
+for its want each time something may be ready, and wants as much as may be sent. The messages that
+it takes are leased until a request and the ack deadline are over, from then on; a message whose
+lease would end sooner is returned unsent.
 
-What must hold:
+Invariants:
 - Nothing is leased while the endpoint is shut, so nothing that was not sent counts as an attempt;
-  what was leased ahead is given back, uncounted.
+  messages that were leased ahead are returned, uncounted.
 - Exactly once: the lease is committed before the request leaves. At most once: the ack is, so a
-  request that fails is not repeated. Otherwise a 2xx is what settles a message.
-- What is out and what an endpoint took and no commit is known of is bounded, also by messages that
-  are leased already: `MAX_UNCOMMITTED`, or as many as `max_concurrency` requests carry, less one,
-  and the messages of `max_concurrency` requests. So much a death repeats.
+  request that fails is not repeated. Otherwise a 2xx settles a message.
+- The number of messages that are out, or that an endpoint took without a known commit, is bounded,
+  also by messages that are leased already: `MAX_UNCOMMITTED`, or as many as `max_concurrency`
+  requests carry, less one, and the messages of `max_concurrency` requests. A crash repeats at most
+  that number.
 - One request at a time has a message, and with `ordered` one message of a key is out (the hub's
   doing).
 
@@ -55,9 +56,9 @@ from subscribe_forwarder.state.ledger import Now
 from subscribe_forwarder.throttling.throttling import Restraint
 
 MAX_OUT_BYTES = 32 * 1024 * 1024
-"""Of messages that are leased at once; one is sent whatever its size."""
+"""The limit of bytes of messages that are leased at once; one is sent whatever its size."""
 MAX_REQUEST_BYTES = 4 * 1024 * 1024
-"""Of a request of many messages."""
+"""The limit of bytes of a request of many messages."""
 MAX_UNCOMMITTED = 64
 """Messages taken by the endpoint and not committed with which no request begins, at least."""
 SPARE_S = 5.0
@@ -91,7 +92,7 @@ class Forwarder(Protocol):
 
 
 class Means(NamedTuple):
-    """What all engines of the process share."""
+    """The means that all engines of the process share."""
 
     forwarder: Forwarder
     endpoints: Endpoints
@@ -103,7 +104,7 @@ class Means(NamedTuple):
     wall_s: Callable[[], float] = time.time
     usage: Usage = NO_LIMITS
     spans: PushSpans | None = None
-    """None: spans are off."""
+    """The maker of spans; None: spans are off."""
 
 
 class _Started(NamedTuple):
@@ -113,11 +114,11 @@ class _Started(NamedTuple):
     endpoint: Endpoint
     began_s: float
     size_bytes: int
-    """Of its messages' data."""
+    """The size of its messages' data."""
 
 
 class Engine:
-    """Of one subscription, for as long as its endpoint is enabled and something of it is here."""
+    """The engine of one subscription, while its endpoint is enabled and something of it is here."""
 
     only_now = False
 
@@ -173,7 +174,7 @@ class Engine:
         return not self._tasks and not self._settling.uncommitted
 
     def join(self) -> None:
-        """Into the line, if it is not there; raises the Problem of a line that is no more."""
+        """Join the wait list, if it is not there; raises the Problem of a list that is no more."""
         if not self.joined and not self.closed:
             self._hub.join(self)
             self._hub.streams.add(self)
@@ -182,7 +183,9 @@ class Engine:
             self._hub.dispatch()
 
     def leave(self) -> None:
-        """Nothing more is taken; what was not sent is given back, what is out goes on."""
+        """Take nothing more; messages that were not sent are returned, requests that are
+        out go on.
+        """
         if self.joined:
             self.joined = False
             self._hub.leave(self)
@@ -191,8 +194,11 @@ class Engine:
         self.give_back()
 
     async def close(self, grace_s: float) -> None:
-        """For good; requests may take so long to end, and what is acked already to be sent.
-        Cancelled, nothing is waited for, and no task of it goes on."""
+        """Close for good; requests may take `grace_s` to end, and messages acked already to be
+        sent.
+
+        Cancelled, it waits for nothing, and no task of it goes on.
+        """
         if self.closed:
             return
         self.closed = True
@@ -268,7 +274,9 @@ class Engine:
         self._ended()
 
     def give_back(self) -> None:
-        """What was leased and not sent; at most once, it is acked already and still to be sent."""
+        """Return the messages that were leased and not sent; at-most-once ones are acked
+        already and still to be sent.
+        """
         if not self._queue or self._hub.subscription.delivery is Guarantee.AT_MOST_ONCE:
             return
         items, self._queue = list(self._queue), deque()
@@ -277,7 +285,7 @@ class Engine:
         self._settling.give_back(items)
 
     def status(self) -> dict[str, Any]:
-        """For people; of this process."""
+        """Return the state in this process, for people."""
         return {
             **self.endpoint.status(self._means.endpoints.clock()),
             "requests_in_flight": self._out,
@@ -288,7 +296,7 @@ class Engine:
         }
 
     def throttles(self) -> list[Restraint]:
-        """What the endpoint asked for, or its failures led to."""
+        """Return the restraints that the endpoint asked for, or its failures led to."""
         return self.endpoint.throttles(self._means.endpoints.clock())
 
     # Taking.
@@ -308,7 +316,7 @@ class Engine:
         return self._settling.uncommitted >= most
 
     def _wanted(self) -> int:
-        """How many messages may be leased now."""
+        """Return how many messages may be leased now."""
         endpoints, endpoint = self._means.endpoints, self.endpoint
         now_s = endpoints.clock()
         cap = self._cap
@@ -341,7 +349,7 @@ class Engine:
         self._pump_soon()
 
     async def _prepare(self, delivery: Delivery) -> None:
-        """What must be committed before the bytes leave."""
+        """Commit what must be committed before the bytes leave."""
         count = delivery.count
         try:
             await to_send(delivery, self._hub.subscription.delivery, self._means.forwarder.flusher)
@@ -402,7 +410,7 @@ class Engine:
             _log.error("push failed", exc_info=error)
 
     def _next(self) -> list[Item] | None:
-        """What the next request has, if it may begin now."""
+        """Return the messages of the next request, if it may begin now."""
         queue, endpoints = self._queue, self._means.endpoints
         if (
             not queue
@@ -425,7 +433,8 @@ class Engine:
         while queue and len(items) < most:
             item = queue[0]
             length = len(item.batch.messages()[item.at].data)
-            # What has failed before goes alone: it may be what an endpoint refused a batch for.
+            # A message that has failed before goes alone: the endpoint may have refused a batch for
+            # it.
             if items and (item.attempt > 1 or size + length > MAX_REQUEST_BYTES):
                 break
             queue.popleft()
@@ -438,7 +447,7 @@ class Engine:
         return items or None
 
     def _is_leased(self, item: Item) -> bool:
-        """And for as long as a request may take."""
+        """Return whether the message is leased, and for as long as a request may take."""
         if not self._settling.current(item):
             return False
         grant = item.ledger.grant_of(item.offset)
@@ -451,7 +460,9 @@ class Engine:
         return False
 
     def _give_back_late(self) -> None:
-        """Those that cannot be sent in time if they wait for another second or two."""
+        """Return the messages that cannot be sent in time if they wait for another second
+        or two.
+        """
         last_ms = self._means.forwarder.now().ms + int((self._config.timeout_s + 2.0) * 1000)
         item = self._queue[0]
         grant = item.ledger.grant_of(item.offset)
@@ -459,7 +470,7 @@ class Engine:
             self.give_back()
 
     async def _work(self, started: _Started | None) -> None:
-        """Requests, one after the other, while there is something to send."""
+        """Send requests, one after the other, while there is something to send."""
         while started is not None:
             verdict = _UNTOLD
             try:

@@ -1,9 +1,10 @@
-"""Tells a tenant of changes of its endpoints: a message each, to `push.events_topic`.
+"""The events that tell a tenant of changes of its endpoints: a message each, to
+`push.events_topic`.
 
-What happened is in the audit, committed with the change. Whoever owns the first partition appends
-the events of the last `LOOK_BACK_S` under names made of their rows' ids: whoever owned it before
-may have done the same, and the log has each once (`outbox`). What could not be appended is tried
-again with every look, for as long as that.
+The changes are in the audit, committed with each change. The owner of the first partition appends
+the events of the last `LOOK_BACK_S` under names made of their rows' ids: an earlier owner may have
+done the same, and the log has each once (`outbox`). An event that could not be appended is tried
+again with every look, within the same time.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class EndpointEvents:
         self._outbox = outbox
 
     async def tell(self, subscription: Subscription, told: frozenset[bytes]) -> frozenset[bytes]:
-        """Of all but those ids; the ids of what is in the topic now."""
+        """Tell the events but for those ids; returns the ids of the events that are in the
+        topic now.
+        """
         name = None if subscription.push is None else subscription.push.events_topic
         if name is None:
             return told

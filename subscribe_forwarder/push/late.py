@@ -31,7 +31,7 @@ class LateAcks:
     """One per process."""
 
     def __init__(self, ack: Handler, release: Handler) -> None:
-        """The fronts of both, which find the owner."""
+        """Make it with the owner proxies of both actions, which find the owner."""
         self._handlers: dict[Late, Handler] = {"ack": ack, "release": release}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -84,4 +84,4 @@ def _scope(subscription: Subscription, how: Late) -> Scope:
 
 
 async def _nowhere(message: object) -> None:
-    """The `send` of answers that nobody waits for."""
+    """Drop an answer: the `send` of answers that nobody waits for."""

@@ -1,4 +1,4 @@
-"""How many requests an endpoint is sent at once: found out by trying.
+"""The number of requests that an endpoint is sent at once, found out by trying.
 
 Pure; times are seconds of any one monotonic clock. The limit starts low. It is looked at once per
 *window*, some requests that began after the last look:
@@ -20,7 +20,7 @@ believed from `SURE` refusals on (more after an error), and is no reason to send
 the refusals above it are added up, less `RISE_LEAST` of all answers, and the limit halves when they
 are `EXCESS_MOST`. A share over `BACKGROUND_MOST` is always taken for overload.
 
-What is "slower" is measured against a mean of few at a time, taken anew once in `MEASURE_S` with
+"Slower" is measured against a mean of few at a time, taken anew once in `MEASURE_S` with
 the limit halved for one window: else the standard would follow the queue that it is to notice.
 
 Below 1, the limit is a share of the time in which one request is on its way: an endpoint that takes
@@ -38,7 +38,7 @@ MOST = 1_000.0
 WINDOW_LEAST = 8
 WINDOW_MOST = 100
 WINDOW_OF_SHARES = 2
-"""Below a limit of 1."""
+"""The size of a window below a limit of 1."""
 SLOWER_TIMES = 2.0
 SLOWER_BY_S = 0.005
 """And by so much: where all is fast, our own loop is what varies."""
@@ -46,10 +46,13 @@ PROBE_S = 2.0
 MEASURE_S = 60.0
 MAX_GAP_S = 10.0
 CALM_SHARE = 0.75
-"""Answers are calm while the limit is at most so much of the highest ceiling of late."""
+"""The share of the highest recent ceiling up to which the limit is when answers are calm."""
 CEILINGS = 4
-"""So many are of late. Those of an overloaded endpoint are close to each other; those of one that
-refuses whatever it is sent fall with each refusal."""
+"""The number of recent ceilings.
+
+Those of an overloaded endpoint are close to each other; those of one that refuses whatever it is
+sent fall with each refusal.
+"""
 CALM_MEMORY = 10_000.0
 REFUSED_MEMORY = 60.0
 """Calm answers, and refusals of these, that are remembered; beyond either, both count half."""
@@ -74,7 +77,7 @@ _FIRST_STEP = 0.1
 
 
 class Load(enum.Enum):
-    """What a request tells of how much the endpoint takes; NOTHING where it failed otherwise."""
+    """The load that a request shows at the endpoint; NOTHING where it failed otherwise."""
 
     TAKEN = "taken"
     TOO_MUCH = "too_much"
@@ -82,7 +85,7 @@ class Load(enum.Enum):
 
 
 class Limiter:
-    """Of one endpoint. Every `began` is followed by one `ended`."""
+    """The limiter of one endpoint. Every `began` is followed by one `ended`."""
 
     def __init__(self, now_s: float) -> None:
         self.in_flight = self._peak = 0
@@ -126,14 +129,14 @@ class Limiter:
         return max(START, self._limit / 2) if self._measuring else self._limit
 
     def room(self, now_s: float) -> int:
-        """How many requests may begin now."""
+        """Return how many requests may begin now."""
         limit = self.limit
         if limit >= 1:
             return max(0, int(limit) - self.in_flight)
         return int(not self.in_flight and now_s >= self._next_s)
 
     def due_s(self, now_s: float) -> float | None:
-        """When there is room without a request that ends; None: only then."""
+        """Return when there is room without a request that ends; None: only then."""
         return max(now_s, self._next_s) if self.limit < 1 and not self.in_flight else None
 
     def began(self) -> None:
@@ -141,7 +144,7 @@ class Limiter:
         self._peak = max(self._peak, self.in_flight)
 
     def ended(self, began_s: float, load: Load, now_s: float) -> None:
-        """Of a request that began then."""
+        """Count the end of a request that began then."""
         at_once = self.in_flight
         self.in_flight -= 1
         latency_s = max(0.0, now_s - began_s)
@@ -156,7 +159,9 @@ class Limiter:
             self._next_s = now_s + min(MAX_GAP_S, gap_s)
 
     def restart(self, now_s: float) -> None:
-        """It was away: carefully from the start, up to what went well before."""
+        """Restart after the endpoint was away: carefully from the start, up to what went
+        well before.
+        """
         self._ceiling = max(self._went_well, START)
         self._limit = min(self._limit, START) if self._limit >= 1 else 1.0
         self._measuring = False

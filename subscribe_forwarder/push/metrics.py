@@ -1,4 +1,4 @@
-"""What pushing tells Prometheus; incremented per request, never per message."""
+"""The metrics of pushing; incremented per request, never per message."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ endpoints = Gauge("packetboat_push_endpoints", "Endpoints that are known here, b
                   ["breaker"])  # fmt: skip
 decisions = Counter(
     "packetboat_push_decisions_total",
-    "What changed how an endpoint is fed: breaker_open, breaker_half_open, breaker_closed, "
+    "Changes to how an endpoint is fed: breaker_open, breaker_half_open, breaker_closed, "
     "retry_after, throttle, released, disabled, enabled, verified, unverified.",
     ["what"],
 )

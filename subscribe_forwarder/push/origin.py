@@ -1,6 +1,7 @@
-"""What is known of one origin, for all subscriptions of a tenant that are pushed to it here: how
-much it takes, what it asked for, and whether it answers anybody. Pure; times are seconds of a
-monotonic clock.
+"""The state of one origin, for all subscriptions of a tenant that are pushed to it here.
+
+It has how much the origin takes, what it asked for, and whether it answers anybody. Pure; times are
+seconds of a monotonic clock.
 
 Whether one path works is its subscription's breaker's to say (endpoint.py). The origin is *silent*
 when the last `FAILURES` answers of all its subscriptions were failures and a breaker opens, or the
@@ -60,17 +61,17 @@ class Origin:
         self.bucket: TokenBucket | None = None
         self.concurrency: int | None = None
         self.endpoints: dict[bytes, Endpoint] = {}
-        """By subscription."""
+        """The endpoints by subscription."""
         self.waiting: dict[Wake, Endpoint] = {}
-        """Who wants to begin a request, in the order in which they came."""
+        """The pushers that want to begin a request, in the order in which they came."""
         self._throttled_until_s = now_s
         self._failures = 0
-        """Of all its subscriptions, in a row."""
+        """The failures of all its subscriptions, in a row."""
         self._silent_s = self._try_s = now_s
         self._trying = 0
 
     def room(self, now_s: float) -> int:
-        """How many requests of one message may begin now."""
+        """Return how many requests of one message may begin now."""
         if now_s < self.pause_until_s:
             return 0
         if self.silent:
@@ -84,7 +85,7 @@ class Origin:
         return max(0, room)
 
     def ahead(self) -> int:
-        """How many messages may be leased beyond what `room` lets go."""
+        """Return how many messages may be leased beyond what `room` lets go."""
         ahead = int(self.limiter.limit)
         if self.concurrency is not None:
             ahead = min(ahead, self.concurrency)
@@ -93,7 +94,7 @@ class Origin:
         return ahead
 
     def messages(self, wanted: int, now_s: float) -> int:
-        """Of a request that may begin: how many messages it may carry."""
+        """Return how many messages a request may carry that may begin."""
         if self.silent:
             return 1
         if self.bucket is None:
@@ -101,7 +102,10 @@ class Origin:
         return max(1, self.bucket.room(wanted, now_s))
 
     def due_s(self, now_s: float) -> float | None:
-        """When there is room though nothing ends; None: an end is waited for. May be early."""
+        """Return when there is room though nothing ends; None: an end is waited for.
+
+        The time may be early.
+        """
         if now_s < self.pause_until_s:
             return self.pause_until_s
         if self.silent:
@@ -117,7 +121,7 @@ class Origin:
             self.bucket.take(messages, now_s)
 
     def ended(self, began_s: float, *, well: bool | None, now_s: float) -> bool:
-        """Of a request that began then; whether the origin was silent until now."""
+        """Count a request that began then; returns whether the origin was silent until now."""
         if self.silent and began_s < self._silent_s:
             return False  # an overloaded origin still finishes some
         if self.silent:
@@ -136,7 +140,7 @@ class Origin:
         return False
 
     def breaker_opened(self, now_s: float, *, was_closed: bool) -> None:
-        """One of its subscriptions' did."""
+        """Note that the breaker of one of its subscriptions opened."""
         if self._failures >= FAILURES:
             self._fall_silent(now_s)
         elif was_closed:
@@ -149,11 +153,11 @@ class Origin:
             self._trying = 0
 
     def is_alone(self, endpoint: Endpoint) -> bool:
-        """Whether it is the only one here."""
+        """Return whether the endpoint is the only one here."""
         return all(one is endpoint for one in self.endpoints.values())
 
     def pause(self, for_s: float, now_s: float) -> None:
-        """It said `Retry-After`."""
+        """Pause, as a `Retry-After` of the origin asks."""
         metrics.decisions.labels("retry_after").inc()
         self.pause_until_s = max(self.pause_until_s, now_s + for_s)
 
@@ -176,7 +180,7 @@ class Origin:
             self.bucket.take(int(self.bucket.burst * (1 - RATE_BURST_S)), now_s)
 
     def status(self, now_s: float) -> dict[str, Any]:
-        """For people."""
+        """Return the state, for people."""
         self._forget_throttle(now_s)
         return {
             "limit": round(self.limiter.limit, 4),
@@ -187,7 +191,7 @@ class Origin:
         }
 
     def throttles(self, now_s: float) -> list[Restraint]:
-        """What it asked for."""
+        """Return the restraints that the origin asked for."""
         self._forget_throttle(now_s)
         found: list[Restraint] = []
         asked = "the endpoint asked for it"

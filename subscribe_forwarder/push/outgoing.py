@@ -17,7 +17,7 @@ class Outgoing(NamedTuple):
     partition: int
     offset: int
     attempt: int
-    """From 1."""
+    """The number of the attempt, from 1."""
     fragment: bytes
     """The members of its JSON object as a pull shows them, without braces, `ack_id` and
     `attempt` (`reading.render.PartitionRenderer.fragment`)."""

@@ -1,11 +1,11 @@
-"""Who pushes what: an engine for each push subscription of which something is owned here, as long
-as its endpoint is to get messages.
+"""The pushers: an engine for each push subscription that is partly owned here and whose endpoint is
+on.
 
-It follows ownership (owned topics, once a second, and lost lines at once) and what others change
-(the change feed; nothing is sent for a tenant that is suspended), asks endpoints for their consent
-(whoever owns partition 0 does), and disables those that gave nothing but failures for as long as
-their subscription says. Of several owners each sees its own requests: when the failures began is
-kept in Postgres, and one success anywhere ends them.
+They follow ownership (owned topics, once a second, and lost wait lists at once) and changes by
+others (the change feed; nothing is sent for a tenant that is suspended), ask endpoints for their
+consent (the owner of partition 0 does), and disable those that gave nothing but failures for as
+long as their subscription says. Each of several owners sees its own requests: the time when the
+failures began is kept in Postgres, and one success anywhere ends them.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from subscribe_forwarder.push.verification import Requests, Verified, verify
 
 TICK_S = 1.0
 LOOK_AGAIN_S = 30.0
-"""Whatever the feed told, or did not."""
+"""Seconds between two looks at everything, whatever the change feed told, or did not."""
 ELSEWHERE_S = 2.0
 TOLD_AFTER_S = 5.0
-"""Failures that last for so long are written down."""
+"""Seconds failures must last to be written down."""
 REFRESH_S = 10.0
 MAX_VERIFYING = 16
 GRACE_S = 5.0
@@ -69,7 +69,7 @@ class Pushed:
         self.row = row
         self.engine: Engine | None = None
         self.not_before_s = float("-inf")
-        """It was not here when it was last looked for."""
+        """The time before which it is not looked for: it was not here at the last look."""
         self.verify_s = float("-inf")
         self.verify_failed = 0
         self.verifying = False
@@ -77,9 +77,9 @@ class Pushed:
         self.told: frozenset[bytes] = frozenset()
         """The ids of the events that are in their topic."""
         self.to_tell = True
-        """There may be others."""
+        """Whether there may be other events."""
         self.delivered = 0
-        """By its engine, when that was last looked at."""
+        """The messages that its engine had delivered when that was last looked at."""
         self.follow(subscription)
 
     def follow(self, subscription: Subscription) -> None:
@@ -92,7 +92,7 @@ class Pushed:
         return standing_of(self.config, self.row)
 
     def failing_since_s(self) -> float | None:
-        """By the wall clock; None: it does not, or nothing was sent."""
+        """Return the time by the wall clock; None: it does not fail, or nothing was sent."""
         engine = self.engine
         if engine is None or engine.failing_since_s is None:
             return None
@@ -114,8 +114,11 @@ class Pushers:
         *,
         inactive: Callable[[], Awaitable[frozenset[bytes]]] | None = None,
     ) -> None:
-        """`events`: tells tenants of changes of their endpoints;
-        `inactive`: the tenants for which nothing is done now (MetadataError), None for none."""
+        """Make the pushers.
+
+        `events`: tells tenants of changes of their endpoints; `inactive`: returns the tenants for
+        which nothing is done now (MetadataError), None for none.
+        """
         self._forwarder = forwarder
         self._endpoints = endpoints
         self._means = means
@@ -141,7 +144,7 @@ class Pushers:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def drain(self) -> None:
-        """Nothing more is taken; what is out goes on."""
+        """Take nothing more; requests that are out go on."""
         self._draining = True
         for pushed in self._pushed.values():
             if pushed.engine is not None:
@@ -179,13 +182,13 @@ class Pushers:
             self._wake.set()
 
     def changed(self, subscription_uid: bytes, topic_uid: bytes) -> None:
-        """It, or its endpoint, is other than it was."""
+        """Look at the subscription again: it, or its endpoint, is other than it was."""
         self._stale.add(subscription_uid)
         self._stale_topics.add(topic_uid)
         self._wake.set()
 
     def status(self, subscription_uid: bytes) -> Mapping[str, Any] | None:
-        """For people; None: nothing of it is pushed from here."""
+        """Return the state, for people; None: nothing of it is pushed from here."""
         pushed = self._pushed.get(subscription_uid)
         if pushed is None:
             return None
@@ -212,7 +215,7 @@ class Pushers:
         return found
 
     async def enable(self, subscription: Subscription) -> None:
-        """Its backlog is delivered again. Raises MetadataError."""
+        """Deliver its backlog again. Raises MetadataError."""
         if await self._endpoints.enable(subscription):
             metrics.decisions.labels("enabled").inc()
         self.changed(subscription.uid, subscription.topic_uid)
@@ -220,7 +223,7 @@ class Pushers:
     # Within.
 
     async def _run(self) -> None:
-        """For the life of the process; only cancellation ends it."""
+        """Run for the life of the process; only cancellation ends it."""
         while True:
             try:
                 await self._round()
@@ -251,7 +254,9 @@ class Pushers:
         metrics.subscriptions.set(len(self._pushed))
 
     async def _look_at_tenants(self) -> None:
-        """Who is suspended or being deleted, and whose endpoints begin anew."""
+        """Look up the tenants that are suspended or being deleted, and those whose
+        endpoints begin anew.
+        """
         now_s = self._means.endpoints.clock()
         if self._ask_inactive is None or not (self._tenants_stale or now_s >= self._look_again_s):
             return
@@ -274,7 +279,7 @@ class Pushers:
             raise
 
     async def _look_at_topics(self) -> None:
-        """Which subscriptions are to be pushed."""
+        """Look up the subscriptions to push."""
         owned = {owner.key.topic_uid: owner.key.tenant_id for owner in self._forwarder.owners}
         now_s = self._means.endpoints.clock()
         if now_s >= self._look_again_s:
@@ -308,7 +313,7 @@ class Pushers:
         self._of_topic[topic_uid] = set(wanted)
 
     async def _look_at_rows(self) -> None:
-        """What others wrote of the endpoints."""
+        """Look up what others wrote of the endpoints."""
         stale, self._stale = self._stale, set()
         looked_at = [self._pushed[uid] for uid in stale if uid in self._pushed]
         if not looked_at:
@@ -347,7 +352,7 @@ class Pushers:
             _spawn(engine.close(grace_s), self._closing)
 
     async def _follow(self, pushed: Pushed, now_s: float) -> None:
-        """Its engine runs where it is to, and only there."""
+        """Run its engine where it is to run, and only there."""
         if self._draining:
             return
         if pushed.subscription.tenant_id in self._inactive:
@@ -389,7 +394,9 @@ class Pushers:
         _spawn(self._ask(pushed), self._asking)
 
     def _leads(self, one: Subscription) -> bool:
-        """Who owns the first partition does what one is to do."""
+        """Return whether this process owns the first partition, and so does what one owner
+        is to do.
+        """
         unit = Unit(one.tenant_id, one.topic_uid, 0)
         return self._forwarder.owners.serving(unit, one.uid) is not None
 

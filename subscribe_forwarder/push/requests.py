@@ -4,8 +4,8 @@
     json         {"subscription": …, "topic": …, "messages": [as a pull shows them]}
     cloudevents  see `cloud_events`
 
-`webhook-id` is the message's id: the same in every attempt, and for every subscription. Of many
-messages in one request it is made of all their ids.
+`webhook-id` is the message's id: the same in every attempt, and for every subscription. A request
+of many messages has one made of all their ids.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ class EndpointTokens(Protocol):
     """Makes bearer tokens that an endpoint can check (OpenID Connect)."""
 
     def for_endpoint(self, tenant_id: bytes, subscription: str, audience: str, subject: str) -> str:
-        """A token with some minutes left to live. Raises LookupError, saying what lacks."""
+        """Return a token with some minutes left to live. Raises LookupError, saying what lacks."""
 
 
 class NoTokens:
-    """Where nothing makes tokens."""
+    """The signer of tokens where nothing makes tokens."""
 
     def for_endpoint(self, tenant_id: bytes, subscription: str, audience: str, subject: str) -> str:
         raise LookupError("this server has no key to sign tokens with")
 
 
 class _Compiled(NamedTuple):
-    """What all requests of one version of a subscription share."""
+    """The parts that all requests of one version of a subscription share."""
 
     version: int
     headers: list[_Header]
@@ -79,9 +79,9 @@ class Requests:
     def build(
         self, subscription: Subscription, messages: Sequence[Outgoing], now_s: float
     ) -> PushRequest:
-        """Of one message, or of some where the format batches. `now_s` is seconds since 1970.
+        """Make a request of one message, or of some where the format batches.
 
-        Raises Unsendable.
+        `now_s` is seconds since 1970. Raises Unsendable.
         """
         config = subscription.push
         assert config is not None
@@ -96,7 +96,10 @@ class Requests:
     def challenge(
         self, subscription: Subscription, challenge_id: str, body: bytes, now_s: float
     ) -> PushRequest:
-        """A request that brings no message: signed and headed as the others. Raises Unsendable."""
+        """Make a request that brings no message: signed and headed as the others.
+
+        Raises Unsendable.
+        """
         config = subscription.push
         assert config is not None
         compiled = self._compile(subscription, config)
@@ -104,7 +107,7 @@ class Requests:
         return self._finish(subscription, config, compiled, challenge_id, now_s, headers, body)
 
     def forget(self, subscription_uid: bytes) -> None:
-        """Its opened secrets leave memory."""
+        """Remove its opened secrets from memory."""
         self._compiled.pop(subscription_uid, None)
 
     def _finish(
@@ -274,12 +277,12 @@ def _id_of(messages: Sequence[Outgoing]) -> str:
 
 
 def _plain(text: str | None) -> str:
-    """What a publisher chose, where a header may have it; else nothing."""
+    """Return a publisher's text, where a header may have it; else nothing."""
     return text if text is not None and text.isascii() and text.isprintable() else ""
 
 
 def _ascii(json_text: str) -> str:
-    """The same JSON in ASCII, as a header can have it."""
+    """Return the same JSON in ASCII, as a header can have it."""
     if json_text.isascii() and "\x7f" not in json_text:
         return json_text
     return "".join([char if char < "\x7f" else _escape(char) for char in json_text])

@@ -1,6 +1,6 @@
-"""One POST to an endpoint, and what became of it.
+"""One POST to an endpoint, and its outcome.
 
-Whatever the endpoint does, an answer is here within the time-out, and a bounded number of bytes
+An answer is here within the time-out, however the endpoint behaves, and a bounded number of bytes
 is held: 1 KiB of the body is kept, the rest is read past up to a limit so that the connection can
 be used again, and a connection that still has something to say is closed.
 """
@@ -26,7 +26,7 @@ from subscribe_forwarder.push.requests import PushRequest
 EXCERPT_BYTES = 1024
 MAX_RESPONSE_BYTES = 1024 * 1024
 CONNECT_S = 10.0
-"""For looking up the name, connecting and TLS together, where the time-out is not shorter."""
+"""The limit of looking up the name, connecting and TLS together, if the time-out is not shorter."""
 MAX_CONNECTIONS = 20_000
 """None of them are a host's: many tenants may have theirs at one, and each is limited by itself."""
 MAX_SESSIONS = 256
@@ -36,12 +36,12 @@ _LARGE_BYTES = 512 * 1024
 
 
 class Answer(NamedTuple):
-    """What an endpoint answered. It has the message when `delivered`."""
+    """The answer of an endpoint. It has the message when `delivered`."""
 
     status: int | None
     """None where no whole head of a response came."""
     headers: Mapping[str, str]
-    """Of any case; empty without a status."""
+    """The headers, of any case; empty without a status."""
     excerpt: bytes
     """The first bytes of the body, at most 1 KiB."""
     latency_s: float
@@ -49,7 +49,7 @@ class Answer(NamedTuple):
     """Empty, or: timeout, denied, tls, refused, closed, garbage, too_long. One that came after the
     status leaves it there."""
     detail: str = ""
-    """For people."""
+    """The detail, for people."""
 
     @property
     def delivered(self) -> bool:
@@ -57,14 +57,16 @@ class Answer(NamedTuple):
 
 
 class Rules(Protocol):
-    """Which addresses a tenant's endpoints may have."""
+    """The rules for the addresses that a tenant's endpoints may have."""
 
     async def guard_of(self, tenant_id: bytes) -> Guard:
-        """Kept by the implementation; a MetadataError where it can't be told now."""
+        """Return the guard, kept by the implementation; a MetadataError where it can't be
+        told now.
+        """
 
 
 class OneRule:
-    """The same for all tenants."""
+    """One rule for all tenants."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
@@ -162,7 +164,7 @@ class Sender:
 
 
 async def _read(response: aiohttp.ClientResponse, excerpt: bytearray) -> bool:
-    """False: there is more of the body than anyone reads."""
+    """Read the body into the excerpt; False: there is more of it than anyone reads."""
     total = 0
     async for chunk in response.content.iter_any():
         if total < EXCERPT_BYTES:
@@ -174,7 +176,9 @@ async def _read(response: aiohttp.ClientResponse, excerpt: bytearray) -> bool:
 
 
 def _failure_of(error: Exception) -> tuple[str, str]:
-    """What an attempts log says of it; nothing for what is not the endpoint's doing."""
+    """Return the words of the attempts log; nothing for an error that is not the endpoint's
+    doing.
+    """
     for kinds, failure, detail in _FAILURES:
         if isinstance(error, kinds):
             return failure, detail or str(error)[:MAX_DETAIL_CHARS]

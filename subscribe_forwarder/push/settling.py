@@ -1,6 +1,6 @@
-"""What became of messages that were pushed, told to the ledgers and committed.
+"""The outcomes of pushed messages, told to the ledgers and committed.
 
-What must hold: `uncommitted` counts what an endpoint has taken until Postgres knows of it, so that
+The invariant: `uncommitted` counts what an endpoint has taken until Postgres knows of it, so that
 the engine can bound it: a process that dies repeats that and what was in flight, and nothing else.
 It counts nothing that no commit of ours is to come for. Answers that come in one turn of the loop
 are told together, and committed together with all that came while the last commit ran.
@@ -36,11 +36,11 @@ class Item(NamedTuple):
     ledger: Ledger
     batch: Batch
     at: int
-    """Its index in the batch."""
+    """The index of the message in the batch."""
     attempt: int
     turn: int
     minter: Minter
-    """Of the epoch that it is leased under."""
+    """The minter of the epoch under which the message is leased."""
 
     @property
     def offset(self) -> int:
@@ -48,7 +48,7 @@ class Item(NamedTuple):
 
 
 class Settling:
-    """Of one subscription."""
+    """The settling of one subscription."""
 
     def __init__(
         self,
@@ -58,8 +58,11 @@ class Settling:
         late: Callable[[Late, Sequence[bytes]], None],
         settled: Callable[[], None],
     ) -> None:
-        """`late`: what is to be done, by ack id, with what is owned elsewhere by now, or under
-        another ledger here; `settled`: fewer are uncommitted."""
+        """Make it.
+
+        `late`: takes, by ack id, messages that are owned elsewhere by now, or under another ledger
+        here, and what is to be done with them; `settled`: is called when fewer are uncommitted.
+        """
         self._hub = hub
         self._commit = commit
         self._now = now
@@ -67,7 +70,7 @@ class Settling:
         self._settled = settled
         self._acks: list[Item] = []
         self._dirty: dict[Reader, list[Item]] = {}
-        """What was told to their ledgers, and what of it was acked."""
+        """The items that were told to their ledgers, and those of them that were acked."""
         self._told = 0
         """Messages acked in the ledgers, of commits that are under way or to come."""
         self._scheduled = False
@@ -79,7 +82,10 @@ class Settling:
         return len(self._acks) + self._told
 
     def settle(self, items: Sequence[Item], verdict: Verdict) -> None:
-        """Of one request. Messages of an at-most-once subscription are settled before."""
+        """Settle the messages of one request.
+
+        Messages of an at-most-once subscription are settled before.
+        """
         if self._hub.subscription.delivery is Delivery.AT_MOST_ONCE:
             return
         if verdict.outcome is Outcome.DELIVERED:
@@ -91,7 +97,10 @@ class Settling:
         self._soon()
 
     def give_back(self, items: Sequence[Item]) -> int:
-        """They were not sent: ready again, and no attempt counts. How many still were leased."""
+        """Return messages that were not sent: ready again, and no attempt counts.
+
+        Returns how many still were leased.
+        """
         given = 0
         late: list[Item] = []
         for item in items:
@@ -107,12 +116,12 @@ class Settling:
         return given
 
     def current(self, item: Item) -> bool:
-        """Whether the ledger is the one that counts."""
+        """Return whether the ledger is the one that counts."""
         reader = item.reader
         return reader.ledger is item.ledger and self._hub.readers.get(reader.place) is reader
 
     async def close(self, deadline_s: float) -> None:
-        """Tells what is left, and waits for the commit for so long."""
+        """Tell what is left, and wait for the commit until `deadline_s`."""
         self._tell()
         if (committing := self._task) is not None:
             _, running = await asyncio.wait({committing}, timeout=deadline_s)
@@ -165,7 +174,9 @@ class Settling:
             self._late(how, [item.minter.mint(item.offset, item.turn) for item in items])
 
     def _may_ack(self, item: Item) -> bool:
-        """Exactly once: by the lease that it was sent under only."""
+        """Return whether the item may be acked; exactly once: by the lease that it was sent
+        under only.
+        """
         ledger = item.ledger
         if not ledger.policy.exactly_once:
             return True
@@ -190,7 +201,7 @@ class Settling:
             self._task = None
 
     async def _not_committed(self, told: dict[Reader, list[Item]]) -> None:
-        """Tried again, but for readers that are not ours any more."""
+        """Try again, but for readers that are not ours any more."""
         await asyncio.sleep(RETRY_S)
         for reader, items in told.items():
             if self._hub.readers.get(reader.place) is reader:
@@ -199,7 +210,10 @@ class Settling:
                 self._done(items)
 
     def _done(self, items: list[Item]) -> None:
-        """A commit of their readers ended. What was in a ledger that is replaced, or of a reader
-        that went elsewhere, may not have been in it: acked by id, once more or at last."""
+        """Finish items whose readers' commit ended.
+
+        Items of a ledger that is replaced, or of a reader that went elsewhere, may not have been in
+        it: they are acked by id, once more or at last.
+        """
         self._told -= len(items)
         self._pass_on("ack", [item for item in items if not self.current(item)])

@@ -36,28 +36,28 @@ class Key(NamedTuple):
 
 
 def new_key() -> bytes:
-    """A secret of v1, or the seed of v1a."""
+    """Make a secret of v1, or the seed of v1a."""
     return secrets.token_bytes(SECRET_BYTES)
 
 
 def secret_text(plain: bytes) -> str:
-    """How a receiver is told the secret of a v1 key."""
+    """Return the secret of a v1 key as a receiver is told it."""
     return f"whsec_{b64encode(plain).decode()}"
 
 
 def public_text(plain: bytes) -> str:
-    """How a receiver is told the public half of a v1a key."""
+    """Return the public half of a v1a key as a receiver is told it."""
     public = Ed25519PrivateKey.from_private_bytes(plain).public_key()
     return f"whpk_{b64encode(public.public_bytes_raw()).decode()}"
 
 
 class _Signs(Protocol):
     def __call__(self, head: bytes, body: bytes) -> bytes:
-        """One signature with its version in front."""
+        """Return one signature with its version in front."""
 
 
 class Signer:
-    """Of the keys of one subscription; an expired key signs nothing."""
+    """The signer with the keys of one subscription; an expired key signs nothing."""
 
     __slots__ = ("_keys",)
 
@@ -65,8 +65,11 @@ class Signer:
         self._keys = [(key.expires_s, _signs(key)) for key in keys]
 
     def header(self, webhook_id: str, now_s: float, body: bytes) -> str:
-        """The value of `webhook-signature`, at the second that `now_s` is in; empty where nothing
-        signs. `webhook_id` has no dots: one would let two requests share what is signed."""
+        """Return the value of `webhook-signature`, at the second that `now_s` is in.
+
+        It is empty where nothing signs. `webhook_id` has no dots: one would let two requests share
+        what is signed.
+        """
         assert "." not in webhook_id
         head = b"%b.%d." % (webhook_id.encode("ascii"), int(now_s))
         return b" ".join([sign(head, body) for until, sign in self._keys if now_s < until]).decode()

@@ -69,7 +69,7 @@ class PushSpans:
 
 
 def _continuing(request: PushRequest, context: TraceContext) -> PushRequest:
-    """The request with the span's place in the trace, in place of the publisher's."""
+    """Return the request with the span's place in the trace, in place of the publisher's."""
     if context.traceparent is None:
         return request
     headers = [pair for pair in request.headers if pair[0] not in ("traceparent", "tracestate")]

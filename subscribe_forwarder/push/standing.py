@@ -1,4 +1,4 @@
-"""Whether an endpoint gets messages now, and what to do about it when not. Pure."""
+"""The decision whether an endpoint gets messages now, and what to do about it when not. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_RETRY_S = 3_600.0
 
 
 class Standing(NamedTuple):
-    """Of one subscription's endpoint."""
+    """The standing of one subscription's endpoint."""
 
     state: State
     reason: str | None = None
@@ -31,5 +31,5 @@ def standing_of(config: PushConfig, row: PushEndpoint | None) -> Standing:
 
 
 def retry_in_s(failed: int) -> float:
-    """Until an endpoint that did not answer the challenge is asked again by itself."""
+    """Return the seconds until an endpoint that failed the challenge is asked again by itself."""
     return float(min(MOST_RETRY_S, FIRST_RETRY_S * 2 ** min(failed, 30)))

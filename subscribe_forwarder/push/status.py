@@ -1,4 +1,4 @@
-"""How a subscription is pushed, by several owners: what people see of all together. Pure."""
+"""The state of a subscription's push by several owners, as people see all together. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ _WORST = ("open", "half_open", "closed")
 
 
 def merged(told: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """None of none. What is counted adds up; of breakers the worst is shown, of pauses and asked
-    rates the strictest, of failures those that last longest."""
+    """Merge the states of several owners; None of none.
+
+    Counts add up. The worst breaker is shown, the strictest pause and asked rate, and the failures
+    that last longest.
+    """
     if len(told) <= 1:
         return told[0] if told else None
     shown = dict(told[0])

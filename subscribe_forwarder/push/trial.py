@@ -22,7 +22,7 @@ ATTRIBUTE = "packetboat-test"
 
 
 class Tried(NamedTuple):
-    """What became of it; nothing of it was sent where there is no answer."""
+    """The outcome of a test request; nothing of it was sent where there is no answer."""
 
     request_id: str
     """The `webhook-id` of the request."""

@@ -1,4 +1,4 @@
-"""What an endpoint's answer means, for its message and for the endpoint. Pure."""
+"""The meaning of an endpoint's answer, for its message and for the endpoint. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Outcome(enum.Enum):
 
 
 class Throttle(NamedTuple):
-    """What an endpoint asked to be fed with, for so long."""
+    """The flow that an endpoint asked for, for `for_s`."""
 
     messages_per_second: float | None
     concurrency: int | None
@@ -38,14 +38,14 @@ class Throttle(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Of one request."""
+    """The verdict on one request."""
 
     outcome: Outcome
     load: Load
     well: bool | None
     """Whether the endpoint works, for its breaker; None: that is not told. 429 is no outage."""
     detail: str
-    """For people; empty where it was delivered."""
+    """The detail, for people; empty where it was delivered."""
     retry_after_s: float | None
     throttle: Throttle | None
 
@@ -87,8 +87,10 @@ def judge(answer: Answer, wall_s: float) -> Verdict:
 
 
 def retry_after(text: str | None, wall_s: float) -> float | None:
-    """Seconds from now, of seconds or a date (RFC 9110 §10.2.3); None where it says nothing that
-    can be understood."""
+    """Return seconds from now, of seconds or a date (RFC 9110 §10.2.3).
+
+    Returns None for a text that cannot be understood.
+    """
     if text is None:
         return None
     text = text.strip()
@@ -105,7 +107,10 @@ def retry_after(text: str | None, wall_s: float) -> float | None:
 
 
 def throttle_of(headers: Mapping[str, str]) -> Throttle | None:
-    """Of the `Packetboat-…` headers of an answer; what is no positive number is not heard."""
+    """Return the throttle that the `Packetboat-…` headers of an answer ask for.
+
+    A value that is no positive number is ignored.
+    """
     rate = _number(headers.get("packetboat-max-rate"))
     concurrency = _number(headers.get("packetboat-max-concurrency"))
     if rate is None and concurrency is None:

@@ -1,4 +1,4 @@
-"""Whether whoever answers at a url wants our messages: it must repeat a random challenge.
+"""The check whether the server at a url wants our messages: it must repeat a random challenge.
 
 The challenge is a POST, signed and headed like a delivery, with
 
@@ -43,7 +43,7 @@ class Sender(Protocol):
 
 
 class Verified(NamedTuple):
-    """What became of a challenge; `reason` is empty where it was answered."""
+    """The outcome of a challenge; `reason` is empty where it was answered."""
 
     url: str
     reason: str
