@@ -310,11 +310,12 @@ class Resource(Generic[V]):
         await respond(send, status, msgspec.json.encode(shown.view), headers=headers)
 
 
-def taken(kind: str) -> Callable[[str], Problem]:
-    """Return the 409 Problem of a name that is taken, by the name."""
+def taken(kind: str, rule: str = "") -> Callable[[str], Problem]:
+    """Return the 409 Problem of a name that is taken, by the name; `rule` says what a caller may
+    not know of such names."""
 
     def problem(name: str) -> Problem:
-        detail = f"There is a {kind} {name!r} already."
+        detail = f"There is a {kind} {name!r} already{rule and '; '}{rule}."
         return Problem(409, f"{kind}-exists", f"{kind.capitalize()} exists", detail)
 
     return problem

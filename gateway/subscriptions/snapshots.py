@@ -9,7 +9,7 @@ import structlog
 from edge.asgi import Route
 from edge.problem import Problem, invalid
 from gateway.names import label_errors, name_errors
-from gateway.resources import Call, Resource, Shown
+from gateway.resources import Call, Resource, Shown, taken
 from metadata.errors import MetadataError
 from metadata.subscriptions.snapshots import Snapshot, SnapshotRepository, TooManySnapshots
 from openapi import positions as contract
@@ -42,7 +42,10 @@ class SnapshotRoutes:
         snapshots = Resource("snapshot", table["getSnapshot"], _shown)
         return [
             snapshots.creates(
-                table["createSnapshot"], contract.SnapshotCreate, self._create, _taken
+                table["createSnapshot"],
+                contract.SnapshotCreate,
+                self._create,
+                taken("snapshot", "names are unique per tenant"),
             ),
             snapshots.lists(table["listSnapshots"], self._snapshots.page),
             snapshots.gets(table["getSnapshot"], self._snapshots.get),
@@ -72,15 +75,6 @@ class SnapshotRoutes:
 
 def _shown(snapshot: Snapshot) -> Shown:
     return Shown(view(snapshot), snapshot.name)
-
-
-def _taken(name: str) -> Problem:
-    return Problem(
-        409,
-        "snapshot-exists",
-        "Snapshot exists",
-        f"There is a snapshot {name!r} already; names are unique per tenant.",
-    )
 
 
 async def sweep(snapshots: SnapshotRepository) -> None:

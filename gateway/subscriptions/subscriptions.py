@@ -4,28 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Protocol
 
-import msgspec
-
-from edge.asgi import (
-    Receive,
-    Route,
-    Scope,
-    Send,
-    caller_of,
-    header,
-    path_param,
-    respond,
-    tenant_of,
-)
+from edge.asgi import Receive, Route, Scope, Send, path_param, tenant_of
 from edge.caller import Caller
 from edge.egress.guard import Guard
-from edge.parameters import Query
-from edge.problem import FieldError, Problem, invalid, not_found
+from edge.problem import FieldError, invalid, not_found
 from edge.sealing import Sealer
-from gateway.http.decoding import etag, if_match, read_json
-from gateway.resources import precondition_failed, respond_no_content
+from gateway.resources import Call, ReadPage, Resource, Shown, precondition_failed, taken
 from gateway.subscriptions.bodies import (
     changed,
     named_topics,
@@ -39,14 +26,14 @@ from gateway.subscriptions.push_bodies import NewSecret, PushMaker
 from gateway.subscriptions.start_positions import StartPositions
 from gateway.topics.holds import Hold, Holds, held
 from gateway.topics.topics import respond_holds
-from gateway.visible import visible_page
 from metadata.catalog import Catalog
-from metadata.errors import Conflict, NotFound
+from metadata.errors import NotFound
 from metadata.ids import new_uid
 from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.subscriptions.subscriptions import SubscriptionRepository
 from metadata.types import Subscription, SubscriptionSpec, Topic
 from openapi import subscriptions as contract
+from openapi.contract import Body
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.reading.places import Found
 
@@ -85,135 +72,100 @@ class SubscriptionRoutes:
         self._egress = egress
 
     def routes(self) -> list[Route]:
+        table = contract.OPERATIONS
+        subscriptions = Resource("subscription", table["getSubscription"], _shown)
         return [
-            Route(contract.OPERATIONS["createSubscription"], self.create),
-            Route(contract.OPERATIONS["listTopicSubscriptions"], self.page),
-            Route(contract.OPERATIONS["listSubscriptions"], self.page),
-            Route(contract.OPERATIONS["getSubscription"], self.get),
-            Route(contract.OPERATIONS["getTopicSubscription"], self.get),
-            Route(contract.OPERATIONS["putSubscription"], self.put),
-            Route(contract.OPERATIONS["patchSubscription"], self.patch),
-            Route(contract.OPERATIONS["deleteSubscription"], self.delete),
-            Route(contract.OPERATIONS["deleteTopicSubscription"], self.delete),
-            Route(contract.OPERATIONS["listSubscriptionHolds"], self.holds),
-        ]
-
-    async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_json(scope, receive, contract.SubscriptionCreate)
-        caller, topic_name = caller_of(scope), path_param(scope, "topic")
-        caller.require("manage", "subscription", body.name)
-        caller.require("read", "topic", topic_name)
-        topic = await self._catalog.topic(tenant_of(scope), topic_name, refresh=True)
-        try:
-            await _respond(send, 201, *await self._create(caller, topic, body))
-        except Conflict as error:
-            raise Problem(
-                409,
-                "subscription-exists",
-                "Subscription exists",
-                f"There is a subscription {body.name!r} already; names are unique per tenant.",
-            ) from error
-
-    async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 201 for a new subscription, 200 for one that is now as the body says."""
-        body = await read_json(scope, receive, contract.SubscriptionPut)
-        tenant_id, name = tenant_of(scope), path_param(scope, "name")
-        version, caller = if_match(header(scope, b"if-match")), caller_of(scope)
-        try:
-            found = await self._change(caller, tenant_id, name, lambda _: body, version)
-        except NotFound as error:
-            if version is not None:
-                raise precondition_failed("subscription") from error
-        else:
-            await _respond(send, 200, *found)
-            return
-        topic = await self._topic_of(caller, tenant_id, body)
-        try:
-            await _respond(send, 201, *await self._create(caller, topic, to_create(body, name)))
-        except Conflict:  # another PUT was faster
-            found = await self._change(caller, tenant_id, name, lambda _: body, version)
-            await _respond(send, 200, *found)
-
-    async def patch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 200; members that the body does not name stay."""
-        patch = await read_json(scope, receive, contract.SubscriptionPatch)
-        version = if_match(header(scope, b"if-match"))
-        found = await self._change(
-            caller_of(scope),
-            tenant_of(scope),
-            path_param(scope, "name"),
-            lambda present: patched(patch, present),
-            version,
-        )
-        await _respond(send, 200, *found)
-
-    async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        found = await self._find(scope)
-        await respond(send, 200, msgspec.json.encode(view(found)), headers=[etag(found.version)])
-
-    async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        tenant_id, topic_uid = tenant_of(scope), None
-        if "topic" in scope["path_params"]:
-            topic = await self._catalog.topic(tenant_id, path_param(scope, "topic"))
-            topic_uid = topic.uid
-        page = await visible_page(
-            scope,
-            "subscription",
-            lambda size, token: self._subscriptions.page(
-                tenant_id, topic_uid=topic_uid, page_size=size, page_token=token
+            subscriptions.creates(
+                table["createSubscription"],
+                contract.SubscriptionCreate,
+                self._create,
+                taken("subscription", "names are unique per tenant"),
             ),
-        )
-        listing = contract.SubscriptionPage([view(item) for item in page.items], page.next_token)
-        await respond(send, 200, msgspec.json.encode(listing))
+            subscriptions.lists_selected(table["listTopicSubscriptions"], self._select),
+            subscriptions.lists_selected(table["listSubscriptions"], self._select),
+            subscriptions.shows(table["getSubscription"], self._get),
+            subscriptions.shows(table["getTopicSubscription"], self._get),
+            subscriptions.puts(
+                table["putSubscription"], contract.SubscriptionPut, self._put, self._create_put
+            ),
+            subscriptions.changes(
+                table["patchSubscription"], contract.SubscriptionPatch, self._patch
+            ),
+            subscriptions.deletes(table["deleteSubscription"], self._delete),
+            subscriptions.deletes(table["deleteTopicSubscription"], self._delete),
+            Route(table["listSubscriptionHolds"], self.holds),
+        ]
 
     async def holds(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the losses for which a delete without `force=true` is refused."""
-        await respond_holds(send, await self._holds_of(await self._find(scope)))
+        found = await self._subscriptions.get(tenant_of(scope), path_param(scope, "name"))
+        await respond_holds(send, await self._holds_of(found))
 
-    async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """409 while something would be lost (gateway/topics/holds.py), unless `force=true`. The
-        count lacks messages that are published after it."""
-        force = Query(scope).flag("force")
-        version = if_match(header(scope, b"if-match"))
-        if not force or "topic" in scope["path_params"]:
-            found = await self._find(scope)
+    async def _create(self, call: Call, body: contract.SubscriptionCreate) -> Shown:
+        topic_name = call.path("topic")
+        call.caller.require("read", "topic", topic_name)
+        topic = await self._catalog.topic(call.tenant_id, topic_name, refresh=True)
+        return await self._create_on(topic, call, body)
+
+    async def _put(self, call: Call, body: contract.SubscriptionPut) -> Shown:
+        return await self._change(call, lambda _: body)
+
+    async def _create_put(self, call: Call, body: contract.SubscriptionPut) -> Shown:
+        topic = await self._topic_of(call.caller, call.tenant_id, body)
+        return await self._create_on(topic, call, to_create(body, call.name))
+
+    async def _patch(self, call: Call, patch: Body) -> Shown:
+        return await self._change(call, lambda present: patched(patch, present))
+
+    async def _get(self, call: Call) -> Subscription:
+        """Return the subscription. Where the path names a topic, raise a 404 Problem if the
+        subscription is of another one."""
+        found = await self._subscriptions.get(call.tenant_id, call.name)
+        if call.scope["path_params"].get("topic", found.topic_name) != found.topic_name:
+            raise not_found("subscription", call.name)
+        return found
+
+    async def _select(self, call: Call) -> ReadPage[Subscription]:
+        """Return what reads the subscriptions of the tenant, or only those of the topic that the
+        path names."""
+        if "topic" not in call.scope["path_params"]:
+            return self._subscriptions.page
+        topic = await self._catalog.topic(call.tenant_id, call.path("topic"))
+        return partial(self._subscriptions.page, topic_uid=topic.uid)
+
+    async def _delete(self, call: Call) -> None:
+        """Raise a 409 Problem while something would be lost (gateway/topics/holds.py), unless
+        `force=true`. The count lacks messages that are published after it."""
+        version = call.if_version
+        if not call.force or "topic" in call.scope["path_params"]:
+            found = await self._get(call)
             if version is not None and version != found.version:
                 raise precondition_failed("subscription")
-            if not force and (holds := await self._holds_of(found)):
+            if not call.force and (holds := await self._holds_of(found)):
                 raise held("subscription", found.name, holds)
-        try:
-            await self._subscriptions.delete(
-                tenant_of(scope), path_param(scope, "name"), if_version=version
-            )
-        except Conflict as error:
-            raise precondition_failed("subscription") from error
-        await respond_no_content(send)
+        await self._subscriptions.delete(call.tenant_id, call.name, if_version=version)
 
-    async def _create(
-        self, caller: Caller, topic: Topic, body: contract.SubscriptionCreate
-    ) -> tuple[Subscription, Sequence[NewSecret]]:
-        """Return the new subscription and its secrets. Raise Conflict when the name is taken."""
+    async def _create_on(
+        self, topic: Topic, call: Call, body: contract.SubscriptionCreate
+    ) -> Shown:
+        """Return the new subscription of the topic, with its secrets."""
         uid, guard = new_uid(), await self._guard(topic.tenant_id, body)
         maker = PushMaker(self._sealer, guard, topic.tenant_id, uid, datetime.now(UTC))
         spec = new_spec(body, topic.name, maker.config)
         if isinstance(body.start, contract.StartAt) and isinstance(body.start.snapshot, str):
-            caller.require("read", "snapshot", body.start.snapshot)
-        await self._check_named_topics(caller, topic.tenant_id, spec, None)
+            call.caller.require("read", "snapshot", body.start.snapshot)
+        await self._check_named_topics(call.caller, topic.tenant_id, spec, None)
         floors = await self._starts.floors(topic, start_of(body))
         made = await self._subscriptions.create(topic.tenant_id, topic.uid, spec, floors, uid)
-        return made, maker.made
+        return _shown(made, maker.made)
 
     async def _change(
-        self,
-        caller: Caller,
-        tenant_id: bytes,
-        name: str,
-        body_for: Callable[[Subscription], contract.SubscriptionPut],
-        version: int | None,
-    ) -> tuple[Subscription, Sequence[NewSecret]]:
-        """Return the changed subscription and its new secrets. `body_for` says what is asked for of
-        the subscription as it is. Raise NotFound where there is none."""
-        present = await self._subscriptions.get(tenant_id, name)
+        self, call: Call, body_for: Callable[[Subscription], contract.SubscriptionPut]
+    ) -> Shown:
+        """Return the changed subscription, with its new secrets. `body_for` says what is asked for
+        of the subscription as it is."""
+        tenant_id, caller = call.tenant_id, call.caller
+        present = await self._subscriptions.get(tenant_id, call.name)
         # By its answers a filter tells what the messages are, so who changes it must be able to
         # read them.
         caller.require("read", "topic", present.topic_name)
@@ -229,11 +181,10 @@ class SubscriptionRoutes:
             maker = PushMaker(self._sealer, guard, tenant_id, found.uid, now)
             return changed(body_for(found), found, maker.config)
 
-        try:
-            found = await self._subscriptions.update(tenant_id, name, change, if_version=version)
-        except Conflict as error:
-            raise precondition_failed("subscription") from error
-        return found, maker.made
+        found = await self._subscriptions.update(
+            tenant_id, call.name, change, if_version=call.if_version
+        )
+        return _shown(found, maker.made)
 
     async def _guard(self, tenant_id: bytes, body: contract.SubscriptionPut) -> Guard:
         """Return the rules for the URL of the body, if it has one."""
@@ -279,21 +230,9 @@ class SubscriptionRoutes:
         topic = await self._catalog.topic_by_uid(subscription.tenant_id, subscription.topic_uid)
         return await self._holds.of_subscription(subscription, topic)
 
-    async def _find(self, scope: Scope) -> Subscription:
-        name = path_param(scope, "name")
-        found = await self._subscriptions.get(tenant_of(scope), name)
-        if scope["path_params"].get("topic", found.topic_name) != found.topic_name:
-            raise not_found("subscription", name)
-        return found
 
-
-async def _respond(
-    send: Send, status: int, subscription: Subscription, made: Sequence[NewSecret]
-) -> None:
-    headers = [etag(subscription.version)]
-    if made:
-        headers.append((b"cache-control", b"no-store"))
-    if status == 201:
-        location = b"/subscriptions/" + subscription.name.encode("ascii")
-        headers.append((b"location", location))
-    await respond(send, status, msgspec.json.encode(view(subscription, made)), headers=headers)
+def _shown(subscription: Subscription, made: Sequence[NewSecret] = ()) -> Shown:
+    """Show the subscription with the signing secrets that were just made."""
+    return Shown(
+        view(subscription, made), subscription.name, subscription.version, secret=bool(made)
+    )
