@@ -1,7 +1,7 @@
 """Client for Packetboat, the self-hosted HTTP pub/sub platform.
 
-What is named here is the public API. Each name is imported when it is first used, so that who
-imports the package pays for nothing else.
+The names here are the public API. Each is imported when it is first used, so that a program that
+imports the package loads only the parts that it uses.
 """
 
 from __future__ import annotations

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 
 class TraceContext(NamedTuple):
-    """As W3C Trace Context writes it; None is none."""
+    """A trace context in the form of W3C Trace Context; None for a missing part."""
 
     traceparent: str | None = None
     tracestate: str | None = None
 
     def members(self) -> dict[str, str]:
-        """Those that are there: headers of a request, or members of a message."""
+        """Return the parts that are set, as headers of a request or members of a message."""
         return {name: value for name, value in self._asdict().items() if value is not None}
 
 
@@ -25,7 +25,7 @@ NONE = TraceContext()
 
 
 def context_of(traceparent: str | None, tracestate: str | None) -> TraceContext:
-    """What is given explicitly, else the active span's."""
+    """Return the given context, else that of the active span."""
     if traceparent is not None:
         return TraceContext(traceparent, tracestate)
     trace = sys.modules.get("opentelemetry.trace")

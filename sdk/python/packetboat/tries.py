@@ -32,24 +32,25 @@ class Tries:
         self._began_s = now_s
         self._tries = 0
         self.total_s: float = total_s
-        """How long it is tried."""
+        """Seconds for which the call is tried."""
 
     def request(self, now_s: float) -> Request:
-        """The next try."""
+        """Return the request of the next try."""
         self._tries += 1
         if self._ends_s is None:
             return self._request
         return self._request.within(min(self._ends_s - now_s, self._request.timeout_s))
 
     def pause_s(self, error: PacketboatError, now_s: float) -> float | None:
-        """How long to wait before the next try; None: it is over, with `outcome`."""
+        """Return the seconds before the next try; None if the call ends, with `outcome`."""
         if isinstance(error, UnknownOutcome) and self._request.method != "GET":
             self._may_have_done = True
         return self._retries.pause_s(error, now_s)
 
     def outcome(self, error: PacketboatError, now_s: float, server: str | None) -> PacketboatError:
-        """What to tell the caller when the last try ended so: that it did nothing says nothing of
-        an earlier one."""
+        """Return the error for the caller when the last try ended with `error`: if that try
+        did nothing, an earlier one may still have taken effect.
+        """
         if isinstance(error, NotDone) and self._may_have_done:
             text = f"an earlier try may have done it; the last: {error.text}"
             unknown = UnknownOutcome(text, getattr(error, "problem", None))

@@ -17,17 +17,17 @@ from packetboat.transport import AsyncTransport, open_async_transport
 
 
 class AsyncClient(AsyncPublishing, AsyncHistory, AsyncAreas):
-    """The same calls as `Client`, to be awaited; of one event loop at a time.
+    """The asynchronous client: the calls of `Client` as coroutines, for one event loop at a time.
 
     `url` (several: a sequence, or one string with commas) and `token` (an access token or an API
-    key) are over those of `options`; without options the environment has them: PACKETBOAT_URL,
-    PACKETBOAT_TOKEN or PACKETBOAT_CLIENT_ID with PACKETBOAT_CLIENT_SECRET, PACKETBOAT_PROFILE; or
-    the profile of `packetboat login`. A call that did not take effect is sent again for up to
-    `retry_for_s` seconds (10 unless given); 0 turns that off. `timeout_s` of a call bounds that
-    call, with all its tries; that of a stream bounds each opening of it. With `transport` no
-    network is used.
+    key) come before those of `options`. Without options the client reads the environment:
+    PACKETBOAT_URL, PACKETBOAT_TOKEN or PACKETBOAT_CLIENT_ID with PACKETBOAT_CLIENT_SECRET,
+    PACKETBOAT_PROFILE; or the profile of `packetboat login`. A call that did not take effect is
+    sent again for up to `retry_for_s` seconds (10 unless given); 0 turns that off. `timeout_s` of a
+    call bounds that call, with all its tries; that of a stream bounds each opening of it. With
+    `transport` no network is used.
 
-    Everything raises PacketboatError: NotDone, UnknownOutcome or ServerError, or a kind of these.
+    Each call raises PacketboatError: NotDone, UnknownOutcome or ServerError, or a kind of these.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class AsyncClient(AsyncPublishing, AsyncHistory, AsyncAreas):
 
     @classmethod
     def from_options(cls, options: Options) -> AsyncClient:
-        """Of these options alone; nothing of the environment but what they say of proxies."""
+        """Create a client with these options alone; it reads the environment only for proxies."""
         return cls(options=options)
 
     @property
     def options(self) -> Options:
-        """How it behaves; another client of the same options behaves alike."""
+        """The client's options; another client with the same options behaves alike."""
         return self._sender.options
 
     async def whoami(self, *, timeout_s: float | None = None) -> WhoAmI:

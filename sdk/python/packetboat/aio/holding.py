@@ -47,7 +47,7 @@ class AsyncHolding:
 
     @property
     def lost(self) -> bool:
-        """It is not held for sure any more."""
+        """True if another holder may have the lock."""
         return self._error is not None or self._held().left_s(time.monotonic()) <= 0
 
     def check(self) -> None:
@@ -120,7 +120,7 @@ class AsyncHolding:
         self._lease = LockLease(lock, asked_s)
 
     async def _release(self) -> None:
-        """Where this fails the lease ends by itself."""
+        """Release the lock; if this fails, the lease ends by itself."""
         lease = self._held()
         with suppress(PacketboatError):
             call = calls.release_lock(self.name, lease.lock.lock_id)

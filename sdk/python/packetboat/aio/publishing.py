@@ -16,7 +16,7 @@ from packetboat.publisher.pending import pending
 
 
 class AsyncPublishing(AsyncDelivery):
-    """What a client does with messages, from both sides."""
+    """The calls of a client that publish and receive messages."""
 
     def __init__(self, sender: AsyncSender) -> None:
         super().__init__(sender)
@@ -42,17 +42,20 @@ class AsyncPublishing(AsyncDelivery):
         traceparent: str | None = None,
         tracestate: str | None = None,
     ) -> asyncio.Future[Receipt]:
-        """Awaited, it is the receipt: the message is durable. It need not be awaited at once:
-        messages gather in a buffer and go in batches, those of a key in the order of these calls.
+        """Publish a message; await the future for the receipt of a durable one.
 
-        The future fails with NotDone (it is not stored, and will not be) or UnknownOutcome (it may
-        be), after it was tried for `timeout_s`, or `PublisherSettings.deadline_s`; sent again by us
-        it is stored once. With an idempotency key that holds for who publishes it again, too,
-        within the topic's dedup window. With a delay or a moment it is published then.
-        `traceparent` and `tracestate` are W3C trace context: the active span's, unless given.
+        You need not await it at once: messages gather in a buffer and are sent in batches, those of
+        a key in the order of these calls.
+
+        The client tries the message for `timeout_s`, or `PublisherSettings.deadline_s`; its retries
+        store it once. Then the future fails with NotDone (the message is not stored, and will not
+        be) or UnknownOutcome (it may be). A caller that publishes the message again with the same
+        `idempotency_key` also stores it once, within the topic's dedup window. With a delay or a
+        moment it is published then. `traceparent` and `tracestate` are W3C trace context: the
+        active span's, unless given.
 
         Raises BufferFull, ClientClosed, PrecedingFailed where its key is paused, and TypeError or
-        ValueError for what is no message.
+        ValueError for a value that is no message.
         """
         message = pending(
             data,
@@ -73,7 +76,9 @@ class AsyncPublishing(AsyncDelivery):
         return self._publisher.publish(topic, message)
 
     async def publish_room(self) -> None:
-        """Returns when the buffer is not full: for who publishes more than is awaited."""
+        """Return when the buffer is not full: for a program that publishes without awaiting
+        each receipt.
+        """
         await self._publisher.room()
 
     async def flush(self, timeout_s: float | None = None) -> None:
@@ -82,7 +87,7 @@ class AsyncPublishing(AsyncDelivery):
         await self._publisher.flush(timeout_s)
 
     def resume_key(self, topic: str, key: str) -> None:
-        """Publishes of that key go on, after one failed where `on_key_failure` is "pause"."""
+        """Resume publishes of a key after one failed where `on_key_failure` is "pause"."""
         self._publisher.resume_key(topic, key)
 
     async def publish_early(
@@ -108,8 +113,8 @@ class AsyncPublishing(AsyncDelivery):
         durability: Durability | None = None,
         timeout_s: float | None = None,
     ) -> list[Receipt | PacketboatError]:
-        """Up to 1,000 messages in one request of their own; for each, in order, its receipt or its
-        error.
+        """Publish up to 1,000 messages in one request of their own; return, in order, each one's
+        receipt or error.
 
         Raises when the request as a whole was refused, or its outcome is unknown. The batch is
         stored once however often it is sent again.

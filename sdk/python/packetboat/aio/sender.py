@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class AsyncSender:
-    """What every resource of a client sends its calls by."""
+    """The sender of the calls of all resources of a client."""
 
     def __init__(self, options: Options, transport: AsyncTransport) -> None:
         self.options = options
@@ -29,8 +29,11 @@ class AsyncSender:
         self._pauses: set[asyncio.Event] = set()
 
     async def send(self, call: Call[T], timeout_s: float | None = None) -> T:
-        """The result of the call, or the typed error that it ended in. With `timeout_s` all of it
-        is over by then, tries and pauses; without, no try begins after `retry_for_s`."""
+        """Return the result of the call, or raise its typed error.
+
+        `timeout_s` bounds the whole call, tries and pauses; without it, no try begins after
+        `retry_for_s`.
+        """
         tries = Tries(
             call.request,
             self.options,
@@ -50,7 +53,7 @@ class AsyncSender:
                 await self._pause(tries, error)
 
     async def send_once(self, call: Call[T], timeout_s: float) -> T:
-        """One try, for who knows better when to try again."""
+        """Send the call in one try, for a caller that decides itself when to try again."""
         self._check_open()
         timeout_s = min(timeout_s, self.options.timeout_s)
         request = call.request._replace(timeout_s=timeout_s)
@@ -64,8 +67,10 @@ class AsyncSender:
     async def stream(
         self, call: StreamCall, timeout_s: float | None = None
     ) -> AsyncIterator[AsyncStreamResponse]:
-        """The answer once it has begun; raises the typed error of one that is no success. With
-        `timeout_s` it has begun by then, tries and pauses included."""
+        """Return the answer once it has begun; raise the typed error of a refusal.
+
+        `timeout_s` bounds the time to the answer's begin, tries and pauses included.
+        """
         now_s = time.monotonic()
         tries = Tries(call.request, self.options, now_s, safe=True, deadline_s=timeout_s)
         while True:

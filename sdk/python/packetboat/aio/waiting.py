@@ -16,5 +16,5 @@ async def pause(seconds: float) -> None:
 
 
 async def apart(work: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
-    """What blocks, in a thread of its own."""
+    """Do work that blocks, in a thread of its own."""
     return await asyncio.to_thread(work, *args, **more)

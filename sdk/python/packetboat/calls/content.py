@@ -1,4 +1,4 @@
-"""What is published, as members of a JSON body."""
+"""Messages to publish, as members of a JSON body."""
 
 from __future__ import annotations
 

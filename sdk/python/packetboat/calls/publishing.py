@@ -19,8 +19,11 @@ from packetboat.transport import Request, forking
 
 
 class Producer:
-    """What makes a client's batches known again: its own number, and one for each batch. The first
-    try and all retries of a batch are one `Call`, and so carry the same."""
+    """The names of a client's batches: its own number, and one for each batch.
+
+    The server recognizes a retry by them: the first try and all retries of a batch are one `Call`,
+    and so carry the same names.
+    """
 
     def __init__(self) -> None:
         self._forked()

@@ -21,14 +21,14 @@ from packetboat.models import BacklogUpdate, Message
 from packetboat.retries import Retries
 
 SILENCE_S = 20.0
-"""How long after a heartbeat was due the stream is taken for dead."""
+"""Seconds after a missed heartbeat at which the client treats the stream as dead."""
 SHORT_S = 1.0
 """A stream that its token ended so soon is not opened again."""
 MAX_LINE_BYTES = 64 * 1024 * 1024
 
 
 class End(msgspec.Struct, frozen=True):
-    """Why a server ended a stream: `draining`, `max_seconds`, or `problem`."""
+    """The reason why a server ended a stream: `draining`, `max_seconds`, or `problem`."""
 
     reason: str = ""
     problem: Problem | None = None
@@ -40,7 +40,10 @@ class _Removed(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One of them is there; a line with none of them is one that we do not know."""
+    """One line of a stream.
+
+    One of its members is set; a line with none of them is unknown to us.
+    """
 
     message: Message | None = None
     backlog: BacklogUpdate | None = None
@@ -49,7 +52,7 @@ class Line(msgspec.Struct, frozen=True):
 
     @property
     def update(self) -> BacklogUpdate | None:
-        """Of a stream of backlogs."""
+        """The update in a line of a stream of backlogs."""
         if self.removed is None:
             return self.backlog
         return BacklogUpdate(self.removed.subscription, self.removed.time, removed=True)
@@ -59,7 +62,7 @@ _line = msgspec.json.Decoder(Line)
 
 
 def stream_call(path: str, query: Mapping[str, Any], heartbeat_seconds: float) -> StreamCall:
-    """One whose lines come at least as often as heartbeats do."""
+    """Return a call whose lines come at least as often as heartbeats do."""
     request = get(path, {**query, "heartbeat_seconds": heartbeat_seconds})
     return StreamCall(request._replace(timeout_s=heartbeat_seconds + SILENCE_S))
 
@@ -72,7 +75,7 @@ class Splitter:
         self._size_bytes = 0
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """The lines that end in this chunk. Raises ServerError for one that is too long."""
+        """Yield the lines that end in this chunk. Raises ServerError for one that is too long."""
         head, newline, rest = chunk.partition(b"\n")
         while newline:
             yield b"".join((*self._parts, head))
@@ -94,12 +97,13 @@ def decode_line(text: bytes) -> Line:
 
 
 class Reopening:
-    """Of a stream that goes on over many answers: which to open next, and when.
+    """The state of a stream that continues over one answer after another: the next call, and its
+    time.
 
-    What ended it for good is raised: a problem that time does not heal, or access that is over. An
-    answer that was cut off, a server that stops and a token that has expired are followed by the
-    next answer, for as long as `reopen_for_s` since the last line; None: for ever. What cannot be
-    opened the first time is raised.
+    The end of a stream for good is raised: a problem that time does not heal, or access that is
+    over. After an answer that was cut off, a server that stops, or a token that has expired, the
+    next answer follows, for as long as `reopen_for_s` since the last line; None: for ever. A
+    failure of the first opening is raised.
     """
 
     def __init__(
@@ -119,7 +123,7 @@ class Reopening:
         self._retries: Retries | None = None
 
     def call(self, now_s: float) -> StreamCall | None:
-        """The next; None: the time that was asked for is over."""
+        """Return the next call; None if the requested time is over."""
         self._opened_s = None
         if self._ends_s is None:
             return None if self._over else self._call_of(None)
@@ -132,12 +136,12 @@ class Reopening:
         return self._over
 
     def opened(self, now_s: float) -> None:
-        """Its head came."""
+        """Note that the head of the answer came."""
         self._opened_s = now_s
         self._began = True
 
     def line(self, text: bytes) -> Line:
-        """What it says; raises the problem that ends the stream."""
+        """Return the decoded line; raises the problem that ends the stream."""
         line = decode_line(text)
         self._retries = None
         if line.end is not None:
@@ -147,9 +151,10 @@ class Reopening:
         return line
 
     def pause_s(self, error: PacketboatError | None, now_s: float) -> float:
-        """How long to wait after an answer ended or failed; raises what ends the stream for good.
+        """Return the pause after an answer ended or failed; raises an error that ends the stream
+        for good.
 
-        None: it ended by itself, with or without saying so.
+        `error` is None if the answer ended by itself, with or without saying so.
         """
         cause = error or UnknownOutcome("the stream was cut off")
         if not self._began:

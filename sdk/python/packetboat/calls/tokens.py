@@ -41,7 +41,9 @@ def jwks() -> Call[KeySet]:
 
 
 def _form(verb: str, form: Mapping[str, str], client_id: str, client_secret: str) -> Request:
-    """As the client that is named, not as the one that asks."""
+    """Return a request with the credentials of the client that is named, instead of the
+    sender's own.
+    """
     pair = f"{quote(client_id, safe='')}:{quote(client_secret, safe='')}"
     headers = {
         "Authorization": f"Basic {b64encode(pair.encode()).decode()}",

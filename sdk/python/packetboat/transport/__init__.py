@@ -1,4 +1,4 @@
-"""Everything the clients know of HTTP. What stands on httpx is imported when it is first used."""
+"""The clients' knowledge of HTTP. Modules that use httpx are imported when they are first used."""
 
 from __future__ import annotations
 

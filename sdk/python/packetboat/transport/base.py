@@ -1,4 +1,4 @@
-"""What the blocking and the asyncio transport share: how a request is written down."""
+"""The common part of the blocking and the asyncio transport: the form of a request."""
 
 from __future__ import annotations
 

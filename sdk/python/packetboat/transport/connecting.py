@@ -1,4 +1,4 @@
-"""How connections to a server are made: limits, proxies, TLS."""
+"""The settings of connections to a server: limits, proxies, TLS."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class InsecureConnection(UserWarning):
 
 
 def settings(url: str, options: Options) -> dict[str, Any]:
-    """What an httpx transport to this server is made with."""
+    """Return the arguments of an httpx transport to this server."""
     return {
         "verify": _context(url, options.tls),
         "trust_env": False,
@@ -33,7 +33,7 @@ def settings(url: str, options: Options) -> dict[str, Any]:
 
 
 def proxy_of(url: str, options: Options) -> str | None:
-    """The one that is named, else that of the environment; never for this machine's own."""
+    """Return the named proxy, else that of the environment; never one for this machine."""
     if options.proxy is not None or not options.trust_env:
         return options.proxy
     parts = urlsplit(url)

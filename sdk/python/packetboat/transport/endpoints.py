@@ -1,4 +1,4 @@
-"""Which of several servers is asked: the one that answered last, until it does not."""
+"""The choice among several servers: the client stays with the server that answered last."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ MAX_REST_S = 30.0
 
 
 class Endpoints:
-    """Who fails rests, twice as long each time, and is asked meanwhile only when all rest. Nobody
-    is gone back to only because it was the first: who answers is stayed with."""
+    """The order in which servers are tried.
+
+    A server that fails rests, twice as long each time, and is tried meanwhile only when all rest.
+    The client stays with a server that answers, and does not return to another only because that
+    one is first.
+    """
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -19,7 +23,7 @@ class Endpoints:
         self._rests_until_s = [0.0] * count
 
     def order(self, now_s: float) -> list[int]:
-        """Whom to try for one request, in turn; each at most once."""
+        """Return the servers to try for one request, in turn; each at most once."""
         turn = [(self._current + step) % self._count for step in range(self._count)]
         awake = [index for index in turn if self._rests_until_s[index] <= now_s]
         return awake or [min(turn, key=self._rests_until_s.__getitem__)]
@@ -30,7 +34,7 @@ class Endpoints:
         self._rests_until_s[index] = 0.0
 
     def failed(self, index: int, now_s: float) -> None:
-        """Of many requests that find out at once, one lengthens the rest."""
+        """Let a server rest. When many requests fail at once, only the first lengthens the rest."""
         if self._rests_until_s[index] > now_s:
             return
         rest_s = min(MAX_REST_S, REST_S * 2 ** self._failures[index])

@@ -1,8 +1,8 @@
 """Several servers as one transport.
 
 A request goes to the next server only where the last one certainly did nothing with it: it was not
-reached, or it answered 503. Of any other failure the server rests too, but the caller is told, and
-knows whether sending again is safe; that goes to the next.
+reached, or it answered 503. After any other failure the server rests, too, but the caller gets the
+error, and knows whether sending again is safe; a retry goes to the next server.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Failover:
 
 
 class AsyncFailover:
-    """The same for asyncio."""
+    """The failover between servers for asyncio."""
 
     def __init__(self, transports: Sequence[AsyncTransport]) -> None:
         self._transports = transports
@@ -132,7 +132,7 @@ class Turn:
         return self._request.within(self._ends_s - monotonic())
 
     def goes_on_after(self, error: PacketboatError) -> bool:
-        """Whether another is to be asked; `index` is that one's."""
+        """Return whether to try another server; `index` then names it."""
         if isinstance(error, ConnectionFailed | UnknownOutcome):
             self._endpoints.failed(self.index, monotonic())
         return isinstance(error, ConnectionFailed) and self._step()

@@ -22,23 +22,23 @@ _watched: WeakSet[Forkable] = WeakSet()
 
 
 def watch(thing: Forkable) -> None:
-    """It is told in each child."""
+    """Call the thing's `_forked` in each child."""
     _watched.add(thing)
 
 
 class Sockets:
-    """Those that a transport has open."""
+    """The open sockets of a transport."""
 
     def __init__(self) -> None:
         self._streams: WeakSet[Any] = WeakSet()
 
     def saw(self, network_stream: Any) -> None:
-        """The connection that an answer came on; None where there is no network."""
+        """Note the connection on which an answer came; None where there is no network."""
         if network_stream is not None:
             self._streams.add(network_stream)
 
     def trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """What httpx tells of a request on its way: of connections before they answer."""
+        """Note connections before they answer, from the events that httpx reports of a request."""
         if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
             self.saw(info.get("return_value"))
 
@@ -50,9 +50,12 @@ class Sockets:
                 connection.shutdown(socket.SHUT_RDWR)
 
     def abandon(self) -> None:
-        """This process has them no longer. They are not closed, by which TLS would say good-bye to
-        the server in the name of a parent that goes on with them. What still has the number of such
-        a descriptor writes to nowhere from now on."""
+        """Give up the sockets in the child of a fork.
+
+        They are not closed, because TLS would then say good-bye to the server in the name of the
+        parent, which continues with them. Code that still has the number of such a descriptor
+        writes to /dev/null from now on.
+        """
         for stream in list(self._streams):
             connection = stream.get_extra_info("socket")
             if connection is None or connection.fileno() < 0:

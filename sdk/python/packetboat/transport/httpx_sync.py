@@ -110,7 +110,7 @@ class HttpxStreamResponse:
 
 
 def _in_time(response: httpx.Response, attempt: Attempt) -> bytes:
-    """The body, unless it drips."""
+    """Return the body; raises the timeout's error if it comes too slowly."""
     chunks = []
     for chunk in response.iter_bytes():
         chunks.append(chunk)

@@ -71,7 +71,7 @@ class Attempt(httpx.SyncByteStream, httpx.AsyncByteStream):
         yield self._body
 
     def failure(self, error: Exception) -> PacketboatError:
-        """Whether the request may have reached the server."""
+        """Return the typed error, by whether the request may have reached the server."""
         text = f"{type(error).__name__}: {error}"
         if _is_certificate(error):
             return UntrustedServer(text)

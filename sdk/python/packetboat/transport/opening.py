@@ -1,4 +1,4 @@
-"""What a client sends its requests by: as its options say."""
+"""Opens the transport of a client as its options say."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from packetboat.transport.seam import AsyncTransport, Transport
 
 
 def open_transport(options: Options, transport: Transport | None = None) -> Transport:
-    """Of a blocking client. One that is given takes the place of the network."""
+    """Return the transport of a blocking client. A given one replaces the network."""
     transport = transport or _network(options.urls, options)
     if options.credentials is None:
         return transport
@@ -23,7 +23,7 @@ def open_transport(options: Options, transport: Transport | None = None) -> Tran
 def open_async_transport(
     options: Options, transport: AsyncTransport | None = None
 ) -> AsyncTransport:
-    """Of an asyncio client."""
+    """Return the transport of an asyncio client."""
     transport = transport or _async_network(options.urls, options)
     if options.credentials is None:
         return transport

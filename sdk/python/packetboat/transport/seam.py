@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import NamedTuple, Protocol
 
 TIMEOUT_S = 30.0
-"""What an answer may take, beside what the request asks the server to wait."""
+"""Seconds for an answer, beside the time that the request asks the server to wait."""
 
 
 class Request(NamedTuple):
@@ -26,8 +26,9 @@ class Request(NamedTuple):
     silence_s: float | None = None
 
     def within(self, timeout_s: float) -> Request:
-        """The same request with other time for its try; a stream may be silent for as long as
-        before."""
+        """Return the same request with other time for its try; a stream may still be silent
+        for the same time.
+        """
         silence_s = self.timeout_s if self.silence_s is None else self.silence_s
         return self._replace(timeout_s=max(timeout_s, 0.001), silence_s=silence_s)
 
@@ -60,7 +61,7 @@ class Transport(Protocol):
 
 
 class AsyncStreamResponse(Protocol):
-    """The same for asyncio."""
+    """The head and body of a streamed answer for asyncio."""
 
     @property
     def status(self) -> int: ...
@@ -71,7 +72,7 @@ class AsyncStreamResponse(Protocol):
 
 
 class AsyncTransport(Protocol):
-    """The same for asyncio."""
+    """The transport for asyncio."""
 
     async def send(self, request: Request) -> Response: ...
     def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncStreamResponse]: ...

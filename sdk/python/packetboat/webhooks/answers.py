@@ -1,4 +1,4 @@
-"""What is answered, whatever the framework is."""
+"""The answers to webhooks, for every framework."""
 
 from __future__ import annotations
 
@@ -32,8 +32,11 @@ TAKEN = Answer(204, {})
 
 
 def taken(returned: object) -> Answer:
-    """Of what a handler returned. TypeError where that is neither None nor a Pace: something that
-    was meant to be an answer must not ack."""
+    """Return the answer for a handler's result.
+
+    Raises TypeError where that is neither None nor a Pace: a result that was meant as an answer
+    must not ack.
+    """
     if returned is None:
         return TAKEN
     if not isinstance(returned, Pace):

@@ -1,4 +1,4 @@
-"""What a webhook brings: messages, or a question whether they are wanted."""
+"""The content of a webhook: messages, or a question whether they are wanted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Format = Literal[
 ]
 """`push.format` of the subscription."""
 TEST_PREFIX = "test_"
-"""Of the `webhook-id` of a sample that somebody asked for (`:test`); no message's id begins so."""
+"""The start of the `webhook-id` of a requested sample (`:test`); no message's id begins so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,15 +22,15 @@ class Message:
     """One message. None is what its format does not say."""
 
     message_id: str
-    """The same in every attempt: take a message once by it."""
+    """The id of the message, the same in every attempt: handle a message once by it."""
     body: bytes
-    """As published, but for JSON, whose layout may be another one in CloudEvents and `json`."""
+    """The body as published, but JSON may have another layout in CloudEvents and `json`."""
     content_type: str | None = None
     key: str | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
     publish_time: datetime | None = None
     attempt: int | None = None
-    """1 at first."""
+    """The number of the attempt; the first is 1."""
     partition: int | None = None
     offset: int | None = None
     priority: int | None = None
@@ -47,7 +47,7 @@ class Message:
         return self.body.decode("utf-8")
 
     def json(self) -> Any:
-        """The body as JSON. Raises msgspec.DecodeError."""
+        """Return the body as JSON. Raises msgspec.DecodeError."""
         return msgspec.json.decode(self.body)
 
 

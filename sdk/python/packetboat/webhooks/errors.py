@@ -1,4 +1,4 @@
-"""Why a webhook is not taken, and what a handler may say of one.
+"""The reasons why a webhook is not taken, and the answers that a handler may raise.
 
 WebhookError                 `status` is what to answer
 ├── NotVerified              401: nobody has shown that Packetboat sent it; `header` says where
@@ -56,7 +56,7 @@ class Unreadable(WebhookError):
 
 
 class Outcome(Exception):
-    """What a handler says of a delivery that it did not take."""
+    """The answer of a handler to a delivery that it did not take."""
 
     status = 503
 
@@ -66,7 +66,10 @@ class Outcome(Exception):
 
 
 class DeliverLater(Outcome):
-    """Not now. The message comes again after its back-off, and after `after_s` at the earliest."""
+    """Raised when the message cannot be handled now.
+
+    It comes again after its back-off, and after `after_s` at the earliest.
+    """
 
     def __init__(self, reason: str = "", *, after_s: float | None = None) -> None:
         super().__init__(reason)

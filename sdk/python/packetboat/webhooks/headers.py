@@ -10,8 +10,11 @@ Given = Mapping[str, str] | Iterable[tuple[str, str]]
 
 
 class Headers:
-    """By name, in any case. What must be there once is not taken from two: a proxy and a framework
-    could each have looked at another one."""
+    """The headers of a request by name, in any case.
+
+    A header that must be there once is refused if it is there twice: a proxy and a framework could
+    each have read another one.
+    """
 
     __slots__ = ("_values",)
 
@@ -22,7 +25,7 @@ class Headers:
             self._values.setdefault(name.lower(), []).append(value)
 
     def one(self, name: str) -> str:
-        """The value. Raises MissingHeader."""
+        """Return the value. Raises MissingHeader."""
         values = self._values.get(name, [])
         if len(values) == 1 and values[0]:
             return values[0]
@@ -30,7 +33,7 @@ class Headers:
         raise MissingHeader(name, f"{detail}; every webhook of Packetboat has one")
 
     def get(self, name: str) -> str | None:
-        """The first value, if there is one."""
+        """Return the first value, if there is one."""
         values = self._values.get(name)
         return values[0] if values else None
 

@@ -1,7 +1,7 @@
-"""Requests that are verified, as values. The format is what the subscription says: a receiver that
-guessed it would let whoever publishes say what a request is.
+"""Turns verified requests into values. The subscription says the format: if a receiver guessed it,
+a publisher could decide the meaning of a request.
 
-In `raw` and `cloudevents_binary` what is said of a message is in headers, which no signature
+In `raw` and `cloudevents_binary` the facts about a message are in headers, which no signature
 covers; its id is that of the signed `webhook-id` all the same.
 """
 
@@ -21,7 +21,7 @@ from packetboat.webhooks.headers import Headers
 from packetboat.webhooks.signatures import ID
 
 CHALLENGE_PREFIX = "verification_"
-"""Of the `webhook-id` of a challenge; no message's id begins so."""
+"""The start of the `webhook-id` of a challenge; no message's id begins so."""
 _SUBSCRIPTION = "packetboat-subscription"
 _TOPIC = "packetboat-topic"
 
@@ -32,7 +32,7 @@ class _Challenge(msgspec.Struct, tag_field="type", tag="packetboat.endpoint.veri
 
 
 class _Pushed(msgspec.Struct):
-    """As a pull shows it, without an ack id."""
+    """A message as a pull shows it, without an ack id."""
 
     message_id: str
     publish_time: datetime
@@ -62,7 +62,7 @@ _names = msgspec.json.Decoder(dict[str, str])
 
 
 def parse(headers: Headers, body: bytes, format: Format) -> Delivery | Challenge:
-    """Of a request that is verified. Raises Unreadable."""
+    """Return the content of a verified request. Raises Unreadable."""
     webhook_id = headers.one(ID)
     if webhook_id.startswith(CHALLENGE_PREFIX):
         asked = _decode(_challenges, body, "the challenge")

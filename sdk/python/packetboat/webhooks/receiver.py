@@ -35,11 +35,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 AsyncHandler = Callable[[Delivery], Awaitable[Pace | None]]
 BUSY_S = 1.0
-"""When a message comes again that somebody is working on."""
+"""Seconds after which a message comes again that another request is handling."""
 
 
 class Receiver:
-    """What requests must be, and what is known of earlier ones. Safe to share between threads."""
+    """The checks of requests, and the memory of earlier ones. Threads may share it."""
 
     def __init__(
         self,
@@ -51,10 +51,13 @@ class Receiver:
         tolerance_s: float = TOLERANCE_S,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`secrets`: `whsec_…` and `whpk_…`, several while they change. `tokens`: bearer tokens are
-        checked too. `seen`: messages that were taken are not handed out again; what is sent again
-        on purpose (`:replay`) is not either, while it is remembered. ValueError where nothing would
-        be checked at all, or a secret is none."""
+        """Create a receiver.
+
+        `secrets` are `whsec_…` and `whpk_…`, several while they change. With `tokens` bearer tokens
+        are checked, too. With `seen` handlers do not get a taken message again, not even one that
+        is sent again on purpose (`:replay`), while it is remembered. Raises ValueError if nothing
+        would be checked, or a secret is not valid.
+        """
         if format not in FORMATS:
             raise ValueError(f"format is one of {', '.join(sorted(FORMATS))}; {format} is not")
         self._secrets = secrets_of(secrets)
@@ -69,8 +72,10 @@ class Receiver:
         """Whether it may wait for a network, and does not belong into an event loop."""
 
     def verify(self, body: bytes, headers: Given) -> Delivery | Challenge:
-        """`body` as it came, unparsed. Raises WebhookError; with `tokens` also OSError, where keys
-        cannot be had."""
+        """Verify a request; `body` is unparsed, as it came.
+
+        Raises WebhookError; with `tokens` also OSError, if the keys cannot be fetched.
+        """
         known = Headers(headers)
         known.one(ID)
         check_timestamp(known, self._clock(), self._tolerance_s)
@@ -81,8 +86,11 @@ class Receiver:
         return parse(known, body, self._format)
 
     def answer(self, body: bytes, headers: Given, handler: Handler) -> Answer:
-        """All of a request. What a handler raises but DeliverLater, Reject and Gone goes on to the
-        caller, whose framework answers 500: the message comes again."""
+        """Answer a request with the help of a handler.
+
+        Exceptions of the handler other than DeliverLater, Reject and Gone reach the caller, whose
+        framework answers 500: the message comes again.
+        """
         opened = self.open(body, headers)
         if isinstance(opened, Answer):
             return opened
@@ -93,7 +101,7 @@ class Receiver:
         return self.taken(opened, returned)
 
     async def answer_async(self, body: bytes, headers: Given, handler: AsyncHandler) -> Answer:
-        """The same for asyncio; what may block does so in a thread."""
+        """Answer a request for asyncio; calls that may block run in a thread."""
         opened = await self._aside(self.open, body, headers)
         if isinstance(opened, Answer):
             return opened
@@ -104,8 +112,10 @@ class Receiver:
         return await self._aside(self.taken, opened, returned)
 
     def open(self, body: bytes, headers: Given) -> Answer | Delivery:
-        """What is to be handled, or the answer where nothing is. A delivery ends in `taken` or
-        `not_taken`."""
+        """Return the delivery to handle, or the answer where there is none.
+
+        A delivery ends in `taken` or `not_taken`.
+        """
         try:
             found = self.verify(body, headers)
             if isinstance(found, Challenge):
@@ -117,7 +127,10 @@ class Receiver:
             return answers.refused(DeliverLater(str(error)))
 
     def taken(self, delivery: Delivery, returned: object) -> Answer:
-        """The answer to one that a handler took. TypeError for what no handler returns."""
+        """Return the answer to a delivery that a handler took.
+
+        Raises TypeError for an invalid result.
+        """
         try:
             answer = answers.taken(returned)
         except TypeError:
@@ -127,14 +140,19 @@ class Receiver:
         return answer
 
     def not_taken(self, delivery: Delivery, error: BaseException) -> Answer:
-        """The answer to one of which a handler raised this; what is no Outcome goes on."""
+        """Return the answer to a delivery whose handler raised `error`; raise it again if
+        it is no Outcome.
+        """
         self._tell(delivery, was_taken=False)
         if not isinstance(error, Outcome):
             raise error
         return answers.refused(error)
 
     def _unseen(self, delivery: Delivery) -> Answer | Delivery:
-        """The part that nobody has taken. Raises DeliverLater where somebody is at it."""
+        """Return the messages of a delivery that nobody has taken.
+
+        Raises DeliverLater if another request is handling one of them.
+        """
         if self._seen is None:
             return delivery
         begun: list[Message] = []
@@ -166,7 +184,10 @@ def verify(
     format: Format = "json",
     tolerance_s: float = TOLERANCE_S,
 ) -> Delivery | Challenge:
-    """What a signed request brings. Raises WebhookError. A Receiver does more: it remembers what
-    it took, checks bearer tokens, and opens its secrets once."""
+    """Return the content of a signed request.
+
+    Raises WebhookError. A Receiver does more: it remembers the messages that it took, checks bearer
+    tokens, and opens its secrets once.
+    """
     receiver = Receiver(secrets, format=format, tolerance_s=tolerance_s)
     return receiver.verify(body, headers)

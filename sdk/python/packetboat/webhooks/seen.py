@@ -1,9 +1,9 @@
-"""Which messages were taken already, so that none is handled twice: not when an answer was lost,
-nor when somebody sends a request again that they have overheard.
+"""The messages that were taken already, so that none is handled twice: neither when an answer was
+lost, nor when an eavesdropper sends a request again.
 
-What is forgotten can be taken again. A request that is older than the receiver's tolerance is
-refused anyway; so replays are kept out by as many ids as come within twice that time. One process
-has `RecentIds`; several need a place that all of them see, with the same three methods.
+A forgotten message can be taken again. A request that is older than the receiver's tolerance is
+refused anyway; so a memory for the ids of twice that time keeps replays out. One process has
+`RecentIds`; several need a place that all of them see, with the same three methods.
 """
 
 from __future__ import annotations
@@ -21,20 +21,23 @@ class SeenIds(Protocol):
     """Called by many threads; may block."""
 
     def begin(self, message_id: str) -> State:
-        """Said once for each message before it is handled: `new` for whoever is to handle it now,
-        `working` while somebody else does, `done` once it was taken."""
+        """Begin a message, once before it is handled: return `new` to the caller that shall
+        handle it, `working` while another caller does, `done` once it was taken.
+        """
         ...
 
     def done(self, message_ids: Sequence[str]) -> None:
-        """They were taken."""
+        """Note that messages were taken."""
 
     def failed(self, message_ids: Sequence[str]) -> None:
-        """They were not: new when they come again."""
+        """Note that messages were not taken: they are new when they come again."""
 
 
 class RecentIds:
-    """The last `max_ids` that were taken within `keep_s`, in memory. Where there are more, the
-    oldest is forgotten; what is worked on is not."""
+    """The last `max_ids` message ids that were taken within `keep_s`, in memory.
+
+    Beyond the limit the oldest is forgotten, but no message that is being handled.
+    """
 
     def __init__(
         self,
@@ -47,11 +50,11 @@ class RecentIds:
         self._clock = clock
         self._lock = threading.Lock()
         self._done: OrderedDict[str, float] = OrderedDict()
-        """When each was taken, oldest first."""
+        """The time at which each message was taken, oldest first."""
         self._working: set[str] = set()
 
     def begin(self, message_id: str) -> State:
-        """As `SeenIds` says."""
+        """Begin a message as `SeenIds` says."""
         with self._lock:
             if message_id in self._working:
                 return "working"
@@ -63,7 +66,7 @@ class RecentIds:
             return "new"
 
     def done(self, message_ids: Sequence[str]) -> None:
-        """They were taken; makes room by forgetting the oldest."""
+        """Note that messages were taken; forget the oldest to make room."""
         with self._lock:
             now_s = self._clock()
             for message_id in message_ids:
@@ -74,6 +77,6 @@ class RecentIds:
                 self._done.popitem(last=False)
 
     def failed(self, message_ids: Sequence[str]) -> None:
-        """They were not: new when they come again."""
+        """Note that messages were not taken: they are new when they come again."""
         with self._lock:
             self._working.difference_update(message_ids)

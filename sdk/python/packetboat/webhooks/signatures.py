@@ -1,11 +1,11 @@
-"""Signatures of Standard Webhooks: that whoever holds the secret sent these very bytes just now.
+"""Signatures of Standard Webhooks: proof that a holder of the secret sent these bytes just now.
 
 `v1` is HMAC-SHA256 under a secret that both sides know (`whsec_…`); `v1a` is ed25519, of which a
-receiver has the public half (`whpk_…`). What is signed is `id.timestamp.body`: the body and these
-two headers, and no other header. While secrets change, a request bears several signatures and a
-receiver may have several secrets: one pair that holds is enough.
+receiver has the public half (`whpk_…`). The signature covers `id.timestamp.body`: the body and
+these two headers, and no other header. While secrets change, a request bears several signatures and
+a receiver may have several secrets: one pair that holds is enough.
 
-What must hold: nothing of a secret is told by how long a comparison takes, and every pair is
+Two rules must hold: the duration of a comparison reveals nothing of a secret, and every pair is
 compared whichever of them holds.
 """
 
@@ -26,7 +26,7 @@ TIMESTAMP = "webhook-timestamp"
 SIGNATURE = "webhook-signature"
 TOLERANCE_S = 300.0
 MAX_SIGNATURES = 32
-"""Of one request; what is beyond is not looked at."""
+"""The limit of signatures of one request; further ones are ignored."""
 _DIGITS = 15
 _PUBLIC_KEY_BYTES = 32
 
@@ -75,7 +75,10 @@ class PublicKey:
 
 
 def secrets_of(texts: str | Iterable[str]) -> tuple[Secret, ...]:
-    """Of one secret or several, as they are shown when a subscription is made. ValueError."""
+    """Return one secret or several, from the texts that the creation of a subscription shows.
+
+    Raises ValueError.
+    """
     return tuple(_secret(text) for text in ([texts] if isinstance(texts, str) else texts))
 
 

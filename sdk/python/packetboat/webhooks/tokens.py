@@ -40,7 +40,7 @@ class Fetched(NamedTuple):
 
 
 def fetch(url: str) -> Fetched:
-    """By httpx, following no redirect. OSError where there is no document."""
+    """Fetch a document by httpx, following no redirect. Raises OSError if there is no document."""
     import httpx
 
     try:
@@ -55,8 +55,11 @@ def fetch(url: str) -> Fetched:
 
 
 class Tokens:
-    """What a token must say. `tenant` is the tenant's id, which nobody but the installation can
-    put there; `audience` and `subject` are chosen by whoever makes a subscription."""
+    """The claims that a token must have.
+
+    `tenant` is the tenant's id, which only the installation can set; the author of a subscription
+    chooses `audience` and `subject`.
+    """
 
     def __init__(
         self,
@@ -69,7 +72,10 @@ class Tokens:
         fetch: Callable[[str], Fetched] = fetch,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """ValueError for an issuer that is reached by plain HTTP, but on this machine."""
+        """Create the check.
+
+        Raises ValueError for an issuer by plain HTTP, except on this machine.
+        """
         parts = urlsplit(issuer)
         if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
             raise ValueError(f"the issuer must be an https url, {issuer} is none")
@@ -87,7 +93,10 @@ class Tokens:
         self._not_before_s = 0.0
 
     def check(self, headers: Headers) -> Mapping[str, Any]:
-        """The claims. Raises MissingHeader, BadToken, or OSError where keys cannot be had."""
+        """Return the claims.
+
+        Raises MissingHeader, BadToken, or OSError if the keys cannot be fetched.
+        """
         from joserfc import jwt
         from joserfc.errors import JoseError
 
@@ -140,7 +149,7 @@ class Tokens:
 
 
 def _kid(token: str) -> str | None:
-    """What the head of a token that nobody has judged yet names."""
+    """Return the key id in the head of a token that is not verified yet."""
     from joserfc.errors import JoseError
     from joserfc.jws import extract_compact
 

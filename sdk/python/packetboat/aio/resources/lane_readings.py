@@ -24,7 +24,9 @@ from packetboat.lake.read_message import ReadMessage, of_log
 from packetboat.lake.request import ReadRequest
 
 LOOKS = 3
-"""So often tables are looked at anew, when files of theirs are gone: they were tidied."""
+"""The limit of readings of a table anew, when its files are gone because a clean-up removed
+them.
+"""
 LONG_AGO = datetime.fromisoformat("1970-01-01T00:00:00Z")
 
 
@@ -70,7 +72,7 @@ class AsyncLaneReading:
             self.at = await (self._earliest() if since is None else self._since(since))
 
     async def page(self, wait_seconds: float | None) -> Sequence[ReadMessage]:
-        """What comes next, of the log or of a table; none: there is none now."""
+        """Return the next messages, of the log or of a table; none if there are none now."""
         if self.at >= self._first:
             messages = await self._of_log(wait_seconds)
             if messages or self.at >= self._first:
@@ -78,7 +80,10 @@ class AsyncLaneReading:
         return await self._of_lake()
 
     async def _of_log(self, wait_seconds: float | None) -> Sequence[ReadMessage]:
-        """None, and `_first` above `at`, where the log has not what is next."""
+        """Return the next messages of the log.
+
+        Return none, and set `_first` above `at`, if the log no longer has them.
+        """
         request = self._request
         call = replays.replay(
             request.topic,
@@ -126,14 +131,14 @@ class AsyncLaneReading:
         raise await self._missing(self.at, end)
 
     async def _missing(self, start: int, end: int) -> HistoryMissing:
-        """From `start` up to where a table has any, or to `end`."""
+        """Return the gap from `start` to the first offset that a table has, or to `end`."""
         for table in await self._tables.all():
             found = await apart(table.first, self._partition, self._lane, start=start)
             end = end if found is None else min(end, found)
         return HistoryMissing(self._request.topic, self._partition, self._lane, start, end)
 
     async def _earliest(self) -> int:
-        """The first offset that anything has."""
+        """Return the first offset in the log or a table."""
         offsets = [self._first]
         for table in await self._tables.all():
             found = await apart(table.first, self._partition, self._lane)
@@ -141,8 +146,11 @@ class AsyncLaneReading:
         return min(offsets)
 
     async def _since(self, time: datetime) -> int:
-        """The first of a moment that may be before what the log has. That it is the first is known
-        where the one before it is there, which was published earlier."""
+        """Return the first offset of a time that may be before the start of the log.
+
+        The offset is known to be the first where the one before it is present, which was published
+        earlier.
+        """
         start = self._first
         tables = await self._tables.all()
         for table in tables:

@@ -15,7 +15,7 @@ from packetboat.errors import PacketboatError
 async def lines_of(
     sender: AsyncSender, call: StreamCall, timeout_s: float | None = None
 ) -> AsyncGenerator[bytes, None]:
-    """The lines of one answer, which begins within `timeout_s`."""
+    """Yield the lines of one answer, which begins within `timeout_s`."""
     async with sender.stream(call, timeout_s) as response:
         splitter = Splitter()
         async for chunk in response.chunks():
@@ -26,7 +26,9 @@ async def lines_of(
 async def lines(
     sender: AsyncSender, reopening: Reopening, timeout_s: float | None = None
 ) -> AsyncGenerator[Line, None]:
-    """The lines of a stream, over as many answers as it takes; each begins within `timeout_s`."""
+    """Yield the lines of a stream, over one answer after another; each begins within
+    `timeout_s`.
+    """
     while (call := reopening.call(time.monotonic())) is not None:
         cause: PacketboatError | None = None
         try:

@@ -19,9 +19,9 @@ from packetboat.models import Topic
 FIRST_PAUSE_S = 0.05
 MAX_PAUSE_S = 1.0
 LONG_POLL_S = 20.0
-"""Where there is one lane; several are asked in turn."""
+"""Seconds of a long poll where there is one lane; several lanes are asked in turn."""
 GROWTH_S = 30.0
-"""How soon partitions that the topic got meanwhile are read, too."""
+"""Seconds between two looks for new partitions of the topic."""
 
 
 class AsyncReading:
@@ -78,7 +78,7 @@ class AsyncReading:
             pause_s = FIRST_PAUSE_S if came else min(2 * pause_s, MAX_PAUSE_S)
 
     async def _begun(self) -> list[AsyncLaneReading]:
-        """The lanes that are not known yet, each where it begins."""
+        """Return the lanes that are not known yet, each at its start."""
         request = self._request
         topic = await self._sender.send(topics.get_topic(request.topic), request.timeout_s)
         if request.cursor is not None and request.cursor.created_at != topic.created_at:
