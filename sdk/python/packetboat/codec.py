@@ -23,13 +23,16 @@ Decode = Callable[[Any], Any]
 
 
 def is_json(content_type: str | None) -> bool:
-    """Whether bodies of this type are JSON."""
+    """Return whether bodies of this type are JSON."""
     kind = (content_type or "").partition(";")[0].strip().lower()
     return kind == "application/json" or kind.endswith("+json")
 
 
 def encode_data(data: Any, content_type: str | None) -> tuple[bytes, str | None]:
-    """The bytes of a message and its content type. Raises TypeError, or ValueError with a path."""
+    """Return the bytes of a message and its content type.
+
+    Raises TypeError, or ValueError with a path.
+    """
     if isinstance(data, bytes):
         return data, content_type
     if isinstance(data, _BYTES):
@@ -48,18 +51,19 @@ def encode_json(value: Any) -> bytes:
 
 
 def decoder(kind: Any) -> Callable[[bytes | msgspec.Raw], Any]:
-    """A function from JSON to that type: all that msgspec knows, subclasses of dict, and models of
-    pydantic. It raises ValidationError for what does not fit."""
+    """Return a function from JSON to that type: one that msgspec knows, a subclass of dict,
+    or a model of pydantic. It raises ValidationError for a value that does not fit.
+    """
     return msgspec.json.Decoder(kind, dec_hook=_made).decode
 
 
 def converted(value: Any, kind: Any) -> Any:
-    """The same for JSON that is decoded already."""
+    """Convert decoded JSON to that type, as `decoder` does. Raises ValidationError."""
     return msgspec.convert(value, kind, dec_hook=_made, str_keys=True)
 
 
 def _dumped(value: Any) -> Any:
-    """A model under the names that it is read by; also what only inherits from float."""
+    """Return a model under the names by which it is read; return a subclass of float as a float."""
     if isinstance(value, float):
         return float(value)
     dump = getattr(value, "model_dump", None)

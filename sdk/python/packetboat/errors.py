@@ -1,4 +1,4 @@
-"""What a call can end in: done, not done, or unknown, and the type says which.
+"""The outcomes of a failed call: done, not done, or unknown, as the type of the error says.
 
 PacketboatError
 ├── NotDone                 nothing took effect
@@ -50,7 +50,7 @@ class Problem(msgspec.Struct, frozen=True):
     instance: str = ""
     errors: tuple[_Field, ...] = ()
     members: dict[str, Any] = msgspec.field(default_factory=dict, name="$members")
-    """What else the answer said, such as `limit_bytes` or the `holder` of a lock."""
+    """The further members of the answer, such as `limit_bytes` or the `holder` of a lock."""
 
     @property
     def slug(self) -> str:
@@ -65,13 +65,13 @@ class PacketboatError(Exception):
     """The URL that was asked, and who named it: the program, the environment, a profile, or the
     default."""
     tries: int = 0
-    """How many requests were sent."""
+    """The number of requests that were sent."""
     tried_s: float = 0.0
-    """How long it was tried."""
+    """Seconds for which the call was tried."""
 
     @property
     def text(self) -> str:
-        """What went wrong, without the server and the tries."""
+        """The text of the failure, without the server and the tries."""
         return super().__str__()
 
     def __str__(self) -> str:
@@ -102,7 +102,9 @@ class BufferFull(NotDone):
 
 
 class Dropped(NotDone):
-    """It left a full buffer for a newer one, as the overflow "drop_oldest" says."""
+    """Raised for a message that left a full buffer for a newer one, by the overflow
+    "drop_oldest".
+    """
 
 
 class PrecedingFailed(NotDone):
@@ -153,13 +155,14 @@ class Overloaded(ApiError):
 
 
 class Unavailable(ApiError):
-    """Not now; nothing of the request was accepted."""
+    """Raised when the server cannot serve the request now; nothing of the request was accepted."""
 
 
 class UnknownOutcome(PacketboatError):
-    """It may or may not have taken effect: the answer did not come, or says so itself.
+    """Raised when the call may or may not have taken effect: no answer came, or the answer says so.
 
-    Publishing it again with `idempotency_key` stores it once either way; None: it had none.
+    Publishing the message again with `idempotency_key` stores it once either way; None: it had no
+    key.
     """
 
     def __init__(
@@ -171,7 +174,7 @@ class UnknownOutcome(PacketboatError):
 
     @property
     def text(self) -> str:
-        """What is not known, and the idempotency key, without the server and the tries."""
+        """The text of the failure and the idempotency key, without the server and the tries."""
         text = super().text
         if self.idempotency_key is None:
             return text
@@ -203,7 +206,7 @@ _KINDS_OF_TYPES: dict[tuple[int, str], type[ApiError]] = {(403, "quota-exceeded"
 
 
 def error_of(problem: Problem, retry_after_s: float | None = None) -> PacketboatError:
-    """The error that a problem stands for."""
+    """Return the error for a problem."""
     if problem.status in (502, 504):  # 502 is a balancer's, whose server may have begun
         return UnknownOutcome(_text(problem), problem)
     kind = _KINDS_OF_TYPES.get((problem.status, problem.slug)) or _KINDS.get(problem.status)
@@ -220,7 +223,7 @@ FIELDS_SHOWN = 5
 
 
 def _text(problem: Problem) -> str:
-    """What the problem says, with each field that is wrong and each limit that was met."""
+    """Return the problem's text, with each field that is wrong and each limit that was met."""
     said = problem.detail or problem.title
     wrong = [
         f"{each.field}: {each.detail}"

@@ -1,5 +1,7 @@
-"""How to install what is not here. Our names are on no package index: a package that somebody else
-published under one of them would be a stranger's."""
+"""Commands that install missing parts.
+
+Our names are on no package index: a package with one of them there would be a stranger's.
+"""
 
 from __future__ import annotations
 
@@ -11,5 +13,5 @@ EXPORTS = (
 
 
 def install(extra: str) -> str:
-    """What to run to have an extra of the client."""
+    """Return the command that installs an extra of the client."""
     return f"pip install './sdk/python[{extra}]' in a checkout of Packetboat, or its wheel[{extra}]"

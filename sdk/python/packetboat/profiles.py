@@ -43,7 +43,7 @@ class Profile:
     ca_file: str | None = None
 
     def given(self) -> dict[str, str]:
-        """What is set, by name."""
+        """Return the members that are set, by name."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -53,13 +53,13 @@ MEMBERS = tuple(each.name for each in fields(Profile))
 
 @dataclass(frozen=True, slots=True)
 class Profiles:
-    """All of a file; changing makes another."""
+    """The content of a profiles file; a change makes a new value."""
 
     current: str = DEFAULT
     profiles: Mapping[str, Profile] = field(default_factory=dict)
 
     def get(self, name: str | None = None) -> Profile | None:
-        """The one of that name, or the current one."""
+        """Return the profile of that name, or the current one."""
         return self.profiles.get(name or self.current)
 
     def with_profile(self, name: str, profile: Profile) -> Profiles:
@@ -78,7 +78,7 @@ def path(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def load(file: Path) -> Profiles:
-    """What the file says; nothing where there is none."""
+    """Return the content of the file; nothing where there is none."""
     try:
         raw = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -94,7 +94,7 @@ def load(file: Path) -> Profiles:
 
 
 def save(file: Path, profiles: Profiles) -> None:
-    """As a whole or not at all; nobody else can read it at any moment."""
+    """Write the file as a whole or not at all; no other user can read it at any moment."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=".config-")  # mode 0600
     try:
@@ -125,5 +125,5 @@ def _text(profiles: Profiles) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A basic string of TOML: that of JSON, where nothing but DEL is left to escape."""
+    """Return a basic string of TOML: that of JSON, with DEL escaped as well."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

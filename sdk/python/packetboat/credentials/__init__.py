@@ -1,4 +1,4 @@
-"""Who a client is: a token that is always the same, one of a file, or one that a server issues."""
+"""The credentials of a client: a fixed token, a token in a file, or tokens that a server issues."""
 
 from __future__ import annotations
 

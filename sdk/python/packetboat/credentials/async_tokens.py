@@ -1,4 +1,4 @@
-"""Access tokens of an event loop's client: whoever needs one shares one request for it."""
+"""Access tokens of an event loop's client: all callers that need one share one request for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from packetboat.errors import ClientClosed, ConnectionFailed, PacketboatError
 from packetboat.transport.seam import AsyncTransport
 
 AGAIN_S = 5.0
-"""After a failure, while the token still holds."""
+"""Seconds before the next try after a failure, while the token still holds."""
 
 
 class AsyncIssuedTokens:
@@ -25,7 +25,7 @@ class AsyncIssuedTokens:
         self._renewal: asyncio.Task[AccessToken] | None = None
 
     async def current(self, timeout_s: float) -> str:
-        """One that holds. While one does, nobody waits for the next."""
+        """Return a token that holds. While one does, no caller waits for the next."""
         token, now_s = self._token, monotonic()
         if token is not None and now_s < token.ends_s:
             if now_s >= token.renew_s:
@@ -44,7 +44,9 @@ class AsyncIssuedTokens:
             raise
 
     def refused(self, token: str) -> bool:
-        """Whether there is, or may be, another: it was revoked, or our clocks differ."""
+        """Return whether there is, or may be, another token: this one was revoked, or our
+        clocks differ.
+        """
         if self._token is not None and self._token.value == token:
             self._token = None
         return True

@@ -21,7 +21,7 @@ class TokenAtHand:
         return self._value
 
     def refused(self, token: str) -> bool:
-        """Whether there is another by now."""
+        """Return whether there is another token by now."""
         return False
 
     def close(self) -> None:
@@ -43,7 +43,7 @@ class TokenOfFile:
         return self._value
 
     def refused(self, token: str) -> bool:
-        """Whether there is another by now."""
+        """Return whether there is another token by now."""
         self._look()
         return self._value != token
 
@@ -51,7 +51,10 @@ class TokenOfFile:
         pass
 
     def _look(self) -> None:
-        """A file that is gone for a moment, while another takes its place, is no failure."""
+        """Read the file again.
+
+        A file that is gone for a moment, while another replaces it, is no failure.
+        """
         try:
             seen = os.stat(self._path)
             version = (seen.st_mtime_ns, seen.st_ino)
@@ -68,7 +71,7 @@ class TokenOfFile:
 
 
 class AsyncAtHand:
-    """The same for asyncio: nobody waits."""
+    """A token that is at hand, for asyncio: no call waits."""
 
     def __init__(self, tokens: TokenAtHand | TokenOfFile) -> None:
         self._tokens = tokens

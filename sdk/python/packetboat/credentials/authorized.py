@@ -23,7 +23,7 @@ REFUSED = 401
 
 
 class Tokens(Protocol):
-    """Where a blocking client's tokens come from."""
+    """The source of a blocking client's tokens."""
 
     def current(self, timeout_s: float) -> str: ...
     def refused(self, token: str) -> bool: ...
@@ -31,7 +31,7 @@ class Tokens(Protocol):
 
 
 class AsyncTokens(Protocol):
-    """The same for asyncio."""
+    """The source of an asyncio client's tokens."""
 
     async def current(self, timeout_s: float) -> str: ...
     def refused(self, token: str) -> bool: ...
@@ -74,7 +74,7 @@ class Authorized:
 
 
 class AsyncAuthorized:
-    """The same for asyncio."""
+    """A transport that adds a token to each request, for asyncio."""
 
     def __init__(self, transport: AsyncTransport, tokens: AsyncTokens) -> None:
         self._transport = transport

@@ -28,9 +28,9 @@ class ClientCredentials:
     client_id: str
     client_secret: str = field(repr=False)
     scope: str | None = None
-    """What of the client's authority its tokens have; None: all of it."""
+    """The part of the client's authority that its tokens have; None: all of it."""
     token_url: str | None = None
-    """Of another issuer; None: the servers that the client talks to."""
+    """The token endpoint of another issuer; None: the servers that the client talks to."""
     audience: str | None = None
 
 

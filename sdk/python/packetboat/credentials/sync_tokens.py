@@ -13,7 +13,7 @@ from packetboat.transport import forking
 from packetboat.transport.seam import Transport
 
 AGAIN_S = 5.0
-"""After a failure, while the token still holds."""
+"""Seconds before the next try after a failure, while the token still holds."""
 
 
 class IssuedTokens:
@@ -28,7 +28,10 @@ class IssuedTokens:
         forking.watch(self)
 
     def current(self, timeout_s: float) -> str:
-        """One that holds. While one does, only the thread that asks for the next waits for it."""
+        """Return a token that holds.
+
+        While one does, only the thread that requests the next waits for it.
+        """
         with self._lock:
             token, now_s = self._token, monotonic()
             holds = token is not None and now_s < token.ends_s
@@ -44,7 +47,9 @@ class IssuedTokens:
         return renewal.result(timeout_s).value
 
     def refused(self, token: str) -> bool:
-        """Whether there is, or may be, another: it was revoked, or our clocks differ."""
+        """Return whether there is, or may be, another token: this one was revoked, or our
+        clocks differ.
+        """
         with self._lock:
             if self._token is not None and self._token.value == token:
                 self._token = None

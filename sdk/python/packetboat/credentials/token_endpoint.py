@@ -1,6 +1,6 @@
-"""What a token endpoint is asked, and what its answer means.
+"""Requests to a token endpoint, and the meaning of its answers.
 
-Whatever goes wrong there, the call that needed the token was not sent: nothing took effect.
+After any failure there, the call that needed the token was not sent: nothing took effect.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ from packetboat.transport.seam import Request, Response
 PATH = "/oauth/token"
 TIMEOUT_S = 10.0
 UNSAID_S = 300.0
-"""How long a token holds of which the answer does not say it."""
+"""Seconds that a token holds if the answer does not say it."""
 MARGIN_S = 5.0
-"""It is not sent any more when it has less: the request takes time, and clocks differ."""
+"""Seconds before its end at which a token is no longer sent: the request takes time, and
+clocks differ.
+"""
 
 
 class AccessToken(NamedTuple):
@@ -52,7 +54,7 @@ class _Refusal(msgspec.Struct):
 
 
 def origin(credentials: ClientCredentials) -> str | None:
-    """Of the token endpoint, where it is not the servers' own."""
+    """Return the origin of the token endpoint, where it is not the servers' own."""
     if credentials.token_url is None:
         return None
     parts = urlsplit(credentials.token_url)
@@ -78,7 +80,10 @@ def request(credentials: ClientCredentials) -> Request:
 
 
 def read(response: Response, now_s: float) -> AccessToken:
-    """The token, or the error. Clients that began together ask for their next ones apart."""
+    """Return the token, or raise the error.
+
+    Clients that began together get different times of renewal.
+    """
     if response.status != 200:
         raise _refused(response)
     try:
@@ -92,7 +97,10 @@ def read(response: Response, now_s: float) -> AccessToken:
 
 
 def not_sent(error: PacketboatError) -> NotDone:
-    """Why there is no token. The outcome of asking may be unknown; that of the call is not."""
+    """Return the reason why there is no token.
+
+    The outcome of the token request may be unknown; the call itself was not sent.
+    """
     if isinstance(error, NotDone):
         return error
     return ConnectionFailed(f"no access token: {error}")
@@ -119,6 +127,6 @@ def _unavailable(detail: str) -> NotDone:
 
 
 def _basic(credentials: ClientCredentials) -> str:
-    """Both encoded before they are joined: RFC 6749, 2.3.1."""
+    """Return the credentials for Basic, both encoded before they are joined: RFC 6749, 2.3.1."""
     pair = f"{quote(credentials.client_id, safe='')}:{quote(credentials.client_secret, safe='')}"
     return base64.b64encode(pair.encode()).decode()

@@ -10,7 +10,10 @@ from packetboat.testing.server import Server
 
 
 class Clock:
-    """It never goes back: what one test has moved stays moved for the next ones."""
+    """The clock of the test server.
+
+    It never goes back: the time that one test advances stays advanced for the next tests.
+    """
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -18,21 +21,24 @@ class Clock:
         self._ahead_s = 0.0
 
     def time(self) -> float:
-        """Seconds since 1970, as the server counts them."""
+        """Return the seconds since 1970 by the server's clock."""
         return time.time() + self._ahead_s
 
     def now(self) -> datetime:
-        """The same, in UTC."""
+        """Return the server's time in UTC."""
         return datetime.fromtimestamp(self.time(), UTC)
 
     def advance(self, seconds: float) -> None:
-        """It is so much later everywhere, at once. Returns when the server is ready again, in less
-        than a second as a rule; what is due by then is done in the moments after. Blocks."""
+        """Advance the time of the whole server by `seconds`, at once.
+
+        The call blocks until the server is ready again, in less than a second as a rule; work that
+        is due by then is done in the moments after.
+        """
         if seconds < 0:
             raise ValueError("time goes forwards: advance by 0 seconds or more")
         with self._lock:
             self._ahead_s = self._server.advance(seconds)
 
     def advance_to(self, moment: datetime) -> None:
-        """The same, to a time of the server's that is yet to come, with its zone."""
+        """Advance the server's time to a later moment, given with its zone."""
         self.advance((moment - self.now()).total_seconds())

@@ -18,8 +18,10 @@ MAX_CUT_BYTES = 2_000
 
 
 class Fault(enum.Enum):
-    """What befalls a request. The client can tell none of them from another but by what it finds
-    out later."""
+    """The kinds of faults of a request.
+
+    At the moment of the fault the client cannot tell them apart.
+    """
 
     DROP_REQUEST = "drop_requests"
     DROP_REPLY = "drop_replies"
@@ -42,7 +44,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What befalls one request."""
+    """The faults of one request."""
 
     faults: frozenset[Fault] = frozenset()
     delay_s: float = 0.0
@@ -51,7 +53,7 @@ class Fate:
 
 
 class Faults:
-    """Of one test; may be changed while requests are under way."""
+    """The faults of one test; they may be changed while requests are in progress."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -59,37 +61,40 @@ class Faults:
         self._had: list[Rule] = []
         self._seen: Counter[str] = Counter()
         self.counts: Counter[Fault] = Counter()
-        """How many of each there were: a test of faults that had none shows nothing."""
+        """The number of faults of each kind: a test of faults that had none proves nothing."""
         self.requests: int = 0
 
     def drop_requests(self, rate: float = 1.0, *, seed: int | None = None, on: str = "") -> None:
-        """They never arrive, and the connection breaks. `on`: the beginning of the request lines
-        that it is for, such as `POST /topics`."""
+        """Drop requests: they never arrive, and the connection breaks.
+
+        `on` is the start of the request lines to which it applies, such as `POST /topics`.
+        """
         self._add(Fault.DROP_REQUEST, rate, seed, on)
 
     def drop_replies(self, rate: float = 1.0, *, seed: int | None = None, on: str = "") -> None:
-        """What was asked is done, and the connection breaks before the answer."""
+        """Drop replies: the request takes effect, and the connection breaks before the answer."""
         self._add(Fault.DROP_REPLY, rate, seed, on)
 
     def duplicate(self, rate: float = 1.0, *, seed: int | None = None, on: str = "") -> None:
-        """They arrive twice; the answer is that to the second."""
+        """Duplicate requests: they arrive twice; the answer is that to the second."""
         self._add(Fault.DUPLICATE, rate, seed, on)
 
     def delay(
         self, rate: float = 1.0, *, seconds: float, seed: int | None = None, on: str = ""
     ) -> None:
-        """They arrive later, by up to that much real time."""
+        """Delay requests by up to `seconds` of real time."""
         self._add(Fault.DELAY, rate, seed, on, seconds)
 
     def cut_replies(self, rate: float = 1.0, *, seed: int | None = None, on: str = "") -> None:
-        """The connection breaks within the answer, or within a stream's first 2,000 bytes."""
+        """Cut the connection within the answer, or within a stream's first 2,000 bytes."""
         self._add(Fault.CUT_REPLY, rate, seed, on)
 
     def late(
         self, rate: float = 1.0, *, seconds: float, seed: int | None = None, on: str = ""
     ) -> None:
-        """The connection breaks, and they arrive up to that much later: perhaps after what the
-        client sent in their place."""
+        """Cut the connection and deliver the requests up to `seconds` later: perhaps
+        after those that the client sent in their place.
+        """
         self._add(Fault.LATE, rate, seed, on, seconds)
 
     def stop(self) -> None:
@@ -98,7 +103,7 @@ class Faults:
             self._rules.clear()
 
     def fate(self, line: str) -> Fate:
-        """Of the next request with that line."""
+        """Return the faults of the next request with that line."""
         with self._lock:
             self.requests += 1
             if not self._rules:
@@ -119,7 +124,7 @@ class Faults:
             return Fate(frozenset(found), delay_s, cut, late_s)
 
     def report(self) -> list[str]:
-        """What to write into a test that failed, to have the same again."""
+        """Return the lines that reproduce the faults in a test that failed."""
         with self._lock:
             if not self._had:
                 return []

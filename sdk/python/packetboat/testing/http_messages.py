@@ -15,7 +15,7 @@ Broken: tuple[type[EOFError], type[Exception], type[OSError], type[ValueError]] 
     OSError,
     ValueError,
 )
-"""What a connection that ends, or speaks something else, raises."""
+"""The exceptions that a connection raises when it ends or does not speak HTTP."""
 
 
 class Head(NamedTuple):
@@ -24,12 +24,14 @@ class Head(NamedTuple):
     raw: bytes
     line: str
     length: int | None
-    """Of the body in bytes; None: in chunks, or to the end of the connection."""
+    """The length of the body in bytes; None for a body in chunks, or to the end of the
+    connection.
+    """
     chunked: bool
 
     @property
     def status(self) -> int:
-        """Of an answer."""
+        """The status of an answer."""
         return int(self.line.split(" ", 2)[1])
 
 
@@ -47,7 +49,7 @@ async def read_head(reader: StreamReader, before: bytes = b"") -> Head:
 
 
 async def read_request(reader: StreamReader, before: bytes = b"") -> tuple[Head, bytes]:
-    """All of one, and its bytes."""
+    """Return the head of a whole request, and its bytes."""
     head = await read_head(reader, before)
     parts = [head.raw]
     if head.chunked:
@@ -58,12 +60,12 @@ async def read_request(reader: StreamReader, before: bytes = b"") -> tuple[Head,
 
 
 def has_body(method: str, head: Head) -> bool:
-    """Whether an answer to such a request has one."""
+    """Return whether an answer to such a request has a body."""
     return method != "HEAD" and head.status >= 200 and head.status not in (204, 304)
 
 
 async def body(reader: StreamReader, head: Head) -> AsyncIterator[bytes]:
-    """Of an answer, as it comes."""
+    """Yield the body of an answer, as it comes."""
     if head.chunked:
         async for part in _chunks(reader):
             yield part
@@ -80,7 +82,7 @@ async def body(reader: StreamReader, head: Head) -> AsyncIterator[bytes]:
 
 
 async def _chunks(reader: StreamReader) -> AsyncIterator[bytes]:
-    """With their sizes, and the trailers."""
+    """Yield the chunks with their sizes, and the trailers."""
     while True:
         line = await reader.readuntil(b"\r\n")
         size = int(line.partition(b";")[0], 16)

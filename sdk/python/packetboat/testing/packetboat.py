@@ -1,4 +1,4 @@
-"""What a test gets: a tenant of its own on a server that is shared, its clock, and faults."""
+"""The fixture of a test: a tenant of its own on a shared server, its clock, and faults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Packetboat:
 
     def __init__(self, access: Access, clock: Clock, proxy: FaultyProxy) -> None:
         self.url: str = proxy.url
-        """Faults happen on the way there, whoever makes the requests."""
+        """The URL of a proxy in front of the server, which makes faults for every client."""
         self.token: str = access.key
         """May do everything in this tenant, and does not expire."""
         self.tenant: str = access.name
@@ -26,11 +26,14 @@ class Packetboat:
         self._clients = ExitStack()
 
     def client(self, **settings: Any) -> Client:
-        """It is closed when the test ends. `settings` are those of `packetboat.Client`."""
+        """Return a client that is closed when the test ends.
+
+        `settings` are those of `packetboat.Client`.
+        """
         return self._clients.enter_context(Client(self.url, self.token, **settings))
 
     def async_client(self, **settings: Any) -> AsyncClient:
-        """To be used in `async with`, by the test itself."""
+        """Return a client for `async with`, which the test itself closes."""
         return AsyncClient(self.url, self.token, **settings)
 
     def close(self) -> None:

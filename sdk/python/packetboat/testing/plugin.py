@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def packetboat_session(pytestconfig: pytest.Config) -> Iterator[Session]:
-    """The server that all tests of this process share."""
+    """Start the server that all tests of this process share."""
     from packetboat.testing.session import Session
 
     session = Session(nodes=int(pytestconfig.getini(NODES)))
@@ -40,7 +40,9 @@ def packetboat_session(pytestconfig: pytest.Config) -> Iterator[Session]:
 
 @pytest.fixture
 def packetboat(packetboat_session: Session, request: pytest.FixtureRequest) -> Iterator[Packetboat]:
-    """A real Packetboat with a tenant of the test's own, a clock to move, and seeded faults."""
+    """Provide a real Packetboat with a tenant of the test's own, a clock to move, and
+    seeded faults.
+    """
     made = packetboat_session.begin()
     request.node.stash[FAULTS] = made.faults
     try:

@@ -1,8 +1,8 @@
-"""What stands between clients and the server, and lets faults happen: a proxy of HTTP/1.1.
+"""An HTTP/1.1 proxy between clients and the server, which makes faults.
 
-Whoever makes the requests, faults are those of a network: a connection breaks, and it is not told
-why. Each connection of a client has one to the server. Requests are read whole before they go on;
-answers go on as they come.
+Every client sees the faults as those of a network: a connection breaks without a reason. Each
+connection of a client has one to the server. The proxy reads requests whole before it forwards
+them; it forwards answers as they come.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Cut(Exception):
 
 
 class FaultyProxy:
-    """In a thread of its own."""
+    """A proxy in a thread of its own."""
 
     def __init__(self, port: int) -> None:
         """`port` of 127.0.0.1 is the server's."""
@@ -53,7 +53,7 @@ class FaultyProxy:
         return f"http://127.0.0.1:{self.port}"
 
     def begin(self) -> Faults:
-        """Those of the next test: none so far."""
+        """Return the faults of the next test: none so far."""
         self._faults = Faults()
         return self._faults
 
@@ -113,10 +113,10 @@ class _Passage:
         self._spawn = spawn
         self._server: tuple[StreamReader, StreamWriter] | None = None
         self._before = b""
-        """What of the next request was read already."""
+        """The bytes of the next request that were read already."""
 
     async def one(self, fate_of: FateOf) -> None:
-        """One request and its answer. Raises Cut or what is `Broken`."""
+        """Serve one request and its answer. Raises Cut, or an exception of `Broken`."""
         head, raw = await read_request(self._reader, self._before)
         self._before = b""
         fate = fate_of(head.line.rpartition(" ")[0])
@@ -150,7 +150,7 @@ class _Passage:
                     one.transport.abort()
 
     async def _connection(self) -> tuple[StreamReader, StreamWriter]:
-        """To the server; a new one where the last is over."""
+        """Return the connection to the server; a new one where the last is over."""
         if self._server is None or self._server[0].at_eof():
             self._hang_up()
             self._server = await asyncio.open_connection(
@@ -171,7 +171,7 @@ class _Passage:
         return reader, head
 
     async def _swallow(self, raw: bytes, method: str) -> None:
-        """The request, whose answer nobody gets."""
+        """Send a request whose answer nobody gets."""
         reader, head = await self._send(raw)
         if has_body(method, head):
             if head.length is None:
@@ -207,7 +207,7 @@ class _Passage:
 
 
 async def _later(port: int, raw: bytes, after_s: float) -> None:
-    """The request, whose client has gone; it is served to its end."""
+    """Send a request whose client has gone; the server serves it to its end."""
     await asyncio.sleep(after_s)
     with contextlib.suppress(*Broken):
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=MAX_HEAD_BYTES)

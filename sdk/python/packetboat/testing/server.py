@@ -34,7 +34,7 @@ class Server:
         self._stack = ExitStack()
         self._log = self._stack.enter_context(tempfile.TemporaryFile("w+"))  # noqa: SIM115
         self.port: int = 0
-        """On 127.0.0.1."""
+        """The port on 127.0.0.1."""
         self.credential: tuple[str, str] = ("", "")
         """Client id and secret of an operator, who is above all tenants."""
 
@@ -61,8 +61,10 @@ class Server:
         return self
 
     def advance(self, seconds: float) -> float:
-        """Its time is so much later. Returns by how many seconds it is ahead of ours since its
-        start. Raises NotStarted."""
+        """Advance the server's time by `seconds`.
+
+        Return the seconds by which it is ahead of ours since its start. Raises NotStarted.
+        """
         assert self._process is not None
         assert self._process.stdin is not None
         try:
@@ -77,7 +79,8 @@ class Server:
         if self._process is not None:
             assert self._process.stdin is not None
             assert self._process.stdout is not None
-            # Broken where it has ended by itself, and has said so to whoever asked it last.
+            # The pipe is broken if the server has ended by itself, and its last caller has been
+            # told so.
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
             try:

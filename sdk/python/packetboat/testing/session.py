@@ -1,4 +1,4 @@
-"""What the tests of one process share."""
+"""The parts that the tests of one process share."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Session:
         return self
 
     def begin(self) -> Packetboat:
-        """For one test; ends in `end`."""
+        """Set up a Packetboat for one test, which ends in `end`."""
         assert self._tenants is not None
         assert self._proxy is not None
         return Packetboat(self._tenants.make(), self._clock, self._proxy)
 
     def end(self, packetboat: Packetboat) -> None:
-        """Its clients are closed, and its tenant goes."""
+        """Close the clients of a test and delete its tenant."""
         assert self._tenants is not None
         try:
             packetboat.close()

@@ -34,7 +34,7 @@ class Tenants:
         return Access(name, self._call("POST", "/keys", self._token(name), key)["key"])
 
     def delete(self, name: str) -> None:
-        """At once; what it has goes by and by."""
+        """Delete a tenant at once; its resources are deleted later."""
         self._call("DELETE", f"/tenants/{name}?force=true", self._token())
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ View = Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]
 
 
 def webhook(receiver: Receiver) -> Callable[[Handler | AsyncHandler], View]:
-    """Wrap the handler of a Delivery in a view; see `errors` for the exceptions that it may raise."""
+    """Wrap the handler of a Delivery in a view; `errors` has the exceptions that it may raise."""
 
     def decorate(handler: Handler | AsyncHandler) -> View:
         if inspect.iscoroutinefunction(handler):

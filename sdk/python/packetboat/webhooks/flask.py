@@ -19,7 +19,7 @@ View = Callable[[], Response]
 
 
 def webhook(receiver: Receiver) -> Callable[[Handler], View]:
-    """Wrap the handler of a Delivery in a view; see `errors` for the exceptions that it may raise."""
+    """Wrap the handler of a Delivery in a view; `errors` has the exceptions that it may raise."""
 
     def decorate(handler: Handler) -> View:
         if inspect.iscoroutinefunction(handler):

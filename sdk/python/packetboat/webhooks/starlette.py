@@ -27,7 +27,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def webhook(receiver: Receiver) -> Callable[[Handler | AsyncHandler], Endpoint]:
-    """Wrap the handler of a Delivery in a view; see `errors` for the exceptions that it may raise."""
+    """Wrap the handler of a Delivery in a view; `errors` has the exceptions that it may raise."""
 
     def decorate(handler: Handler | AsyncHandler) -> Endpoint:
         handle = _coroutine_function(handler)
