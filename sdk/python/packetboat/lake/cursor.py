@@ -1,4 +1,4 @@
-"""Where a reading of a topic's history is, to go on from later."""
+"""The position of a reading of a topic's history, from which it can continue later."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from packetboat.lake.errors import HistoryMissing
 
 
 class ReadCursor(msgspec.Struct, frozen=True):
-    """Where a reading goes on; `str(cursor)` is for keeping, `ReadCursor.parse` reads that."""
+    """The position at which a reading continues; store `str(cursor)`, and read it with
+    `ReadCursor.parse`.
+    """
 
     topic: str
     created_at: datetime
@@ -26,7 +28,7 @@ class ReadCursor(msgspec.Struct, frozen=True):
         return msgspec.json.decode(text, type=cls)
 
     def past(self, missing: HistoryMissing) -> ReadCursor:
-        """Behind what is missing, for who goes on without it."""
+        """Return a cursor behind the missing messages, for a reader that continues without them."""
         name = lane_name(missing.partition, missing.lane)
         offsets = {**self.offsets, name: max(missing.end, self.offsets.get(name, 0))}
         return ReadCursor(self.topic, self.created_at, offsets)
@@ -36,5 +38,5 @@ class ReadCursor(msgspec.Struct, frozen=True):
 
 
 def lane_name(partition: int, lane: int) -> str:
-    """How cursors name a lane of a partition."""
+    """Return the name of a lane in cursors."""
     return f"{partition}/{lane}" if lane else str(partition)

@@ -1,4 +1,4 @@
-"""Why history cannot be read."""
+"""The errors of a reading of history."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class HistoryMissing(PacketboatError):
 
 
 class LakeNotInstalled(PacketboatError):
-    """What is asked for is in a table, and what reads tables is not installed."""
+    """Raised when the messages are in a table, and the extra that reads tables is not installed."""
 
     def __init__(self, export: str) -> None:
         super().__init__(

@@ -19,7 +19,7 @@ class Span(NamedTuple):
     high: int | None
 
     def meets(self, low: int | None, high: int | None) -> bool:
-        """Whether a value between these, both included, may be there."""
+        """Return whether a value between these, both included, may be in the file."""
         below = high is not None and self.low is not None and high < self.low
         above = low is not None and self.high is not None and low > self.high
         return not below and not above
@@ -42,7 +42,9 @@ class File(NamedTuple):
     def may_have(
         self, partition: int, lane: int, start: int, end: int | None, since: datetime | None
     ) -> bool:
-        """Rows of a lane with offsets from `start` to `end` − 1, published at `since` or later."""
+        """Return whether the file may have rows of a lane with offsets from `start` to
+        `end` − 1, published at `since` or later.
+        """
         last = None if end is None else end - 1
         since_us = None if since is None else datetime_to_micros(since)
         return (
@@ -54,13 +56,13 @@ class File(NamedTuple):
 
 
 def rows_of(topic: str, *conditions: str) -> str:
-    """A row filter of PyIceberg. Names of topics have no quotes."""
+    """Return a row filter of PyIceberg. Names of topics have no quotes."""
     assert "'" not in topic
     return " AND ".join((f"topic = '{topic}'", *conditions))
 
 
 def files_of(table: Table, topic: str) -> list[File]:
-    """Those that may have rows of a topic, by their first offsets."""
+    """Return the files that may have rows of a topic, by their first offsets."""
     scan = table.scan(row_filter=rows_of(topic))
     return sorted((_file(table, task) for task in scan.plan_files()), key=lambda file: file.begins)
 

@@ -1,4 +1,4 @@
-"""Which exports have the history of a topic."""
+"""Finds the exports that have the history of a topic."""
 
 from __future__ import annotations
 
@@ -12,31 +12,33 @@ from packetboat.lake.read_message import ReadMessage
 from packetboat.models.exports import Export, ExportTable
 
 States = tuple[ExportTable | None, ExportTable | None]
-"""Where the table is, and that of its rejects."""
+"""The state of the table, and that of the table of its rejects."""
 
 
 class TableOfTopic(Protocol):
-    """What tables.HistoryTable is, whose module needs what may not be installed."""
+    """The interface of tables.HistoryTable, whose module needs an extra that may be missing."""
 
     @property
     def states(self) -> States:
-        """Those it was opened with."""
+        """The states with which the tables were opened."""
         ...
 
     def rows(self, partition: int, lane: int, start: int, end: int) -> list[ReadMessage]:
-        """Messages from `start` on, without a gap."""
+        """Return messages from `start` on, without a gap."""
         ...
 
     def first(
         self, partition: int, lane: int, *, start: int = 0, since: datetime | None = None
     ) -> int | None:
-        """The first offset from `start` on, of what was published at `since` or later."""
+        """Return the first offset from `start` on of a message published at `since` or later."""
         ...
 
 
 def has_all(export: Export) -> bool:
-    """Whether its table has all messages of its topics: not where some are filtered, and not where
-    it is plain files, which may have a message twice."""
+    """Return whether the table of an export has each message of its topics exactly once.
+
+    A filter leaves messages out, and plain files may have a message twice.
+    """
     return (
         export.format == "iceberg"
         and export.filter is None

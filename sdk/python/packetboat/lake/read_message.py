@@ -44,7 +44,7 @@ class ReadMessage(msgspec.Struct, frozen=True, kw_only=True):
         return self.body.decode("utf-8")
 
     def json(self) -> Any:
-        """The body read as JSON; raises msgspec.DecodeError where it is none."""
+        """Return the body read as JSON; raises msgspec.DecodeError for another body."""
         return msgspec.json.decode(self.body)
 
 
@@ -52,7 +52,7 @@ _ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 
 def of_log(topic: str, lane: int, stored: StoredMessage) -> ReadMessage:
-    """One that a replay answered; it is published."""
+    """Return a message from a replay's answer; it is published."""
     assert stored.offset is not None
     assert stored.publish_time is not None
     return ReadMessage(

@@ -1,4 +1,4 @@
-"""What of a topic's history is asked for."""
+"""The request of a reading of a topic's history."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ReadRequest:
     follow: bool = False
     page_size: int = 1000
     timeout_s: float | None = None
-    """Of each request to the server."""
+    """The timeout of each request to the server."""
 
     @classmethod
     def of(
@@ -45,7 +45,7 @@ class ReadRequest:
         page_size: int,
         timeout_s: float | None,
     ) -> ReadRequest:
-        """From what a caller gave."""
+        """Return the request for a caller's arguments."""
         return cls(
             topic,
             from_time,
@@ -71,7 +71,7 @@ class ReadRequest:
             raise ValueError(f"the cursor is of the topic {self.cursor.topic}")
 
     def offset_of(self, lane_name: str) -> int | None:
-        """Where a lane was asked to begin; None: with the first there is."""
+        """Return the requested start of a lane; None for its first message."""
         if self.cursor is not None:
             return self.cursor.offsets.get(lane_name)
         if isinstance(self.from_offset, Mapping):

@@ -23,7 +23,7 @@ _NOT_OF_BODIES = frozenset({*ENVELOPE, "rescued", "reason"})
 
 
 class Rows:
-    """Of one schema."""
+    """The rows of tables with one schema."""
 
     def __init__(self, schema: Schema) -> None:
         self._members = tuple(
@@ -31,7 +31,7 @@ class Rows:
         )
 
     def message(self, row: Mapping[str, Any]) -> ReadMessage:
-        """Of a row as Arrow gives it: its map is a list of pairs."""
+        """Return the message of a row as Arrow gives it: its map is a list of pairs."""
         data = row["data"]
         if data is None and row.get("rescued") is not None:
             data = row["rescued"].encode("utf-8")
@@ -54,7 +54,7 @@ class Rows:
 
 
 class _Member:
-    """Of an object: the column that has it, and what its value is made of."""
+    """A member of an object: its column, and the conversion of its value."""
 
     def __init__(self, field: NestedField) -> None:
         self.name = field.doc or field.name

@@ -33,11 +33,11 @@ POSITIONS = "packetboat.positions"
 FIRST_WINDOW_OFFSETS = 10_000
 MAX_WINDOW_OFFSETS = 200_000
 WINDOW_BYTES = 32 * 1024 * 1024
-"""Of Arrow's; as messages the rows take more."""
+"""The limit of bytes of one window in Arrow; as messages the rows take more."""
 
 
 class HistoryTable:
-    """What an export's tables have of a topic. Everything here blocks."""
+    """The messages of a topic in an export's tables. Each method blocks."""
 
     def __init__(self, export: Export, topic: str, storage: dict[str, str]) -> None:
         assert export.table_state is not None
@@ -48,8 +48,10 @@ class HistoryTable:
         self._window = FIRST_WINDOW_OFFSETS
 
     def rows(self, partition: int, lane: int, start: int, end: int) -> list[ReadMessage]:
-        """Messages from `start` on, without a gap, up to `end` − 1 or fewer; none where it has not
-        that one."""
+        """Return messages from `start` on, without a gap, up to `end` − 1 or fewer.
+
+        Return none if the table lacks the message at `start`.
+        """
         end = min(end, self.position(partition, lane), start + self._window)
         if start >= end:
             return []
@@ -68,7 +70,7 @@ class HistoryTable:
     def first(
         self, partition: int, lane: int, *, start: int = 0, since: datetime | None = None
     ) -> int | None:
-        """The first offset from `start` on, of what was published at `since` or later."""
+        """Return the first offset from `start` on of a message published at `since` or later."""
         end = self.position(partition, lane)
         where = self._rows(partition, lane, start, end)
         if since is not None:
@@ -84,12 +86,14 @@ class HistoryTable:
         return best
 
     def position(self, partition: int, lane: int) -> int:
-        """All of a lane below is in the tables, or was there before the export began."""
+        """Return the offset of a lane below which each message is in the tables, or is
+        older than the export.
+        """
         return self._positions.get((partition, lane), 0)
 
     @cached_property
     def _tables(self) -> list[tuple[Table, list[File]]]:
-        """With their files: that of the messages, and that of rejects if there is one."""
+        """The table of the messages, and that of rejects if there is one, with their files."""
         return [(table, files_of(table, self._topic)) for table in self._opened]
 
     @cached_property
@@ -133,5 +137,5 @@ def _without_a_gap(found: dict[int, T], start: int) -> Iterator[T]:
 
 
 def _uid_of(export: Export, topic: str) -> str | None:
-    """That of the topic as it is now; None where the server cannot tell."""
+    """Return the uid of the topic as it is now; None where the server cannot tell."""
     return next((each.topic_uid for each in export.positions or () if each.topic == topic), None)

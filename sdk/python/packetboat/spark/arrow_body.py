@@ -28,7 +28,7 @@ class ArrowBody(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """So many bytes. Raises UnknownOutcome where there are fewer."""
+        """Return `size` bytes. Raises UnknownOutcome where there are fewer."""
         parts = []
         while size > 0:
             if self._at == len(self._chunk):

@@ -24,7 +24,7 @@ class AvroSchemas:
         self._fetch = fetch
 
     def decoded(self, data: bytes, content_type: str, attributes: Mapping[str, str]) -> object:
-        """None where it is no value of the schema."""
+        """Return the decoded value; None if the data is no value of the schema."""
         text = attributes.get(VERSION_ATTRIBUTE, "")
         schema = self._schema(int(text) if text.isdecimal() else self._latest)
         try:

@@ -23,17 +23,22 @@ class BatchReader(DataSourceReader):
         self._parallelism = parallelism
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One for each task, in the order of topics, partitions, lanes and offsets."""
+        """Return one partition for each task, in the order of topics, partitions, lanes and
+        offsets.
+        """
         options = self._task.options
         with sender_of(options) as sender:
             planned = self.planned(Planner(sender, options))
         return cut(planned, options.rows_per_split, self._parallelism)
 
     def planned(self, planner: Planner) -> list[Split]:
-        """What is to be read; here, all that the options say."""
+        """Return the splits to read; here, all that the options name."""
         return planner.splits()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a worker. Where there is nothing to read, Spark makes a partition of its own."""
+        """Read a partition in a worker.
+
+        Where there is nothing to read, Spark passes a partition of its own.
+        """
         if isinstance(partition, Split):
             yield from self._task.read(partition)

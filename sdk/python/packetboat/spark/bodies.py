@@ -1,7 +1,7 @@
 """Bodies as values of a struct column: JSON, and Avro of topics that have such a schema.
 
-What a body lacks is null, and so is a value of another kind than the column's. A body that is no
-object, or cannot be decoded at all, is null as a whole: `data` still has it.
+A member that a body lacks is null, and so is a value of another kind than the column's. A body that
+is no object, or cannot be decoded at all, is null as a whole: `data` still has it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Bodies:
         self._avro = avro
 
     def decoded(self, batch: pa.RecordBatch, kind: pa.StructType) -> pa.Array:
-        """A value of `kind` for each message."""
+        """Return a value of `kind` for each message."""
         convert = converter(kind)
         schemas = self._avro
         rows = zip(
@@ -51,7 +51,7 @@ class Bodies:
 def _decode(
     data: Any, content_type: str | None, attributes: Any, schemas: AvroSchemas | None
 ) -> object:
-    """None for what is no value of ours."""
+    """Return the decoded body; None if it has no format that we read."""
     kind = (content_type or "").partition(";")[0].strip().lower()
     if schemas is not None:
         return schemas.decoded(bytes(data), kind, dict(attributes.as_py() or ()))
@@ -64,8 +64,10 @@ def _decode(
 
 
 def converter(kind: pa.DataType) -> _Convert:
-    """What makes a value of `kind` of anything, or None. Raises InvalidOption for a type that
-    bodies cannot have."""
+    """Return a function from any value to a value of `kind`, or None.
+
+    Raises InvalidOption for a type that bodies cannot have.
+    """
     if pa.types.is_struct(kind):
         return _struct(kind)
     if pa.types.is_list(kind):
@@ -156,7 +158,7 @@ def _double(value: object) -> Value:
 
 
 def _text(value: object) -> Value:
-    """Of what is no text: as JSON has it."""
+    """Return a text as it is, and another value as JSON."""
     if isinstance(value, str):
         return value
     try:
@@ -178,7 +180,7 @@ def _bytes(value: object) -> Value:
 
 
 def _moment(value: object) -> Value:
-    """RFC 3339; without a zone it is UTC."""
+    """Return a time from RFC 3339; without a zone it is UTC."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)

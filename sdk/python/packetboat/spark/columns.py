@@ -47,7 +47,9 @@ _ADDED: dict[str, Callable[[Lane], Any]] = {
 
 
 def ddl(body_schema: str | None) -> str:
-    """All columns; with `body_schema`, the fields of one more."""
+    """Return the definitions of all columns; with `body_schema`, also of a struct column
+    with its fields.
+    """
     columns = [f"{name} {kind.simpleString()}" for name, kind in TYPES.items()]
     if body_schema is not None:
         columns.append(f"{BODY} struct<{body_schema}>")
@@ -55,7 +57,10 @@ def ddl(body_schema: str | None) -> str:
 
 
 def check(schema: StructType) -> None:
-    """That it is made of our columns: any of them, in any order. Raises InvalidOption."""
+    """Check that a schema consists of our columns: any of them, in any order.
+
+    Raises InvalidOption.
+    """
     for field in schema.fields:
         if field.name == BODY:
             if not isinstance(field.dataType, StructType):
@@ -77,11 +82,14 @@ class Columns:
 
     @cached_property
     def arrow(self) -> pa.Schema:
-        """As Spark compares it with ours, to the letter."""
+        """The schema in Arrow, exactly as Spark compares it with ours."""
         return arrow_schema(self._schema)
 
     def of(self, batch: pa.RecordBatch, lane: Lane) -> pa.RecordBatch:
-        """The same rows. What already has its type is not copied."""
+        """Return the same rows in these columns.
+
+        A column that already has its type is not copied.
+        """
         arrays = [self._column(field, batch, lane) for field in self.arrow]
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
 

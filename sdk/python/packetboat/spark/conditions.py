@@ -1,7 +1,7 @@
-"""What conditions of a query say about where its rows are.
+"""The places of rows as the conditions of a query imply them.
 
-They only narrow down what is read: Spark looks at each row again, so one that is not understood
-costs time and nothing else.
+Conditions only narrow down the read: Spark checks each row again, so an unknown condition costs
+time and nothing else.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAX_OFFSET = 2**63 - 1
 
 
 class Conditions:
-    """Those of one query, all of which hold."""
+    """The conditions of one query; a row has to meet all of them."""
 
     def __init__(self, filters: Sequence[Filter] = ()) -> None:
         self._of_lanes: list[Filter] = []

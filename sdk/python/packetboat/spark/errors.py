@@ -1,4 +1,4 @@
-"""What a read by Spark can end in, beside the errors of a call."""
+"""The errors of a read by Spark, beside those of a call."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ class InvalidOption(PacketboatError, ValueError):
 
 
 class ReadFailed(PacketboatError):
-    """What was asked for cannot be had, and asking again will not help."""
+    """Raised when the messages cannot be read, and a retry will not help."""

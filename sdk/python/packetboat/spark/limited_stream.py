@@ -31,16 +31,19 @@ class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):
         self._seen: Position | None = None
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What a batch may have, in messages that are looked at."""
+        """Return the limit of a batch, in messages that are examined."""
         most = self._task.options.max_rows_per_batch
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What comes from now on belongs to the next run."""
+        """Fix the end of the run; messages that come from now on belong to the next run."""
         self._target = self.ends()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next batch ends; `start` itself where nothing is left. Raises ReadFailed."""
+        """Return the end of the next batch; `start` itself where nothing is left.
+
+        Raises ReadFailed.
+        """
         before = position(start)
         ends = self._seen = self.ends() if self._target is None else self._target
         refuse_backwards(before, ends)
@@ -48,5 +51,5 @@ class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):
         return as_offset(advanced(before, ends, most))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """As last seen: what a query's progress shows its lag by."""
+        """Return the last known end, from which a query's progress shows its lag."""
         return None if self._seen is None else as_offset(self._seen)

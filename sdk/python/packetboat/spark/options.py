@@ -19,7 +19,9 @@ Edge = Literal["earliest", "latest"]
 LaneNumber = tuple[int, int]
 """Partition and lane."""
 Place = Edge | int | datetime | Mapping[LaneNumber, int]
-"""Where a read begins or ends in each lane; of a lane that a mapping lacks, at its edge."""
+"""The place in each lane where a read begins or ends; a lane that a mapping lacks is read
+from or to its edge.
+"""
 
 ROWS_PER_SPLIT = 100_000
 RETRY_FOR_S = 120.0
@@ -51,17 +53,17 @@ _PLACES = ("from_offset", "to_offset", "from_time", "to_time")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What is to be read, and from whom."""
+    """The messages to read, and the connection to their server."""
 
     connection: Options
     """Tries nothing twice by itself: reads know better where to go on."""
     topics: tuple[str, ...]
     partitions: frozenset[int] | None
-    """None: all there are."""
+    """The partitions to read; None: all of them."""
     start: Place
     end: Place
     splits: tuple[Split, ...] | None
-    """What `ranges` says, in the place of topics and places."""
+    """The splits of the option `ranges`, in place of topics and places."""
     filter: str | None
     rows_per_split: int
     max_bytes_per_s: float | None
@@ -72,7 +74,10 @@ class ReadOptions:
 
 
 def read_options(given: Mapping[str, str], environment: Mapping[str, str]) -> ReadOptions:
-    """Of names in any case, as Spark has them. Raises InvalidOption, which names the option."""
+    """Return the options from names in any case, as Spark has them.
+
+    Raises InvalidOption, which names the option.
+    """
     told = {name.lower(): value for name, value in given.items()}
     unknown = sorted(told.keys() - _NAMES)
     if unknown:

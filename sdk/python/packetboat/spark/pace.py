@@ -1,4 +1,4 @@
-"""So many bytes a second and no more."""
+"""A limit of bytes per second."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ Wait = Callable[[float], object]
 
 
 def wait(seconds: float) -> None:
-    """Of a thread that nobody else wants anything of."""
+    """Wait in a thread that has nothing else to do."""
     threading.Event().wait(seconds)
 
 
 class Pace:
-    """Of one task. What was taken too fast is waited off after it, so the mean holds whatever the
-    size of what comes at once; what was not taken while there was time is not made up for."""
+    """The pace of one task.
+
+    After each piece the task waits until its mean rate is within the limit, whatever the size of
+    the piece; it does not catch up on time in which it read nothing.
+    """
 
     def __init__(
         self,
@@ -28,10 +31,10 @@ class Pace:
         self._clock = clock
         self._wait = wait
         self._even_s = 0.0
-        """When what was taken so far is paid for."""
+        """The time at which the mean rate of all bytes so far is within the limit."""
 
     def took(self, count_bytes: int) -> None:
-        """Waits, if need be."""
+        """Count bytes, and wait if need be."""
         if self._bytes_per_s is None:
             return
         now_s = self._clock()

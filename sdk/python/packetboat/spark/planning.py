@@ -1,4 +1,4 @@
-"""Where lanes begin and end now, and so what there is to read. Runs on Spark's driver."""
+"""Finds the bounds of lanes now, and so the messages to read. Runs on Spark's driver."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ class Planner:
         self._options = options
 
     def splits(self) -> list[Split]:
-        """What a batch reads: of each lane, in order, all there is between the places."""
+        """Return the splits of a batch: for each lane, in order, all messages between the
+        places.
+        """
         if self._options.splits is not None:
             return list(self._options.splits)
         bounds = self.bounds()
@@ -76,7 +78,7 @@ class Planner:
         return splits
 
     def bounds(self) -> dict[Lane, Bounds]:
-        """Of all lanes that are read, as they are now, by name and number."""
+        """Return the present bounds of all lanes to read, by name and number."""
         found: dict[Lane, Bounds | None] = {}
         for topic in self._options.topics:
             found |= self._of_topic(topic)
@@ -86,7 +88,9 @@ class Planner:
         return {lane: bounds or exact[lane] for lane, bounds in sorted(found.items())}
 
     def offsets(self, place: Place, bounds: Mapping[Lane, Bounds], edge: Edge) -> dict[Lane, int]:
-        """Where a place is in each lane; of a lane that it does not name, at this edge."""
+        """Return the offset of a place in each lane; for a lane that it does not name, the
+        offset of `edge`.
+        """
         if isinstance(place, datetime):
             at = self._each(bounds, lambda lane: self._at(lane, place))
             return {lane: offsets.at for lane, offsets in at.items()}
@@ -95,7 +99,7 @@ class Planner:
     def narrowed(
         self, splits: list[Split], start: datetime | None, end: datetime | None
     ) -> list[Split]:
-        """What of them is from one moment on, and before another."""
+        """Return the parts of splits from one time on, and before another."""
         if start is not None:
             at = self._offsets_at(splits, start)
             splits = [within(split, at.get(split.lane, 0), split.end) for split in splits]
@@ -105,13 +109,13 @@ class Planner:
         return splits
 
     def _offsets_at(self, splits: Iterable[Split], moment: datetime) -> dict[Lane, int]:
-        """Of the lanes of splits that have something."""
+        """Return the offsets of a time in the lanes of splits that are not empty."""
         lanes = {split.lane for split in splits if split.start < split.end}
         found = self._each(lanes, lambda lane: self._at(lane, moment))
         return {lane: offsets.at for lane, offsets in found.items()}
 
     def _of_topic(self, topic: str) -> dict[Lane, Bounds | None]:
-        """None: only its lane can be asked."""
+        """Return the bounds of the topic's lanes; None where only the lane itself can be asked."""
         lanes: dict[Lane, list[PartitionGeneration]] = {}
         for each in self._ask(topic_calls.list_partitions(topic)).partitions:
             lanes.setdefault(Lane(topic, each.partition, each.lane), []).append(each)
@@ -139,7 +143,7 @@ class Planner:
 
 
 def ask(sender: Sender, call: Call[T], retry_for_s: float) -> T:
-    """The answer of a call that reads. Raises ReadFailed."""
+    """Return the answer of a call that reads. Raises ReadFailed."""
     tries = Retries(retry_for_s, True, time.monotonic())
     while True:
         try:
@@ -154,8 +158,11 @@ def ask(sender: Sender, call: Call[T], retry_for_s: float) -> T:
 
 
 def _bounds(generations: list[PartitionGeneration]) -> Bounds | None:
-    """Of a lane that never moved, or else it is not known which of the sealed ones are gone, and
-    which only do not answer."""
+    """Return the bounds of a lane that never moved.
+
+    Return None for others: it is not known which of the sealed generations are gone, and which only
+    do not answer.
+    """
     (*sealed, present) = generations
     if sealed or present.first is None or present.end is None:
         return None

@@ -29,14 +29,14 @@ class PushdownReader(BatchReader):
         return filters
 
     def planned(self, planner: Planner) -> list[Split]:
-        """What is left of it."""
+        """Return the parts of the splits that the conditions leave."""
         conditions = self._conditions
         splits = conditions.narrowed(planner.splits())
         return planner.narrowed(splits, conditions.from_time, conditions.before_time)
 
 
 class PushdownDataSource(PacketboatDataSource):
-    """The same, with it."""
+    """The data source that passes conditions of a query on to the planner."""
 
     def reader(self, schema: StructType) -> PushdownReader:
         return PushdownReader(self._task(schema), self.parallelism)

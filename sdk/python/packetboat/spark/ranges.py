@@ -1,4 +1,4 @@
-"""Which offsets are read: ranges of lanes, and the splits that tasks get."""
+"""The offsets to read: ranges of lanes, and the splits that tasks get."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _Range(msgspec.Struct):
 
 
 def read_ranges(text: str) -> list[Split]:
-    """Of the option `ranges`. Raises InvalidOption."""
+    """Return the splits of the option `ranges`. Raises InvalidOption."""
     try:
         found = msgspec.json.decode(text, type=list[_Range])
     except msgspec.MsgspecError as error:
@@ -72,8 +72,10 @@ def read_ranges(text: str) -> list[Split]:
 
 
 def cut(splits: Iterable[Split], rows: int, parallelism: int | None) -> list[Split]:
-    """None longer than `rows`, in the same order; empty ones are left out. As many are concurrent
-    as there are, and as can be."""
+    """Cut splits to at most `rows` each, in the same order; empty ones are left out.
+
+    `concurrent` of each is their number, or `parallelism` if that is less.
+    """
     pieces = [piece for split in splits for piece in _pieces(split, rows)]
     concurrent = min(len(pieces), parallelism or len(pieces))
     return [replace(piece, concurrent=concurrent) for piece in pieces]
@@ -85,6 +87,6 @@ def _pieces(split: Split, rows: int) -> Iterator[Split]:
 
 
 def within(split: Split, low: int, high: int) -> Split:
-    """What of it is in `low` … `high` − 1; perhaps nothing."""
+    """Return the part of a split in `low` … `high` − 1; it may be empty."""
     start = max(split.start, low)
     return replace(split, start=start, end=max(start, min(split.end, high)))

@@ -1,12 +1,12 @@
 """Reads a split from the server: whole, or an error that says why not.
 
-What holds here:
+These rules hold:
 - without a filter every offset of the split is given, once and in order, or the read fails: each
   record batch has to begin where the last one ended, and the end is where the split says;
-- with a filter the server alone knows what is left out. An answer counts only once its Arrow stream
-  has come to its own end, and offsets only grow;
-- a connection may break anywhere, and a server say that it has no time: the next request asks for
-  the first offset that was not given yet. That goes on until nothing came for `retry_for_s`.
+- with a filter only the server knows which messages are left out. An answer counts only once its
+  Arrow stream has come to its own end, and offsets only grow;
+- a connection may break anywhere, and a server may be overloaded: the next request asks for the
+  first offset that was not given yet. The read fails when nothing came for `retry_for_s`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from packetboat.spark.ranges import Split
 from packetboat.sync.sender import Sender
 
 MAX_MESSAGES = 1_000_000
-"""Of one answer; the server gives no more."""
+"""The limit of messages of one answer; the server gives no more."""
 _TRUNCATED = "offset-truncated"
 _UID_CHARS = 24
-"""Of a message id: enough to have the topic's uid."""
+"""The characters of a message id that hold the topic's uid."""
 
 
 class SplitReader:
@@ -83,8 +83,10 @@ class SplitReader:
         return Retries(self._retry_for_s, True, time.monotonic())
 
     def _is_over(self) -> bool:
-        """After an answer that is whole. One with a filter ends where the split does, unless it had
-        as many rows as an answer may have."""
+        """Return whether the read is over after a whole answer.
+
+        An answer with a filter ends where the split does, unless it had the most rows of an answer.
+        """
         return self._filter is not None and self._given < MAX_MESSAGES
 
     def _answer(self) -> Iterator[pa.RecordBatch]:
@@ -114,13 +116,13 @@ class SplitReader:
             self._pace.took(len(chunk))
 
     def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """What is below the end: a server that does not know where to end goes on."""
+        """Return the rows below the end of the split: an older server may not stop there."""
         if not batch.num_rows or batch.column("offset")[-1].as_py() < self._split.end:
             return batch
         return batch.filter(pc.less(batch.column("offset"), self._split.end))
 
     def _verify(self, batch: pa.RecordBatch) -> None:
-        """And moves on."""
+        """Check the offsets of a batch, and advance to its end. Raises ReadFailed."""
         offsets = batch.column("offset")
         first, last = offsets[0].as_py(), offsets[-1].as_py()
         if len(offsets) > 1:
@@ -148,7 +150,7 @@ class SplitReader:
             )
 
     def _skipped(self, error: PacketboatError) -> bool:
-        """Whether it is about what was truncated, and that may be left out."""
+        """Return whether the error says that messages were truncated, and they may be left out."""
         if not isinstance(error, ApiError) or error.slug != _TRUNCATED:
             return False
         first = error.problem.members.get("first_offset")
@@ -176,7 +178,7 @@ class SplitReader:
 
 
 def refused(error: NotAuthorized) -> ReadFailed:
-    """What to tell of it."""
+    """Return the error for a read that the server refused."""
     if error.status == 401:
         return ReadFailed(
             f"{error}. The token is not valid, or not any more: a read that lasts needs an API "

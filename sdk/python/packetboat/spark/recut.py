@@ -17,8 +17,11 @@ MAX_BYTES = 4 * 1024 * 1024
 def recut(
     batches: Iterable[pa.RecordBatch], max_rows: int = MAX_ROWS, max_bytes: int = MAX_BYTES
 ) -> Iterator[pa.RecordBatch]:
-    """The same rows in the same order. A batch is given once it has either number, so by bytes it
-    may be longer by what came last."""
+    """Yield the same rows in the same order.
+
+    A batch is complete when it reaches either limit, so it may exceed that of bytes by its last
+    piece.
+    """
     gathered: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in _pieces(batches, max_rows):

@@ -48,7 +48,7 @@ def _with_push_down() -> type[PacketboatDataSource]:
 
 
 def _parallelism(spark: SparkSession) -> int | None:
-    """None where the session is at the other end of Spark Connect, which does not say."""
+    """Return the session's parallelism; None over Spark Connect, which does not report it."""
     try:
         return int(spark.sparkContext.defaultParallelism)
     except Exception:  # Connect has an error of its own, in a module that may not be there

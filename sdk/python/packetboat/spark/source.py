@@ -23,17 +23,18 @@ class PacketboatDataSource(DataSource):
     """
 
     environment: ClassVar[Mapping[str, str] | None] = None
-    """Where the servers and credentials are looked up that no option names; None: in the
-    environment of the process that plans."""
+    """The environment in which the planner finds servers and credentials that no option
+    names; None: that of its process.
+    """
     parallelism: ClassVar[int | None] = None
-    """How many tasks run at once; None: all there are."""
+    """The number of tasks that run at once; None: no limit."""
 
     @classmethod
     def name(cls) -> str:
         return "packetboat"
 
     def schema(self) -> str:
-        """All columns."""
+        """Return the definitions of all columns."""
         return ddl(self._read_options().body_schema)
 
     def reader(self, schema: StructType) -> BatchReader:
@@ -41,7 +42,7 @@ class PacketboatDataSource(DataSource):
         return BatchReader(self._task(schema), self.parallelism)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
-        """Of the version of Spark that asks."""
+        """Return the stream reader for the running version of Spark."""
         return _stream_reader()(self._task(schema), self.parallelism)
 
     def _task(self, schema: StructType) -> Task:

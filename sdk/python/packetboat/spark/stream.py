@@ -29,7 +29,9 @@ Position = dict[Lane, int]
 
 
 class StreamReader(DataSourceStreamReader):
-    """What all versions of Spark want; how they ask for the latest offset is up to them."""
+    """The part of a stream reader that all versions of Spark use; they differ in how they
+    ask for the latest offset.
+    """
 
     def __init__(self, task: Task, parallelism: int | None) -> None:
         self._task = task
@@ -40,7 +42,7 @@ class StreamReader(DataSourceStreamReader):
             raise InvalidOption("to_offset and to_time are for spark.read: a stream has no end")
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a query begins that has no checkpoint."""
+        """Return the place where a query without a checkpoint begins."""
         with sender_of(self._task.options) as sender:
             planner = Planner(sender, self._task.options)
             start = planner.offsets(self._task.options.start, planner.bounds(), "earliest")
@@ -53,7 +55,10 @@ class StreamReader(DataSourceStreamReader):
         return {lane: each.end for lane, each in bounds.items()}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """What is between two offsets. Raises ReadFailed where the second is before the first."""
+        """Return the splits between two offsets.
+
+        Raises ReadFailed where the second is before the first.
+        """
         before, after = position(start), position(end)
         refuse_backwards(before, after)
         splits = [
@@ -63,7 +68,7 @@ class StreamReader(DataSourceStreamReader):
         return cut(splits, self._task.options.rows_per_split, self._parallelism)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a worker."""
+        """Read a split in a worker."""
         if isinstance(partition, Split):
             yield from self._task.read(partition)
 
@@ -84,7 +89,7 @@ class UnlimitedStreamReader(StreamReader):
 
 
 def as_offset(offsets: Mapping[Lane, int]) -> dict[str, Any]:
-    """As Spark keeps it."""
+    """Return offsets in the form that Spark keeps."""
     found: dict[str, Any] = {}
     for lane, offset in sorted(offsets.items()):
         number = f"{lane.partition}/{lane.lane}" if lane.lane else str(lane.partition)
@@ -93,7 +98,7 @@ def as_offset(offsets: Mapping[Lane, int]) -> dict[str, Any]:
 
 
 def position(offset: Mapping[str, Mapping[str, int]]) -> Position:
-    """Of what Spark kept."""
+    """Return the position from the form that Spark kept."""
     found = {}
     for topic, numbers in offset.items():
         for number, next_offset in numbers.items():
@@ -113,8 +118,10 @@ def refuse_backwards(start: Position, end: Position) -> None:
 
 
 def advanced(start: Position, ends: Position, max_rows: int | None) -> Position:
-    """From `start` on towards `ends`, by at most `max_rows` in all, shared by what each lane has.
-    Where these are fewer than lanes, the fullest come first."""
+    """Return a position from `start` towards `ends`, by at most `max_rows` in all, shared
+    in proportion to the messages of each lane. If the rows are fewer than the lanes, the
+    fullest lanes come first.
+    """
     backlogs = {lane: end - start.get(lane, 0) for lane, end in ends.items()}
     total = sum(backlogs.values())
     if max_rows is None or total <= max_rows:

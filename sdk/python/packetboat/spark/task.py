@@ -1,4 +1,4 @@
-"""What a task does with its split: reads, re-cuts, and gives it the columns that are wanted."""
+"""The work of a task on its split: it reads, re-cuts, and selects the requested columns."""
 
 from __future__ import annotations
 
