@@ -76,8 +76,10 @@ class WriteTurns:
 
 @asynccontextmanager
 async def aside(scope: Scope) -> AsyncIterator[None]:
-    """For the part of a change that waits for something outside: others have the turn meanwhile.
-    The caller holds nothing of Postgres then."""
+    """Give the turn to others while a part of a change waits for something outside.
+
+    The caller holds nothing of Postgres then.
+    """
     turn: Turn | None = scope.get(_TURN)
     if turn is None:
         yield

@@ -141,12 +141,12 @@ class Admission:
 
     @property
     def pacing(self) -> bool:
-        """Not all that comes is served."""
+        """Whether a pace or a publish limit holds."""
         return self._pace.per_second is not None or self._crowd.limit is not None
 
     @property
     def pressed(self) -> bool:
-        """`refuses` is worth asking."""
+        """Whether a call of `refuses` is worthwhile."""
         return self.pacing or self._requests.held >= self._requests.crowded
 
     def enter(self, tenant_id: bytes, kind: Kind, body_bytes: int = 0) -> Problem | None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 LEAST = 128
 LEAST_SHARED = 48
-"""Where somebody publishes little beside others: smaller batches, for answers in half the time."""
+"""The least limit while a tenant publishes little beside others: smaller batches, for
+answers in half the time.
+"""
 CALM_S = 3.0
 CUT_S = 0.3
 _GROWTH_PER_S = 0.1

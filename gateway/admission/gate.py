@@ -53,7 +53,7 @@ class Gate:
         self._publishes = {one for one in endpoints if self._kinds[one].timed}
 
     def kind(self, endpoint: Endpoint, priority: bytes | None) -> Kind:
-        """`priority`: of the header, which a publish may have."""
+        """Return the kind; `priority` is the header that a publish may have."""
         if priority == _LOWEST and endpoint in self._publishes:
             return _LESS_URGENT
         return self._kinds[endpoint]

@@ -16,8 +16,11 @@ class Urgency(enum.IntEnum):
 
 
 class Kind(NamedTuple):
-    """`waits`: it may take long without costing anything, as a long-poll does; such are counted
-    apart. `timed`: it takes as long as what it needs is busy."""
+    """The kind of an operation.
+
+    `waits`: it may take long without costing anything, as a long-poll does, and is counted apart.
+    `timed`: it takes longer while the store is busy.
+    """
 
     urgency: Urgency
     waits: bool = False

@@ -41,9 +41,12 @@ class Sojourn:
             self._least_s = seconds
 
     def tick(self, took_s: float, running: int, *, shared: bool, limited: bool = False) -> float:
-        """0, nothing queues, or by how many times they stand for longer than they may. `shared`:
-        some tenant publishes little beside others. `limited`: how many may be under way is; then
-        few may stand as well."""
+        """Update the delays; return 0 if nothing queues, else the factor by which delays exceed the
+        target, less one.
+
+        `shared`: some tenant publishes little beside others. `limited`: a publish limit holds; then
+        few publishes can be a queue, too.
+        """
         if self._count:
             self._recent_s.append(self._sum_s / self._count)
             self._base_s = min(self._base_s * (1 + took_s / _FORGETS_S), self._least_s)

@@ -113,9 +113,12 @@ class Dispatcher:
         quotas: Quotas = NO_LIMITS,
         usage: Usage = NO_LIMITS,
     ) -> None:
-        """`gate`: None lets everybody in; `cors`: None lets pages of no other origin read answers;
-        `tickets`: None takes no tickets of streams. `quotas` are asked for, and `usage` told of,
-        each request of a tenant."""
+        """Create the dispatcher.
+
+        A `gate` of None lets every request in, `cors` of None lets pages of no other origin read
+        answers, `tickets` of None takes no tickets of streams. `quotas` are asked for, and `usage`
+        told of, each request of a tenant.
+        """
         self._router = router
         self._verifier = verifier
         self._fallback = fallback

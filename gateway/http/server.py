@@ -75,9 +75,12 @@ class HttpServer:
         max_connections: int = MAX_CONNECTIONS,
         max_connections_of_address: int = MAX_CONNECTIONS_OF_ADDRESS,
     ) -> None:
-        """`own`: HTTP/1.1 is read here; False: by Hypercorn. `http2`: whether HTTP/2 is spoken to
-        those who begin with it. `turn_away` is asked of a head, and how much of its body is here,
-        before all else."""
+        """Create the listener, which does not listen yet.
+
+        `own` decides whether HTTP/1.1 is read here or by Hypercorn; `http2`, whether HTTP/2 is
+        spoken to clients that begin with it. `turn_away` is asked first, with a head and the number
+        of bytes of its body that are here.
+        """
         self.app = app
         self.own_http1 = own
         self.http2 = http2

@@ -93,7 +93,7 @@ class ClaimLine:
         return await self._wait(key, wanted, wait_s, heard=self._rings != rings)
 
     def undo(self, tenant_id: bytes, tasks: Sequence[LeasedTask]) -> None:
-        """Nobody was told of them."""
+        """Return tasks that no caller was told of."""
         if tasks:
             self._spawn(self._give_back(tenant_id, tasks))
 

@@ -80,7 +80,7 @@ class LockLine:
             raise
 
     def undo(self, lock: Lock) -> None:
-        """Nobody was told of it: it is given back, unless it was acquired again since."""
+        """Release a lock that no caller was told of, unless it was acquired again since."""
         self._spawn(self._give_back(lambda: self._locks.undo(lock), lock.ttl_s))
 
     def drain(self) -> None:

@@ -132,7 +132,7 @@ class Server(AuthorizationServer):  # type: ignore[misc]
         """Tokens are not kept: they say themselves what they are."""
 
     def send_signal(self, name: str, *args: Any, **kwargs: Any) -> None:
-        """Nobody listens."""
+        """Do nothing: no part listens to signals."""
 
     def handle_response(self, status: int, body: Any, headers: Any) -> Answer:
         # Bodies of errors come as pairs.

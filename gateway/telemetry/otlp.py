@@ -62,7 +62,7 @@ class Exporter:
         self._resource = _resource(role)
         self._provider: TracerProvider | None = None
         self.tracer: OtlpTracer | None = None
-        """None where only metrics are wanted."""
+        """The tracer; None where only metrics are wanted."""
         if settings.traces:
             self._provider = TracerProvider(resource=self._resource, shutdown_on_exit=False)
             self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
@@ -93,7 +93,7 @@ class Exporter:
         if self._metrics is None:
             return
         self._timer = self._loop.call_later(self._every_s, self._tick)
-        # Nothing newer is sent before the collector has taken the last.
+        # New metrics are not read before the collector has taken the last ones.
         if self._waiting.empty():
             self._read_metrics()
 

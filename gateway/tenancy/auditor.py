@@ -140,7 +140,7 @@ class _Body:
         self._messages: list[MutableMapping[str, Any]] = []
 
     async def begin(self) -> bytes:
-        """Read the whole body; read nothing of one that is too long for any handler.
+        """Return the whole body, or nothing of one that is too long for any handler.
 
         Raises ClientGone.
         """
@@ -183,8 +183,11 @@ def resource_of(path: str, params: dict[str, str], name: object) -> str:
 
 
 def _source(scope: Scope) -> dict[str, str]:
-    """Where it came from: the connection's other end, and whom a proxy says it speaks for. The
-    latter is what the request says, and worth what the proxy is."""
+    """Return the source of a request: the connection's other end, and the client for which a proxy
+    speaks.
+
+    The latter is a claim of the request, and worth as much as the proxy.
+    """
     client = scope.get("client")
     source = {"address": str(client[0])} if client else {}
     forwarded = header(scope, b"x-forwarded-for")

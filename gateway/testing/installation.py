@@ -119,7 +119,7 @@ class Installation:
             waited.wait(LOOK_EVERY_S)
 
     def stop(self) -> None:
-        """Nothing of it is left."""
+        """Stop all processes and remove all files."""
         self._http.close()
         for _, process in self._children:
             process.kill()  # its data goes with it: nothing has to be written down any more

@@ -25,7 +25,7 @@ STORE_PORTS = (8091, 8092, 8093)
 POSTGRES_PORT = 8094
 METRICS_PORT = 8095
 FREE_PORTS = range(20_000, 32_000)
-"""Free ports below the range from which the kernel takes the ports of outgoing connections."""
+"""Ports to choose from, below the range that the kernel takes for outgoing connections."""
 MOST_TRIES = 1_000
 
 
@@ -57,7 +57,7 @@ class State(msgspec.Struct, kw_only=True):
     ack_secret: str = msgspec.field(default_factory=lambda: secrets.token_hex(32))
     """The value of PACKETBOAT_ACK_SECRET."""
     seal_keys: str = msgspec.field(default_factory=lambda: "a:" + secrets.token_hex(32))
-    """As PACKETBOAT_SEAL_KEYS: another may be put in front."""
+    """The value of PACKETBOAT_SEAL_KEYS: another may be put in front."""
     has_operator: bool = False
     """Whether the installation's first operator was made, or found to be there."""
     ports: Ports | None = None

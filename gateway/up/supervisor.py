@@ -242,11 +242,11 @@ class Supervisor:
         }
 
     def _reached_by_developers(self, inherited: Mapping[str, str]) -> list[str]:
-        """Return settings that let pushes reach programs on this machine, unless others reach the
-        server.
+        """Return addresses that pushes may reach besides public ones.
 
-        A program that listens on loopback may trust any client that can connect to it, and a push
-        must not be the way of others there.
+        This machine's are among them, unless other machines reach the server: a program
+        that listens on loopback may trust any client that can connect to it, and a push must not be
+        the way of others there.
         """
         given = [each for each in [inherited.get("PACKETBOAT_DEV_EGRESS_ALLOWED")] if each]
         return [*given, *LOOPBACK] if _is_loopback(self._settings.host) else given

@@ -42,9 +42,9 @@ async def open_links(shared: Shared) -> OpenLinks:
 
 
 def advertised(settings: ServerSettings, port: int) -> str:
-    """Return the address to advertise:
+    """Return the address to advertise, as `host:port`.
 
-    `settings` name `host`, `host:port` or nothing; `port` listens.
+    `settings` name `host`, `host:port` or nothing; `port` is where the process listens.
     """
     host = settings.subscribe_link_advertise or settings.subscribe_link_host
     if host.startswith("["):

@@ -101,8 +101,9 @@ class Shared:
     database: Database
     store: StoreClient
     history: StoreClient
-    """For large answers that nobody's message waits for: what else comes over a connection comes
-    after them."""
+    """A client for large answers that no message waits for: other answers on its
+    connections come after them.
+    """
     peer_tls: PeerTls | None
     feed: ChangeFeed
     catalog: Catalog

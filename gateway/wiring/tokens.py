@@ -22,7 +22,7 @@ from metadata.tenancy.signing_keys import SigningKeyRepository
 from metadata.tenancy.tenants import TenantRepository
 
 OWN_ISSUER = "packetboat"
-"""Where none is set: nobody else can find our keys, but the installation itself."""
+"""The issuer if none is set: only the installation itself can find our keys then."""
 DAY_S = 86_400.0
 
 

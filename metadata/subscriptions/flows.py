@@ -95,7 +95,7 @@ class Flow:
     said_by: str
     until: datetime
     left_s: float
-    """When it was read; it is over at 0 and below."""
+    """Seconds left when it was read; it is over at 0 and below."""
     version: int
 
 

@@ -86,7 +86,7 @@ class PushConfig(msgspec.Struct, frozen=True):
     verify: bool = True
     """Whether the endpoint must answer a challenge before it gets messages."""
     events_topic: str | None = None
-    """Where changes of the endpoint's state are told; the topic may be gone by now."""
+    """The topic that is told of changes of the endpoint's state; it may be gone by now."""
 
 
 def kept(config: PushConfig | None) -> dict[str, Any] | None:

@@ -131,7 +131,7 @@ class PushEndpoint:
     state: State
     reason: str | None
     failing_since: datetime | None
-    """Nothing but failures since then."""
+    """The time since which there are only failures."""
     verified_url: str | None
     verified_at: datetime | None
     changed_at: datetime

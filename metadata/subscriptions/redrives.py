@@ -141,12 +141,17 @@ class Redrive:
     subscription_uid: bytes
     filter: str | None
     picked: bool
-    """Only the dead letters that name it in `redrive_uid`, which were picked by id."""
+    """Whether it takes only the dead letters that name it in `redrive_uid`, which were
+    picked by id.
+    """
     destination: str | None
-    """A topic by name; None: back to the subscription, and to it alone."""
+    """The name of a topic; None: back to the subscription, and to it alone."""
     edit: Mapping[str, Any]
-    """`attributes`: by name the new value, None to drop it; `data_base64`; `content_type`; `key`;
-    all may be absent."""
+    """The changes of each message.
+
+    `attributes` with the new value by name, None to drop it; `data_base64`; `content_type`; `key`.
+    All may be absent.
+    """
     rate: float | None
     """Messages per second."""
     state: RedriveState
@@ -160,9 +165,8 @@ class Redrive:
 
 @dataclass(frozen=True, slots=True)
 class RedriveSpec:
-    """The redrive that a caller asks for:
-
-    `uids` alone, or all dead letters for which `filter` is true.
+    """The wanted redrive, of the dead letters in `uids` alone, or of all for which `filter`
+    is true.
     """
 
     filter: str | None = None

@@ -268,7 +268,9 @@ def hole_rows(
 
 
 async def _next_generation(session: AsyncSession, present: int) -> int:
-    """Not one that was begun before Postgres lost history: what it fenced stays fenced."""
+    """Return the next generation: none that was begun before Postgres lost history, whose
+    fence holds.
+    """
     era = await session.scalar(select(func.max(EraRow.era))) or 0
     return max(present + 1, era << ERA_SHIFT)
 

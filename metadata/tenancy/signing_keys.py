@@ -55,7 +55,7 @@ class KeyTurn:
 
     added: SigningKey | None = None
     replaced: SigningKey | None = None
-    """As it is now: one with the same kid takes its place."""
+    """The present key; one with the same kid takes its place."""
     ended: frozenset[str] = frozenset()
     sealed: Mapping[str, bytes] = field(default_factory=dict)
 

@@ -45,7 +45,9 @@ class Pin(NamedTuple):
 
 
 class Held(NamedTuple):
-    """`letters`: the open dead letters of each subscription, by its name."""
+    """The holds of a topic; `letters` are the open dead letters of each subscription, by
+    its name.
+    """
 
     pins: tuple[Pin, ...]
     letters: dict[str, int]

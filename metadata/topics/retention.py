@@ -164,7 +164,7 @@ class Trimmed:
 
 
 class FullFlag(NamedTuple):
-    """The state that tells whether a topic takes messages:
+    """The state of a topic that says whether it takes messages.
 
     `reason` is a problem type or None, `detail` is for people.
     """
@@ -228,8 +228,10 @@ class RetentionRepository:
         return await self._database.statement(work, writes=False)
 
     async def trim(self, key: LaneKey, target: int, *, past_pins: bool) -> Trimmed | None:
-        """Raises `trimmed_to` to `target`, or with `past_pins` unset to the lowest pin below it;
-        it never goes back. None when the partition is gone, or a backup holds it."""
+        """Raise `trimmed_to` to `target`, or with `past_pins` unset to the lowest pin below it.
+
+        It never goes back. Returns None when the partition is gone, or a backup holds it.
+        """
 
         async def work(connection: Connection) -> Trimmed | None:
             generations = [Generation(*row) for row in await connection.fetch(_LOCK, *key)]

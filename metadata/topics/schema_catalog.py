@@ -40,7 +40,7 @@ class SchemaCatalog:
         feed.add_listener(self._apply)
 
     def cached(self, tenant_id: bytes, name: str) -> Schema | None:
-        """Without a coroutine, for the hot path: None says call `get`."""
+        """Return a cached schema without a coroutine, for the hot path; None says call `get`."""
         schema = self._latest.get((tenant_id, name))
         if schema is None or self._monotonic_s() - self._feed.fresh_at_s() > MAX_STALE_S:
             return None
