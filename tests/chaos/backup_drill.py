@@ -24,11 +24,11 @@ from tests.chaos.restored_rows import Callers
 from tests.chaos.shell import succeeds
 
 TOPICS = ("kept", "work")
-"""Of the first nothing is trimmed; of the second what all have acked."""
+"""Two topics: nothing of the first is truncated; all that was acked of the second is."""
 KEYS = 3
 DELAY_S = 3600
 NEVER_ACKED = 7
-"""One of so many messages: a consumer that has them and says nothing."""
+"""The number of messages of which one is never acked: a consumer has them and says nothing."""
 LOAD_S = 3.0
 PATIENCE_S = 60.0
 QUIET_PULLS = 3
@@ -53,7 +53,7 @@ class Acked:
 
 @dataclass(slots=True)
 class Seen:
-    """What the clients of one topic know. Names are `key/number`, in order for each key."""
+    """The knowledge of one topic's clients. Names are `key/number`, in order for each key."""
 
     published: dict[str, Published] = field(default_factory=dict)
     tried: set[str] = field(default_factory=set)
@@ -80,7 +80,7 @@ class RestoredCluster(ChaosCluster):
         self._ack_secret = lost._ack_secret
 
     async def restore(self, vault: Path, name: str) -> None:
-        """As docs/operations/backup.md says; nothing of it runs afterwards but Postgres."""
+        """Restore as docs/operations/backup.md says; only Postgres runs afterwards."""
         self.root.mkdir(parents=True)
         await asyncio.gather(*(self._restore_node(node, vault, name) for node in NODES))
         self.postgres.prepare()
@@ -104,7 +104,7 @@ class RestoredCluster(ChaosCluster):
 
 
 class Drill:
-    """One of them, under `root`."""
+    """One drill, under `root`."""
 
     def __init__(self, root: Path) -> None:
         self.vault = root / "vault"
@@ -116,7 +116,7 @@ class Drill:
         self._caller = Callers(self._cluster.http_port, self._cluster.token)
 
     async def lose(self) -> ChaosCluster:
-        """The cluster under load, its backups taken, and nothing of it left."""
+        """Return the cluster after load and backups, when nothing of it is left."""
         async with self._cluster as cluster:
             await self._make()
             async with asyncio.TaskGroup() as load:
@@ -148,7 +148,7 @@ class Drill:
             await self._ok("POST", f"/topics/{topic}/subscriptions", reader)
 
     async def _publish(self, topic: str, key: str) -> None:
-        """One after the other; what was not answered is not tried again."""
+        """Publish one after the other; a message that was not answered is not tried again."""
         caller, seen = self._connection(), self.seen[topic]
         for number in itertools.count():
             if self._over.is_set():
@@ -208,7 +208,7 @@ class Drill:
     # -- afterwards ----------------------------------------------------------------------------
 
     async def check(self, cluster: ChaosCluster, backup: dict[str, Any]) -> None:
-        """The promises of docs/operations/backup.md."""
+        """Check the promises of docs/operations/backup.md."""
         self._caller = Callers(cluster.http_port, cluster.token)
         await self._check_log(backup["recovery_point"])
         await self._check_ack_ids()
@@ -224,7 +224,7 @@ class Drill:
             assert books["balanced"], books
 
     async def _check_log(self, recovery_point: float) -> None:
-        """What was answered 201 is there under its id, and in order."""
+        """Check that messages answered 201 are there under their ids, and in order."""
         seen, log = self.seen["kept"], await self._log("kept")
         wanted = seen.published_before(recovery_point)
         assert len(wanted) > 10 * KEYS, "there was load"
@@ -245,8 +245,11 @@ class Drill:
             assert refused["type"].endswith("/stale-ack-id"), refused
 
     async def _check_deliveries(self, topic: str, backup: dict[str, Any]) -> None:
-        """Of what was published before: not what was acked before, and all the rest, but for what
-        was acked and trimmed while the backup was taken."""
+        """Check the deliveries of messages published before the backup.
+
+        Those acked before do not come, and all the rest does, but for those acked and truncated
+        while the backup was taken.
+        """
         seen = self.seen[topic]
         before, after = backup["recovery_point"], backup["finished"]
         got = await self._drain(topic, {"delayed"} if topic == "kept" else set())
@@ -259,7 +262,7 @@ class Drill:
         assert set(seen.held) & seen.published_before(before) <= got
 
     async def _check_publishing(self, topic: str, recovery_point: float) -> None:
-        """A publisher that never got its answer asks again; all go on."""
+        """Check that a publisher that never got its answer asks again, and that all go on."""
         seen = self.seen[topic]
         name = max(seen.published_before(recovery_point))
         body = batch(name)
@@ -275,7 +278,7 @@ class Drill:
         assert await self._drain(topic, {"k0/99999"}) == {"k0/99999"}
 
     async def _log(self, topic: str) -> dict[str, str]:
-        """Everything, by id, partition by partition in order."""
+        """Return everything, by id, partition by partition in order."""
         found: dict[str, str] = {}
         listed = await self._ok("GET", f"/topics/{topic}/partitions")
         for number in sorted({row["partition"] for row in listed["partitions"]}):
@@ -292,7 +295,7 @@ class Drill:
         return found
 
     async def _drain(self, subscription: str, awaited: set[str]) -> set[str]:
-        """What comes, acked, until nothing has come for a while and what is awaited has."""
+        """Consume and ack until nothing has come for a while and all that is awaited has."""
         got: set[str] = set()
         quiet = 0
         deadline_s = time.monotonic() + PATIENCE_S
@@ -322,7 +325,9 @@ class Drill:
         return reply.body
 
     async def _until_done(self, path: str, body: object) -> dict[str, Any]:
-        """Of what may be asked again: while something is on the way, or has no owner yet."""
+        """Repeat a request that may be asked again: while something is on the way, or has
+        no owner yet.
+        """
         deadline_s = time.monotonic() + PATIENCE_S
         while True:
             reply = await self._caller.call("POST", path, body)
@@ -334,13 +339,13 @@ class Drill:
 
 
 def batch(name: str) -> dict[str, Any]:
-    """One message of that name, with its key and an idempotency key."""
+    """Return one message of that name, with its key and an idempotency key."""
     key = name.split("/")[0]
     return {"messages": [{"data": name, "key": key, "idempotency_key": name}]}
 
 
 async def backups(cluster: ChaosCluster, vault: Path) -> list[dict[str, Any]]:
-    """As `packetboat backup list` tells programs."""
+    """Return the backups as `packetboat backup list` tells programs."""
     said = await succeeds(cluster, "backup", "list", str(vault), "--json")
     found: list[dict[str, Any]] = json.loads(said.splitlines()[-1])["backups"]
     return found

@@ -34,7 +34,7 @@ async def take(postgres: EmbeddedPostgres, to: Path) -> None:
 
 
 def restore(postgres: EmbeddedPostgres, backup: Path) -> None:
-    """In the place of the data of a server that does not run; the backup stays."""
+    """Restore a backup in the place of the data of a stopped server; the backup stays."""
     owner = postgres.data.stat()
     shutil.rmtree(postgres.data)
     subprocess.run(["cp", "-a", backup, postgres.data], check=True)

@@ -41,7 +41,10 @@ HOST = "127.0.0.1"
 
 
 class ClusterFailed(AssertionError):
-    """It did not come up, or did not heal; the text ends with what the process last said."""
+    """A cluster that did not come up, or did not heal.
+
+    The text ends with the last words of the process.
+    """
 
 
 class ChaosCluster:
@@ -62,15 +65,18 @@ class ChaosCluster:
         seeded: bool = True,
         release: Release = CURRENT,
     ) -> None:
-        """`node_settings`: more of every node's environment. `proxied`: the first nodes listen at
+        """Make a cluster.
+
+        `node_settings`: more of every node's environment. `proxied`: the first nodes listen at
         `listens`, not at their addresses; something must stand between (`links`). `failpoints`: the
         server has some, see `act_once`. `seeded`: Postgres begins with the schema of this tree.
-        `release`: what is started is of it."""
+        `release`: the release of all started processes.
+        """
         self.root = root
         self.release = release
-        """Of the commands that are run."""
+        """The release of the commands that are run."""
         self.node_releases = dict.fromkeys(NODES, release)
-        """From their next starts on."""
+        """The release of each node from its next start on."""
         self._node_settings = dict(node_settings or {})
         self._zones = dict(zones or {})
         self._store_only = store_only
@@ -80,16 +86,16 @@ class ChaosCluster:
         self.token = f"pbdev_{secrets.token_hex(16)}"
         self.http_port, self.metrics_port, postgres_port, *store_ports = free_ports(6)
         self.addresses = {node: (HOST, port) for node, port in zip(NODES, store_ports, strict=True)}
-        """Of the first nodes, and what every process is told."""
+        """The addresses of the first nodes, as every process is told them."""
         self.listens = dict(self.addresses)
         if proxied:
             self.listens = {
                 node: (HOST, port) for node, port in zip(NODES, free_ports(3), strict=True)
             }
         self.joined: dict[int, tuple[str, int]] = {}
-        """Of the nodes that came later: see `new_node`."""
+        """The addresses of the nodes that came later: see `new_node`."""
         self.settings: dict[str, str] = {}
-        """Over those that all processes have, from their next starts on."""
+        """The settings beyond those that all processes have, from their next starts on."""
         self.store_secret = SharedSecret(secrets.token_bytes(32))
         self._cluster_uid = secrets.token_hex(16)
         self._ack_secret = secrets.token_hex(32)
@@ -106,7 +112,7 @@ class ChaosCluster:
     # -- starting ------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Everything, until it is ready; also after `kill_everything`."""
+        """Start everything, and wait until it is ready; also after `kill_everything`."""
         self.root.mkdir(parents=True, exist_ok=True)
         for node in NODES:
             if not self.is_running(node):
@@ -122,7 +128,7 @@ class ChaosCluster:
         await self.until_ready()
 
     async def migrate(self) -> None:
-        """`packetboat migrate`, done."""
+        """Run `packetboat migrate` to its end."""
         migrate = self._start("migrate", self._environment())
         if await asyncio.to_thread(migrate.wait) != 0:
             raise ClusterFailed(f"migrate: {self.tail('migrate')}")
@@ -171,7 +177,7 @@ class ChaosCluster:
         self._server = self._start("serve", environment, program=program)
 
     def act_once(self, failpoint: str) -> None:
-        """The server's next time there; of a cluster with failpoints."""
+        """Make the server act the next time it comes there; for a cluster with failpoints."""
         assert self._failpoints
         failpoints.act_once(self.root / "failpoint", failpoint)
 
@@ -257,13 +263,13 @@ class ChaosCluster:
             await client.close()
 
     async def metrics(self) -> str:
-        """What the server tells Prometheus; raises OSError."""
+        """Return the server's metrics as Prometheus reads them; raises OSError."""
         return await metrics_at(self.metrics_port)
 
     async def call(
         self, method: str, path: str, body: bytes = b"", timeout_s: float = 30.0
     ) -> tuple[int, bytes]:
-        """One HTTP request on a connection of its own; raises OSError."""
+        """Send one HTTP request on a connection of its own; raises OSError."""
         connection = await connect(HOST, self.http_port)
         try:
             answer = await asyncio.wait_for(
@@ -284,11 +290,11 @@ class ChaosCluster:
         return node in self._nodes and self._nodes[node].poll() is None
 
     def pid(self, node: int) -> int:
-        """Of the process of a node that runs."""
+        """Return the process id of a node that runs."""
         return self._nodes[node].pid
 
     def kill_node(self, node: int) -> None:
-        """SIGKILL, and gone when this returns."""
+        """Send SIGKILL; the node is gone when this returns."""
         self._nodes[node].kill()
         self._nodes[node].wait()
 
@@ -300,7 +306,7 @@ class ChaosCluster:
             process.wait()
 
     async def until_up(self, node: int, timeout_s: float = 20.0) -> None:
-        """Until the node answers."""
+        """Wait until the node answers."""
         async with asyncio.timeout(timeout_s):
             while "groups" not in (await self.statuses((node,))).get(node, {}):
                 await asyncio.sleep(0.05)
@@ -323,7 +329,7 @@ class ChaosCluster:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
     def copy_node(self, node: int, name: str = "copy") -> Path:
-        """A copy of the directory as it is now, as a backup takes it; also of a running node."""
+        """Copy the directory as it is now, as a backup takes it; also of a running node."""
         copy = self.root / f"{name}-of-{node}"
         shutil.copytree(self.node_dirs[node], copy)
         return copy
@@ -334,7 +340,7 @@ class ChaosCluster:
         shutil.copytree(copy, self.node_dirs[node], dirs_exist_ok=True)
 
     def swap_nodes(self, one: int, other: int) -> None:
-        """Each of two nodes that do not run gets the other's directory."""
+        """Swap the directories of two nodes that do not run."""
         assert not self.is_running(one)
         assert not self.is_running(other)
         dirs = self.node_dirs
@@ -350,11 +356,11 @@ class ChaosCluster:
         freeze(*(self._nodes[node].pid for node in nodes))
 
     def resume_node(self, node: int) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._nodes[node].send_signal(signal.SIGCONT)
 
     def kill_server(self) -> None:
-        """SIGKILL, and gone when this returns."""
+        """Send SIGKILL; the server is gone when this returns."""
         assert self._server is not None
         self.lapses.append(time.monotonic())
         self._server.kill()
@@ -366,14 +372,14 @@ class ChaosCluster:
         return await asyncio.to_thread(self._server.wait, timeout_s)
 
     def stop_server(self) -> int:
-        """SIGTERM; its exit status once it has drained."""
+        """Send SIGTERM; returns the exit status once the server has drained."""
         assert self._server is not None
         self.lapses.append(time.monotonic())
         self._server.terminate()
         return self._server.wait(30)
 
     def kill_postgres(self) -> None:
-        """SIGKILL to all of Postgres, and gone when this returns."""
+        """Send SIGKILL to all of Postgres, which is gone when this returns."""
         assert self._postgres.pid is not None
         self.lapses.append(time.monotonic())
         for pid in tree([self._postgres.pid]):
@@ -389,7 +395,7 @@ class ChaosCluster:
         self.lapses.append(time.monotonic())
 
     def kill_everything(self) -> None:
-        """SIGKILL to every process, Postgres too, before any of them can say a word."""
+        """Send SIGKILL to every process, Postgres too, before any of them can say a word."""
         self.lapses.append(time.monotonic())
         postgres = tree([self._postgres.pid]) if self._postgres.pid is not None else set()
         for pid in [*self._processes.pids(), *postgres]:
@@ -422,15 +428,15 @@ class ChaosCluster:
     # -- operating ----------------------------------------------------------------------------
 
     def environment(self) -> dict[str, str]:
-        """What an operator's shell is given: the settings that all processes share."""
+        """Return the environment of an operator's shell: the settings that all processes share."""
         return inherited_environment() | self._environment() | self._sizes()
 
     def node_pids(self) -> dict[int, int]:
-        """Of the nodes started here."""
+        """Return the process ids of the nodes started here."""
         return {node: process.pid for node, process in self._nodes.items()}
 
     async def operate(self, *arguments: str) -> subprocess.Popen[str]:
-        """`packetboat store ARGUMENTS`, started; its output is a pipe."""
+        """Start `packetboat store ARGUMENTS`; its output is a pipe."""
         return await self._command("store", *arguments)
 
     async def _command(self, *arguments: str) -> subprocess.Popen[str]:
@@ -445,11 +451,11 @@ class ChaosCluster:
         )
 
     async def operated(self, *arguments: str) -> tuple[int, str]:
-        """The same, done: its exit status and what it said."""
+        """Run `packetboat store ARGUMENTS`; returns its exit status and its output."""
         return await self.command("store", *arguments)
 
     async def command(self, *arguments: str) -> tuple[int, str]:
-        """`packetboat ARGUMENTS`, done: its exit status and what it said."""
+        """Run `packetboat ARGUMENTS`; returns its exit status and its output."""
         process = await self._command(*arguments)
         said, _ = await asyncio.to_thread(process.communicate)
         return process.returncode, said
@@ -457,8 +463,10 @@ class ChaosCluster:
     # -- looking in ----------------------------------------------------------------------------
 
     def store_client(self, nodes: Iterable[int] = ()) -> StoreClient:
-        """A client of the store nodes, not started; it is told of these too that came later, as
-        long as no group has them."""
+        """Return a client of the store nodes, not started.
+
+        It is told of `nodes` too, which came later, as long as no group has them.
+        """
         late = {node: self.joined[node] for node in nodes if node in self.joined}
         environment = self._environment()
         return StoreClient(
@@ -470,7 +478,7 @@ class ChaosCluster:
 
     @contextlib.asynccontextmanager
     async def ready_client(self) -> AsyncIterator[StoreClient]:
-        """Connected, with the settings of now; every group has a leader."""
+        """Connect with the present settings; every group has a leader."""
         client = self.store_client()
         await client.start()
         try:
@@ -480,8 +488,10 @@ class ChaosCluster:
             await client.close()
 
     async def statuses(self, nodes: Iterable[int] | None = None) -> dict[int, dict[str, Any]]:
-        """Of each node, what it says of itself; {"error": …} where it says nothing. `nodes`: those
-        that are waited for a while."""
+        """Return each node's status; {"error": …} where it says nothing.
+
+        It waits a while for `nodes`.
+        """
         wanted = set(self.addresses if nodes is None else nodes)
         client = self.store_client(wanted)
         await client.start()
@@ -525,7 +535,7 @@ class ChaosCluster:
         raise ClusterFailed(f"replicas do not agree after {timeout_s:.0f} s: {seen}")
 
     def tail(self, log: str, max_bytes: int = 1500) -> str:
-        """The end of a process's log."""
+        """Return the end of a process's log."""
         try:
             return (self.root / f"{log}.log").read_bytes()[-max_bytes:].decode(errors="replace")
         except FileNotFoundError:
@@ -533,7 +543,7 @@ class ChaosCluster:
 
 
 def _compare(statuses: Mapping[int, Mapping[str, Any]]) -> tuple[bool, str]:
-    """(all at one instance and digest, what differs)."""
+    """Return (all at one instance and digest, the difference)."""
     agreed, words = True, []
     groups = {
         node: {group["group"]: group for group in status["groups"]}
@@ -557,7 +567,7 @@ def _compare(statuses: Mapping[int, Mapping[str, Any]]) -> tuple[bool, str]:
 
 
 async def metrics_at(port: int) -> str:
-    """The page of a process of this machine; raises OSError."""
+    """Return the page of a process of this machine; raises OSError."""
     connection = await connect(HOST, port)
     try:
         answer = await connection.send(request("GET", "/metrics", "", b""))

@@ -45,7 +45,7 @@ class DelayActor:
         self.staged: list[Delayed] = []
         self.broken: list[str] = []
         self._waiting: dict[int, Delayed] = {}
-        """By stage number: not known to be released or discarded."""
+        """The messages not known to be released or discarded, by stage number."""
         self._client = client
         self._group = group
         self._queue = QueueId(os.urandom(16), 0)
@@ -99,7 +99,7 @@ class DelayActor:
         found = await self._client.reschedule(
             self._group, self._queue, [number], [due_us], timeout_s=TIMEOUT_S
         )
-        # Of the due times before this, none counts any more, unless one may still be under way.
+        # The due times before this one count no more, unless one may still be under way.
         if found and len(message.dues_us) == 2:
             message.dues_us = [due_us]
             self._sometimes.hit(MOVED)

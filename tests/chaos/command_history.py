@@ -1,11 +1,10 @@
-"""What the callers of every other command saw, held against what the log holds: pure rules.
+"""The answers to callers of every other command, held against the log: pure rules.
 
-* ids: a message sent again with its id, whatever became of the first try, is there exactly once,
-  where every answer says;
-* delays: a staged message is released exactly once or discarded, never early, and its offset is
-  final;
-* truncations: nothing above the last one is missing, what was kept is readable, nothing else is;
-* counters: the acknowledged steps are one chain in real-time order, no refused step is on it.
+* ids: a message sent again with its id, however the first try ended, is there exactly once, where
+every answer says; * delays: a staged message is released exactly once or discarded, never early,
+and its offset is final; * truncations: nothing above the last one is missing, the kept messages
+are readable, nothing else is; * counters: the acknowledged steps are one chain in real-time
+order, no refused step is on it.
 
 Every rule returns violations in words; none is what we want.
 """
@@ -27,7 +26,7 @@ class Delayed:
     stage_number: int
     dues_us: list[int]
     offset: int = -1
-    """As a release said; −1: none did."""
+    """The offset that a release told; −1: none did."""
     discard_asked: bool = False
 
 
@@ -39,7 +38,7 @@ class Trimmed:
     """Offset → payload."""
     first: int = 0
     keep: tuple[int, ...] = ()
-    """Of the last truncation; every one was readable when it was asked for."""
+    """The offsets kept by the last truncation; every one was readable when it was asked for."""
 
 
 Places = Mapping[str, Sequence[Stored]]
@@ -54,7 +53,7 @@ def places_of(log: Iterable[Stored]) -> dict[str, list[Stored]]:
 
 
 def check_ids(sent: Sequence[Publish], log: Iterable[Stored]) -> list[str]:
-    """Of one queue that only takes messages with ids, each sent until it was answered."""
+    """Check one queue that only takes messages with ids, each sent until it was answered."""
     places, broken = places_of(log), []
     known = {publish.payload for publish in sent}
     for payload, found in places.items():
@@ -72,8 +71,11 @@ def check_ids(sent: Sequence[Publish], log: Iterable[Stored]) -> list[str]:
 def check_delays(
     staged: Iterable[Delayed], states: Mapping[int, tuple[str, int | None]], log: Iterable[Stored]
 ) -> list[str]:
-    """`states`: stage number → what `locate` says at the end, when none waits any more. Payloads in
-    the log that are not in `staged` are of stages without an answer: once, then."""
+    """Check the staged messages.
+
+    `states`: stage number → the answer of `locate` at the end, when none waits any more. Payloads
+    in the log that are not in `staged` are of stages without an answer: once, then.
+    """
     places, broken = places_of(log), []
     for payload, found in places.items():
         if len(found) > 1:
@@ -99,7 +101,7 @@ def check_delays(
 
 
 def check_trims(trimmed: Trimmed, first: int, log: Iterable[Stored]) -> list[str]:
-    """`log`: the readable offsets, the kept ones below `first` too."""
+    """Check the truncations; `log`: the readable offsets, the kept ones below `first` too."""
     broken = []
     if first != trimmed.first:
         broken.append(f"the first offset is {first}, truncated to {trimmed.first}")
@@ -139,7 +141,7 @@ def check_counter(tries: Iterable[CounterTry], final: int) -> list[str]:
         if one.outcome is Outcome.ACKED and one.new not in on_chain
     ]
     earliest: CounterTry | None = None
-    """Of the steps after this one (the chain runs backwards), the one answered first."""
+    """The step answered first, among the steps after this one (the chain runs backwards)."""
     for step in chain:
         if earliest is not None and earliest.answered_s < step.sent_s:
             broken.append(f"{step} was sent after a later step was answered: {earliest}")

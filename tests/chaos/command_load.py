@@ -3,7 +3,7 @@ that are sent again, delays, truncations, counters, checkpoints and leader trans
 
 Each actor keeps what it was told and checks it itself at the end (`command_history`); porcupine is
 shown what is appended with ids, to queues that are sealed, and what is done to counters. They talk
-to the store nodes directly, so each answer is the log's own; what forwarders make of it is tested
+to the store nodes directly, so each answer is the log's own; the work of forwarders is tested
 elsewhere.
 """
 
@@ -73,7 +73,7 @@ class CommandLoad:
         self._tasks = []
 
     async def verify(self) -> None:
-        """Stops; raises AssertionError when a rule is broken."""
+        """Stop the load; raises AssertionError when a rule is broken."""
         await self.stop()
         broken = [
             f"{type(actor).__name__}: {what}"

@@ -1,4 +1,4 @@
-"""What the actors of the command load share."""
+"""The parts that the actors of the command load share."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Actor(Protocol):
     """One caller, on queues of its own."""
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Until told to stop, through whatever happens."""
+        """Run until told to stop, through all faults."""
 
     async def check(self) -> list[str]:
-        """When all is calm again: what is wrong, in words."""
+        """Return all faults found, in words, when all is calm again."""
 
 
 async def until_done(call: Callable[[], Awaitable[Answer]]) -> Answer:
-    """Again and again until it is answered; for calls that may be repeated."""
+    """Repeat the call until it is answered; for calls that may be repeated."""
     deadline = time.monotonic() + FINISH_S
     while True:
         try:
@@ -57,6 +57,6 @@ async def until_done(call: Callable[[], Awaitable[Answer]]) -> Answer:
 
 
 def encoded(*payloads: str) -> bytes:
-    """A batch of small messages that begin with these."""
+    """Encode a batch of small messages that begin with these payloads."""
     texts = [f"{payload} {'y' * 100}".encode() for payload in payloads]
     return record_batch.encode([record_batch.Message(text) for text in texts], 0)

@@ -134,7 +134,7 @@ def _stored(publish: Publish, offset: int) -> None:
 
 
 async def _read(client: StoreClient, group: int, queue: QueueId, history: History) -> list[Stored]:
-    """All of a queue, which is a topic of its own in the history."""
+    """Read all of a queue, which is a topic of its own in the history."""
     sent_s = time.monotonic()
     log = await read_queue(client, group, queue)
     history.add_logs(queue.topic_uid.hex(), {0: log}, sent_s, time.monotonic())

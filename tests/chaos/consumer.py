@@ -18,7 +18,7 @@ PAUSE_S = 0.1
 
 
 class Pulled(msgspec.Struct):
-    """What is needed of a message."""
+    """The members of a message that the consumer needs."""
 
     message_id: str
     ack_id: str
@@ -47,13 +47,13 @@ class Acked(msgspec.Struct):
 
 
 class State(msgspec.Struct):
-    """Of one message for one subscription."""
+    """The state of one message for one subscription."""
 
     state: str
 
 
 class States(msgspec.Struct):
-    """Of one message for each subscription."""
+    """The states of one message for each subscription."""
 
     subscriptions: dict[str, State]
 
@@ -82,8 +82,10 @@ class Consumer:
         self._workers = [asyncio.create_task(self._work()) for _ in range(WORKERS)]
 
     async def until_acked(self, count: int, timeout_s: float = 60.0) -> None:
-        """Until this many different messages are acked, or the time is over. Of acks whose answer
-        was lost, or was no 200, it asks what became of them."""
+        """Wait until `count` different messages are acked, or the time is over.
+
+        It asks for the fate of acks whose answer was lost, or was no 200.
+        """
         deadline = time.monotonic() + timeout_s
         connection = await connect("127.0.0.1", self._port)
         seen = -1

@@ -1,4 +1,4 @@
-"""What can happen to the bytes of a node that is stopped: bits, blocks, blocks in wrong places."""
+"""The damages to the bytes of a stopped node: bits, blocks, blocks in wrong places."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 BLOCK_BYTES = 4096
 _BATCH = b"PB\x01"
-"""How a record batch begins."""
+"""The first bytes of a record batch."""
 _INTO_BATCH = 60
 
 Harm = Callable[[bytearray, int], None]
@@ -47,21 +47,21 @@ def harm(path: Path, share: float, how: Harm) -> None:
 
 
 def segments(directory: Path) -> list[Path]:
-    """The raw segments of a node, the oldest first; the last is the one written to."""
+    """Return the raw segments of a node, the oldest first; the last is the one written to."""
     return sorted((directory / "wal").glob("*.wal"))
 
 
 def settled(directory: Path) -> list[Path]:
-    """The settled segments of a node."""
+    """Return the compacted segments of a node."""
     return sorted((directory / "wal").glob("*.settled"))
 
 
 def checkpoints(directory: Path) -> list[Path]:
-    """The checkpoint files, the oldest first."""
+    """Return the checkpoint files, the oldest first."""
     return sorted((directory / "checkpoints").glob("checkpoint-*"))
 
 
 def manifests(directory: Path) -> list[Path]:
-    """The manifests, the older one first."""
+    """Return the manifests, the older one first."""
     found = (directory / "checkpoints").glob("manifest-?")
     return sorted(found, key=lambda path: path.stat().st_mtime_ns)

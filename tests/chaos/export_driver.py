@@ -15,7 +15,7 @@ SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 
 
 def fault_taken() -> tuple[str, str] | None:
-    """What to do, and where; it is gone for those that come later."""
+    """Take the fault to cause, and its place; it is gone for later callers."""
     path = Path(os.environ[FAULT])
     mine = path.with_suffix(f".{os.getpid()}")
     try:

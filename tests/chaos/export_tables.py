@@ -1,4 +1,4 @@
-"""Whether tables have what the log has: each message once, in the table or among its rejects."""
+"""The check that tables have the log's messages: each once, in the table or among its rejects."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Place = tuple[int, int, int]
 def problems_of(
     url: str, token: str, lakes: Path, topic: str, lanes: Iterable[int], tenant: str = "dev"
 ) -> list[str]:
-    """What is not as it must be, in words; of an export that has the topic's name."""
+    """Return all faults of an export that has the topic's name, in words."""
     (lake,) = lakes_in(lakes).values()
     catalog = open_catalog(lake)
     try:

@@ -55,7 +55,7 @@ FAULTS = (*KILLS, *ZOMBIES, *OTHERS)
 
 
 class ExportStorm:
-    """On a cluster that runs. `prepare`, `suffer` faults, then `verify`."""
+    """A storm on a cluster that runs. `prepare`, `suffer` faults, then `verify`."""
 
     def __init__(self, cluster: ChaosCluster, seed: int) -> None:
         self.published = 0
@@ -89,8 +89,10 @@ class ExportStorm:
         await self._client.exports.create(TOPIC, TOPIC, key_buckets=2)
 
     async def suffer(self, faults: list[str]) -> None:
-        """One after the other, while messages come in; after each the run that it hit has to come
-        to its end."""
+        """Cause one fault after the other, while messages come in.
+
+        After each the run that it hit has to come to its end.
+        """
         publishing = asyncio.create_task(self._publish())
         try:
             for fault in faults:
@@ -103,7 +105,7 @@ class ExportStorm:
             await publishing
 
     async def verify(self) -> list[str]:
-        """What is not as it must be, once all is exported and tidied."""
+        """Return all faults found, once all is exported and tidied."""
         while (await self._client.exports.get(TOPIC)).lag_messages:
             await self._ended(await self._ask())
         await self._ended(await self._ask("maintain"))
@@ -188,7 +190,7 @@ class ExportStorm:
     # -- runs ----------------------------------------------------------------------------------
 
     async def _ask(self, kind: Any = "export") -> int:
-        """The number of a run that begins soon."""
+        """Return the number of a run that begins soon."""
         number: int = await self._patiently(lambda: self._asked(kind))
         return number
 
@@ -203,7 +205,7 @@ class ExportStorm:
         return run
 
     async def _until_stage(self, number: int, stage: str) -> None:
-        """It is there, or past it."""
+        """Wait until the run is at the stage, or past it."""
         handle = self._client.exports.handle(TOPIC, number)
 
         async def is_there() -> bool:
@@ -224,7 +226,7 @@ class ExportStorm:
             await asyncio.sleep(0.05)
 
     async def _patiently(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """Through an outage."""
+        """Repeat a call through an outage."""
         ends_s = time.monotonic() + OUTAGE_S
         while True:
             try:
@@ -265,7 +267,10 @@ class ExportStorm:
 
 
 def message(dice: random.Random, number: int) -> Outgoing:
-    """Bodies whose fields come and go and change their types; some are no JSON."""
+    """Make a message.
+
+    Fields of bodies come and go and change their types; some bodies are no JSON.
+    """
     key, priority = f"k{number % 11}", number % PRIORITIES
     if dice.random() < 0.03:
         broken = dice.choice([b"{", b"[1]", b"\xff\xfe", b'{"number": }'])
@@ -281,7 +286,7 @@ def message(dice: random.Random, number: int) -> Outgoing:
 
 
 def stat_of(pid: int) -> list[str] | None:
-    """Its fields from the state on; None: it is gone."""
+    """Return the fields of a process from the state on; None: it is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
@@ -307,7 +312,7 @@ def pids() -> Iterator[int]:
 
 
 def driver_of(runner: int) -> int | None:
-    """The driver of a runner that has one."""
+    """Return the driver of a runner that has one."""
     for pid in pids():
         fields = stat_of(pid)
         if fields and int(fields[1]) == runner and fields[0] != "Z":
@@ -316,7 +321,7 @@ def driver_of(runner: int) -> int | None:
 
 
 def session_of(leader: int | None) -> list[int]:
-    """The processes of a driver: itself, Spark's JVM, Python workers."""
+    """Return the processes of a driver: itself, Spark's JVM, Python workers."""
     found = [(pid, stat_of(pid)) for pid in pids()]
     return [pid for pid, fields in found if fields and int(fields[3]) == leader]
 
@@ -336,7 +341,9 @@ def kill_all(targets: list[int]) -> None:
 
 
 async def run(root: Path, seed: int, faults: list[str]) -> tuple[ExportStorm, list[str]]:
-    """A cluster of its own, thrown away; the storm, and what was not as it must be."""
+    """Run a storm on a cluster of its own, which is thrown away; returns the storm and its
+    faults.
+    """
     async with ChaosCluster(root) as cluster:
         storm = ExportStorm(cluster, seed)
         try:
@@ -352,7 +359,7 @@ async def run(root: Path, seed: int, faults: list[str]) -> tuple[ExportStorm, li
 
 
 def main() -> int:
-    """The exit code."""
+    """Run the command; returns its exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=2, help="of all faults, each in its order")
     parser.add_argument("--seed", type=int, default=int(time.time()))

@@ -35,7 +35,7 @@ def act_once(path: Path, name: str) -> None:
 
 
 def _is_due(name: str) -> bool:
-    """It acts now, and not again, also over restarts."""
+    """Return whether it acts now; it acts once, also over restarts."""
     path = Path(os.environ[FAILPOINT])
     try:
         if path.read_text() != name:
@@ -57,7 +57,7 @@ def _end_process(name: str) -> Callable[[object], None]:
 
 
 def _falsify() -> Callable[[list[CursorUpdate]], list[CursorUpdate]]:
-    """The first flush that settles something more of what was flushed before."""
+    """Return a patch that falsifies the first flush of a cursor that was flushed before."""
     last: dict[Any, CursorUpdate] = {}
 
     def change(updates: list[CursorUpdate]) -> list[CursorUpdate]:

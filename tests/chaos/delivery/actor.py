@@ -1,5 +1,8 @@
-"""What every actor of the delivery load is: a topic and a subscription of its own, a publisher that
-remembers what it was told, workers, and a rule of its own to check at the end."""
+"""The base of the delivery load's actors.
+
+An actor has a topic and a subscription of its own, a publisher that remembers what it was told,
+workers, and a rule of its own to check at the end.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ DRAIN_S = 120.0
 
 
 class Site(NamedTuple):
-    """Where the platform is."""
+    """The addresses of the platform."""
 
     port: int
     token: str
@@ -28,7 +31,7 @@ class Site(NamedTuple):
 
 
 class Message(NamedTuple):
-    """One of a pull, which was sent at `pulled_s` and whose answer was here at `got_s`."""
+    """A message of a pull, which was sent at `pulled_s` and whose answer was here at `got_s`."""
 
     ack_id: str | None
     message_id: str
@@ -79,7 +82,7 @@ class Actor:
         if len(self.broken) < 10:
             self.broken.append(f"{self.name}: {what}")
 
-    # What an actor may make its own.
+    # Methods that an actor may override.
 
     async def prepare(self, caller: Caller) -> None:
         await caller.until_ok("POST", "/topics", {"name": self.name, "partitions": 2} | self.topic)
@@ -93,34 +96,34 @@ class Actor:
         return {"data": f"{self.name}-{next(self._numbers)}", "content_type": "text/plain"}
 
     def payload_of(self, data: Any) -> str:
-        """What a message is known by."""
+        """Return the payload by which a message is known."""
         return str(data)
 
     def answered(self, payload: str, result: dict[str, Any]) -> None:
-        """What a publish said of one message: a receipt or a problem."""
+        """Take the result of one published message: a receipt or a problem."""
         self.published[payload] = 201 if "message_id" in result else 0
 
     def saw(self, message: dict[str, Any]) -> None:
-        """A message of a pull as it was answered."""
+        """Take a message of a pull as it was answered."""
 
     async def handle(self, caller: Caller, messages: Sequence[Message]) -> None:
-        """What a worker does with a pull's messages; the default acks all."""
+        """Handle a pull's messages as a worker does; the default acks all."""
         await self.ack(caller, messages)
 
     async def check(self, caller: Caller) -> None:
         """When everything was consumed: `broke` says what is wrong."""
 
     async def check_books(self, caller: Caller) -> None:
-        """What is counted balances (P9)."""
+        """Check that the books balance (P9)."""
         books = await caller.until_ok("GET", f"{self.path}/reconciliation")
         if not books.body["balanced"]:
             self.broke(f"the books do not balance: {books.body}")
 
     def done(self) -> bool:
-        """Everything that was published, as far as is known, is settled."""
+        """Return whether every published message, as far as is known, is settled."""
         return True
 
-    # What they share.
+    # Methods that actors share.
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Publishes and consumes until told to stop, then consumes what is left."""
@@ -142,7 +145,7 @@ class Actor:
             finished.set()
 
     def left(self) -> str:
-        """What is not settled, for people."""
+        """Return the unsettled messages, for people."""
         return ""
 
     def extras(self) -> list[Callable[[asyncio.Event], Awaitable[None]]]:
@@ -162,7 +165,7 @@ class Actor:
     async def publish(
         self, caller: Caller, batch: Sequence[dict[str, Any]], payloads: Sequence[str]
     ) -> None:
-        """Messages in one request, sent once, and what was answered of each."""
+        """Publish messages in one request, sent once, and take the result of each."""
         self.published |= dict.fromkeys(payloads, 0)
         sent_s = time.monotonic()
         sent = [
@@ -182,7 +185,7 @@ class Actor:
             self.answered(publish.payload, result)
 
     def accepted(self) -> set[str]:
-        """What must come out in the end."""
+        """Return the payloads that must come out in the end."""
         return {payload for payload, status in self.published.items() if status == 201}
 
     async def _work(self, finished: asyncio.Event) -> None:
@@ -203,7 +206,7 @@ class Actor:
         return [self.got(each, reply.sent_s) for each in reply.body["messages"]]
 
     def got(self, each: dict[str, Any], asked_s: float) -> Message:
-        """A message as it was answered, just now, to what was asked then."""
+        """Return a message as it was answered, just now, to the request sent then."""
         self.saw(each)
         payload, got_s = self.payload_of(each["data"]), time.monotonic()
         if self.recorded:
@@ -223,11 +226,11 @@ class Actor:
         )
 
     async def ack(self, caller: Caller, messages: Sequence[Message]) -> list[bool] | None:
-        """Of each whether it was accepted; None when nobody knows."""
+        """Ack messages; returns whether each was accepted, None when nobody knows."""
         return await self.tell(caller, "ack", messages)
 
     async def ack_surely(self, caller: Caller, messages: Sequence[Message]) -> list[bool]:
-        """Sent again until it is answered."""
+        """Ack messages; the request is repeated until it is answered."""
         deadline_s = time.monotonic() + DRAIN_S
         while (told := await self.ack(caller, messages)) is None:
             self.repeated_ack()
@@ -242,7 +245,7 @@ class Actor:
     async def tell(
         self, caller: Caller, what: str, messages: Sequence[Message], **extra: Any
     ) -> list[bool] | None:
-        """The same for nack, release, reject and modify_ack_deadline."""
+        """Send a nack, release, reject or modify_ack_deadline; returns as `ack` does."""
         body = {"ack_ids": [message.ack_id for message in messages]} | extra
         acts = self._acts(what, messages)
         reply = await caller.call("POST", f"{self.path}/{what}", body)
@@ -256,7 +259,9 @@ class Actor:
         return [index not in failed for index in range(len(messages))]
 
     def _acts(self, what: str, messages: Sequence[Message]) -> list[Act]:
-        """One for each message, of unknown outcome yet; none where nothing is recorded."""
+        """Return an act for each message, of unknown outcome yet; none where nothing is
+        recorded.
+        """
         if not self.recorded:
             return []
         assert what in ("ack", "nack"), f"{self.name}: nothing is promised of {what}"

@@ -61,8 +61,11 @@ class Caller:
         return Reply(answer.status, decoded, sent_s, answered_s)
 
     async def until_ok(self, method: str, path: str, body: object = None) -> Reply:
-        """Again and again until it is answered 2xx, or with a refusal; for what may be repeated.
-        409, and 404 of a deletion, count as done: by a try whose answer was lost."""
+        """Repeat the request until it is answered 2xx, or with a refusal; for requests that may be
+        repeated.
+
+        409, and 404 of a deletion, count as done: by a try whose answer was lost.
+        """
         deadline_s = time.monotonic() + 120
         while True:
             reply = await self.call(method, path, body)

@@ -1,5 +1,7 @@
-"""Which messages a subscription gets: filters and skip rules that change, priorities, times to
-live."""
+"""The choice of messages that a subscription gets.
+
+Filters and skip rules change; messages have priorities and times to live.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""At least once, and no oftener than faults explain: every hand-out is remembered.
+"""At least once, and no oftener than faults explain: every delivery is remembered.
 
-What must hold: a message whose ack was answered 200 is in no answer to a pull sent after that. All
-other repeats together are no more than what was open when something was killed, paused or started
-again: handed out, or on its way to a worker, and its ack not answered. The leases are far longer
-than any fault, so none runs out in the hands of a worker that lives.
+The invariant: a message whose ack was answered 200 is in no answer to a pull sent after that. All
+other repeats together are no more than the messages that were open when something was killed,
+paused or started again: delivered, or on their way to a worker, and their ack not answered. The
+leases are far longer than any fault, so none runs out in the hands of a worker that lives.
 
-And what the forwarders say they sent was received, or went into an answer that never came whole:
-`unexplained` compares their traces with what workers got.
+And the responses that forwarders say they sent were received, or went into an answer that never
+came whole: `unexplained` compares their traces with the deliveries to workers.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ SITUATIONS = (REPEATED,)
 ON_ITS_WAY_S = 0.5
 """An answer that left before a fault is here by then."""
 HOLDS_S = 0.5
-"""How long a worker may work on what it got."""
+"""Seconds a worker may work on a message."""
 LOST = (0, 502, 504)
 """No answer, or a balancer's word that a forwarder's was lost."""
 CLOCK_S = 0.05
-"""What the clocks of two processes of one machine may differ by, with the time to write a line."""
+"""The limit by which the clocks of two processes of one machine differ, with the time to
+write a line.
+"""
 
 
 class Got(NamedTuple):
@@ -111,7 +113,7 @@ class Counted(Actor):
 
     @property
     def repeats(self) -> int:
-        """Hand-outs beyond the first of each message."""
+        """Return the deliveries beyond the first of each message."""
         return len(self._got) - len({got.message_id for got in self._got})
 
     def open_at_faults(self) -> int:
@@ -147,7 +149,9 @@ class Counted(Actor):
         )
 
     def unexplained(self, responses: Iterable[Sent]) -> list[Sent]:
-        """Responses that no worker got, and that no cut answer explains: one for each of those."""
+        """Return the responses that no worker got and no cut answer explains: one for each
+        of those.
+        """
         left = self._received.copy()
         cuts = sorted(self.cuts)
         unexplained = []

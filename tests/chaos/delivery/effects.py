@@ -1,4 +1,4 @@
-"""Effects that are counted: exactly once by accepted acks, at most once by hand-outs."""
+"""Effects that are counted: exactly once by accepted acks, at most once by deliveries."""
 
 from __future__ import annotations
 

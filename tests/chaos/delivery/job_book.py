@@ -1,5 +1,5 @@
-"""What the job load knows: its jobs, when each lease held for certain, and which task was completed
-under it.
+"""The knowledge of the job load: its jobs, when each lease held for certain, and which task was
+completed under it.
 
 A lease began before the answer to its claim was here, and lasts its time from when the claim was
 sent, or until its worker sent what it made of the task: within these it held, whatever else
@@ -18,7 +18,7 @@ Place = tuple[bytes, int]
 """A job's uid and the number of its task: names may be given again, to a child that is made anew
 when its parent is retried."""
 MARGIN_S = 0.5
-"""Between Postgres' clock, which may be put right, and ours."""
+"""The tolerance between Postgres' clock, which may be put right, and ours."""
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Held:
         return f"{self.job}[{self.place[1]}]"
 
     def settled(self, sent_s: float) -> None:
-        """What settles it was sent."""
+        """Note when the request that settles it was sent."""
         self.until_s = min(self.until_s, sent_s)
 
     def maybe_extended(self, got_s: float, lease_s: float) -> None:
@@ -60,12 +60,12 @@ def place_of(lease_id: str) -> Place:
 
 
 class Book:
-    """Of all owners and workers; `broke` is told what cannot be."""
+    """The book of all owners and workers; `broke` is told of impossible things."""
 
     def __init__(self, broke: Callable[[str], None]) -> None:
         self.broke = broke
         self.plans: dict[str, Plan] = {}
-        """By name, children too."""
+        """The plans by name, children too."""
         self.repaired: set[str] = set()
         """Jobs whose hopeless tasks succeed from now on."""
         self.over: dict[str, float] = {}
@@ -77,7 +77,7 @@ class Book:
         """The lease whose output was accepted."""
 
     def granted(self, held: Held, sent_s: float) -> None:
-        """By the answer to a claim that was sent then."""
+        """Note the leases in the answer to a claim that was sent then."""
         if held.lease_id in self.held:
             self.broke(f"a lease of {held.text} was given twice")
         self.held[held.lease_id] = held
@@ -91,8 +91,10 @@ class Book:
             self.broke(f"{held.text} was completed under two leases")
 
     def crowds(self, pool: str, most: int) -> list[str]:
-        """Where more than so many of the pool held, or two of one task. Jobs of that pool do not
-        end while leases hold."""
+        """Return the moments at which more than `most` of the pool held, or two of one task.
+
+        Jobs of that pool do not end while leases hold.
+        """
         found = []
         for now in moments(each for each in self.held.values() if each.pool == pool):
             places = [each.place for each in now]
@@ -104,7 +106,7 @@ class Book:
 
 
 def moments(held: Iterable[Held]) -> list[list[Held]]:
-    """Who held at each moment at which a lease began."""
+    """Return the leases that held at each moment at which one began."""
     lasting = [each for each in held if each.from_s < each.until_s]
     now: list[Held] = []
     found = []

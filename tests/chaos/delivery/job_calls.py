@@ -1,4 +1,4 @@
-"""What owners and workers of jobs ask for, each until it is answered."""
+"""The requests of owners and workers of jobs, each repeated until it is answered."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def start(caller: Caller, plan: Plan) -> bool:
 
 
 async def sure(caller: Caller, method: str, path: str, body: object = None) -> Reply:
-    """Until it is answered, with whatever it may be."""
+    """Repeat the request until it is answered, with any answer."""
     deadline_s = time.monotonic() + SEND_AGAIN_S
     while True:
         reply = await caller.call(method, path, body)
@@ -43,7 +43,7 @@ async def sure(caller: Caller, method: str, path: str, body: object = None) -> R
 
 
 async def outputs_of(caller: Caller, job: str) -> list[dict[str, Any]] | None:
-    """By index; None: there is no such job."""
+    """Return the outputs by index; None: there is no such job."""
     return await _all(caller, f"/jobs/{job}/outputs?page_size=17", "outputs")
 
 
@@ -66,6 +66,6 @@ async def _all(caller: Caller, path: str, what: str) -> list[dict[str, Any]] | N
 
 
 def digest(outputs: Sequence[Mapping[str, Any]]) -> str:
-    """Of all of them, as they are."""
+    """Return a digest of all outputs, as they are."""
     text = json.dumps([dict(sorted(each.items())) for each in outputs], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -16,12 +16,18 @@ MAX_ATTEMPTS = 100
 """As many as there may be: how often a worker or a server dies is not for the load to know."""
 
 ADD, FLAKY, HOPELESS, SPLIT = "add", "flaky", "hopeless", "split"
-"""Of a task: it gives its value; so at its third attempt; never, unless it was repaired; or it
-makes a job of its parts and waits for that."""
+"""The kinds of task.
+
+It gives its value; it does so at its third attempt; it never does, unless it was repaired; or it
+makes a job of its parts and waits for that.
+"""
 
 ENDS, BEARS, FAILS, CANCELLED = "ends", "bears", "fails", "cancelled"
-"""Of a job: it succeeds; without some of its tasks; when it was repaired and retried; it is
-cancelled, if it does not end before."""
+"""The ends of a job.
+
+It succeeds; it succeeds without some of its tasks; it succeeds when it was repaired and retried; it
+is cancelled, if it does not end before.
+"""
 
 Input = Mapping[str, Any]
 
@@ -37,7 +43,7 @@ class Plan:
     parent: tuple[str, int] | None = None
 
     def body(self) -> dict[str, Any]:
-        """What `PUT /jobs/NAME` takes."""
+        """Return the body of `PUT /jobs/NAME`."""
         parent = (
             None if self.parent is None else dict(zip(("job", "index"), self.parent, strict=True))
         )
@@ -52,18 +58,18 @@ class Plan:
         }
 
     def value(self, index: int) -> int | None:
-        """What the task must give; None: it fails for good."""
+        """Return the output that the task must give; None: it fails for good."""
         given = self.inputs[index]
         if given["does"] == HOPELESS and self.fate == BEARS:
             return None
         return sum(given["parts"]) if given["does"] == SPLIT else int(given["value"])
 
     def total(self) -> int:
-        """What the job must give."""
+        """Return the output that the job must give."""
         return sum(self.value(index) or 0 for index in range(len(self.inputs)))
 
     def child(self, index: int) -> Plan:
-        """Of a task that splits. The same each time it is asked for."""
+        """Return the plan of a task that splits; it is the same with each call."""
         parts = self.inputs[index]["parts"]
         inputs = tuple({"does": ADD, "value": part} for part in parts)
         return Plan(f"{self.name}.{index}", ENDS, self.pool, inputs, (self.name, index))
@@ -73,7 +79,7 @@ class Plan:
 
 
 def planned(name: str, dice: random.Random) -> Plan:
-    """Any of them, of 20 to 60 tasks."""
+    """Draw a plan of 20 to 60 tasks."""
     fate = dice.choice([ENDS, BEARS, FAILS, CANCELLED, CANCELLED])
     inputs = [_input(dice) for _ in range(dice.randint(20, 60))]
     if fate in (BEARS, FAILS):

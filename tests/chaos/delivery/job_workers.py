@@ -1,5 +1,8 @@
-"""Workers of the job load: they claim in batches and complete, fail, release, split, extend, come
-too late, or die over it; what was lost on its way is sent again under the same lease."""
+"""Workers of the job load.
+
+They claim in batches and complete, fail, release, split, extend, come too late, or die over it; a
+lost request is sent again under the same lease.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ SEND_AGAIN_S = 60.0
 
 
 class JobWorker:
-    """One of several."""
+    """A worker of the job load."""
 
     def __init__(
         self, caller: Caller, dice: random.Random, book: Book, sometimes: Sometimes
@@ -140,7 +143,7 @@ class JobWorker:
             await self._repeat(accepted)
 
     async def _repeat(self, accepted: Sequence[Held]) -> None:
-        """With another output, which must be told done, and change nothing."""
+        """Repeat with another output, which must be told done, and change nothing."""
         other = [(held, {"output": {"value": -1, "by": held.lease_id}}) for held in accepted]
         done, _ = await self._settle("complete", other)
         for held in accepted:
@@ -178,7 +181,9 @@ class JobWorker:
     async def _settle(
         self, how: str, items: Sequence[tuple[Held, dict[str, Any]]]
     ) -> tuple[set[str], bool]:
-        """The leases that were told done; and whether it was sent more than once."""
+        """Return the leases that were told done, and whether the request was sent more than
+        once.
+        """
         if not items:
             return set(), False
         body = {"tasks": [{"lease_id": held.lease_id} | each for held, each in items]}

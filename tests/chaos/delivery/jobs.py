@@ -1,7 +1,8 @@
-"""Jobs: of each that was not cancelled, every task counts once, whoever dies (P14).
+"""Jobs: every task of a job that was not cancelled counts once, also after crashes (P14).
 
-Owners start jobs, cancel some, retry what failed, and check each when it has ended; workers run
-their tasks (job_workers.py), two pools of them, one with a limit."""
+Owners start jobs, cancel some, retry failed ones, and check each when it has ended; workers run
+their tasks (job_workers.py), two pools of them, one with a limit.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ class Jobs(Actor):
         super().__init__(*args)
         self._book = Book(self.broke)
         self._kept: dict[str, str] = {}
-        """By job that ended, the digest of its outputs."""
+        """The digest of the outputs of each job that ended."""
 
     async def prepare(self, caller: Caller) -> None:
         await sure(caller, "PUT", f"/pools/{NARROW}", {"max_running": MAX_RUNNING})
@@ -57,7 +58,7 @@ class Jobs(Actor):
         await asyncio.gather(*(self._own(owner, stopping) for owner in range(OWNERS)))
 
     async def _own(self, owner: int, stopping: asyncio.Event) -> None:
-        """One job after the other."""
+        """Run one job after the other."""
         dice = random.Random(self.dice.random())
         caller = self.caller()
         while not stopping.is_set():
@@ -153,7 +154,7 @@ class Jobs(Actor):
                 self.broke(f"{plan.name}[{index}] has the output of another: {output}")
 
     async def _check_children(self, caller: Caller, plan: Plan) -> None:
-        """They end after a job that was cancelled."""
+        """Check that the children end after a job that was cancelled."""
         for child in plan.children():
             deadline_s = time.monotonic() + DRAIN_S
             while (reply := await sure(caller, "GET", f"/jobs/{child.name}?wait_seconds=2")).ok:

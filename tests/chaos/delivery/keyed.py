@@ -38,13 +38,13 @@ class Keyed(Actor):
         """Payload → when its first ack was sent."""
         self._acked: set[str] = set()
         self._got: list[tuple[float, float, str]] = []
-        """When its pull was sent, when its answer was here, and the payload."""
+        """The time at which its pull was sent, the time of its answer, and the payload."""
 
     async def _publish(self, stopping: asyncio.Event) -> None:
         await asyncio.gather(*(self._publish_key(f"k{key}", stopping) for key in range(KEYS)))
 
     def most(self, key: str) -> float:
-        """So many messages of the key are published."""
+        """Return how many messages of the key are published."""
         return math.inf
 
     async def _publish_key(self, key: str, stopping: asyncio.Event) -> None:

@@ -50,7 +50,7 @@ ACTORS: tuple[type[Actor], ...] = (
 
 
 def situations_of(actors: Sequence[type[Actor]]) -> list[str]:
-    """What their modules list, and those of the classes they are made of."""
+    """Return the situations that their modules list, and those of the classes they are made of."""
     modules = {each.__module__: sys.modules[each.__module__] for a in actors for each in a.__mro__}
     listed = (getattr(module, "SITUATIONS", ()) for module in modules.values())
     return [what for situations in listed for what in situations]
@@ -66,7 +66,7 @@ class DeliveryLoad:
         actors: Sequence[type[Actor]] = ACTORS,
         lapses: Sequence[float] = (),
     ) -> None:
-        """`lapses`: of the cluster, which goes on to note them there."""
+        """Make the load; `lapses`: those of the cluster, which notes further ones there."""
         self.sometimes = Sometimes(situations_of(actors))
         self._site = site
         self._lapses = lapses
@@ -79,18 +79,18 @@ class DeliveryLoad:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def prepare(self) -> None:
-        """Topics and subscriptions; nothing is published yet."""
+        """Make topics and subscriptions; nothing is published yet."""
         caller = Caller(*self._site)
         for actor in self.actors:
             await actor.prepare(caller)
         caller.close()
 
     def start(self) -> None:
-        """All of them begin."""
+        """Start all actors."""
         self._tasks = [asyncio.create_task(actor.run(self._stopping)) for actor in self.actors]
 
     async def verify(self) -> None:
-        """As `verify_by_our_rules`; then the same for porcupine's models."""
+        """Check the rules as `verify_by_our_rules` does; then the same for porcupine's models."""
         try:
             await self.verify_by_our_rules()
         except AssertionError:
@@ -119,7 +119,7 @@ class DeliveryLoad:
         assert not broken, "\n".join(broken[:30])
 
     def _recorded(self) -> History:
-        """What the actors recorded whose deliveries a public checker judges too."""
+        """Return the records of the actors whose deliveries a public checker judges too."""
         history = History("deliveries", [Lapse(at_s) for at_s in self._lapses])
         for actor in self.actors:
             if actor.recorded:

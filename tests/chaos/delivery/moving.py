@@ -1,7 +1,7 @@
 """A subscription that is sought, snapshotted, paused, drained and resumed while it is consumed.
 
-What must come of it: after the last seek to the start, everything comes again; an ack id of an
-older position is stale; and the books balance, which the load checks for every actor.
+The promises: after the last seek to the start, everything comes again; an ack id of an older
+position is stale; and the books balance, which the load checks for every actor.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ class Moving(Actor):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._acked: dict[int, set[str]] = {}
-        """By generation of the subscription; what is done to one tells nothing of the next."""
+        """The acked messages by generation of the subscription; acks of one tell nothing of
+        the next.
+        """
         self._last: int | None = None
         """The generation that the last seek began."""
 

@@ -1,8 +1,8 @@
 """Keys that wait aside: their heads fail until an operator resumes or skips them.
 
-What must come of it: only what failed all of its attempts is parked; the other keys flow meanwhile
-(the one of ABANDONED is left parked until all the others are done); a key goes on with its head or
-behind it as the operator said, in order; what was skipped never comes again.
+The promises: only a message that failed all of its attempts is parked; the other keys flow
+meanwhile (the one of ABANDONED is left parked until all the others are done); a key goes on with
+its head or behind it as the operator said, in order; a skipped message never comes again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Parked(Keyed):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._payloads: dict[str, str] = {}
-        """Of message ids."""
+        """The payloads by message id."""
         self._repaired: set[str] = set()
         self._skipping: set[str] = set()
         self._skipped: dict[str, float] = {}
@@ -124,8 +124,10 @@ class Parked(Keyed):
         self.sometimes.hit(RESUMED, reply.ok)
 
     def _missing(self) -> set[str]:
-        """What is neither acked nor skipped. A skip whose answer was lost counts once the next of
-        its key was acked: the order says so."""
+        """Return the messages that are neither acked nor skipped.
+
+        A skip whose answer was lost counts once the next of its key was acked: the order says so.
+        """
         missing = self.accepted() - self._acked - self._skipped.keys()
         return {each for each in missing if not (each in self._skipping and self._passed(each))}
 

@@ -1,8 +1,10 @@
-"""What a topic takes, and what the clock publishes: a schema that gets versions while messages
-come, a schedule that is run by hand and one that runs by itself.
+"""The messages that a topic takes, and those that the clock publishes.
 
-What must come of it: what does not fit is refused and never comes, what fits is never refused for
-that; a run that was answered comes, and no more come than were asked for; a time has one run.
+A schema gets versions while messages come; one schedule is run by hand and one runs by itself.
+
+The promises: a message that does not fit is refused and never comes, and one that fits is never
+refused for that; a run that was answered comes, and no more come than were asked for; a time has
+one run.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ class Published(Actor):
         self._ran: set[tuple[int, int]] = set()
         """Partition and offset of those that were answered."""
         self._runs: set[tuple[int, int]] = set()
-        """Of those that came."""
+        """The runs that came."""
         self._times: defaultdict[str, set[tuple[int, int]]] = defaultdict(set)
 
     async def prepare(self, caller: Caller) -> None:
@@ -150,7 +152,7 @@ class Published(Actor):
         self.sometimes.hit(PATCHED)
 
     async def _look(self, caller: Caller) -> None:
-        """What only looks says what is so."""
+        """Check that requests that only look tell the truth."""
         schema, narrow = f"/schemas/{self.name}", {"type": "object", "required": ["note"]}
         checked = await caller.until_ok("POST", f"{schema}:check", {"definition": narrow})
         valid = await caller.until_ok("POST", f"{schema}:validate", {"data": {"id": "wrong"}})
@@ -183,7 +185,7 @@ class Published(Actor):
                 self.broke(f"{len(places)} runs at {when}")
 
     def _gaps(self) -> list[str]:
-        """Minutes between the first and the last run that had none."""
+        """Return the minutes between the first and the last run that had none."""
         times = sorted(datetime.fromisoformat(each) for each in self._times)
         minute = timedelta(minutes=1)
         return [

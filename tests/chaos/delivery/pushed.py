@@ -1,6 +1,6 @@
 """A subscription that is pushed to an endpoint which refuses messages and drops requests.
 
-What it answered with 2xx may come again where the server or Postgres went before that was written
+A message answered with 2xx may come again where the server or Postgres went before that was written
 down, however long they then take to come back; and never where neither did.
 """
 
@@ -22,11 +22,11 @@ CONCURRENCY = 8
 COMMITTED_S = 20.0
 """By then an answer has been written down, where nothing ended."""
 BACK_S = 20.0
-"""For so long after Postgres is there again, what is committed may still wait for it."""
+"""Seconds after Postgres is there again for which acks may still wait to be committed."""
 
 
 def is_kept(answer_s: float, now_s: float, lapses: Sequence[float]) -> bool:
-    """Whether a 2xx of then must have been written down by now."""
+    """Return whether a 2xx of then must have been written down by now."""
     until_s = answer_s + COMMITTED_S
     return now_s > until_s and not any(answer_s - BACK_S <= lapse <= until_s for lapse in lapses)
 
@@ -91,7 +91,7 @@ class Pushed(Actor):
             writer.close()
 
     async def _receive(self, body: bytes) -> int:
-        """The status to answer with; 0: nothing."""
+        """Return the status to answer with; 0: nothing."""
         (each,) = msgspec.json.decode(body)["messages"]
         payload = self.payload_of(each["data"])
         self._out += 1

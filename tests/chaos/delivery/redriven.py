@@ -1,8 +1,8 @@
 """Dead letters that go back to their subscription, by filter, at a rate; some for a second time,
 some never.
 
-What must come of it: a message comes from as many places in the log as it was redriven, and one
-more; what was discarded from one; and the topic's other subscription gets each once.
+The promises: a message comes from as many places in the log as it was redriven, and one
+more; a discarded one from one; and the topic's other subscription gets each once.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Redriven(Actor):
         super().__init__(*args)
         self._places: defaultdict[str, set[Place]] = defaultdict(set)
         self._elsewhere: defaultdict[str, set[Place]] = defaultdict(set)
-        """What the other subscription got."""
+        """The places of messages that the other subscription got."""
         self._acked: set[str] = set()
         self._rejected: set[str] = set()
 
@@ -99,7 +99,7 @@ class Redriven(Actor):
         caller.close()
 
     async def _redrive(self, caller: Caller, gently: bool) -> None:
-        """One, to its end; the `gentle` ones are slow now and then, and are cancelled."""
+        """Redrive once, to its end; the `gentle` ones are slow now and then, and are cancelled."""
         cancel = gently and self.dice.random() < 0.3
         path = f"{self.path}/dead_letters:redrive"
         body = {"filter": WANTED, "rate": SLOW if cancel else FAST}
@@ -183,7 +183,7 @@ class Redriven(Actor):
             self.broke(f"the books of {OTHER} do not balance: {books.body}")
 
     async def _letters(self, caller: Caller, state: str) -> Counter[str]:
-        """How many dead letters in that state each message has."""
+        """Return how many dead letters in that state each message has."""
         found: Counter[str] = Counter()
         path = f"{self.path}/dead_letters?state={state}&page_size=100"
         token = ""

@@ -1,7 +1,7 @@
 """A partition that is read again and again, beside a subscription of it.
 
-What must come of it: offsets without a gap, the same message at an offset whenever and however it
-is read, every receipt's message where the receipt says, and nothing else.
+The promises: offsets have no gap; an offset has the same message whenever and however it is read;
+every receipt's message is where the receipt says, and nothing else is.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Replaying(Actor):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._read: list[list[tuple[str, str]]] = [[] for _ in range(PARTITIONS)]
-        """By partition and offset: message id and payload."""
+        """The message ids and payloads, by partition and offset."""
         self._receipts: dict[tuple[int, int], tuple[str, str]] = {}
         self._acked: set[str] = set()
 
@@ -65,7 +65,7 @@ class Replaying(Actor):
         await asyncio.gather(*readers)
 
     async def _replay_one(self, partition: int, published: asyncio.Event) -> None:
-        """To the end of what was acknowledged, once nothing more is."""
+        """Replay to the end of the acknowledged messages, once no more are."""
         caller = self.caller()
         stopped_s = None
         async with httpx.AsyncClient(
@@ -109,7 +109,10 @@ class Replaying(Actor):
                 self.broke(f"partition {partition} of {len(log)}: {bounds.body}")
 
     async def _read_again(self, client: httpx.AsyncClient, partition: int) -> None:
-        """A stretch of what is known, as a stream. One that is cut short proves what it gave."""
+        """Read a known stretch again, as a stream.
+
+        A stream that is cut short proves the messages that it gave.
+        """
         log = self._read[partition]
         offset = self.dice.randrange(len(log))
         query = {"offset": offset, "max_messages": min(200, len(log) - offset)}

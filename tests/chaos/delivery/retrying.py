@@ -1,7 +1,7 @@
 """Messages that fail on the way: nacked, released, rejected, forgotten, poisoned.
 
-What must come of it: every accepted message is acked, or is once in the dead-letter topic, by what
-its payload says should become of it; a poisoned one after exactly its attempts.
+The promises: every accepted message is acked, or is once in the dead-letter topic, as its payload
+says; a poisoned one after exactly its attempts.
 """
 
 from __future__ import annotations
