@@ -25,7 +25,7 @@ def path(*parts: str, verb: str = "") -> str:
 
 
 def with_query(path: str, query: Mapping[str, Any]) -> str:
-    """Those that are not None."""
+    """Return a path with the query parameters that are not None."""
     pairs = [(name, _query_value(value)) for name, value in query.items() if value is not None]
     return f"{path}?{urlencode(pairs)}" if pairs else path
 
@@ -41,7 +41,7 @@ class Api:
         return self._send("GET", with_query(path, query), None, safe=True, wait_s=wait_s)
 
     def text(self, path: str) -> str:
-        """Of what is no JSON."""
+        """Return an answer that is no JSON as text."""
         request = Request("GET", path, {}, b"", TIMEOUT_S)
         call = Call(request, lambda body: body.decode("utf-8", "replace"), safe=True)
         return self.sender.send(call, timeout_s=self._deadline_s)
@@ -65,7 +65,7 @@ class Api:
     def pages(
         self, path: str, member: str, *, limit: int | None = None, **query: Any
     ) -> Iterator[Json]:
-        """The items of a listing, page by page as they are asked for."""
+        """Yield the items of a listing; each page is requested when it is needed."""
         left, token = limit, None
         while left is None or left > 0:
             size = PAGE_SIZE if left is None else min(left, PAGE_SIZE)

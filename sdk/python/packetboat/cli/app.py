@@ -11,7 +11,7 @@ from packetboat.cli.root import Root
 
 
 def _versions(asked: bool) -> None:
-    """Of the distributions that are here."""
+    """Print the versions of the installed distributions."""
     if not asked:
         return
     from importlib.metadata import PackageNotFoundError, version

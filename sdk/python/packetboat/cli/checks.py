@@ -1,5 +1,7 @@
-"""What `packetboat doctor` looks at. Each check answers findings: what is well, what is not, and
-the fix. None of them changes anything on the server."""
+"""The checks of `packetboat doctor`.
+
+Each yields findings: a result, good or bad, and the fix. No check changes anything on the server.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ _LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class Level(enum.StrEnum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     OK = "ok"
     WARN = "warn"
@@ -58,7 +60,7 @@ def profile_file(file: Path) -> Iterator[Finding]:
 
 
 def connection(target: Target, transport: Transport) -> tuple[list[Finding], Response | None]:
-    """Whether anybody answers; the answer has the server's time."""
+    """Check whether the server answers; return the answer, which has the server's time."""
     url = target.urls[0]
     began_s = time.monotonic()
     try:
@@ -79,7 +81,7 @@ def connection(target: Target, transport: Transport) -> tuple[list[Finding], Res
 
 
 def encryption(target: Target) -> Iterator[Finding]:
-    """Whether others can read along, and for how long the certificate holds."""
+    """Check whether others can read the connection, and when the certificate ends."""
     for url in target.urls:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -112,7 +114,7 @@ def _certificate_ends_s(host: str, port: int, ca_file: str | None) -> float:
 
 
 def clock(response: Response, now_s: float) -> Iterator[Finding]:
-    """Ours against the server's: tokens and delays are judged by its clock."""
+    """Compare our clock with the server's, which decides about tokens and delays."""
     date = response.headers.get("date")
     if date is None:
         return
@@ -128,7 +130,9 @@ def clock(response: Response, now_s: float) -> Iterator[Finding]:
 
 
 def readiness(transport: Transport) -> Iterator[Finding]:
-    """Postgres, the store and its leaders, signing keys: what the server itself finds missing."""
+    """Report Postgres, the store and its leaders, and signing keys, as the server's
+    readiness has them.
+    """
     try:
         response = transport.send(Request("GET", "/readyz", timeout_s=TIMEOUT_S))
     except PacketboatError as error:
@@ -158,7 +162,7 @@ def _reasons(response: Response) -> dict[str, str]:
 
 
 def _object(response: Response, name: str) -> dict[str, str]:
-    """A member of the answer; empty where it is not there."""
+    """Return a member of the answer; empty where it is not there."""
     try:
         answer = json.loads(response.body)
     except ValueError:
@@ -168,7 +172,7 @@ def _object(response: Response, name: str) -> dict[str, str]:
 
 
 def version(transport: Transport, ours: str) -> Iterator[Finding]:
-    """Of the same minor version all is known to fit."""
+    """Compare the versions: a client and a server of the same minor version fit each other."""
     try:
         response = transport.send(Request("GET", "/openapi.json", timeout_s=TIMEOUT_S))
         theirs = str(json.loads(response.body)["info"]["version"])
@@ -215,7 +219,7 @@ _SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 
 
 def metrics(transport: Transport) -> Iterator[Finding]:
-    """What a process counts, at the address of its metrics."""
+    """Check the counters of a process, at the address of its metrics."""
     try:
         response = transport.send(Request("GET", "/metrics", timeout_s=TIMEOUT_S))
         fault = None if response.status == 200 else f"/metrics answers {response.status}"
@@ -242,7 +246,7 @@ def metrics(transport: Transport) -> Iterator[Finding]:
 
 
 def token(who: dict[str, Any], now: datetime) -> Iterator[Finding]:
-    """What /whoami says."""
+    """Report the content of /whoami."""
     detail = f"{who['subject']} of the tenant {who['tenant']}"
     roles = who.get("roles") or []
     named = ", ".join(sorted({each["role"] for each in roles}))

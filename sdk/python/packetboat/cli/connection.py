@@ -26,7 +26,7 @@ from packetboat.transport import (
 
 
 class Transports(NamedTuple):
-    """What a test puts in the network's place."""
+    """The transports with which a test replaces the network."""
 
     blocking: Transport
     asynchronous: AsyncTransport | None = None
@@ -45,7 +45,7 @@ def options_of(target: Target) -> Options:
 
 
 def connect(options: Options, transport: Transport | None, *, verbose: bool) -> Sender:
-    """`transport`: of a test."""
+    """Open a sender; `transport` is the one of a test."""
     if not verbose:
         return Sender(options, open_transport(options, transport))
     network = transport or open_transport(options.replace(credentials=None))

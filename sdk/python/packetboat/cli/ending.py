@@ -1,4 +1,4 @@
-"""How a command ends: every failure is said once, and becomes an exit code."""
+"""The end of a command: each failure is reported once, and becomes an exit code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from packetboat.profiles import BadProfiles
 
 @contextmanager
 def ending(context: typer.Context) -> Iterator[None]:
-    """Around the work of a command; closes what it opened."""
+    """Run a command in this context; it closes the resources that the command opened."""
     invocation = Invocation.of(context)
     try:
         try:
@@ -32,7 +32,7 @@ def ending(context: typer.Context) -> Iterator[None]:
     except BadProfiles as error:
         raise typer.Exit(report(CommandFailed(str(error)), invocation.output)) from None
     except BrokenPipeError:
-        # Who reads us has seen enough; what is still buffered must not fail at exit.
+        # The reader has closed the pipe; text that is still buffered must not fail at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(ExitCode.READER_GONE) from None
     except KeyboardInterrupt:
@@ -42,7 +42,9 @@ def ending(context: typer.Context) -> Iterator[None]:
 
 @contextmanager
 def _without_notes() -> Iterator[None]:
-    """That the SDK sends a call again is a note for people; what it logs as an error is not."""
+    """Silence the SDK's warnings of retries, which are notes for people; its errors are
+    still logged.
+    """
     import logging
 
     logger = logging.getLogger("packetboat")

@@ -1,4 +1,6 @@
-"""What the command says to scripts by its exit code; docs/guides/command-line.md has the table."""
+"""The exit codes by which the command informs scripts; docs/guides/command-line.md has the
+table.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How programs open the table of an export, as lines to copy."""
+"""Programs that open the table of an export, as lines to copy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ print(spark.read.options(**options).parquet({location!r}).count())
 
 
 def described(export: dict[str, Any]) -> dict[str, Any]:
-    """Where the table is, and `programs` by the name of the library that they need."""
+    """Return the location of the table, and `programs` by the name of their library."""
     state = export["table_state"]
     return {
         "export": export["name"],

@@ -15,9 +15,9 @@ from packetboat.extras import EXPORTS
 FINISHED = frozenset({"succeeded", "failed", "cancelled"})
 LOOK_S = 1.0
 OUTAGE_S = 60.0
-"""The wait goes on through so much."""
+"""Seconds of an outage during which the wait continues."""
 NOTE_S = 15.0
-"""A run that nobody took for so long is said to wait."""
+"""Seconds after which a note says that a run still waits for a runner."""
 _THIS_MACHINE = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -31,7 +31,7 @@ def say_where_spark_is_missing(here: Invocation) -> None:
 
 
 def followed(here: Invocation, run: dict[str, Any]) -> dict[str, Any]:
-    """The run once it is finished, however it ended."""
+    """Wait for a run; return it once it is finished, however it ended."""
     api = Api(here.api.sender, max(here.timeout_s or 0.0, OUTAGE_S))
     where = path("exports", run["export"], "runs", str(run["number"]))
     waits_from = time.monotonic()

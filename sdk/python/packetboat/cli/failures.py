@@ -1,5 +1,6 @@
-"""What is said when something fails: on stderr, with each field that is wrong, the limit that was
-met, and what to do; as JSON where the output is for programs."""
+"""The report of a failure on stderr: each field that is wrong, the limit that was met, and
+a hint; as JSON where the output is for programs.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from packetboat.errors import (
 
 
 class CommandFailed(Exception):
-    """What a command finds wrong by itself."""
+    """Raised for an error that the command itself finds."""
 
     def __init__(
         self, text: str, code: ExitCode = ExitCode.FAILED, hint: str | None = None
@@ -64,7 +65,7 @@ _SAID = frozenset({"type", "title", "status", "detail", "instance", "errors", "h
 
 
 def describe(error: PacketboatError | CommandFailed) -> dict[str, Any]:
-    """As problem+json has it; `hint` says what to do."""
+    """Return a failure as problem+json has it; `hint` names a remedy."""
     problem: Problem | None = getattr(error, "problem", None)
     described: dict[str, Any] = {"type": "about:blank", "title": type(error).__name__}
     described["detail"] = str(error)
@@ -84,7 +85,7 @@ def describe(error: PacketboatError | CommandFailed) -> dict[str, Any]:
 
 
 def hint_for(error: PacketboatError) -> str | None:
-    """What to do about it, where we know."""
+    """Return a hint for an error, if we have one."""
     if isinstance(error, NotAuthorized):
         if error.status == 401:
             return (

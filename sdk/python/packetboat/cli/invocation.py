@@ -28,7 +28,7 @@ KEY = "packetboat.invocation"
 
 
 class Invocation:
-    """What commands reach all else by; made with the first that asks for it."""
+    """The access of commands to options, output and server; the first use makes it."""
 
     def __init__(self, options: dict[str, Any], transports: Transports | None = None) -> None:
         self._given = options
@@ -37,7 +37,10 @@ class Invocation:
 
     @classmethod
     def of(cls, context: typer.Context) -> Invocation:
-        """The one of this run. A test hands its transports in as the context's object."""
+        """Return the invocation of this run.
+
+        A test passes its transports as the context's object.
+        """
         found: Invocation | None = context.meta.get(KEY)
         if found is None:
             found = context.meta[KEY] = cls(given(context), context.find_root().obj)
@@ -53,7 +56,7 @@ class Invocation:
 
     @property
     def timeout_s(self) -> float | None:
-        """What a call may take with all its tries, if the user said so."""
+        """Seconds for a call with all its tries, if the user gave them."""
         return self._given.get("timeout")
 
     @cached_property
@@ -62,7 +65,7 @@ class Invocation:
 
     @cached_property
     def options(self) -> Options:
-        """For a client of the SDK."""
+        """The options of a client of the SDK."""
         from packetboat.cli.connection import options_of
 
         return options_of(self.target)
@@ -74,7 +77,7 @@ class Invocation:
         return Api(self.connect(self.options), self.timeout_s)
 
     def connect(self, options: Options) -> Sender:
-        """Closed in the end, as all that is opened here."""
+        """Open a sender; the end of the command closes it."""
         from packetboat.cli.connection import connect
 
         blocking = self._for_tests.blocking if self._for_tests else None
@@ -88,7 +91,7 @@ class Invocation:
         return self.plain_transport_to(self.options.urls[0])
 
     def plain_transport_to(self, url: str) -> Transport:
-        """One try, without a credential, at that address."""
+        """Open a transport to that address, with one try and without a credential."""
         from packetboat.transport import open_transport
 
         options = self.options.replace(credentials=None, urls=(url,))
@@ -99,7 +102,7 @@ class Invocation:
 
     @asynccontextmanager
     async def publisher(self, max_batch_messages: int) -> AsyncIterator[Publisher]:
-        """That of the SDK; what is not yet stored is waited for in the end."""
+        """Open the publisher of the SDK; the end waits for messages that are not stored yet."""
         from packetboat.cli.publishing import open_publisher
 
         given = self._for_tests.asynchronous if self._for_tests else None

@@ -7,7 +7,7 @@ import sys
 from packetboat.extras import install
 
 EXTRA = frozenset({"typer", "rich"})
-"""What the extra `cli` brings; the script is there without it too."""
+"""The packages of the extra `cli`; the script is installed without them, too."""
 
 
 def main() -> None:

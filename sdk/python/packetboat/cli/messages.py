@@ -10,11 +10,14 @@ from packetboat.cli.output import colored, printable, shown
 
 PRETTY, DATA = "pretty", "data"
 MAX_SHOWN_BYTES = 256
-"""Of bodies that are no text."""
+"""The limit of bytes that are shown of a binary body."""
 
 
 def pretty(message: dict[str, Any], style: str) -> str:
-    """A line about it, and its body; of `data` the body alone. Ends with a line break."""
+    """Return a line about a message, and its body; in the style `data` only the body.
+
+    The text ends with a line break.
+    """
     body = body_of(message)
     if style == DATA:
         return f"{body}\n"
@@ -29,7 +32,7 @@ def pretty(message: dict[str, Any], style: str) -> str:
 
 
 def body_of(message: dict[str, Any]) -> str:
-    """Text as it is, JSON in one line, anything else in base64."""
+    """Return text as it is, JSON in one line, other bodies in base64."""
     if "data_base64" in message:
         raw = base64.b64decode(message["data_base64"])
         try:

@@ -34,7 +34,7 @@ def add_list(app: typer.Typer, noun: Noun) -> None:
 def add_get(app: typer.Typer, noun: Noun) -> None:
     @add(app, "get", example=f"packetboat {noun.plural} get {noun.example}")
     def get(context: typer.Context, name: Name) -> None:
-        """One, with all that is known of it."""
+        """Show one, with all that is known of it."""
         here = Invocation.of(context)
         here.output.record(here.api.get(path(noun.plural, name)))
 

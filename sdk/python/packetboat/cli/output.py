@@ -1,7 +1,7 @@
-"""What a command prints: results to stdout, in the format asked for; notes for people to stderr.
+"""The output of a command: results to stdout, in the requested format; notes for people to stderr.
 
-`table` is for eyes and may change; `json`, `ndjson` and `yaml` are for programs, and their members
-are those of the HTTP API. Nothing else ever goes to stdout.
+`table` is for people and may change; `json`, `ndjson` and `yaml` are for programs, and their
+members are those of the HTTP API. Nothing else ever goes to stdout.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from packetboat.cli.yaml_text import yaml_text
 
 Record = Mapping[str, Any]
 ROWS_AT_ONCE = 500
-"""Rows of a table that are aligned with each other; so many are held, however long it is."""
+"""The rows of a table that are aligned with each other; a long table holds no more in memory."""
 MAX_CELL_CHARS = 60
-"""Of a cell on a terminal; what is piped is never cut."""
+"""The limit of characters of a cell on a terminal; output to a pipe is never cut."""
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -46,7 +46,7 @@ class Output:
         return self.format is not Format.TABLE
 
     def record(self, value: object) -> None:
-        """One result."""
+        """Print one result."""
         if self.format is Format.JSON:
             self.text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
         elif self.format is Format.NDJSON:
@@ -55,8 +55,11 @@ class Output:
             self.text(yaml_text(value))
 
     def rows(self, rows: Iterable[Record], *columns: str) -> None:
-        """A listing. A column is a member, or members with dots between; the first one names the
-        row. `json` is one array, `ndjson` an object a line, `yaml` a document."""
+        """Print a listing.
+
+        A column is a member, or members with dots between; the first one names the row. `json` is
+        one array, `ndjson` an object a line, `yaml` a document.
+        """
         if self.format is Format.JSON:
             self._array(rows)
         elif self.format is Format.NDJSON:
@@ -71,12 +74,12 @@ class Output:
             self._table(iter(rows), columns)
 
     def note(self, text: str) -> None:
-        """For people who look: what was done."""
+        """Tell people at a terminal what was done."""
         if not self.quiet and not self.for_programs:
             self.warning(text)
 
     def warning(self, text: str) -> None:
-        """For everybody, on stderr."""
+        """Print a text on stderr, in every format."""
         sys.stderr.write(printable(text) + "\n")
 
     def text(self, text: str) -> None:
@@ -117,7 +120,9 @@ class Output:
 
 
 def colored() -> bool:
-    """Whether stdout takes colours: a terminal, and NO_COLOR is not set (no-color.org)."""
+    """Return whether to print colours on stdout: on a terminal, unless NO_COLOR is set
+    (no-color.org).
+    """
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
@@ -130,7 +135,7 @@ def member(row: Record, name: str) -> Any:
 
 
 def shown(value: object) -> str:
-    """A value in one line, for people."""
+    """Return a value in one line, for people."""
     if value is None or value in ({}, []):
         return "-"
     if isinstance(value, bool):
@@ -143,7 +148,7 @@ def shown(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Without what would command a terminal."""
+    """Return a text without the characters that control a terminal."""
     return _CONTROL.sub("\ufffd", text)
 
 

@@ -25,7 +25,7 @@ SERVER = (
 
 @cache
 def groups() -> tuple[Any, ...]:
-    """Each plug-in's commands, with its panel set."""
+    """Return each plug-in's commands, with its panel set."""
     from importlib.metadata import entry_points
 
     found = []
@@ -38,12 +38,12 @@ def groups() -> tuple[Any, ...]:
 
 
 def group_of(name: str) -> Any | None:
-    """The plug-in that has the command."""
+    """Return the group of the plug-in that has the command."""
     return next((group for group in groups() if name in group.commands), None)
 
 
 def commands() -> dict[str, Any]:
-    """All of them; of a server that is not installed, what says so."""
+    """Return all commands of plug-ins; if the server is not installed, commands that say so."""
     found = {name: command for group in groups() for name, command in group.commands.items()}
     return found or {name: _absent(name) for name in SERVER}
 

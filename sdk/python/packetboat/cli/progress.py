@@ -36,7 +36,7 @@ class Progress:
             self._bar.stop()
 
     def at(self, done: float, name: str | None = None, total: float | None = None) -> None:
-        """`name` and `total` stay where they are not given."""
+        """Show the progress; `name` and `total` stay the same where they are not given."""
         if self._bar is not None:
             self._bar.update(self._task, completed=done, description=name, total=total)
 
@@ -57,5 +57,5 @@ def _bar(bytes_: bool) -> Any:
 
 
 def wait(seconds: float) -> None:
-    """Between two looks; Ctrl-C ends it."""
+    """Pause between two looks; Ctrl-C ends it."""
     threading.Event().wait(seconds)

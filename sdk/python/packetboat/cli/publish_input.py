@@ -1,7 +1,7 @@
-"""What `packetboat publish` reads: files, as messages with the line each stands in.
+"""The input of `packetboat publish`: files, as messages with the line of each.
 
-A line that can't be a message is an item with an `error`; those behind it are read all the same.
-Blank lines are no messages. Whatever begins as gzip does is decompressed.
+A line that can't be a message is an item with an `error`; later lines are read all the same. Blank
+lines are no messages. A file that begins as gzip does is decompressed.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ import msgspec
 from packetboat.models import Outgoing
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
-"""No server takes more; so much of a line without an end is held."""
+"""The limit of bytes of a message at every server, and of a line without an end in memory."""
 _GZIP = b"\x1f\x8b\x08"
 _OF_DELIVERIES = frozenset(
     {"message_id", "ack_id", "attempt", "partition", "offset", "publish_time", "publisher_id"}
     | {"scheduled_for", "accepted_time", "state"}
 )
-"""What `pull`, `tail` and `replay` print beside: ignored, so that theirs can be published again."""
+"""Further members that `pull`, `tail` and `replay` print.
+
+They are ignored, so that the output of these commands can be published again.
+"""
 
 
 class _Fields(msgspec.Struct):
-    """Those of a line of NDJSON, but for its data."""
+    """The members of a line of NDJSON, except its data."""
 
     content_type: str | None = None
     key: str | None = None
@@ -65,12 +68,12 @@ class InputFailed(Exception):
 
 
 class BadLine(ValueError):
-    """It can't be a message."""
+    """Raised for a line that can't be a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How lines become messages."""
+    """The options by which lines become messages."""
 
     ndjson: bool = False
     whole: bool = False
@@ -81,12 +84,12 @@ class Form:
     resume_id: str | None = None
     """Line n always has the same idempotency key then."""
     idempotency_key: str | None = None
-    """Of the one message that there is."""
+    """The key of the only message of the input."""
     priority: int = 0
     delay_seconds: float | None = None
     deliver_at: datetime | None = None
     ttl_seconds: float | None = None
-    """These four are of each message that does not say its own."""
+    """This and the three options above are defaults of messages that do not set their own."""
 
     def item(self, line: int, raw: bytes) -> Item:
         try:
@@ -132,13 +135,13 @@ class Form:
 
 @dataclass(slots=True)
 class Position:
-    """How far the files are read, as they are on disk; nothing of stdin."""
+    """The bytes of the files that are read, as they are on disk; stdin does not count."""
 
     read_bytes: int = 0
 
 
 def items(files: list[Path], form: Form, position: Position, first_line: int = 1) -> Iterator[Item]:
-    """Of all files, one after another. Raises InputFailed."""
+    """Yield the items of all files, one after another. Raises InputFailed."""
     line = 0
     before = 0
     for file in files:
@@ -156,7 +159,7 @@ def items(files: list[Path], form: Form, position: Position, first_line: int = 1
 
 
 def size_bytes(files: list[Path]) -> int | None:
-    """None where it can't be known."""
+    """Return the size of all files; None where it can't be known."""
     try:
         return None if Path("-") in files else sum(file.stat().st_size for file in files)
     except OSError:
@@ -170,7 +173,10 @@ def _item(form: Form, line: int, chunk: bytes) -> Item:
 
 
 def _lines(content: IO[bytes]) -> Iterator[bytes]:
-    """Without their ends. Of one that is too long the first part, which is too long as well."""
+    """Yield lines without their ends.
+
+    A line that is too long yields only its first part, which is too long as well.
+    """
     while first := content.readline(MAX_MESSAGE_BYTES + 2):
         rest = first
         while not rest.endswith(b"\n") and len(rest) > MAX_MESSAGE_BYTES:
@@ -180,7 +186,7 @@ def _lines(content: IO[bytes]) -> Iterator[bytes]:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[tuple[IO[bytes] | None, IO[bytes]]]:
-    """What says how far it is read, and what is read."""
+    """Yield the file whose position shows the progress, and the decompressed content."""
     if str(file) == "-":
         yield None, _decompressed(sys.stdin.buffer)
         return

@@ -19,14 +19,14 @@ from packetboat.models import Outgoing, Receipt
 from packetboat.publisher.pending import Pending, pending
 
 READ_AHEAD = 2000
-"""Items; the reader waits where so many are not yet taken."""
+"""The limit of items that the reader reads ahead."""
 TAKE_AT_ONCE = 500
 LET_GO_S = 5.0
-"""After Ctrl-C, what is on its way has so long to be answered."""
+"""Seconds after Ctrl-C in which requests in progress may still be answered."""
 
 
 class Publisher(Protocol):
-    """What this needs of the SDK's."""
+    """The part of the SDK's publisher that a run uses."""
 
     def publish(self, topic: str, message: Pending) -> asyncio.Future[Receipt]: ...
     async def room(self) -> None: ...
@@ -43,7 +43,7 @@ class Reader:
         threading.Thread(target=self._run, daemon=True, name="packetboat-reader").start()
 
     def take(self) -> list[Item]:
-        """Some, once there is one; none at the end. Raises what reading raised."""
+        """Return some items, once there is one; none at the end. Raises an error of the reader."""
         found = [self._queue.get()]
         while len(found) < TAKE_AT_ONCE and found[-1] is not None:
             try:
@@ -58,7 +58,7 @@ class Reader:
         return [each for each in found if isinstance(each, Item)]
 
     def stop(self) -> None:
-        """Whoever waits in `take` is let go."""
+        """End a call that waits in `take`."""
         while True:
             try:
                 self._queue.put_nowait(None)
@@ -99,7 +99,10 @@ class Run:
         self._began_s = time.monotonic()
 
     async def run(self, items: Iterator[Item]) -> Summary:
-        """Until all is read and answered. Ctrl-C ends it early, and what was done is known."""
+        """Publish until all items are read and answered.
+
+        Ctrl-C ends it early, with a complete summary.
+        """
         reader = Reader(items)
         try:
             try:
@@ -112,7 +115,7 @@ class Run:
             await self._publisher.close(LET_GO_S)
         finally:
             reader.stop()
-        await asyncio.sleep(0)  # what is settled tells us so in the loop's next turn
+        await asyncio.sleep(0)  # callbacks of settled messages run in the next iteration
         self.summary.unknown += self._out
         return self.summary
 

@@ -1,4 +1,4 @@
-"""What became of the messages of one `packetboat publish`: done, refused, unknown or unsent."""
+"""The results of one `packetboat publish`: messages that are done, refused, unknown or unsent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Summary:
     unsent: int = 0
     interrupted: bool = False
     input_failure: str | None = None
-    """Why not all was read."""
+    """The reason why the input was not read to its end."""
     hopeless: PacketboatError | None = None
     first_line: int | None = None
     failures: list[str] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Summary:
         self.duplicates += receipt.duplicate
 
     def bad(self, line: int, text: str) -> None:
-        """It was never sent: it can't be a message."""
+        """Count a line that was never sent: it can't be a message."""
         self.refused += 1
         self.codes.add(ExitCode.FAILED)
         self._failed(line, text)
@@ -67,7 +67,10 @@ class Summary:
 
     @property
     def exit_code(self) -> ExitCode:
-        """What is unknown weighs more than what is refused; of several reasons, none is chosen."""
+        """The exit code.
+
+        Unknown outcomes come before refusals; for several reasons it is the general code.
+        """
         if self.interrupted:
             return ExitCode.INTERRUPTED
         if self.unknown:

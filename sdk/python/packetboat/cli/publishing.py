@@ -17,7 +17,7 @@ from packetboat.transport import AsyncTransport, open_async_transport
 async def open_publisher(
     options: Options, transport: AsyncTransport | None, publisher_settings: PublisherSettings
 ) -> AsyncIterator[AsyncPublisher]:
-    """`transport`: of a test."""
+    """Open the publisher of a command; `transport` is the one of a test."""
     sender = AsyncSender(options, open_async_transport(options, transport))
     publisher = AsyncPublisher(sender, publisher_settings, Producer())
     try:

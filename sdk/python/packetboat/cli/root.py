@@ -32,9 +32,9 @@ class Root(TyperGroup):
         return list(self.commands)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """A plug-in's own group resolves what is its own: it may refuse."""
+        """Let the group of a plug-in resolve its own commands: it may refuse them."""
         if args[0] not in table():
-            self.commands.update(plugins.commands())  # what a typing error is compared with
+            self.commands.update(plugins.commands())  # a typing error is compared with these
             group = plugins.group_of(args[0])
             if group is not None:
                 return group.resolve_command(ctx, args)
@@ -65,7 +65,9 @@ class Root(TyperGroup):
 
 
 def _made(name: str, entry: Entry) -> Any:
-    """A module's only command, or its group, or that of its commands which has the name."""
+    """Return a module's only command, or its group, or the command of the group that has
+    the name.
+    """
     made: Any = typer.main.get_command(entry.load())
     if isinstance(made, TyperGroup) and made.name != name:
         return made.commands[name]

@@ -1,4 +1,4 @@
-"""How a secret comes in: asked for, or on stdin; never an argument, never shown."""
+"""Reads secrets from a prompt or stdin; a secret is never an argument, and never shown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from packetboat.cli.failures import CommandFailed
 
 
 def read_secret(what: str) -> str:
-    """One line; `what` is said to whoever is asked."""
+    """Read one line; `what` names the secret in the prompt."""
     if sys.stdin.isatty():
         found = str(typer.prompt(what, hide_input=True, err=True)).strip()
     else:

@@ -1,4 +1,4 @@
-"""What is said where the server tells a secret, which it does once."""
+"""The note beside a secret, which the server shows only once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ SHOWN_ONCE = "The secret is shown this once: keep it where it is needed now."
 
 
 def note_secret(output: Output, told: object) -> None:
-    """`told`: the secret of an answer, if it has one."""
+    """Print the note if the answer has a secret, which is `told`."""
     if told:
         output.note(SHOWN_ONCE)

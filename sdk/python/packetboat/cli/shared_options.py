@@ -1,4 +1,4 @@
-"""Options that every command has, before its name and behind it; what stands behind wins."""
+"""Options of every command, before its name and behind it; an option behind the name wins."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def given(context: typer.Context) -> dict[str, Any]:
-    """The shared options of this run that were given, by name."""
+    """Return the shared options of this run that were given, by name."""
     found: dict[str, Any] = context.meta.setdefault(KEY, {})
     return found
 
@@ -61,7 +61,7 @@ def _all(
 
 @cache
 def parameters() -> tuple[Any, ...]:
-    """Of a command; made once, as they are the same everywhere."""
+    """Return the shared parameters of a command; all commands use the same ones."""
     app = typer.Typer(add_completion=False)
     app.command()(_all)
     return tuple(typer.main.get_command(app).params)
@@ -88,5 +88,5 @@ def add(app: typer.Typer, name: str, *, example: str, hidden: bool = False) -> C
 
 
 def commands(name: str, help: str) -> typer.Typer:
-    """A group of commands."""
+    """Return a new group of commands."""
     return typer.Typer(name=name, help=help, no_args_is_help=True, add_completion=False)

@@ -1,12 +1,12 @@
-"""Which server, and who we are there. From first to last:
+"""The choice of server and credentials. The first of these that has them wins:
 
 1. `--url`, `--token`, `--profile`
 2. the environment: PACKETBOAT_URL, PACKETBOAT_TOKEN, PACKETBOAT_CLIENT_ID and _SECRET
 3. the profile: PACKETBOAT_PROFILE, else the current one
 4. `.packetboat/client.env` here, which `packetboat up` writes
 
-What is kept for one server (3, 4, and what --profile names) is never shown to another: where the
-URL comes from above, its credentials count only if they are that URL's.
+Credentials that are kept for one server (3, 4, and those of `--profile`) never go to another: if
+the URL comes from an earlier source, they count only if they are for that URL.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ def _of(environment: Mapping[str, str]) -> Profile:
 
 
 def _read(client_env: Path) -> dict[str, str]:
-    """Lines of `export NAME=value`; nothing where the file is not there, or not for us."""
+    """Return the lines of `export NAME=value`; nothing if the file is missing or not
+    readable for us.
+    """
     try:
         lines = client_env.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):

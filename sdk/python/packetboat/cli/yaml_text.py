@@ -44,10 +44,10 @@ def _entry(head: str, inner: object, *, in_list: bool) -> Iterator[str]:
 
 
 def scalar(value: object) -> str:
-    """One line."""
+    """Return a value in one line."""
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _NOT_STRINGS:
         return value
     text = json.dumps(value, ensure_ascii=False)
     if isinstance(value, float) and "." not in text:
-        text = text.replace("e", ".0e")  # what YAML 1.1 takes for a number has a dot
+        text = text.replace("e", ".0e")  # YAML 1.1 reads only a number with a dot as one
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
