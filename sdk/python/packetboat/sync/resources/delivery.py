@@ -35,11 +35,12 @@ class Delivery:
         affinity: bool = False,
         timeout_s: float | None = None,
     ) -> list[Message]:
-        """Leases up to `max_messages` (at most 1,000); none when there were none in time.
+        """Pull up to `max_messages` (at most 1,000); return none when there were none in time.
 
-        Waits up to `wait_seconds` (at most 60) for `min_messages`, one unless given. `consumer`
-        names the caller, for its rate limit and for `affinity`: only messages of partitions that
-        are dealt to it. `partitions`: only of these.
+        The call waits up to `wait_seconds` (at most 60) for `min_messages`, one unless given.
+        `consumer` names the caller, for its rate limit and for `affinity`: the call then delivers
+        only messages of the partitions that are assigned to it. `partitions` restricts the call to
+        these.
         """
         call = calls.pull(
             subscription,
@@ -67,17 +68,17 @@ class Delivery:
         reconnect_for_s: float | None = None,
         timeout_s: float | None = None,
     ) -> Generator[Message, None, None]:
-        """Messages as they come, leased as those of a pull; ack them by other calls.
+        """Yield messages as they come, leased as those of a pull; ack them by other calls.
 
-        No more come while `max_outstanding_messages` (100 unless given, at most 10,000) or
-        `max_outstanding_bytes` (8 MiB unless given) of this stream are leased. A stream that was
-        cut off, or whose server stops or whose token has expired, is opened again, until nothing
-        came for `reconnect_for_s`; None: for ever. What was leased by then is delivered again.
-        Ends after `max_seconds`, if given. `timeout_s` bounds how long each opening takes, with all
-        its tries, and not how long the stream goes on.
+        The stream pauses while `max_outstanding_messages` (100 unless given, at most 10,000) or
+        `max_outstanding_bytes` (8 MiB unless given) of it are leased. A stream that was cut off, or
+        whose server stops or whose token has expired, is opened again, until nothing came for
+        `reconnect_for_s`; None: for ever. Messages that were leased by then are delivered again.
+        The stream ends after `max_seconds`, if given. `timeout_s` bounds each opening, with all its
+        tries, and not the whole stream.
 
         Raises NotAuthorized when the access is over, NotFound when the subscription is gone, and
-        what else time does not heal. Close it (`close()`) to end it before.
+        other errors that time does not heal. Close it (`close()`) to end it before.
         """
 
         def call_of(left_s: float | None) -> StreamCall:
@@ -109,12 +110,13 @@ class Delivery:
         publish: Iterable[Output] = (),
         timeout_s: float | None = None,
     ) -> Settled:
-        """One or many messages, or their ack ids (message ids if said so). Durable when it returns;
-        what could not be acked is in `failures`.
+        """Ack one or many messages, or their ack ids (message ids with `by_message_id`).
 
-        With `publish` the messages in it become readable if and only if the ack is committed: then
-        all ids are of one partition, and one that may not be acked raises Conflict. Sent again
-        after an unknown outcome it says `duplicate` and publishes nothing twice.
+        The acks are durable when the call returns; `failures` lists the messages that could not be
+        acked. With `publish` the messages in it become readable if and only if the ack is
+        committed: then all ids are of one partition, and one that may not be acked raises Conflict.
+        Sent again after an unknown outcome the call returns `duplicate` and publishes nothing
+        twice.
         """
         return self._sender.send(calls.ack(subscription, ids, by_message_id, publish), timeout_s)
 
@@ -128,7 +130,9 @@ class Delivery:
         reason: str | None = None,
         timeout_s: float | None = None,
     ) -> Settled:
-        """Failed: to be delivered again, after a delay or the back-off of the retry policy."""
+        """Nack messages: they are delivered again, after a delay or the back-off of the
+        retry policy.
+        """
         call = calls.nack(subscription, ids, by_message_id, delay_seconds, reason)
         return self._sender.send(call, timeout_s)
 
@@ -141,7 +145,7 @@ class Delivery:
         reason: str | None = None,
         timeout_s: float | None = None,
     ) -> Settled:
-        """Not to be delivered again: to the dead letters."""
+        """Reject messages: they are not delivered again, but become dead letters."""
         return self._sender.send(calls.reject(subscription, ids, by_message_id, reason), timeout_s)
 
     def release(
@@ -152,7 +156,9 @@ class Delivery:
         by_message_id: bool = False,
         timeout_s: float | None = None,
     ) -> Settled:
-        """Not processed: to be delivered again at once; the attempt does not count."""
+        """Release messages that were not processed: they are delivered again at once, and
+        the attempt does not count.
+        """
         return self._sender.send(calls.release(subscription, ids, by_message_id), timeout_s)
 
     def extend(

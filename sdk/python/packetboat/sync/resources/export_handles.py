@@ -26,7 +26,7 @@ class ExportHandle:
         self._sender = sender
 
     def progress(self, *, timeout_s: float | None = None) -> ExportRun:
-        """As it stands now: its state, how far it is, `fraction`."""
+        """Return the run as it stands now: its state, its counts, `fraction`."""
         return self._sender.send(calls.get_export_run(self.name, self.number), timeout_s)
 
     def wait(
@@ -36,9 +36,11 @@ class ExportHandle:
         progress: Callable[[ExportRun], object] | None = None,
         progress_every_s: float = LOOK_S,
     ) -> ExportRun:
-        """The run once it is finished, however it ended: look at its `state`. `progress` is called
-        with it about each `progress_every_s`. Raises TimeoutError after `timeout_s`; the run goes
-        on then."""
+        """Return the run once it is finished; its `state` says how it ended.
+
+        `progress` is called with it about each `progress_every_s`. Raises TimeoutError after
+        `timeout_s`; the run then continues.
+        """
         ends_s = time.monotonic() + (float("inf") if timeout_s is None else timeout_s)
         while True:
             call = calls.get_export_run(self.name, self.number)
@@ -53,9 +55,9 @@ class ExportHandle:
             pause(min(progress_every_s, left_s))
 
     def log(self, *, timeout_s: float | None = None) -> str:
-        """What it had to say, line by line."""
+        """Return the log of the run."""
         return self._sender.send(calls.get_export_run_log(self.name, self.number), timeout_s)
 
     def cancel(self, *, timeout_s: float | None = None) -> ExportRun:
-        """It commits nothing more. A finished run stays as it is."""
+        """Cancel the run: it commits nothing more. A finished run stays as it is."""
         return self._sender.send(calls.cancel_export_run(self.name, self.number), timeout_s)

@@ -32,7 +32,7 @@ class JobHandle(Generic[Out, Result]):
         self._result_type = result_type
 
     def progress(self, *, timeout_s: float | None = None) -> Job:
-        """As it stands now: its state, the counts of its tasks, `fraction`."""
+        """Return the job as it stands now: its state, the counts of its tasks, `fraction`."""
         return self._jobs.get(self.name, timeout_s=timeout_s)
 
     def wait(
@@ -42,8 +42,11 @@ class JobHandle(Generic[Out, Result]):
         progress: Callable[[Job], object] | None = None,
         progress_every_s: float = PROGRESS_S,
     ) -> Job:
-        """The job once it is finished, however it ended. `progress` is called with it about each
-        `progress_every_s`. Raises TimeoutError after `timeout_s`; the job goes on then."""
+        """Return the job once it is finished, however it ended.
+
+        `progress` is called with it about each `progress_every_s`. Raises TimeoutError after
+        `timeout_s`; the job then continues.
+        """
         ends_s = time.monotonic() + (float("inf") if timeout_s is None else timeout_s)
         while True:
             most_s = LONG_POLL_S if progress is None else progress_every_s
@@ -57,8 +60,9 @@ class JobHandle(Generic[Out, Result]):
                 raise TimeoutError(f"job {self.name} is not finished after {timeout_s} s")
 
     def result(self, *, timeout_s: float | None = None) -> Result:
-        """What the reduce task gave; None of a job without one. Waits until the job is finished.
-        Raises JobFailed, or JobCancelled."""
+        """Wait until the job is finished; return the output of its reduce task, or None
+        without one. Raises JobFailed, or JobCancelled.
+        """
         from packetboat.tasks.errors import result_of
 
         result: Result = result_of(self.wait(timeout_s=timeout_s), self._result_type)
@@ -67,14 +71,14 @@ class JobHandle(Generic[Out, Result]):
     def outputs(
         self, *, page_size: int = 200, timeout_s: float | None = None
     ) -> Iterator[TaskOutput[Out]]:
-        """Of the map tasks that are over, in the order of their inputs, page by page."""
+        """Yield the outputs of finished map tasks, in the order of their inputs, page by page."""
         from packetboat.tasks.values import typed_output
 
         for output in self._jobs.outputs(self.name, page_size=page_size, timeout_s=timeout_s):
             yield typed_output(output, self._output_type)
 
     def failures(self, *, timeout_s: float | None = None) -> Iterator[JobTask]:
-        """Tasks that failed for good, with their last error."""
+        """Yield the tasks that failed for good, with their last error."""
         return self._jobs.tasks(self.name, state="failed", timeout_s=timeout_s)
 
     def cancel(self, *, timeout_s: float | None = None) -> Job:
@@ -82,9 +86,9 @@ class JobHandle(Generic[Out, Result]):
         return self._jobs.cancel(self.name, timeout_s=timeout_s)
 
     def retry(self, *, timeout_s: float | None = None) -> Job:
-        """Of a job that failed or was cancelled: what did not succeed is done again."""
+        """Retry a job that failed or was cancelled: tasks that did not succeed are done again."""
         return self._jobs.retry(self.name, timeout_s=timeout_s)
 
     def delete(self, *, force: bool = False, timeout_s: float | None = None) -> None:
-        """`force`: also one that is not finished."""
+        """Delete the job; with `force` also one that is not finished."""
         self._jobs.delete(self.name, force=force, timeout_s=timeout_s)

@@ -21,8 +21,10 @@ class LakeTables:
         self._known: tuple[TableOfTopic, ...] | None = None
 
     def all(self, *, anew: bool = False) -> tuple[TableOfTopic, ...]:
-        """Those of exports that take all messages of the topic. `anew`: as they are now. Raises
-        LakeNotInstalled."""
+        """Return the tables of exports that take all messages of the topic.
+
+        With `anew` the tables are read again. Raises LakeNotInstalled.
+        """
         if self._known is None or anew:
             self._known = self._found()
         return self._known

@@ -25,7 +25,9 @@ from packetboat.sync.sender import Sender
 from packetboat.sync.waiting import apart
 
 LOOKS = 3
-"""So often tables are looked at anew, when files of theirs are gone: they were tidied."""
+"""The limit of readings of a table anew, when its files are gone because a clean-up removed
+them.
+"""
 LONG_AGO = datetime.fromisoformat("1970-01-01T00:00:00Z")
 
 
@@ -71,7 +73,7 @@ class LaneReading:
             self.at = self._earliest() if since is None else self._since(since)
 
     def page(self, wait_seconds: float | None) -> Sequence[ReadMessage]:
-        """What comes next, of the log or of a table; none: there is none now."""
+        """Return the next messages, of the log or of a table; none if there are none now."""
         if self.at >= self._first:
             messages = self._of_log(wait_seconds)
             if messages or self.at >= self._first:
@@ -79,7 +81,10 @@ class LaneReading:
         return self._of_lake()
 
     def _of_log(self, wait_seconds: float | None) -> Sequence[ReadMessage]:
-        """None, and `_first` above `at`, where the log has not what is next."""
+        """Return the next messages of the log.
+
+        Return none, and set `_first` above `at`, if the log no longer has them.
+        """
         request = self._request
         call = replays.replay(
             request.topic,
@@ -127,14 +132,14 @@ class LaneReading:
         raise self._missing(self.at, end)
 
     def _missing(self, start: int, end: int) -> HistoryMissing:
-        """From `start` up to where a table has any, or to `end`."""
+        """Return the gap from `start` to the first offset that a table has, or to `end`."""
         for table in self._tables.all():
             found = apart(table.first, self._partition, self._lane, start=start)
             end = end if found is None else min(end, found)
         return HistoryMissing(self._request.topic, self._partition, self._lane, start, end)
 
     def _earliest(self) -> int:
-        """The first offset that anything has."""
+        """Return the first offset in the log or a table."""
         offsets = [self._first]
         for table in self._tables.all():
             found = apart(table.first, self._partition, self._lane)
@@ -142,8 +147,11 @@ class LaneReading:
         return min(offsets)
 
     def _since(self, time: datetime) -> int:
-        """The first of a moment that may be before what the log has. That it is the first is known
-        where the one before it is there, which was published earlier."""
+        """Return the first offset of a time that may be before the start of the log.
+
+        The offset is known to be the first where the one before it is present, which was published
+        earlier.
+        """
         start = self._first
         tables = self._tables.all()
         for table in tables:

@@ -16,7 +16,7 @@ from packetboat.sync.waiting import pause
 def lines_of(
     sender: Sender, call: StreamCall, timeout_s: float | None = None
 ) -> Generator[bytes, None, None]:
-    """The lines of one answer, which begins within `timeout_s`."""
+    """Yield the lines of one answer, which begins within `timeout_s`."""
     with sender.stream(call, timeout_s) as response:
         splitter = Splitter()
         for chunk in response.chunks():
@@ -26,7 +26,9 @@ def lines_of(
 def lines(
     sender: Sender, reopening: Reopening, timeout_s: float | None = None
 ) -> Generator[Line, None, None]:
-    """The lines of a stream, over as many answers as it takes; each begins within `timeout_s`."""
+    """Yield the lines of a stream, over one answer after another; each begins within
+    `timeout_s`.
+    """
     while (call := reopening.call(time.monotonic())) is not None:
         cause: PacketboatError | None = None
         try:

@@ -18,12 +18,12 @@ class PageOf(Protocol[T_co]):
 
     @property
     def items(self) -> tuple[T_co, ...]:
-        """Of this page."""
+        """The items of this page."""
         ...
 
     @property
     def next_page_token(self) -> str | None:
-        """What asks for the next page; None on the last."""
+        """The token of the next page; None on the last."""
         ...
 
 
@@ -32,8 +32,9 @@ def every(
     call_of: Callable[[str | None], Call[PageOf[T]]],
     timeout_s: float | None = None,
 ) -> Iterator[T]:
-    """The items of all pages; the next page is asked for when the last one was used up, each within
-    `timeout_s`."""
+    """Yield the items of all pages; each page is requested when the one before is used up,
+    and has `timeout_s` to come.
+    """
     token = None
     while True:
         page = sender.send(call_of(token), timeout_s)

@@ -20,9 +20,9 @@ from packetboat.sync.waiting import pause
 FIRST_PAUSE_S = 0.05
 MAX_PAUSE_S = 1.0
 LONG_POLL_S = 20.0
-"""Where there is one lane; several are asked in turn."""
+"""Seconds of a long poll where there is one lane; several lanes are asked in turn."""
 GROWTH_S = 30.0
-"""How soon partitions that the topic got meanwhile are read, too."""
+"""Seconds between two looks for new partitions of the topic."""
 
 
 class Reading:
@@ -79,7 +79,7 @@ class Reading:
             pause_s = FIRST_PAUSE_S if came else min(2 * pause_s, MAX_PAUSE_S)
 
     def _begun(self) -> list[LaneReading]:
-        """The lanes that are not known yet, each where it begins."""
+        """Return the lanes that are not known yet, each at its start."""
         request = self._request
         topic = self._sender.send(topics.get_topic(request.topic), request.timeout_s)
         if request.cursor is not None and request.cursor.created_at != topic.created_at:

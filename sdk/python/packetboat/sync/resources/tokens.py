@@ -23,9 +23,10 @@ class Tokens:
         tenant: str | None = None,
         timeout_s: float | None = None,
     ) -> AccessToken:
-        """By client credentials, bounded to the permissions of `scope`, divided by spaces. `tenant`
-        is for operators: to act in it as its owner. A client gets its own by itself where it was
-        given the credentials. Raises NotAuthorized."""
+        """Get a token by client credentials, bounded to the permissions of `scope`, divided
+        by spaces. `tenant` is for operators: the token acts in it as its owner. A client
+        with credentials gets its own tokens by itself. Raises NotAuthorized.
+        """
         return self._sender.send(
             calls.get_token(client_id, client_secret, scope, tenant), timeout_s
         )
@@ -33,23 +34,27 @@ class Tokens:
     def introspect(
         self, client_id: str, client_secret: str, token: str, *, timeout_s: float | None = None
     ) -> Introspection:
-        """Whether a token holds; of one of another tenant no more than that it is not active."""
+        """Return whether a token is active; a token of another tenant is always reported as
+        not active.
+        """
         return self._sender.send(calls.introspect_token(client_id, client_secret, token), timeout_s)
 
     def revoke(
         self, client_id: str, client_secret: str, token: str, *, timeout_s: float | None = None
     ) -> None:
-        """It holds no more, nowhere 5 s later."""
+        """Revoke a token; 5 s later no process accepts it."""
         self._sender.send(calls.revoke_token(client_id, client_secret, token), timeout_s)
 
     def metadata(self, *, timeout_s: float | None = None) -> IssuerMetadata:
-        """Where the token endpoints are (RFC 8414)."""
+        """Return the addresses of the token endpoints (RFC 8414)."""
         return self._sender.send(calls.oauth_metadata(), timeout_s)
 
     def openid_configuration(self, *, timeout_s: float | None = None) -> IssuerMetadata:
-        """Where receivers of webhooks find the keys of the tokens that these carry."""
+        """Return the metadata by which receivers of webhooks find the keys of the tokens in
+        them.
+        """
         return self._sender.send(calls.openid_configuration(), timeout_s)
 
     def signing_keys(self, *, timeout_s: float | None = None) -> KeySet:
-        """The public keys that tokens are signed with (RFC 7517)."""
+        """Return the public keys that verify tokens (RFC 7517)."""
         return self._sender.send(calls.jwks(), timeout_s)
