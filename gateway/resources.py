@@ -35,13 +35,13 @@ from edge.asgi import (
 from edge.caller import Caller
 from edge.parameters import Query
 from edge.problem import Problem, not_found
+from edge.slices import Slices
 from gateway.http.decoding import etag, if_match, read_json
 from gateway.names import name_errors
-from gateway.visible import visible_page
 from metadata.errors import Conflict, NotFound
-from metadata.paging import Named
+from metadata.paging import Named, token_after
 from metadata.types import Page
-from openapi.common import LOCATION, PAGE_SIZE
+from openapi.common import LOCATION, MAX_PAGE_SIZE, PAGE_SIZE
 from openapi.contract import Operation
 
 MOST_RACES = 8
@@ -310,12 +310,42 @@ class Resource(Generic[V]):
         await respond(send, status, msgspec.json.encode(shown.view), headers=headers)
 
 
+async def visible_page(
+    scope: Scope, kind: str, read: Callable[[int, str | None], Awaitable[Page[V]]]
+) -> Page[V]:
+    """Return the page of the query; `read` takes its size and the token of the page before.
+
+    A caller that may read some names gets pages as full as another's, and tokens made of names that
+    it may read. The others are not counted, named or hinted at.
+    """
+    query, caller = Query(scope), caller_of(scope)
+    size = query.integer(PAGE_SIZE)
+    token = query.page_token()
+    if caller.may_all("read", kind):
+        return await read(size, token)
+    kept: list[V] = []
+    slices = Slices()
+    while True:
+        page = await read(MAX_PAGE_SIZE, token)
+        for item in page.items:
+            if slices.over:
+                await slices.rest()  # a caller may have tens of thousands of patterns
+            if caller.may("read", kind, item.name):
+                if len(kept) == size:
+                    return Page(tuple(kept), token_after(kept[-1].name))
+                kept.append(item)
+        token = page.next_token
+        if token is None:
+            return Page(tuple(kept), None)
+
+
 def taken(kind: str, rule: str = "") -> Callable[[str], Problem]:
     """Return the 409 Problem of a name that is taken, by the name; `rule` says what a caller may
     not know of such names."""
 
     def problem(name: str) -> Problem:
-        detail = f"There is a {kind} {name!r} already{rule and '; '}{rule}."
+        article = "an" if kind[0] in "aeiou" else "a"
+        detail = f"There is {article} {kind} {name!r} already{rule and '; '}{rule}."
         return Problem(409, f"{kind}-exists", f"{kind.capitalize()} exists", detail)
 
     return problem

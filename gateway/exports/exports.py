@@ -5,39 +5,25 @@ A caller needs to read all topics of an export that it creates, changes or resum
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-
-import msgspec
+from functools import partial
 
 from auth.run_tokens import Attempt, RunTokens
-from edge.asgi import (
-    Receive,
-    Route,
-    Scope,
-    Send,
-    caller_of,
-    header,
-    path_param,
-    respond,
-    tenant_of,
-)
+from edge.asgi import Route
 from edge.caller import Caller
-from edge.parameters import Query
 from edge.problem import invalid
 from gateway.exports.planning import Offsets
 from gateway.exports.refusals import no_topic, refusals
 from gateway.exports.specs import changed, new_spec, patched, paused
 from gateway.exports.views import export_view
-from gateway.http.decoding import etag, if_match, read_json
 from gateway.names import name_errors
-from gateway.resources import precondition_failed, respond_no_content
-from gateway.tenancy.answers import respond_listing
-from gateway.visible import visible_page
+from gateway.resources import Call, ReadPage, Resource, Shown, taken
 from metadata.errors import NotFound
 from metadata.exports.exports import ExportRepository
 from metadata.exports.types import Export, ExportSpec, LaneState
-from openapi.exports import OPERATIONS, ExportCreate, ExportPage, ExportPatch, ExportPut
+from openapi import exports as contract
+from openapi.contract import Body
 from store_nodes.errors import StoreError
 
 
@@ -60,121 +46,84 @@ class ExportRoutes:
         self._wall = wall
 
     def routes(self) -> list[Route]:
+        table = contract.OPERATIONS
+        exports = Resource("export", table["getExport"], self._shown)
         return [
-            Route(OPERATIONS["createExport"], self.create),
-            Route(OPERATIONS["listExports"], self.page),
-            Route(OPERATIONS["getExport"], self.get),
-            Route(OPERATIONS["putExport"], self.put),
-            Route(OPERATIONS["patchExport"], self.patch),
-            Route(OPERATIONS["deleteExport"], self.delete),
-            Route(OPERATIONS["pauseExport"], self.pause),
-            Route(OPERATIONS["resumeExport"], self.resume),
+            exports.creates(
+                table["createExport"], contract.ExportCreate, self._create, taken("export")
+            ),
+            exports.lists_selected(table["listExports"], self._select),
+            exports.shows(table["getExport"], self._get),
+            exports.puts(table["putExport"], contract.ExportPut, self._put, self._create),
+            exports.changes(table["patchExport"], contract.ExportPatch, self._patch),
+            exports.deletes(table["deleteExport"], self._delete),
+            exports.shows(table["pauseExport"], self._pause),
+            exports.shows(table["resumeExport"], self._resume),
         ]
 
-    async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_json(scope, receive, ExportCreate)
-        caller_of(scope).require("manage", "export", body.name)
-        await self._respond(send, 201, await self._create(scope, body, body.name))
-
-    async def put(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 201 for a new export, 200 for a changed one."""
-        body = await read_json(scope, receive, ExportPut)
-        name, version = path_param(scope, "name"), if_match(header(scope, b"if-match"))
-        require_read(caller_of(scope), body.topic)
-        try:
-            export = await self._update(
-                scope, lambda export: changed(body, export, self._wall()), version
-            )
-        except NotFound as error:
-            if version is not None:
-                raise precondition_failed("export") from error
-            await self._respond(send, 201, await self._create(scope, body, name))
-        else:
-            await self._respond(send, 200, export)
-
-    async def patch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 200; members that the body does not name stay."""
-        patch = await read_json(scope, receive, ExportPatch)
-        version = if_match(header(scope, b"if-match"))
-        require_read(caller_of(scope), (await self._find(scope)).spec.topic)
-        export = await self._update(
-            scope, lambda export: changed(patched(patch, export), export, self._wall()), version
-        )
-        await self._respond(send, 200, export)
-
-    async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._respond(send, 200, await self._find(scope))
-
-    async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        tenant_id, topic = tenant_of(scope), Query(scope).text("topic")
-        if topic is not None and (errors := name_errors(topic, "topic")):
-            raise invalid("The query parameter topic does not fit.", errors, status=400)
-        page = await visible_page(
-            scope,
-            "export",
-            lambda size, token: self._exports.page(
-                tenant_id, topic=topic, page_size=size, page_token=token
-            ),
-        )
-        now = self._wall()
-        items = [export_view(each, now) for each in page.items]
-        await respond_listing(send, ExportPage(items, page.next_token))
-
-    async def delete(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Delete an export; a run that is under way loses its lease and its token."""
-        export = await self._find(scope)
-        version = if_match(header(scope, b"if-match"))
-        async with refusals():
-            run = await self._exports.delete(tenant_of(scope), export.name, if_version=version)
-        if run is not None:
-            await self._tokens.end(Attempt(run.tenant_id, run.uid, run.attempt))
-        await respond_no_content(send)
-
-    async def pause(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._respond(send, 200, await self._set_paused(scope, True))
-
-    async def resume(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Resume from the next tick on."""
-        require_read(caller_of(scope), (await self._find(scope)).spec.topic)
-        await self._respond(send, 200, await self._set_paused(scope, False))
-
-    async def _create(self, scope: Scope, body: ExportPut, name: str) -> Export:
-        require_read(caller_of(scope), body.topic)
-        tenant_id = tenant_of(scope)
-        spec = new_spec(body, name, self._lakes, self._wall())
-        topics = await self._exports.topics(tenant_id, spec.topic)
+    async def _create(self, call: Call, body: contract.ExportPut) -> Shown:
+        require_read(call.caller, body.topic)
+        spec = new_spec(body, call.name, self._lakes, self._wall())
+        topics = await self._exports.topics(call.tenant_id, spec.topic)
         if not topics and "*" not in spec.topic:
             raise no_topic(spec.topic)
         starts = await self._offsets.starts(topics, spec.start)
         try:
-            async with refusals(creates=name):
-                return await self._exports.create(tenant_id, spec, starts)
+            async with refusals():
+                made = await self._exports.create(call.tenant_id, spec, starts)
         except NotFound as error:
             raise no_topic(error.name) from error
+        return await self._whole(made)
 
-    async def _set_paused(self, scope: Scope, wanted: bool) -> Export:
-        version = if_match(header(scope, b"if-match"))
+    async def _put(self, call: Call, body: contract.ExportPut) -> Shown:
+        require_read(call.caller, body.topic)
+        return await self._update(call, lambda export: changed(body, export, self._wall()))
+
+    async def _patch(self, call: Call, patch: Body) -> Shown:
+        require_read(call.caller, (await self._find(call)).spec.topic)
         return await self._update(
-            scope, lambda export: paused(export, wanted, self._wall()), version
+            call, lambda export: changed(patched(patch, export), export, self._wall())
         )
 
-    async def _update(
-        self, scope: Scope, change: Callable[[Export], ExportSpec], version: int | None
-    ) -> Export:
-        async with refusals():
-            return await self._exports.update(
-                tenant_of(scope), path_param(scope, "name"), change, if_version=version
-            )
+    async def _get(self, call: Call) -> Shown:
+        return await self._whole(await self._find(call))
 
-    async def _find(self, scope: Scope) -> Export:
-        return await self._exports.get(tenant_of(scope), path_param(scope, "name"))
+    async def _select(self, call: Call) -> ReadPage[Export]:
+        topic = call.query.text("topic")
+        if topic is not None and (errors := name_errors(topic, "topic")):
+            raise invalid("The query parameter topic does not fit.", errors, status=400)
+        return partial(self._exports.page, topic=topic)
 
-    async def _respond(self, send: Send, status: int, export: Export) -> None:
-        headers = [etag(export.version)]
-        if status == 201:
-            headers.append((b"location", b"/exports/" + export.name.encode("ascii")))
-        view = export_view(export, self._wall(), await self._lanes(export))
-        await respond(send, status, msgspec.json.encode(view), headers=headers)
+    async def _delete(self, call: Call) -> None:
+        """Delete an export; a run that is under way loses its lease and its token."""
+        run = await self._exports.delete(call.tenant_id, call.name, if_version=call.if_version)
+        if run is not None:
+            await self._tokens.end(Attempt(run.tenant_id, run.uid, run.attempt))
+
+    async def _pause(self, call: Call) -> Shown:
+        return await self._update(call, lambda export: paused(export, True, self._wall()))
+
+    async def _resume(self, call: Call) -> Shown:
+        """Resume from the next tick on."""
+        require_read(call.caller, (await self._find(call)).spec.topic)
+        return await self._update(call, lambda export: paused(export, False, self._wall()))
+
+    async def _update(self, call: Call, change: Callable[[Export], ExportSpec]) -> Shown:
+        export = await self._exports.update(
+            call.tenant_id, call.name, change, if_version=call.if_version
+        )
+        return await self._whole(export)
+
+    async def _find(self, call: Call) -> Export:
+        return await self._exports.get(call.tenant_id, call.name)
+
+    def _shown(self, export: Export, lanes: Sequence[LaneState] | None = None) -> Shown:
+        """Show an export; without lanes it is an item of a listing."""
+        return Shown(export_view(export, self._wall(), lanes), export.name, export.version)
+
+    async def _whole(self, export: Export) -> Shown:
+        """Show an export with its lanes as they are now."""
+        return self._shown(export, await self._lanes(export))
 
     async def _lanes(self, export: Export) -> list[LaneState]:
         """Return the present lanes; where the store does not answer, those that were read last."""

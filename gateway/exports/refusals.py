@@ -1,4 +1,4 @@
-"""What the store of exports refuses, as problems."""
+"""The refusals of the store of exports, as problems."""
 
 from __future__ import annotations
 
@@ -6,22 +6,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from edge.problem import FieldError, Problem, invalid
-from gateway.resources import precondition_failed
-from metadata.errors import Conflict, LeaseLost
+from metadata.errors import LeaseLost
 from metadata.exports.exports import MAX_EXPORTS, TableTaken, TooManyExports
 from metadata.exports.runs import MAX_LIVE, TooManyRuns
 
 
 @asynccontextmanager
-async def refusals(*, creates: str = "") -> AsyncIterator[None]:
-    """Around what changes an export; `creates` is the name of one that is to be made."""
+async def refusals() -> AsyncIterator[None]:
+    """Raise refusals of the store of exports as problems."""
     try:
         yield
-    except Conflict as error:
-        if creates and error.existing is not None:
-            detail = f"There is an export {creates!r} already."
-            raise Problem(409, "export-exists", "Export exists", detail) from error
-        raise precondition_failed("export") from error
     except TableTaken as error:
         raise Problem(
             409,
@@ -51,7 +45,7 @@ async def refusals(*, creates: str = "") -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def leased() -> AsyncIterator[None]:
-    """Around what only who has a run may do."""
+    """Raise a lost lease as a 409 Problem."""
     try:
         yield
     except LeaseLost as error:

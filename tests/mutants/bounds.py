@@ -300,7 +300,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a listing asks about all of its names in one go",
-        (Edit("gateway/visible.py", "            if slices.over:\n", "            if False:\n"),),
+        (Edit("gateway/resources.py", "            if slices.over:\n", "            if False:\n"),),
         killed_by="tests/unit/edge/test_caller.py"
         "::test_a_listing_beside_patterns_that_are_all_alike_leaves_the_loop_to_others",
         breaks="P19",

@@ -11,7 +11,7 @@ from edge import caller as module
 from edge.asgi import CALLER
 from edge.caller import Caller, fits
 from edge.problem import Problem
-from gateway.visible import visible_page
+from gateway.resources import visible_page
 from metadata.types import Page
 from tests.loop_cpu import MAX_CALLBACK_MS, measured
 
