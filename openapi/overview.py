@@ -1,4 +1,4 @@
-"""What the document says of the whole API: its name, its common rules, its areas."""
+"""The head of the document: the name of the API, its common rules, its areas."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ TAGS = {
     "consume": "Pull messages and settle them.",
     "topics": "Named streams of messages.",
     "subscriptions": "Readers of topics.",
-    "schemas": "What the bodies of a topic look like.",
+    "schemas": "Formats of the bodies of topics, in versions.",
     "schedules": "Messages published by the clock.",
     "jobs": "Work cut into tasks, which any worker may run.",
     "exports": "Topics that become tables of a lake.",
-    "locks": "What one of many may do at a time.",
-    "access": "Who may do what.",
-    "tenants": "Who shares the installation; for its operators.",
-    "usage": "What a tenant may use, has used, and who changed what.",
+    "locks": "Leases that one of many programs holds at a time.",
+    "access": "Callers and their permissions: clients, keys, policies, issuers.",
+    "tenants": "The tenants of the installation; for its operators.",
+    "usage": "Quotas and usage of a tenant, and the audit log of its changes.",
     "tokens": "Access tokens, and the keys they are signed with.",
-    "operations": "What runs where.",
+    "operations": "The forwarders that deliver messages, and their loads.",
     "server": "Health and this description; no token needed.",
 }
 HEAD: dict[str, Any] = {
