@@ -90,13 +90,11 @@ class SubscribeForwarder:
         workshop: Workshop | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Make a forwarder, which owns nothing yet.
-
-        `history`: the store for repeated reads, where they have connections of their own;
-        `address`: where links are accepted; `links`: None where it shares with nobody; `levels`:
-        the tenants' limits of messages in flight; `usage` is told what they get; `workshop`: the
-        place where slow judgements of messages run; without one, here.
-        """
+        """Make a forwarder, which owns nothing yet. `history`: the store for repeated reads, where
+        they have connections of their own; `address`: where links are accepted; `links`: None where
+        it shares with nobody; `levels`: the tenants' limits of messages in flight; `usage` is told
+        what they get; `workshop`: the place where slow judgements of messages run; without one,
+        here."""
         self.settings = settings or SubscribeSettings()
         self.ack_key = ack_key
         self.cursors = cursors
@@ -115,14 +113,10 @@ class SubscribeForwarder:
         self.undertaker: Callable[[Reader, OpenDelivery], None] | None = None
         """Told of deliveries to be dead-lettered; without one they stay open."""
         self.load: Callable[[], bytes] | None = None
-        """A function that returns our load for each renewal, as JSON; without one nothing
-        is reported.
-        """
+        """A function that returns our load for each renewal, as JSON; None reports nothing."""
         self.late_s: Callable[[], float] = lambda: 0.0  # how late the loop calls timers now
         self.push_status: Callable[[bytes], Mapping[str, Any] | None] = lambda _: None
-        """A function that returns the state of a push subscription that is pushed from
-        here, for people.
-        """
+        """A function that returns the state of a push subscription here, for people."""
         self.staged = StagedLocator(store, forwarded, StagedIds())
         self._tails = Tails(
             store,
