@@ -6,8 +6,8 @@
         fleet.subscribers[0].start()
         await fleet.until_ready()
 
-What a ChaosCluster does to store nodes and Postgres, a Fleet does too; `server` there means all of
-the roles' processes here. Nothing restarts what is killed but this harness.
+A Fleet does the same to store nodes and Postgres as a ChaosCluster; `server` there means all of
+the roles' processes here. Only this harness restarts killed processes.
 """
 
 from __future__ import annotations
@@ -45,16 +45,18 @@ class Member:
         release: Release,
     ) -> None:
         self.release = release
-        """From its next start on."""
+        """The release from its next start on."""
         self.name = f"{role}-{number}"
         self.role = role
         self.root = root
         self.port, self.metrics_port = free_ports(2)
         self.settings: dict[str, str] = {}
         self.trace = root / f"{self.name}.trace"
-        """Of a subscribe forwarder: each response that carried messages, over all its starts."""
+        """The trace of a subscribe forwarder: each response that carried messages, over all
+        its starts.
+        """
         self.is_stopped = False
-        """By SIGSTOP."""
+        """Whether SIGSTOP has stopped it."""
         self._processes = processes
         self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
@@ -87,7 +89,7 @@ class Member:
 
     @property
     def is_running(self) -> bool:
-        """Also while it is stopped."""
+        """Return whether it runs, also while it is stopped."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -96,7 +98,9 @@ class Member:
         return self._process.pid
 
     def kill(self) -> None:
-        """SIGKILL, and gone when this returns; also of one that is stopped, or gone."""
+        """Send SIGKILL; the process is gone when this returns; also one that is stopped, or
+        gone.
+        """
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -109,26 +113,26 @@ class Member:
         self.is_stopped = True
 
     def cont(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
         self.is_stopped = False
 
     async def terminate(self, timeout_s: float = 30.0) -> int:
-        """SIGTERM; its exit status once it has drained."""
+        """Send SIGTERM; returns the exit status once the process has drained."""
         assert self._process is not None
         self._process.terminate()
         return await asyncio.to_thread(self._process.wait, timeout_s)
 
     async def ended(self, timeout_s: float = 120.0) -> int:
-        """Its exit status, once it has ended by itself."""
+        """Return its exit status, once it has ended by itself."""
         assert self._process is not None
         return await asyncio.to_thread(self._process.wait, timeout_s)
 
     async def call(
         self, method: str, path: str, token: str, body: bytes = b"", timeout_s: float = 30.0
     ) -> Answer:
-        """One request to this process itself; raises OSError."""
+        """Send one request to this process itself; raises OSError."""
         connection = await connect(HOST, self.port)
         try:
             whole = request(method, path, token, body)
@@ -137,7 +141,7 @@ class Member:
             connection.close()
 
     def tail(self, max_bytes: int = 1500) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         try:
             return self.log.read_bytes()[-max_bytes:].decode(errors="replace")
         except FileNotFoundError:
@@ -158,7 +162,7 @@ class Fleet(ChaosCluster):
         settings: Mapping[str, str] | None = None,
         **more: Any,
     ) -> None:
-        """`settings`: more of every role's environment. `more`: see ChaosCluster."""
+        """Make a fleet; `settings`: more of every role's environment. `more`: see ChaosCluster."""
         super().__init__(root, **more)
         self._settings = dict(settings or {})
         self.subscribers = [self._member("subscribe", n) for n in range(1, subscribers + 1)]
@@ -187,11 +191,11 @@ class Fleet(ChaosCluster):
         )
 
     def spare(self, role: str) -> Member:
-        """One more that no balancer and no `members` knows; it does not run."""
+        """Return one more member that no balancer and no `members` knows; it does not run."""
         return self._member(role, len(self.members) + 1)
 
     def start_server(self) -> None:
-        """The balancer, and every process of a role that does not run; returns at once."""
+        """Start the balancer, and every process of a role that does not run; returns at once."""
         has_ended = self.balancer.process is None or self.balancer.process.poll() is not None
         if self._is_balanced and has_ended:
             self.balancer.start()
@@ -234,29 +238,32 @@ class Fleet(ChaosCluster):
         raise ClusterFailed(f"the balancer has {sorted(up)}, not {sorted(wanted - up)}")
 
     def member(self, name: str) -> Member:
-        """By its name, such as `subscribe-1`."""
+        """Return a member by its name, such as `subscribe-1`."""
         return next(member for member in self.members if member.name == name)
 
-    # -- what a ChaosCluster does to its server ------------------------------------------------
+    # -- faults of a ChaosCluster's server -------------------------------------------------------
 
     def kill_server(self) -> None:
-        """SIGKILL to every process of a role."""
+        """Send SIGKILL to every process of a role."""
         for member in self.members:
             member.kill()
 
     def stop_server(self) -> int:
-        """Not of a fleet: see `Member.terminate`."""
+        """Refuse: a fleet has `Member.terminate`."""
         raise NotImplementedError
 
     def kill_everything(self) -> None:
-        """SIGKILL to every process, Postgres too, before any of them can say a word; the balancer
-        as well."""
+        """Send SIGKILL to every process, Postgres and the balancer too, before any of them
+        can say a word.
+        """
         super().kill_everything()
         self.kill_server()
         self.balancer.stop()
 
     async def postgres_restart(self, *, kill: bool = True) -> None:
-        """By SIGKILL, or as an operator restarts it; returns when it takes connections again."""
+        """Restart Postgres by SIGKILL, or as an operator does; returns when it takes
+        connections again.
+        """
         if kill:
             self.kill_postgres()
         else:
@@ -264,7 +271,7 @@ class Fleet(ChaosCluster):
         await self.start_postgres()
 
     def pids(self) -> dict[str, int]:
-        """Of all that serves, by name; Postgres and the balancer too."""
+        """Return the process ids of all servers, by name; Postgres and the balancer too."""
         found = {member.name: member.pid for member in self.members if member.is_running}
         found |= {f"node-{node}": self.pid(node) for node in self.addresses}
         if self._postgres.pid is not None:
@@ -275,7 +282,7 @@ class Fleet(ChaosCluster):
 
     @property
     def database_url(self) -> str:
-        """Of the Postgres, for looking in."""
+        """Return the URL of the Postgres, for looking in."""
         return self._database_url()
 
     @property

@@ -92,7 +92,7 @@ class FleetStorm:
         self._end_s = 0.0
 
     async def run(self, seconds: float) -> None:
-        """Until the time is over; everything runs again afterwards."""
+        """Run the storm until the time is over; everything runs again afterwards."""
         self._end_s = time.monotonic() + seconds
         victims = [*self.fleet.subscribers, *(() if self._orderly else self.fleet.publishers)]
         async with asyncio.TaskGroup() as tasks:
@@ -104,7 +104,7 @@ class FleetStorm:
         await self.fleet.until_ready()
 
     async def verify(self) -> None:
-        """Raises AssertionError when a rule is broken, or a hand-out arrived nowhere."""
+        """Raise AssertionError when a rule is broken, or a delivery arrived nowhere."""
         await self.load.verify()
         await asyncio.sleep(SETTLED_S)  # the last lines of the traces
         for counted in self.counted():
@@ -113,11 +113,11 @@ class FleetStorm:
             assert not lost, f"handed out and received by nobody: {lost[:5]} of {len(lost)}"
 
     def counted(self) -> Iterator[Counted]:
-        """Those that count what is handed out."""
+        """Return the actors that count deliveries."""
         return (actor for actor in self.load.actors if isinstance(actor, Counted))
 
     def fault(self, kind: str) -> None:
-        """It is about to happen."""
+        """Note a fault that is about to happen."""
         self.faults[kind] += 1
         if not self._orderly:
             self._lapses.append(time.monotonic())
@@ -169,8 +169,10 @@ class FleetStorm:
             self.fault("postgres again")
 
     async def _on_hints(self, dice: random.Random) -> None:
-        """What a scheduler does that finds everybody loaded; no fault: nothing is repeated for
-        it."""
+        """Move units by hints, as a scheduler does that finds all forwarders loaded.
+
+        This is no fault: nothing is repeated for it.
+        """
         while time.monotonic() < self._end_s:
             await asyncio.sleep(dice.uniform(*HINT_EVERY_S))
             with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
@@ -184,7 +186,9 @@ class FleetStorm:
 
 
 def sent_of(subscription: str, traces: Sequence[Path]) -> list[Sent]:
-    """What the traces say was sent of the subscription; a line cut by a kill counts for nothing."""
+    """Return the deliveries of the subscription by the traces; a line cut by a kill counts
+    for nothing.
+    """
     found = []
     for trace in traces:
         for text in trace.read_text().splitlines() if trace.exists() else ():

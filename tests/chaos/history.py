@@ -1,8 +1,8 @@
-"""What callers sent and were answered: the one record of a run, which every checker judges.
+"""The requests and answers of callers: the one record of a run, which every checker judges.
 
 A history is written as JSON lines (docs/decisions/testing.md). Its first line names the version of
 the format; every other line is one of the records here, with its `kind`. Times are seconds of one
-clock that never goes back. What was not answered, or answered so that nobody knows what was done,
+clock that never goes back. A request without an answer, or with one that leaves the outcome open,
 is UNKNOWN, and may have taken effect at any time since it was sent.
 """
 
@@ -24,7 +24,7 @@ KEPT = Path(__file__).parents[2] / "build/histories"
 
 
 class Outcome(enum.Enum):
-    """Of a request, as its caller was told; UNKNOWN also when nothing was."""
+    """The outcome of a request, as its caller was told; UNKNOWN also when nothing was."""
 
     ACKED = "acked"
     NOT_DONE = "not_done"
@@ -77,7 +77,7 @@ class Seal(Record, tag="seal"):
 
 
 class Subscription(Record, tag="subscription"):
-    """What is promised of the deliveries of a subscription."""
+    """The promises for the deliveries of a subscription."""
 
     name: str
     topic: str
@@ -86,8 +86,10 @@ class Subscription(Record, tag="subscription"):
 
 
 class Act(msgspec.Struct):
-    """What a consumer did with a delivery, or learnt: `found_acked` is the platform's word, asked
-    for later, that the message is acked."""
+    """An act of a consumer on a delivery, or its finding.
+
+    `found_acked` is the platform's word, asked for later, that the message is acked.
+    """
 
     what: Literal["ack", "nack", "found_acked"]
     sent_s: float
@@ -111,7 +113,7 @@ class Delivery(Record, tag="delivery"):
 
     @property
     def acked_s(self) -> float:
-        """When an ack of it was first accepted; 0: none was, as far as is known."""
+        """Return when an ack of it was first accepted; 0: none was, as far as is known."""
         return min((act.answered_s for act in self._done("ack")), default=0.0)
 
     @property
@@ -168,7 +170,7 @@ class Stored:
 
 
 Logs = Mapping[int, Sequence[Stored]]
-"""Of each partition, everything it holds, in the order read."""
+"""The messages of each partition, in the order read."""
 
 AnyRecord = (
     Publish | Read | Seal | Subscription | Delivery | Lapse | Drained | CounterTry | CounterRead
@@ -192,11 +194,13 @@ class History:
         self.records += records
 
     def of(self, kind: type[Kind]) -> list[Kind]:
-        """All records of one kind."""
+        """Return all records of one kind."""
         return [record for record in self.records if isinstance(record, kind)]
 
     def add_logs(self, topic: str, logs: Logs, sent_s: float, answered_s: float) -> None:
-        """Whole partitions, as they were read: one read for each run of offsets without a gap."""
+        """Add whole partitions, as they were read: one read for each run of offsets without
+        a gap.
+        """
         for partition, log in logs.items():
             reads: list[Read] = []
             for stored in log:
@@ -208,7 +212,7 @@ class History:
             self.add(*reads)
 
     def write(self, path: Path) -> None:
-        """As a file of the format."""
+        """Write the history as a file of the format."""
         encoder = msgspec.json.Encoder()
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
@@ -219,7 +223,10 @@ class History:
 
     @classmethod
     def load(cls, path: Path) -> History:
-        """What `write` wrote. Raises ValidationError for another version or an unknown record."""
+        """Load a file that `write` wrote.
+
+        Raises ValidationError for another version or an unknown record.
+        """
         head, *lines = path.read_bytes().splitlines()
         found = msgspec.json.decode(head, type=_Head)
         if found.version != VERSION:

@@ -42,7 +42,10 @@ MIB = 1024 * 1024
 SMALL = {"PACKETBOAT_STORE_LAG_CAP_BYTES": str(MIB)}
 PADDING = "x" * 12_000
 PARTITIONS = 1
-"""One: peers keep 8 MiB or 512 instances of each group in memory, and nothing of these is gone."""
+"""The number of partitions.
+
+One: peers keep 8 MiB or 512 instances of each group in memory, and nothing of these is gone.
+"""
 KEYS = 6
 PER_SECOND = 10.0
 """Unkeyed messages, beside those of the keys."""
@@ -60,13 +63,15 @@ BLIP_SHARE = 0.3
 """The share of the times that a node goes while another is away for long; the others are skipped.
 A blip is a kill: the node has nothing in memory afterwards but what is on its disk."""
 SLOW_BYTES_PER_S = MIB
-"""How fast a node copies that was killed and away for long: its install lasts into the next faults.
-The others are fast, for nodes settle at this speed too, and slow ones trim nothing."""
+"""The speed of a node that was killed and away for long: its install lasts into the next faults.
+
+The others are fast, for nodes settle at this speed too, and slow ones truncate nothing.
+"""
 SLOW = {"PACKETBOAT_STORE_COPY_BYTES_PER_S": str(SLOW_BYTES_PER_S)}
 CHECKPOINT_EVERY_S = 1.0
 """Only what lies below a checkpoint is trimmed; by themselves nodes write one each 64 MiB."""
 AGREE_S = 180.0
-"""How long the nodes may take to install what they lack once nothing is done to them any more."""
+"""Seconds the nodes may take to install all they lack once the faults are over."""
 
 
 class InstallStorm:
@@ -81,7 +86,7 @@ class InstallStorm:
         self._long_away: int | None = None
 
     async def run(self, seconds: float) -> None:
-        """Until the time is over; every node runs again afterwards, at full speed."""
+        """Run the storm until the time is over; every node runs again afterwards, at full speed."""
         self._end_s = time.monotonic() + seconds
         self._torture.workload.start()
         async with self._cluster.ready_client() as client, asyncio.TaskGroup() as group:
@@ -141,7 +146,7 @@ class InstallStorm:
                 await client.take_checkpoint(0, timeout_s=CHECKPOINT_EVERY_S)
 
     def logged(self, event: str) -> int:
-        """How often the nodes have this event in their logs."""
+        """Return how often the nodes have this event in their logs."""
         word = json.dumps(event)
         logs = [self._cluster.root / f"node-{node}.log" for node in NODES]
         return sum(log.read_text(errors="replace").count(f'"event": {word}') for log in logs)
@@ -150,8 +155,10 @@ class InstallStorm:
 async def storm(
     root: Path, seed: int, seconds: float, release: Release = CURRENT
 ) -> tuple[InstallStorm, Verdict]:
-    """Storm, then hold the history against the log. Raises AssertionError where a rule is broken
-    or the nodes do not come to agree."""
+    """Run a storm, then hold the history against the log.
+
+    Raises AssertionError where a rule is broken or the nodes do not come to agree.
+    """
     cluster = ChaosCluster(
         root, store_only=True, segment_bytes=MIB, node_settings=SMALL, release=release
     )

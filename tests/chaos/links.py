@@ -1,8 +1,8 @@
 """The links between store nodes, each direction of each at will: a TCP proxy before every node.
 
-What all processes know as a node's address is its proxy's; the node listens elsewhere. The proxy
-reads who dials from the first frame (a lower id dials a higher one, so a pair has one connection,
-and both directions pass here). Clients pass untouched.
+All processes know a node by its proxy's address; the node listens elsewhere. The proxy reads the id
+of the dialling node from the first frame (a lower id dials a higher one, so a pair has one
+connection, and both directions pass here). Clients pass untouched.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from store_nodes.wire import WIRE, Hello, Role
 HOST = "127.0.0.1"
 CHUNK_BYTES = 64 * 1024
 Link = tuple[int, int]
-"""(from, to)."""
+"""A direction of a link: (from, to)."""
 
 
 class Links:
@@ -30,7 +30,7 @@ class Links:
         seed: int = 0,
     ) -> None:
         self.blocked: set[Link] = set()
-        """What is sent there waits, as in a network that drops everything."""
+        """The links on which bytes wait, as in a network that drops everything."""
         self.corrupt: dict[Link, float] = {}
         """The chance that a bit of a chunk flips."""
         self.delay_s: dict[Link, float] = {}
@@ -43,7 +43,7 @@ class Links:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def isolate(self, node: int, others: Iterable[int], *, sends: bool, hears: bool) -> None:
-        """What of the node's traffic with these still passes."""
+        """Cut the node's traffic with these, but for the directions that still pass."""
         for other in others:
             self._block((node, other), not sends)
             self._block((other, node), not hears)
@@ -58,7 +58,7 @@ class Links:
         self.delay_s.clear()
 
     def reset(self, node: int) -> None:
-        """RST on every connection of the node with its peers."""
+        """Send RST on every connection of the node with its peers."""
         for writer, link in list(self._open.items()):
             if link is not None and node in link:
                 writer.transport.abort()
@@ -130,7 +130,7 @@ class Links:
 
 
 async def _who(reader: asyncio.StreamReader) -> tuple[bytes, int]:
-    """(what was read, the node that dials or 0 for a client)."""
+    """Return (the bytes read, the node that dials or 0 for a client)."""
     frames = FrameReader(WIRE.decode, HANDSHAKE_FRAME_BYTES)
     read = b""
     while True:

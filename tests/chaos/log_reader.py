@@ -13,7 +13,7 @@ from tests.chaos.senders import payload_of
 
 PAUSE_S = 0.25
 OVERLAP = 20
-"""So much of what was read before is read again."""
+"""The number of entries read before that are read again."""
 MOST = 1000
 
 

@@ -33,7 +33,7 @@ REPLACED = "a dead node was replaced"
 GROUP_ADDED = "a group was added"
 MOVED = "a partition moved to another group"
 SITUATIONS = (ADDED, LEADER_REMOVED, REPLACED, GROUP_ADDED)
-"""Those of a cluster without a gateway; MOVED needs one."""
+"""The situations of a cluster without a gateway; MOVED needs one."""
 
 Nodes = Callable[[int], None]
 
@@ -53,7 +53,7 @@ class Operations:
         self.sometimes = Sometimes((*SITUATIONS, *((MOVED,) if http else ())))
         self.repeated = 0
         self.nodes = {1, 2, 3}
-        """Of the cluster as it is now."""
+        """The nodes of the cluster as it is now."""
         self._torture = torture
         self._cluster = torture.cluster
         self._dice = random.Random(f"{seed}/operations")
@@ -63,7 +63,7 @@ class Operations:
         self._moves = http
 
     async def run(self) -> None:
-        """All of them; raises ClusterFailed when one cannot be finished."""
+        """Run all operations; raises ClusterFailed when one cannot be finished."""
         await self.add()
         steps = [self.add_group, self.remove_leader, self.replace_dead]
         steps += [self.move] if self._moves else []
@@ -106,7 +106,7 @@ class Operations:
         self.sometimes.hit(GROUP_ADDED)
 
     async def move(self) -> None:
-        """Partition 0 to the group of another; done when the listing says so."""
+        """Move partition 0 to the group of another; done when the listing says so."""
         topic = self._torture.topic
         began = time.monotonic()
         while True:

@@ -8,8 +8,8 @@ more reaches the image, neither data nor journal, every open file answers EIO fr
 A power failure also stops the processor, `cut` does not: an fdatasync that is under way while the
 file system stops was seen to return success for data that never reached the image (its journal
 commit is dropped without an error), and a process that still runs would acknowledge it. So
-`freeze` the processes that use the disk first, then cut, then kill them. What is acknowledged by
-a process that is not frozen may be a lie from the cut on.
+`freeze` the processes that use the disk first, then cut, then kill them. The acknowledgements of
+a process that is not frozen may be lies from the cut on.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Ext4Image:
         self.remove()
 
     def make(self) -> None:
-        """A new, empty file system, mounted."""
+        """Make a new, empty file system, and mount it."""
         self.mount_point.mkdir(parents=True, exist_ok=True)
         with self.image.open("wb") as file:
             file.truncate(self._size_mb << 20)
@@ -103,7 +103,7 @@ class Ext4Image:
         self.mount()
 
     def remove(self) -> None:
-        """Unmount and delete; lazily, when somebody still has files open there."""
+        """Remove the file system; its unmount is lazy when somebody still has files open there."""
         if self.mounted:
             with contextlib.suppress(subprocess.CalledProcessError):
                 self.unmount()
@@ -114,8 +114,10 @@ class Ext4Image:
 
 
 def freeze(*pids: int) -> None:
-    """SIGSTOP, and wait until none of their threads runs any more. A thread inside a system call
-    on the disk may stay there: it stops before it returns from it."""
+    """Send SIGSTOP, and wait until none of their threads runs any more.
+
+    A thread inside a system call on the disk may stay there: it stops before it returns from it.
+    """
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     deadline = time.monotonic() + FREEZE_TIMEOUT_S
@@ -125,7 +127,10 @@ def freeze(*pids: int) -> None:
 
 
 def _runs(stat: Path) -> bool:
-    """Neither stopped nor dead nor uninterruptible; the state follows the name in parentheses."""
+    """Return whether it is neither stopped nor dead nor uninterruptible.
+
+    The state follows the name in parentheses.
+    """
     try:
         return stat.read_text().rpartition(")")[2].split()[0] not in "TtDZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -134,7 +139,10 @@ def _runs(stat: Path) -> bool:
 
 @functools.cache
 def unavailable() -> str | None:
-    """Why power cannot be cut here; None when it can. Tries it once, on a small image."""
+    """Return why power cannot be cut here; None when it can.
+
+    It tries once, on a small image.
+    """
     if os.geteuid() != 0:
         return "power cuts need root (loop mounts and EXT4_IOC_SHUTDOWN)"
     for tool in ("mkfs.ext4", "mount", "umount"):

@@ -2,8 +2,8 @@
 nodes fails, again and again, under load; they come back in any order, some of them late, while
 others hang. Nothing that was acknowledged may be missing afterwards.
 
-What made other systems lose data here: a node that forgot what it had acknowledged or promised and
-forms a majority with one that never knew (NATS #7567). So the subsets, the pauses and the order of
+Other systems lost data here when a node forgot what it had acknowledged or promised and
+formed a majority with one that never knew (NATS #7567). So the subsets, the pauses and the order of
 the starts are drawn so that majorities form of every pair, also without the last leader, and nodes
 lose their power again while they start.
 """
@@ -62,11 +62,13 @@ class PowerCuts:
         self._disks = disks
         self._dice = random.Random(seed)
         self._leader = 1
-        """Of the first partition, as last seen."""
+        """The leader of the first partition, as last seen."""
 
     async def run(self, cuts: int, *, each: Callable[[int], None] = lambda _: None) -> None:
-        """So many cuts, a step that hits several nodes counted once; everything runs afterwards,
-        and publishing goes on. `each` is told after every cut."""
+        """Cut the power `cuts` times, then run everything while publishing goes on.
+
+        A step that hits several nodes counts once. `each` is told after every cut.
+        """
         self._torture.workload.start()
         end = self.cuts + cuts
         while self.cuts < end:
@@ -91,7 +93,7 @@ class PowerCuts:
             self._leader = await self._torture.leader_of(0)
 
     async def _pause_others(self, nodes: Iterable[int]) -> list[int]:
-        """Some of those that keep their power hang, from a moment before the cut."""
+        """Stop some of the nodes that keep their power, from a moment before the cut."""
         paused = [n for n in NODES if n not in nodes and self._dice.random() < 0.3]
         for node in paused:
             self._cluster.pause_node(node)
@@ -115,7 +117,9 @@ class PowerCuts:
             self._cluster.start_node(node)
 
     async def _bring_back(self, nodes: tuple[int, ...], paused: list[int]) -> None:
-        """In any order; the last may wait until the others have taken messages without it."""
+        """Bring the nodes back in any order; the last may wait until the others have taken
+        messages.
+        """
         order = self._dice.sample(nodes, len(nodes))
         self.sometimes.hit(LATE, order != sorted(order))
         late = self._dice.random() < 0.35
@@ -154,7 +158,7 @@ def say(text: str) -> None:
 
 
 async def run(options: argparse.Namespace, root: Path) -> None:
-    """Everything; raises AssertionError when something is missing."""
+    """Run everything; raises AssertionError when a message is missing."""
     seed = options.seed if options.seed is not None else random.randrange(10**6)
     began = time.monotonic()
     say(f"{options.cuts} power cuts, --seed {seed}")

@@ -16,7 +16,7 @@ FETCH_BYTES = 4 * 1024 * 1024
 
 
 async def queues_of(client: StoreClient, topic_uid: bytes) -> dict[int, tuple[int, QueueId]]:
-    """Partition → (group, queue) of its newest generation."""
+    """Return partition → (group, queue) of its newest generation."""
     found: dict[int, tuple[int, QueueId]] = {}
     for group, queue in await generations_of(client, topic_uid):
         found[queue.partition] = (group, queue)
@@ -35,7 +35,7 @@ async def generations_of(client: StoreClient, topic_uid: bytes) -> list[tuple[in
 
 
 async def read_queue(client: StoreClient, group: int, queue: QueueId) -> list[Stored]:
-    """From its first offset to its confirmed end."""
+    """Read a queue from its first offset to its confirmed end."""
     offsets = await client.offsets(group, queue)
     stored: list[Stored] = []
     at = offsets.first
@@ -50,7 +50,7 @@ async def read_queue(client: StoreClient, group: int, queue: QueueId) -> list[St
 
 
 def messages_of(entry: Entry) -> list[Stored]:
-    """Each message of a fetched entry; of a staged batch those that were released here."""
+    """Return each message of a fetched entry; of a staged batch those that were released here."""
     batch = record_batch.decode(entry.batch)
     chosen = range(len(batch)) if entry.indices is None else entry.indices
     return [
@@ -65,7 +65,7 @@ def messages_of(entry: Entry) -> list[Stored]:
 
 
 async def read_topic(cluster: ChaosCluster, topic_uid: bytes) -> dict[int, list[Stored]]:
-    """Partition → what it holds, over all its generations."""
+    """Return partition → its messages, over all its queue generations."""
     client = cluster.store_client()
     await client.start()
     try:

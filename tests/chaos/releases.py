@@ -25,7 +25,7 @@ class Release:
     tree: Path
 
     def environment(self) -> dict[str, str]:
-        """What makes a Python of ours import it, started in `tree`."""
+        """Return the environment in which a Python started in `tree` imports the release."""
         return {"PYTHONPATH": os.pathsep.join((str(self.tree), str(self.tree / "sdk/python")))}
 
 
@@ -33,7 +33,7 @@ CURRENT = Release("current", ROOT)
 
 
 def missing(name: str = PREVIOUS) -> str | None:
-    """Why the release or commit cannot be unpacked; None where it can."""
+    """Return why the release or commit cannot be unpacked; None where it can."""
     if not (ROOT / ".git").exists():
         return f"{name} is in the repository's history, and this is no clone of it"
     if _git("cat-file", "-e", f"{_commit(name)}^{{commit}}").returncode != 0:

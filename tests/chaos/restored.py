@@ -45,7 +45,7 @@ class Restored:
         self.caller = Callers(cluster.http_port, cluster.token)
         self.rows = Rows(self.caller)
         self.published: dict[str, Names] = {}
-        """By topic, what was answered 201."""
+        """The messages answered 201, by topic."""
         self.acked: Names = set()
         """Before the backup, so it never comes again."""
         self.fences: list[int] = []
@@ -79,7 +79,7 @@ class Restored:
         self.cluster.kill_postgres()
         base_backup.restore(self.cluster.postgres, self.backup)
 
-    # What is done -----------------------------------------------------------------------------
+    # Before the restore ------------------------------------------------------------------------
 
     async def before(self) -> None:
         for topic in ("moved", "grown", "gone", "trimmed", "once"):
@@ -111,7 +111,7 @@ class Restored:
         await self.rows.since()
 
     async def trim(self, topic: str) -> None:
-        """All but one message acked and truncated; that one failed, and is kept."""
+        """Ack and truncate all messages but one; that one failed, and is kept."""
         first = True
         while messages := await self.pull(topic, MESSAGES):
             ids = [each["ack_id"] for each in messages]
@@ -129,7 +129,7 @@ class Restored:
             assert time.monotonic() < deadline_s, listed.body
             await asyncio.sleep(0.2)
 
-    # What is there afterwards -----------------------------------------------------------------
+    # After the restore -------------------------------------------------------------------------
 
     async def after(self) -> None:
         await self.check_ids()
@@ -139,7 +139,7 @@ class Restored:
         await self.check_orphan()
 
     async def check_messages(self) -> None:
-        """All that is not acked as the backup has it, whatever was done since."""
+        """Check all messages that are not acked as the backup has it, whatever was done since."""
         topics = ("moved", "grown", "once", "trimmed")
         for topic, got in zip(
             topics, await asyncio.gather(*map(self.consume, topics)), strict=True
@@ -152,14 +152,16 @@ class Restored:
             await self.until_balanced(topic)
 
     async def check_ids(self) -> None:
-        """At least once: an ack of before is good for ever; exactly once: no lease of before is."""
+        """Check acks of before: at least once they are good for ever, exactly once no lease
+        of before is.
+        """
         told = await self.acknowledge("moved", self.ids["moved"])
         assert told["results"] == [], told
         told = await self.acknowledge("once", self.ids["once"])
         assert len(told["results"]) == 1, told
 
     async def acknowledge(self, subscription: str, ack_id: str) -> dict[str, Any]:
-        """Asked until its partition has an owner."""
+        """Repeat the ack until its partition has an owner."""
         path = f"/subscriptions/{subscription}/ack"
         return (await self.until_done("POST", path, {"ack_ids": [ack_id]})).body
 
@@ -219,7 +221,7 @@ class Restored:
         return reply
 
     async def until_done(self, method: str, path: str, body: object) -> Reply:
-        """Again until it is done, not only begun."""
+        """Repeat the request until it is done, not only begun."""
         deadline_s = time.monotonic() + DRAIN_S
         while True:
             reply = await self.caller.call(method, path, body)
@@ -255,7 +257,7 @@ class Restored:
         return found
 
     async def consume(self, subscription: str, count: int | None = None) -> Names:
-        """What comes, acked: so many, or until nothing has come for a while."""
+        """Consume and ack `count` messages, or until nothing has come for a while."""
         got: Names = set()
         quiet = 0
         while (count is None and quiet < QUIET_PULLS) or (count is not None and len(got) < count):
@@ -284,7 +286,7 @@ class Restored:
         return group
 
     async def lock(self, name: str) -> None:
-        """Taken and given back."""
+        """Take the lock and release it."""
         held = await self.ok("POST", f"/locks/{name}:acquire", {"ttl_seconds": 30, "holder": "me"})
         self.fences.append(held.body["fencing_token"])
         released = {"lock_id": held.body["lock_id"]}

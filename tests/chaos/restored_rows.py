@@ -1,5 +1,5 @@
-"""What only Postgres knows, over its restore: positions that were sought, snapshots, dead letters,
-redrives, outputs of acks, schedules, and locks that are held.
+"""The rows that only Postgres has, over its restore: positions that were sought, snapshots, dead
+letters, redrives, outputs of acks, schedules, and locks that are held.
 
     before    each is made, and used once
     since     each is used again, and the backup forgets that
@@ -44,10 +44,10 @@ class Rows:
     def __init__(self, caller: Callers) -> None:
         self.caller = caller
         self.lost_ack_id = ""
-        """Of a generation that the backup never knew."""
+        """The ack id of a cursor generation that the backup never knew."""
         self.held: dict[str, Any] = {}
 
-    # What is done -----------------------------------------------------------------------------
+    # Before the restore ------------------------------------------------------------------------
 
     async def before(self) -> None:
         for name in ("sought", "input", "output", "dead", "runs"):
@@ -82,7 +82,7 @@ class Rows:
         lost = {"ttl_seconds": TTL_S, "holder": "lost"}
         await self.ok("POST", "/locks/lost:acquire", lost)
 
-    # What is there afterwards -----------------------------------------------------------------
+    # After the restore -------------------------------------------------------------------------
 
     async def after(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -96,7 +96,9 @@ class Rows:
             assert books.body["balanced"], books.body
 
     async def _check_locks(self) -> None:
-        """Who held one keeps it, with a token above all that were given since."""
+        """Check that the holder of a lock keeps it, with a token above all that were given
+        since.
+        """
         other = await self.caller.call("POST", "/locks/held:acquire", {"holder": "other"})
         assert other.status == 409, other
         renewed = await self.ok("POST", "/locks/held:renew", {"lock_id": self.held["lock_id"]})
@@ -108,7 +110,7 @@ class Rows:
         assert got.body["fencing_token"] > 1 << FENCE_BITS
 
     async def _check_seek(self) -> None:
-        """It was acked before the backup, so only the next seek brings it again."""
+        """Check a message that was acked before the backup: only the next seek brings it again."""
         assert await self.all_of("sought") == []
         assert (await self.caller.call("GET", "/snapshots/late")).status == 404
         await self.ok("POST", "/subscriptions/sought/seek", {"to": {"snapshot": "early"}})
@@ -133,7 +135,7 @@ class Rows:
         assert Counter(letters) == {"dying": 1, "dying-again": 1}, letters
 
     async def _check_outputs(self) -> None:
-        """Acked with an output since: both again."""
+        """Check the messages acked with an output since: both come again."""
         await self._ack_with_output()
         assert [each["data"] for each in await self.all_of("output")] == ["made", "made"]
 
@@ -151,7 +153,7 @@ class Rows:
         return reply
 
     async def _until_done(self, method: str, path: str, body: object = None) -> Reply:
-        """Again where nobody has the partition just now."""
+        """Repeat the request where nobody has the partition just now."""
         deadline_s = time.monotonic() + FOUND_S
         while True:
             reply = await self.caller.call(method, path, body)
@@ -172,7 +174,7 @@ class Rows:
         await self.ok("POST", "/subscriptions/sought/snapshots", {"name": name})
 
     async def all_of(self, name: str, count: int | None = None) -> list[Message]:
-        """So many, or until nothing has come for a while; not acked."""
+        """Pull `count` messages, or until nothing has come for a while; they are not acked."""
         found: list[Message] = []
         quiet, deadline_s = 0, time.monotonic() + FOUND_S
         while len(found) < count if count is not None else quiet < QUIET_PULLS:
@@ -201,7 +203,7 @@ class Rows:
         await self.ok("POST", f"/subscriptions/{name}/nack", body)
 
     async def _redrive(self) -> None:
-        """Until it is done."""
+        """Redrive until it is done."""
         letters = "/subscriptions/dying/dead_letters"
         made = (await self.ok("POST", f"{letters}:redrive", {})).body
         path = f"/subscriptions/dying/redrives/{made['redrive_id']}"

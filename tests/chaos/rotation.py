@@ -62,14 +62,14 @@ WHERE usename = $1 AND backend_type = 'client backend' AND pid <> pg_backend_pid
 
 @dataclass(slots=True)
 class Secrets:
-    """Those of processes: an old and a new one of each."""
+    """The secrets of processes: an old and a new one of each."""
 
     store: tuple[str, str] = field(default_factory=lambda: (_hex(), _hex()))
     ack: tuple[str, str] = field(default_factory=lambda: (_hex(), _hex()))
     seal: tuple[str, str] = field(default_factory=lambda: (f"a:{_hex()}", f"b:{_hex()}"))
 
     def settings(self, number: int) -> dict[str, str]:
-        """In round 0, before anything, to 3: old · old,new · new,old · new."""
+        """Return the settings of round 0, before anything, to 3: old · old,new · new,old · new."""
 
         def of(pair: tuple[str, str]) -> str:
             old, new = pair
@@ -83,7 +83,7 @@ class Secrets:
 
 
 class Certificates:
-    """Of all processes, in files that they read anew."""
+    """The certificates of all processes, in files that they read anew."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -118,7 +118,9 @@ class Hook:
         self.taken: set[str] = set()
         self.refused: list[str] = []
         self.in_a_row = 0
-        """The last so many were signed with the first of the secrets, whatever else with."""
+        """The number of last requests that were signed with the first of the secrets, among
+        others.
+        """
 
     async def take(self, request: web.Request) -> web.Response:
         body = await request.read()
@@ -167,10 +169,10 @@ class Rotation:
         self._key_file = root / "key"
         self._over = asyncio.Event()
         self._client: AsyncClient | None = None
-        """Of the application that has a client's secret."""
+        """The client of the application that has a client's secret."""
         self._published = 0
         self._old: dict[str, str] = {}
-        """What was changed, by what it is."""
+        """The replaced secrets, by their kind."""
 
     async def run(self) -> None:
         async with self._hook.open(), self.fleet as fleet:
@@ -185,13 +187,13 @@ class Rotation:
                 await self._rotate()
                 self._over.set()
                 await application
-            # What an exactly-once lease of a process that went is refused for, is promised so.
+            # An exactly-once lease of a process that went may be refused: that is promised.
             refused = [text for text in load.books.refused if not text.startswith("exact:")]
             self.wrong += load.wrong + refused
             print(load.books.summary(), f"{self._published} by a client's secret")
             await self._check()
 
-    # -- what is there first -------------------------------------------------------------------
+    # -- the credentials and messages from before the rotation ----------------------------------
 
     async def _make_credentials(self) -> None:
         key = await self._ok("PUT", "/keys/applications", {"scopes": SCOPES})
@@ -222,7 +224,7 @@ class Rotation:
         self._old |= {f"{name}_id": credential.client_id, name: credential.client_secret}
 
     async def _lease(self) -> str:
-        """An ack id of the secrets of now."""
+        """Return an ack id of the present secrets."""
         await self._ok("POST", "/topics/held/messages", {})
         deadline_s = time.monotonic() + PATIENCE_S
         while True:
@@ -233,7 +235,7 @@ class Rotation:
             assert time.monotonic() < deadline_s
 
     async def _publish(self) -> None:
-        """Of an application with a client's secret: to the topic that is pushed."""
+        """Publish as an application with a client's secret: to the topic that is pushed."""
         while not self._over.is_set():
             assert self._client is not None
             try:
@@ -280,7 +282,7 @@ class Rotation:
         self._expect(bool(told["results"]), "an ack id of the old secret is good for ever")
 
     async def _round(self, number: int) -> None:
-        """One process of each kind at a time."""
+        """Restart one process of each kind at a time."""
         fleet = self.fleet
         fleet.settings |= self.secrets.settings(number)
         waves: list[list[Member]] = [
@@ -309,7 +311,10 @@ class Rotation:
         await succeeds(self.fleet, "store", *arguments)
 
     async def _make_login(self) -> str:
-        """Its URL. With a name of its own: a login has one password, and processes need both."""
+        """Make a login and return its URL.
+
+        It has a name of its own: a login has one password, and processes need both.
+        """
         password = secrets.token_hex(16)
         connection = await asyncpg.connect(self.fleet.postgres.url)
         try:
@@ -321,7 +326,7 @@ class Rotation:
         return f"postgresql://{LOGIN}:{password}@{place}"
 
     async def _until_login_is_unused(self) -> None:
-        """The old one."""
+        """Wait until the old login is unused."""
         connection = await asyncpg.connect(self.fleet.postgres.url)
         try:
             async with asyncio.timeout(PATIENCE_S):
@@ -342,8 +347,11 @@ class Rotation:
         await succeeds(self.fleet, "operator", "disable", "first")
 
     async def _change_hook(self) -> None:
-        """Until the first one ends, requests bear the signatures of both: those that are sent once
-        the change is known to who sends them."""
+        """Change the secret of the hook.
+
+        Until the first secret ends, requests bear the signatures of both: those that are sent once
+        the sender knows the change.
+        """
         path = f"/subscriptions/{HOOK}/signing_secrets"
         made = await self._ok("POST", path, {"expires_previous_after_seconds": 3600})
         self._hook.secrets.insert(0, made["secret"])
@@ -389,13 +397,13 @@ class Rotation:
         self._expect(not self._hook.refused, f"webhooks not verified: {self._hook.refused[:3]}")
 
     async def _until_refused(self, what: str) -> None:
-        """Some hold for a while beside what follows them."""
+        """Wait until an old secret is refused; some hold for a while beside their successors."""
         async with asyncio.timeout(2 * PATIENCE_S):
             while (await self._request("GET", "/topics", token=self._old[what]))[0] != 401:
                 await asyncio.sleep(0.5)
 
     async def _token(self, client_id: str, secret: str) -> int:
-        """The status of a token endpoint's answer."""
+        """Return the status of a token endpoint's answer."""
         proof = base64.b64encode(f"{client_id}:{secret}".encode()).decode()
         async with (
             ClientSession() as session,
@@ -417,7 +425,7 @@ class Rotation:
             self.wrong.append(otherwise)
 
     async def _ok(self, method: str, path: str, body: object = None) -> dict[str, Any]:
-        """Asked again while a process that would answer is being restarted."""
+        """Send the request, again while a process that would answer is being restarted."""
         deadline_s = time.monotonic() + PATIENCE_S
         while True:
             status, answer = await self._request(method, path, body)
@@ -430,7 +438,7 @@ class Rotation:
     async def _request(
         self, method: str, path: str, body: object = None, token: str = ""
     ) -> tuple[int, dict[str, Any]]:
-        """(status, answer); status 0 where none came."""
+        """Return (status, answer); status 0 where none came."""
         headers = {"Authorization": f"Bearer {token or self.fleet.token}"}
         data = None if body is None else json.dumps(body)
         try:

@@ -1,20 +1,20 @@
-"""What publishers saw, held against what the log holds.
+"""The answers to publishers, held against the log.
 
 The rules, for every partition of the topic:
 
-1. what was acknowledged is in the log, at the partition and offset that the answer named;
-2. what was answered *not done* is not in the log;
+1. an acknowledged message is in the log, at the partition and offset that the answer named;
+2. a message that was answered *not done* is not in the log;
 3. offsets begin at 0 and have no gap: each is one more than the one before;
 4. no message is there twice: a forwarder's session repeats nothing, and one that was sent to a
    partition moves to another only if it was not stored there;
 5. messages of a key are in one partition, in the order they were sent (a publisher sends the next
    of a key once the last is answered);
-6. real-time order: what was sent after another was acknowledged has the greater offset.
+6. real-time order: a message sent after another was acknowledged has the greater offset.
 
-And of what a subscription's consumers saw:
+And for the deliveries to a subscription's consumers:
 
 7. every message of the log was delivered and acked, and nothing else was;
-8. an ack that was answered 200 holds: the message is not handed out by a pull sent after it.
+8. an ack that was answered 200 holds: no pull sent after it delivers the message again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Verdict:
     stored: int = 0
     unknown_but_stored: int = 0
     deliveries: int = 0
-    """To consumers, repeated ones counted each time."""
+    """The deliveries to consumers, repeated ones counted each time."""
 
     def require(self) -> None:
         """Raises AssertionError with the violations."""
@@ -108,7 +108,7 @@ def check_deliveries(deliveries: Sequence[Delivery], logs: Logs) -> Verdict:
 
 
 def _places(logs: Logs) -> dict[str, list[tuple[int, int]]]:
-    """Payload → every (partition, offset) where it is."""
+    """Return payload → every (partition, offset) where it is."""
     places: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for partition, log in logs.items():
         for stored in log:
@@ -202,7 +202,7 @@ def _check_real_time(history: Iterable[Publish], report: _Report) -> None:
     for partition, publishes in by_partition.items():
         publishes.sort(key=lambda publish: publish.offset, reverse=True)
         earliest: Publish | None = None
-        """Of those with a greater offset, the one answered first."""
+        """The publish answered first among those with a greater offset."""
         for publish in publishes:
             if earliest is not None and earliest.answered_s < publish.sent_s:
                 report.broken(

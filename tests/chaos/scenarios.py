@@ -1,6 +1,6 @@
-"""What is done to an installation while it is published to, each scenario with what it measured.
+"""The faults of an installation under load, each scenario with its measurements.
 
-All of them check the whole history at the end; how long anything took is for the caller to judge.
+All of them check the whole history at the end; the caller judges how long anything took.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class FaultResult:
     published: int
     """Unkeyed, in the window."""
     failed: int
-    """Of those, without a 201."""
+    """The number of those without a 201."""
     reasons: dict[str, int]
     keyed_gap_s: float
     """The longest that a key waited between two acknowledgements."""
     caught_up_s: float = 0.0
-    """From its restart until it had applied all that the others had then."""
+    """Seconds from its restart until it had applied all that the others had then."""
 
 
 class Torture:
@@ -65,10 +65,10 @@ class Torture:
         self.consumer = consumer
         self._reader = reader
         self._observed: list[Read | Drained] = []
-        """Of the times that the history was judged before."""
+        """The reads of the times that the history was judged before."""
         self.topic_uid = topic_uid
         self._groups = groups
-        """Of the topic's partitions, in order."""
+        """The groups of the topic's partitions, in order."""
 
     @classmethod
     async def over_http(
@@ -109,8 +109,10 @@ class Torture:
         padding: str = PADDING,
         partitions: int = PARTITIONS,
     ) -> Torture:
-        """The same on the store nodes alone, each partition in a group of its own; `padding` is
-        what makes a message long."""
+        """Make a torture of the store nodes alone, each partition in a group of its own.
+
+        `padding` makes a message long.
+        """
         topic_uid, groups = secrets.token_bytes(16), list(range(partitions))
         client = cluster.store_client()
         await client.start()
@@ -123,11 +125,11 @@ class Torture:
 
     @property
     def partitions(self) -> int:
-        """How many it began with; they are numbered from 0."""
+        """Return how many partitions it began with; they are numbered from 0."""
         return len(self._groups)
 
     async def leader_of(self, partition: int) -> int:
-        """The node that leads the partition's group now, as most nodes say."""
+        """Return the node that leads the partition's group now, as most nodes say."""
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
             claims = [
@@ -176,7 +178,9 @@ class Torture:
     async def kill(
         self, partition: int, *, window_s: float, before_s: float = 2.0, down_s: float = 1.0
     ) -> FaultResult:
-        """SIGKILL the leader of a partition under load; it is started again after `down_s`."""
+        """Send SIGKILL to the leader of a partition under load; it is started again after
+        `down_s`.
+        """
         node = await self.leader_of(partition)
         start = time.monotonic()
         await asyncio.sleep(before_s)
@@ -191,7 +195,7 @@ class Torture:
     async def hang(
         self, partition: int, *, window_s: float, hang_s: float = 5.0, before_s: float = 1.0
     ) -> FaultResult:
-        """SIGSTOP the leader of a partition under load, SIGCONT after `hang_s`."""
+        """Send SIGSTOP to the leader of a partition under load, SIGCONT after `hang_s`."""
         node = await self.leader_of(partition)
         start = time.monotonic()
         await asyncio.sleep(before_s)
@@ -218,7 +222,9 @@ class Torture:
         return FaultResult(node, len(unkeyed), len(bad), reasons, gap, caught_up_s)
 
     async def until_caught_up(self, node: int, timeout_s: float = 60.0) -> float:
-        """Until the node has applied, in every group, what any node had when this was called."""
+        """Wait until the node has applied, in every group, all that any node had when this
+        was called.
+        """
         began = time.monotonic()
         goal: dict[int, int] | None = None
         last: object = None
@@ -238,7 +244,7 @@ class Torture:
         )
 
     async def restart_server(self, *, load_s: float, kindly: bool) -> None:
-        """SIGKILL the server under load, or SIGTERM it, and start it again."""
+        """Send SIGKILL to the server under load, or SIGTERM, and start it again."""
         self.workload.start()
         await asyncio.sleep(load_s)
         if kindly:
@@ -251,7 +257,9 @@ class Torture:
         await asyncio.sleep(load_s)
 
     async def lose_postgres(self, *, load_s: float, down_s: float) -> list[Publish]:
-        """SIGKILL Postgres under load and start it again; what was published meanwhile."""
+        """Send SIGKILL to Postgres under load and start it again; returns the messages
+        published meanwhile.
+        """
         self.workload.start()
         await asyncio.sleep(load_s)
         self.cluster.kill_postgres()
@@ -264,7 +272,9 @@ class Torture:
         return meanwhile
 
     async def kill_everything(self, *, load_s: float) -> None:
-        """SIGKILL to all processes under load, then start them again; publishing goes on after."""
+        """Send SIGKILL to all processes under load, then start them again; publishing goes
+        on after.
+        """
         self.workload.start()
         await asyncio.sleep(load_s)
         self.cluster.kill_everything()
@@ -301,7 +311,7 @@ class Torture:
         return verdict
 
     def _recorded(self, *, deliveries: bool) -> History:
-        """All that was sent and answered until now."""
+        """Return all that was sent and answered until now."""
         history = History(self.topic, self.workload.history)
         history.add(*self._observed, *(self._reader.reads if self._reader is not None else ()))
         if self.consumer is not None and deliveries:

@@ -1,4 +1,6 @@
-"""How a publish gets to the log: over HTTP like anyone's, or straight into the store nodes."""
+"""The ways of a publish to the log: over HTTP as by any client, or straight into the store
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ class Sender(Protocol):
 
 
 class Receipt(msgspec.Struct):
-    """What is needed of a 201."""
+    """The members of a 201 that are needed."""
 
     message_id: str
     partition: int
@@ -39,7 +41,7 @@ class Receipt(msgspec.Struct):
 
 
 class Refusal(msgspec.Struct):
-    """What is needed of a problem."""
+    """The members of a problem that are needed."""
 
     type: str = ""
     outcome: str = ""
@@ -50,12 +52,12 @@ _refusal = msgspec.json.Decoder(Refusal)
 
 
 def body_of(publish: Publish, padding: str = PADDING) -> bytes:
-    """About 1 KB, or as much as the padding, that begins with the payload."""
+    """Return a body of about 1 KB, or as much as the padding, that begins with the payload."""
     return f"{publish.payload} {padding}".encode()
 
 
 def payload_of(data: bytes) -> str:
-    """What was put in, of a stored message."""
+    """Return the payload of a stored message."""
     return data.split(b" ", 1)[0].decode()
 
 

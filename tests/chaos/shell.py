@@ -13,7 +13,7 @@ from tests.chaos.cluster import ChaosCluster
 async def run(
     cluster: ChaosCluster, *arguments: str, settings: Mapping[str, str] | None = None
 ) -> tuple[int, str]:
-    """`packetboat ARGUMENTS`, done: its exit status and what it said."""
+    """Run `packetboat ARGUMENTS`; returns its exit status and its output."""
     done = await asyncio.to_thread(
         subprocess.run,
         [sys.executable, "-m", "gateway", *arguments],
@@ -28,7 +28,7 @@ async def run(
 async def succeeds(
     cluster: ChaosCluster, *arguments: str, settings: Mapping[str, str] | None = None
 ) -> str:
-    """The same, which must end with 0: what it said."""
+    """Run `packetboat ARGUMENTS`, which must end with 0; returns its output."""
     status, said = await run(cluster, *arguments, settings=settings)
     assert status == 0, f"packetboat {' '.join(arguments)}: {status}\n{said}"
     return said

@@ -16,7 +16,9 @@ class Sometimes:
         self._listed = tuple(listed)
 
     def hit(self, what: str, when: bool = True) -> None:
-        """It was seen, if `when`. What is not listed is a mistake in the harness."""
+        """Note that a situation was seen, if `when`; an unlisted one is a mistake in the
+        harness.
+        """
         assert what in self._listed, what
         if when:
             self.seen[what] += 1

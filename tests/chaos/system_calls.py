@@ -51,7 +51,7 @@ class Injected:
 
 
 def _is_traced(pid: int) -> bool:
-    """Every thread of it."""
+    """Return whether every thread of it is traced."""
     try:
         statuses = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
     except (FileNotFoundError, ProcessLookupError):
@@ -61,7 +61,7 @@ def _is_traced(pid: int) -> bool:
 
 @functools.cache
 def unavailable() -> str | None:
-    """Why no call can be made to fail here; None when it can. Tries it once."""
+    """Return why no call can be made to fail here; None when it can. Tries it once."""
     if shutil.which("strace") is None:
         return "failing system calls need strace (apt-get install strace)"
     victim = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])

@@ -16,7 +16,7 @@ from tests.chaos.workload import failed
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[ChaosCluster]:
-    """The store nodes alone."""
+    """Run the store nodes alone."""
     reason = unavailable()
     if reason is not None:
         pytest.skip(f"no failing disks here: {reason}")

@@ -1,4 +1,4 @@
-"""That the checker of hand-outs finds what it is there to find."""
+"""Tests that the checker of deliveries finds each fault."""
 
 from __future__ import annotations
 

@@ -33,14 +33,16 @@ MIB = 1024 * 1024
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[ChaosCluster]:
-    """The store nodes alone."""
+    """Run the store nodes alone."""
     async with ChaosCluster(tmp_path, store_only=True, segment_bytes=MIB) as cluster:
         yield cluster
 
 
 async def until_repaired(cluster: ChaosCluster, node: int, timeout_s: float = 25.0) -> None:
-    """Until nothing of the node is damaged and it votes in every group again; meanwhile it must
-    lead none in which it does not."""
+    """Wait until nothing of the node is damaged and it votes in every group again.
+
+    Meanwhile it must lead none in which it does not vote.
+    """
     async with asyncio.timeout(timeout_s):
         while True:
             status = (await cluster.statuses((node,)))[node]
@@ -58,15 +60,17 @@ def _votes(group: dict[str, Any], node: int) -> bool:
 
 
 def events(cluster: ChaosCluster, node: int, event: str) -> list[dict[str, Any]]:
-    """What its log has under a name."""
+    """Return the events of a name in the node's log."""
     lines = (cluster.root / f"node-{node}.log").read_text().splitlines()
     found = [json.loads(line) for line in lines if line.startswith("{")]
     return [one for one in found if one["event"] == event]
 
 
 async def until_same_bytes(cluster: ChaosCluster, torture: Torture) -> None:
-    """Each node has every readable batch of the topic, the same. What a node has lost without
-    knowing it, it learns when it is asked, and mends."""
+    """Wait until each node has every readable batch of the topic, the same.
+
+    A node learns of an unknown loss when it is asked, and repairs it.
+    """
     async with asyncio.timeout(20):
         while True:
             with contextlib.suppress(Unavailable):
@@ -76,7 +80,7 @@ async def until_same_bytes(cluster: ChaosCluster, torture: Torture) -> None:
 
 
 async def _have_same_bytes(cluster: ChaosCluster, torture: Torture, nodes: Iterable[int]) -> bool:
-    """False where one has less than another; what both have must be the same."""
+    """Return False where one has less than another; common bytes must be the same."""
     client = cluster.store_client()
     await client.start()
     await client.wait_ready()
@@ -205,7 +209,7 @@ async def test_one_damaged_checkpoint_costs_a_longer_start(
 async def test_a_node_without_a_whole_checkpoint_is_made_whole_by_its_peers(
     cluster: ChaosCluster, files: Callable[[Path], list[Path]]
 ) -> None:
-    """What it promised is in the damaged checkpoints; the log before them may be gone."""
+    """Start a node whose damaged checkpoints have its promises; the log before them may be gone."""
     torture = await Torture.on_store(cluster, per_second=300)
     torture.workload.start()
     await asyncio.sleep(2.5)
@@ -259,8 +263,11 @@ async def test_promises_lost_on_a_majority_stop_the_groups_and_say_where(
 async def test_messages_lost_on_several_nodes_are_refused_by_name_where_nobody_has_them(
     cluster: ChaosCluster, copies: int
 ) -> None:
-    """The same batch is harmed on several nodes: one whole copy mends the others; without one its
-    offsets are refused, and never is a shorter log served as if it were whole."""
+    """Test damage to the same batch on several nodes.
+
+    One whole copy mends the others; without one its offsets are refused, and never is a shorter log
+    served as if it were whole.
+    """
     client = cluster.store_client()
     await client.start()
     await client.wait_ready()

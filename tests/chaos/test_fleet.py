@@ -21,7 +21,7 @@ from tests.chaos.fleet_storm import KINDS, RESTART, FleetStorm
 
 
 class Counting(Counted):
-    """With leases no longer than the pauses here need."""
+    """A counted load with leases no longer than the pauses here need."""
 
     subscription: ClassVar[dict[str, Any]] = {"ack_deadline_seconds": 20}
 
@@ -50,7 +50,7 @@ def _with_a_balancer() -> None:
 async def weather(
     fleet: Fleet, actors: Sequence[type[Actor]], kinds: Sequence[str] = KINDS
 ) -> AsyncIterator[FleetStorm]:
-    """With its load at work."""
+    """Run the storm with its load at work."""
     storm = FleetStorm(fleet, actors, seed=1, kinds=kinds, pause_s=(0.5, 7.0))
     await storm.load.prepare()
     try:

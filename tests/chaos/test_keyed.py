@@ -39,7 +39,7 @@ class Server(Caller):
 
 
 async def broken(*steps: str | int) -> list[str]:
-    """What the checker says of one worker's life."""
+    """Return the checker's words on one worker's life."""
     keyed = Keyed(Site(0, ""), random.Random(1), Sometimes(SITUATIONS))
     keyed.dice.random = lambda: 0.5  # type: ignore[method-assign]  # it acks all
     keyed.published = {"k 1": 201, "k 2": 201}

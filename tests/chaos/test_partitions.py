@@ -18,7 +18,7 @@ PARTITIONED_S = 1.5
 
 @pytest.fixture
 async def partitioned(tmp_path: Path) -> AsyncIterator[tuple[Torture, Links]]:
-    """The store nodes alone, with proxies before them, under load."""
+    """Run the store nodes alone, with proxies before them, under load."""
     cluster = ChaosCluster(tmp_path, store_only=True, proxied=True)
     async with Links(cluster.addresses, cluster.listens) as links, cluster:
         torture = await Torture.on_store(cluster, per_second=60, keys=4)
@@ -30,7 +30,7 @@ async def partitioned(tmp_path: Path) -> AsyncIterator[tuple[Torture, Links]]:
 
 
 async def until_served(torture: Torture) -> None:
-    """Until every partition took a message that was sent from now on."""
+    """Wait until every partition took a message that was sent from now on."""
     history = torture.workload.history
     first = len(history)
     async with asyncio.timeout(30):

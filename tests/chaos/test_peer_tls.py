@@ -30,7 +30,7 @@ APPEND_S = 60.0
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[ChaosCluster]:
-    """The store nodes alone, without TLS."""
+    """Run the store nodes alone, without TLS."""
     async with ChaosCluster(tmp_path / "cluster", store_only=True) as cluster:
         yield cluster
 
@@ -41,7 +41,7 @@ def certificates(tmp_path: Path) -> Certificates:
 
 
 class Appends:
-    """What one client after the other appended to one queue, as servers do."""
+    """The appends of one client after the other to one queue, as servers do."""
 
     def __init__(self, cluster: ChaosCluster) -> None:
         self._cluster = cluster
@@ -49,7 +49,7 @@ class Appends:
 
     @asynccontextmanager
     async def going_on(self) -> AsyncIterator[None]:
-        """By a client with the settings of now. Raises what an append raised."""
+        """Append by a client with the present settings; raises the error of an append."""
         client = self._cluster.store_client()
         await client.start()
         await client.wait_ready()
@@ -121,7 +121,7 @@ async def _another_authority_takes_over(cluster: ChaosCluster, ours: Certificate
 
 
 async def stored(client: StoreClient) -> list[bytes]:
-    """Every batch of the queue."""
+    """Return every batch of the queue."""
     found: list[bytes] = []
     while entries := (await client.fetch(0, QUEUE, len(found), 1_000_000)).entries:
         found += [bytes(entry.batch) for entry in entries]
@@ -129,7 +129,7 @@ async def stored(client: StoreClient) -> list[bytes]:
 
 
 async def lets_in(cluster: ChaosCluster, tls: PeerTls | None, node: int = 1) -> bool:
-    """Whether the node does, who knows the secret."""
+    """Return whether the node does, which knows the secret."""
     identity = Identity(cluster.store_secret)
     try:
         connection = await dial(

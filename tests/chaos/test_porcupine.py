@@ -174,7 +174,7 @@ def test_nothing_is_stored_after_a_seal(refused: Refusal) -> None:
 
 
 def test_a_log_is_judged_from_one_quiet_read_to_the_next(refused: Refusal) -> None:
-    """A breach after such a read is found too, also of what was sent before it."""
+    """Find a breach after such a read too, also in requests sent before it."""
     before = [acked("a", 0, 0, key="k"), lost("late", 1, "k"), whole("a", at_s=5)]
     assert not refused(*before, acked("b", 8, 1), whole("a", "b"))
     assert not refused(*before, acked("b", 8, 2), whole("a", "late", "b"))
@@ -203,7 +203,7 @@ AT_LEAST, EXACTLY, AT_MOST = (
 def given(
     pulled_s: float, acked_s: float = 0.0, outcome: Outcome = ACKED, what: str = "ack"
 ) -> Delivery:
-    """A hand-out that takes a tenth of a second, and an ack that takes another."""
+    """Make a delivery that takes a tenth of a second, and an ack that takes another."""
     act = Act(what, acked_s - 0.1, acked_s, outcome)  # type: ignore[arg-type]
     return Delivery("worker", 0, 0, "a", pulled_s, pulled_s + 0.1, acts=[act] if acked_s else [])
 
@@ -336,7 +336,7 @@ def test_what_the_checker_does_not_know_is_not_passed_over(
 
 
 def test_a_picture_shows_what_was_refused(refused: Refusal, tmp_path: Path) -> None:
-    """Of a long log only what is around it."""
+    """Draw only the part of a long log around the fault."""
     many = [acked(f"m{number}", number, number) for number in range(500)]
     said = refused(*many, whole(*(f"m{number}" for number in range(499)), at_s=600.0))
     assert "none of these fits" in said

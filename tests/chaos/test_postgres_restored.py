@@ -39,7 +39,7 @@ def root() -> Iterator[Path]:
 
 
 async def test_what_the_backup_forgot_comes_back(root: Path) -> None:
-    """To all of a fleet at once, where there is a balancer for it."""
+    """Restore under all of a fleet at once, where there is a balancer for it."""
     fleet = Fleet(root) if balancers.program("haproxy") else None
     async with (
         fleet or ChaosCluster(root) as cluster,
@@ -64,7 +64,9 @@ async def all_went_through(fleet: Fleet) -> None:
 
 
 async def test_a_repair_that_is_cut_is_made_again(root: Path) -> None:
-    """At every step, one after the other; an era whose row may have been written is skipped."""
+    """Cut the repair at every step, one after the other; an era whose row may have been
+    written is skipped.
+    """
     async with ChaosCluster(root, failpoints=True) as cluster:
         restored = Restored(cluster, None, root)
         await restored.prepare(0)

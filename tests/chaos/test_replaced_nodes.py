@@ -20,13 +20,13 @@ MIB = 1024 * 1024
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[ChaosCluster]:
-    """The store nodes alone."""
+    """Run the store nodes alone."""
     async with ChaosCluster(tmp_path, store_only=True, segment_bytes=MIB) as cluster:
         yield cluster
 
 
 async def replace(cluster: ChaosCluster, old: int, new: int) -> None:
-    """As `packetboat store replace-node` does."""
+    """Replace a node as `packetboat store replace-node` does."""
     address = cluster.new_node(new)
     cluster.start_node(new)
     await cluster.until_up(new)

@@ -1,4 +1,4 @@
-"""What the books of rolling restarts find."""
+"""Tests of the faults that the books of rolling restarts find."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ KEY = "key-1"
 
 
 def kept(names: list[Name], *, ordered: bool = False) -> tuple[Books, Reader]:
-    """All published, and handled and acked by one reader."""
+    """Return books with all messages published, and handled and acked by one reader."""
     books, reader = Books(), Reader(ordered=ordered)
     books.readers["r"] = reader
     for name in names:

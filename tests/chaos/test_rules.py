@@ -18,7 +18,7 @@ def log(*payloads: str, key: str | None = None) -> list[Stored]:
 
 
 def broken(history: list[Publish], logs: dict[int, list[Stored]]) -> str:
-    """The one rule that is broken."""
+    """Return the one rule that is broken."""
     rules = {violation.split(":")[0] for violation in check(history, logs).violations}
     assert len(rules) <= 1, rules
     return rules.pop() if rules else ""

@@ -28,7 +28,7 @@ def disk(tmp_path: Path) -> Iterator[Ext4Image]:
 
 
 def start_writer(directory: Path, seed: int) -> subprocess.Popen[bytes]:
-    """A process that appends as fast as it can; it has recovered when this returns."""
+    """Start a process that appends as fast as it can; it has recovered when this returns."""
     writer = subprocess.Popen(
         [sys.executable, "-m", "tests.chaos.wal_writer", str(directory), str(seed)],
         cwd=ROOT,
@@ -42,7 +42,7 @@ def start_writer(directory: Path, seed: int) -> subprocess.Popen[bytes]:
 
 
 def run_until_cut(disk: Ext4Image, directory: Path, seed: int, run_s: float) -> list[int]:
-    """The instances acknowledged by a writer until its machine lost power."""
+    """Return the instances acknowledged by a writer until its machine lost power."""
     with start_writer(directory, seed) as writer:
         time.sleep(run_s)
         freeze(writer.pid)
@@ -54,7 +54,7 @@ def run_until_cut(disk: Ext4Image, directory: Path, seed: int, run_s: float) -> 
 
 
 def check_log(directory: Path, acknowledged: int) -> tuple[int, str]:
-    """How many records the log holds, and the state it was found in."""
+    """Return how many records the log holds, and the state it was found in."""
     log, found, state = open_log(directory)
     log.close()
     assert state != "damaged"
@@ -81,7 +81,7 @@ def test_no_acknowledged_record_is_lost(disk: Ext4Image) -> None:
 
 
 def test_a_process_whose_disk_dies_ends(disk: Ext4Image) -> None:
-    """It neither retries nor goes on: what a failed sync left behind is for the next start."""
+    """End without a retry: the next start deals with the rest of a failed sync."""
     directory = disk.mount_point / "wal"
     with start_writer(directory, 1) as writer:
         time.sleep(0.2)

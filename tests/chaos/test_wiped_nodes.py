@@ -1,7 +1,7 @@
-"""Data directories that are gone, another's, or older than what their node once had said.
+"""Data directories that are gone, another's, or older than the promises of their node.
 
 Each is refused under its old id: the process ends with status 78 and says what to do, and the
-others go on. What makes it dangerous is that such a node has forgotten what it promised.
+others go on. Such a node is dangerous because it has forgotten its promises.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ REMEDY = "packetboat store replace-node {node} NEW HOST:PORT"
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[ChaosCluster]:
-    """The store nodes alone."""
+    """Run the store nodes alone."""
     async with ChaosCluster(tmp_path, store_only=True) as cluster:
         yield cluster
 
 
 def last_words(cluster: ChaosCluster, node: int) -> str:
-    """Why the node stopped, as its log's last line says."""
+    """Return why the node stopped, as its log's last line says."""
     words: str = json.loads(cluster.tail(f"node-{node}").splitlines()[-1])["reason"]
     return words
 
 
 async def require_refused(cluster: ChaosCluster, node: int, why: str) -> None:
-    """It ends by itself, saying why and what to do, and would again."""
+    """Require that the node ends by itself, saying why and what to do, and would again."""
     for again in (True, False):
         assert await cluster.exit_status(node) == REFUSED
         words = last_words(cluster, node)
@@ -46,7 +46,7 @@ async def require_refused(cluster: ChaosCluster, node: int, why: str) -> None:
 
 
 async def until_its_start_is_known(cluster: ChaosCluster, node: int) -> None:
-    """Both of its peers have met this start of it: each judges by what it saw itself."""
+    """Wait until both peers have met this start of the node: each judges by what it saw itself."""
     others = [other for other in NODES if other != node]
     async with asyncio.timeout(60):
         while True:
@@ -87,7 +87,10 @@ async def backup_of_a_stopped_node(cluster: ChaosCluster, torture: Torture) -> N
 
 
 async def backup_of_a_running_node(cluster: ChaosCluster, torture: Torture) -> None:
-    """The start after it has a number that nobody has seen; its log is too short."""
+    """Restore a backup of a running node.
+
+    The start after it has a number that nobody has seen; its log is too short.
+    """
     await asyncio.sleep(0.5)
     copy = cluster.copy_node(3)
     await asyncio.sleep(3.0)
@@ -96,7 +99,9 @@ async def backup_of_a_running_node(cluster: ChaosCluster, torture: Torture) -> N
 
 
 async def backup_of_a_backup(cluster: ChaosCluster, torture: Torture) -> None:
-    """Started once too often to be lower, and from another history."""
+    """Restore a backup of a backup: started once too often to be lower, and from another
+    history.
+    """
     await asyncio.sleep(0.5)
     await cluster.stop_node(3)
     copy = cluster.copy_node(3)

@@ -100,7 +100,7 @@ class Judge:
 
 
 async def kills(options: argparse.Namespace, root: Path, judge: Judge) -> None:
-    """One node SIGKILLed under 500 msg/s, and started again."""
+    """Kill one node with SIGKILL under 500 msg/s, and start it again."""
     async with (
         ChaosCluster(root) as cluster,
         await Torture.over_http(cluster, "kills", per_second=options.rate) as torture,
@@ -118,7 +118,7 @@ async def kills(options: argparse.Namespace, root: Path, judge: Judge) -> None:
 
 
 async def hangs(options: argparse.Namespace, root: Path, judge: Judge) -> None:
-    """One node SIGSTOPped under load."""
+    """Stop one node with SIGSTOP under load."""
     async with (
         ChaosCluster(root) as cluster,
         await Torture.over_http(cluster, "hangs", per_second=options.rate) as torture,
@@ -143,7 +143,7 @@ def _judge_gaps(what: str, results: Sequence[FaultResult], judge: Judge) -> None
 
 
 async def server(options: argparse.Namespace, root: Path, judge: Judge) -> None:
-    """The server killed, and told to stop, under load."""
+    """Kill the server, and stop it, under load."""
     async with (
         ChaosCluster(root) as cluster,
         await Torture.over_http(cluster, "server", per_second=options.rate) as torture,
@@ -154,7 +154,7 @@ async def server(options: argparse.Namespace, root: Path, judge: Judge) -> None:
 
 
 async def postgres(options: argparse.Namespace, root: Path, judge: Judge) -> None:
-    """Postgres gone for ten seconds under load."""
+    """Stop Postgres for ten seconds under load."""
     async with (
         ChaosCluster(root) as cluster,
         await Torture.over_http(cluster, "postgres", per_second=options.rate) as torture,
@@ -167,7 +167,7 @@ async def postgres(options: argparse.Namespace, root: Path, judge: Judge) -> Non
 
 
 async def everything(options: argparse.Namespace, root: Path, judge: Judge) -> None:
-    """All processes SIGKILLed at once, Postgres too."""
+    """Kill all processes at once, Postgres too."""
     async with (
         ChaosCluster(root) as cluster,
         await Torture.over_http(cluster, "everything", per_second=options.rate) as torture,
@@ -183,7 +183,7 @@ async def everything(options: argparse.Namespace, root: Path, judge: Judge) -> N
 
 
 async def power(options: argparse.Namespace, root: Path, judge: Judge) -> None:
-    """Disks that lose what was not synced: one node's at a time, then all in one step."""
+    """Lose the unsynced bytes of disks: one node's at a time, then all in one step."""
     reason = unavailable()
     if reason is not None:
         judge.say(f"SKIPPED power cuts: {reason}")
@@ -240,7 +240,9 @@ async def storm(options: argparse.Namespace, root: Path, judge: Judge) -> None:
 
 
 async def fleet(options: argparse.Namespace, root: Path, judge: Judge) -> None:
-    """Random faults on many forwarders behind a real balancer, every hand-out accounted for."""
+    """Cause random faults on many forwarders behind a real balancer, with every delivery
+    accounted for.
+    """
     if not balancers.program("haproxy"):
         judge.say("SKIPPED the fleet: haproxy is not installed")
         return
@@ -263,7 +265,7 @@ async def fleet(options: argparse.Namespace, root: Path, judge: Judge) -> None:
 
 
 async def restored(options: argparse.Namespace, root: Path, judge: Judge) -> None:
-    """An old backup of Postgres in the place of the new one, under load."""
+    """Restore an old backup of Postgres in the place of the new one, under load."""
     async with (
         ChaosCluster(root) as cluster,
         await Torture.over_http(cluster, "restored", per_second=options.rate) as torture,
@@ -287,7 +289,7 @@ SCENARIOS: dict[str, Callable[[argparse.Namespace, Path, Judge], Awaitable[None]
 
 
 async def run(options: argparse.Namespace, judge: Judge) -> None:
-    """The chosen scenarios, each on an installation of its own."""
+    """Run the chosen scenarios, each on an installation of its own."""
     for name in options.only.split(","):
         judge.say(f"== {name}: {(SCENARIOS[name].__doc__ or '').splitlines()[0]}")
         root = Path(tempfile.mkdtemp(prefix="packetboat-torture-", dir=options.directory))

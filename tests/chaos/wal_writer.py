@@ -31,7 +31,7 @@ def payload_of(instance: int) -> bytes:
 
 
 def open_log(directory: Path) -> tuple[WriteAheadLog, list[Record], str]:
-    """The log, its records, and the state in which it was found."""
+    """Return the log, its records, and the state in which it was found."""
     log, recovery = WriteAheadLog.open(
         directory, cluster_uid=CLUSTER, node_id=1, segment_bytes=SEGMENT_BYTES
     )

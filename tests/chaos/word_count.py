@@ -63,8 +63,11 @@ class Workers:
         self.kills += 1
 
     def stop(self) -> list[int]:
-        """Kindly; their exit codes. One that has only just been started is waited for: before it
-        has said what SIGTERM means to it, the signal would simply end it."""
+        """Stop the workers kindly; returns their exit codes.
+
+        A worker that has only just been started is waited for: before it has said what SIGTERM
+        means to it, the signal would simply end it.
+        """
         for process in self._processes:
             until_caught(process, signal.SIGTERM)
             process.send_signal(signal.SIGTERM)
@@ -95,7 +98,7 @@ def until_caught(process: subprocess.Popen[bytes], number: signal.Signals) -> No
 
 @contextmanager
 def workers_of(installation: Installation, directory: Path, seed: int) -> Iterator[Workers]:
-    """None of them outlives the block."""
+    """Run workers; none of them outlives the block."""
     workers = Workers(installation, directory, seed)
     try:
         yield workers
@@ -107,7 +110,9 @@ def workers_of(installation: Installation, directory: Path, seed: int) -> Iterat
 
 @dataclass
 class Killer:
-    """Kills one whenever so many more tasks have succeeded, until nearly all have."""
+    """A killer that kills one worker each time a number of tasks have succeeded, until
+    nearly all have.
+    """
 
     workers: Workers
     every_tasks: int
@@ -124,7 +129,7 @@ class Killer:
 
 @dataclass
 class Count:
-    """What came of it."""
+    """The result of the count."""
 
     summary: Summary
     words: Counter[str]
@@ -147,7 +152,7 @@ def counted(
     kills: int,
     seed: int,
 ) -> Count:
-    """By workers under fire. Raises JobFailed."""
+    """Count words with workers under fire. Raises JobFailed."""
     began_s = time.monotonic()
     with (
         Client(installation.url, installation.token) as client,
@@ -175,7 +180,7 @@ def expected(files: Iterable[Path]) -> Counter[str]:
 
 
 def wrong(found: Count, words: Counter[str], parts: int) -> list[str]:
-    """What is not as it must be."""
+    """Return all faults."""
     maps = [task.index for task in found.tasks if task.phase == "map"]
     checks: dict[str, Any] = {
         "the outputs do not add up to the words": found.words == words,
@@ -189,7 +194,7 @@ def wrong(found: Count, words: Counter[str], parts: int) -> list[str]:
 
 
 def main() -> int:
-    """The exit code."""
+    """Run the command; returns its exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=10_000)
     parser.add_argument("--kills", type=int, default=30)

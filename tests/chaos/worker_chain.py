@@ -36,7 +36,7 @@ PAGE = 500
 
 
 class WorkerChain:
-    """On a cluster that runs. `prepare`, then `storm`, then `verify`."""
+    """A chain of workers on a cluster that runs. `prepare`, then `storm`, then `verify`."""
 
     def __init__(self, cluster: ChaosCluster, seed: int, messages: int) -> None:
         self._cluster = cluster
@@ -166,7 +166,7 @@ class WorkerChain:
         self._workers.append(process)
 
     def _kill_worker(self, index: int) -> None:
-        """SIGKILL, and another in its place."""
+        """Kill a worker with SIGKILL, and start another in its place."""
         process = self._workers.pop(index)
         assert process.poll() is None, (self._cluster.root / "workers.log").read_text()[-3000:]
         process.kill()
@@ -200,7 +200,7 @@ class WorkerChain:
 
 
 async def run(root: Path, seconds: float, seed: int, messages: int) -> WorkerChain:
-    """All of it, on a cluster of its own."""
+    """Run all of it, on a cluster of its own."""
     async with ChaosCluster(root) as cluster:
         chain = WorkerChain(cluster, seed, messages)
         try:

@@ -21,7 +21,7 @@ class Workload:
     def __init__(
         self, sender: Sender, topic: str, *, per_second: float = 500.0, keys: int = 8
     ) -> None:
-        """`topic`: its name in the history."""
+        """Make the workload; `topic`: its name in the history."""
         self.topic = topic
         self.history: list[Publish] = []
         self._sender = sender
@@ -53,7 +53,7 @@ class Workload:
             task.cancel()
 
     async def publish_one(self, key: str | None = None) -> Publish:
-        """One message that must be accepted; it is in the history too."""
+        """Publish one message that must be accepted; it is in the history too."""
         publish = await self.publish(key)
         assert publish.outcome is Outcome.ACKED, publish
         return publish
@@ -65,7 +65,7 @@ class Workload:
                 await asyncio.sleep(0.01)
 
     def between(self, start_s: float, end_s: float) -> list[Publish]:
-        """What was sent in this span of the monotonic clock."""
+        """Return the messages sent in this span of the monotonic clock."""
         first = len(self.history)
         while first and self.history[first - 1].sent_s >= start_s:
             first -= 1
@@ -93,7 +93,7 @@ class Workload:
             await asyncio.sleep(KEY_PAUSE_S if done else FAILED_PAUSE_S)
 
     async def publish(self, key: str | None = None) -> Publish:
-        """One message, whatever becomes of it; it is in the history."""
+        """Publish one message, whatever its outcome; it is in the history."""
         payload = f"{next(self._numbers)}"
         publish = Publish(payload, key, time.monotonic(), topic=self.topic)
         self.history.append(publish)
@@ -103,13 +103,15 @@ class Workload:
 
 
 def failed(publishes: Iterable[Publish]) -> list[Publish]:
-    """Those without a 201."""
+    """Return the publishes without a 201."""
     return [publish for publish in publishes if publish.outcome is not Outcome.ACKED]
 
 
 def resume_gap_s(publishes: Iterable[Publish], start_s: float, end_s: float) -> float:
-    """The longest any key waited in this span from one acknowledgement to the next; a key still
-    waiting at the end counts until then."""
+    """Return the longest wait of any key in this span from one receipt to the next.
+
+    A key still waiting at the end counts until then.
+    """
     last: dict[str, float] = {}
     longest = 0.0
     keyed = [publish for publish in publishes if publish.key is not None]

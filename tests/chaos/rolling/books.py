@@ -1,4 +1,4 @@
-"""What publishers were told and what consumers got, and what must be true of both.
+"""The receipts of publishers and the deliveries to consumers, and the rules for both.
 
 lost       a message whose publish was answered is handled by every subscription
 stored     and is in the log once, however often the SDK sent it
@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 KEYED = "key-"
-"""How the names of publishers with an ordering key begin: they publish one after the other."""
+"""The first letters of publishers with a key, which publish one message after the other."""
 Name = tuple[str, int]
-"""(who published it, the how manyeth of theirs)."""
+"""A message: (its publisher, its number among that publisher's)."""
 
 
 @dataclass(slots=True)
@@ -27,13 +27,13 @@ class Reader:
     ordered: bool = False
     handled: Counter[Name] = field(default_factory=Counter)
     asked: set[Name] = field(default_factory=set)
-    """Their acks were sent."""
+    """The messages whose acks were sent."""
     acked: set[Name] = field(default_factory=set)
-    """Their acks were answered."""
+    """The messages whose acks were answered."""
     wrong: list[str] = field(default_factory=list)
 
     def handle(self, name: Name, attempt: int) -> None:
-        """A consumer got it."""
+        """Note that a consumer got the message."""
         publisher, number = name
         if name in self.acked:
             self.wrong.append(f"{name} came again (attempt {attempt}), its ack was answered")
@@ -43,12 +43,12 @@ class Reader:
         self.handled[name] += 1
 
     def ack(self, names: Iterable[Name]) -> None:
-        """Their acks were answered."""
+        """Note that acks of the messages were answered."""
         self.acked.update(names)
 
 
 class Books:
-    """Of one topic."""
+    """The books of one topic."""
 
     def __init__(self) -> None:
         self.published: set[Name] = set()
@@ -61,19 +61,23 @@ class Books:
         self._slowest_s = 0.0
 
     def receipt(self, name: Name, began_s: float) -> None:
-        """`began_s`: when it was given to the SDK, of the monotonic clock."""
+        """Note a receipt; `began_s`: when the message was given to the SDK, by the
+        monotonic clock.
+        """
         self.published.add(name)
         self._slowest_s = max(self._slowest_s, time.monotonic() - began_s)
 
     def missing(self) -> dict[str, set[Name]]:
-        """By subscription: what it has not handled yet."""
+        """Return the messages that each subscription has not handled yet."""
         found = {name: self.published - each.handled.keys() for name, each in self.readers.items()}
         return {name: names for name, names in found.items() if names}
 
     @property
     def repeats(self) -> dict[str, int]:
-        """By subscription: messages that were handed out more than once, none of them acked before
-        it came again."""
+        """Return the messages that each subscription got more than once.
+
+        None of them was acked before it came again.
+        """
         found = {
             name: sum(times - 1 for times in each.handled.values())
             for name, each in self.readers.items()
@@ -81,7 +85,7 @@ class Books:
         return {name: count for name, count in found.items() if count}
 
     def verdict(self, log: Iterable[tuple[int, list[Name]]]) -> list[str]:
-        """What is wrong, at the end. `log`: of each partition, its messages by offset."""
+        """Return all faults, at the end; `log`: the messages of each partition by offset."""
         wrong = [f"a publish failed: {error}" for error in self.failed]
         for reader, each in self.readers.items():
             wrong += [f"{reader}: {text}" for text in each.wrong]
@@ -98,7 +102,7 @@ class Books:
         return wrong
 
     def summary(self) -> str:
-        """For people."""
+        """Return a summary for people."""
         return (
             f"{len(self.published)} published, {len(self.failed)} failed, the slowest receipt"
             f" took {self._slowest_s:.2f} s, repeats {self.repeats or 'none'},"
@@ -107,7 +111,9 @@ class Books:
 
 
 def _out_of_order(names: Iterable[Name]) -> list[str]:
-    """Of the publishers with a key, who publish one after the other."""
+    """Return the messages out of order of publishers with a key, who publish one after the
+    other.
+    """
     wrong, last = [], dict[str, int]()
     for publisher, number in names:
         if publisher.startswith(KEYED) and number <= last.get(publisher, -1):

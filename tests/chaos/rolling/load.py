@@ -1,6 +1,6 @@
-"""Publishers and consumers by the SDK: what an application does, and nothing that it would not.
+"""Publishers and consumers by the SDK, which do as applications do and nothing else.
 
-publishers   `key-N`: one after the other with an ordering key; `loose-N`: without; `late`: with
+publishers   `key-N`: one after the other with a key; `loose-N`: without; `late`: with
              a delay. By turns by way of the balancer, and with the publish forwarders' URLs
 consumers    of `pulled` (ordered) and `exact` (exactly once), several each, and, where there is a
              balancer, of `streamed`: a worker asks the gateway for its subscription, too
@@ -33,15 +33,15 @@ PARTITIONS = 8
 KEYS = 6
 LOOSE = 2
 CONSUMERS = 3
-"""Of each subscription that is pulled."""
+"""The consumers of each subscription that is pulled."""
 PAUSE_S = 0.1
-"""Of a publisher, between two messages."""
+"""Seconds between two messages of a publisher."""
 DELAY_S = 1.5
 LEASE_S = 60
 """Longer than anything here takes: what comes again comes because its lease was lost."""
 RETRY_FOR_S = 60.0
 ALL_IN_S = 120.0
-"""What consumers may take to come to the end."""
+"""Seconds consumers may take to come to the end."""
 T = TypeVar("T")
 
 
@@ -59,7 +59,9 @@ class SdkLoad:
     """Use `at_work`; then `wrong` has what must not be."""
 
     def __init__(self, at: Addresses, token: str, credentials: Sequence[Credentials] = ()) -> None:
-        """`credentials`: of the clients by turns, where they have not all the token."""
+        """Make the load; `credentials`: those of the clients by turns, where they have not
+        all the token.
+        """
         self.books = Books()
         self.wrong: list[str] = []
         self._credentials = itertools.cycle(credentials or (StaticToken(token),))
@@ -87,7 +89,7 @@ class SdkLoad:
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[SdkLoad]:
-        """Publishing and consuming, until the block ends; then all is consumed and judged."""
+        """Publish and consume until the block ends; then consume and judge everything."""
         try:
             await self._prepare()
             publishers = [self._run(self._publisher(f"key-{n}", n)) for n in range(KEYS)]
@@ -132,12 +134,12 @@ class SdkLoad:
         return task
 
     def _dead(self) -> list[asyncio.Task[None]]:
-        """Applications that an error has ended."""
+        """Return the applications that an error has ended."""
         ended = [task for task in self._tasks if task.done() and not task.cancelled()]
         return [task for task in ended if task.exception() is not None]
 
     async def _until_consumed(self) -> None:
-        """Which shows in the books and at the server, or the time is over."""
+        """Wait until all is consumed, by the books and at the server, or the time is over."""
         deadline_s = time.monotonic() + ALL_IN_S
         while self.books.missing() and time.monotonic() < deadline_s:
             await asyncio.sleep(0.1)
@@ -212,10 +214,10 @@ class SdkLoad:
             self.books.refused.append(f"{verb}: {error!r}")
             return None
 
-    # What an operator looks at.
+    # The operator's probes.
 
     async def probe(self) -> None:
-        """A topic is made, used and deleted by whoever serves now."""
+        """Make, use and delete a topic at any serving process."""
         name = f"probe-{uuid.uuid4().hex[:8]}"
         await self._control.topics.create(name, partitions=2)
         await self._control.subscriptions.create(name, name, start="earliest")
@@ -236,7 +238,7 @@ class SdkLoad:
         await self._control.topics.delete(name)
 
     async def _log(self) -> list[tuple[int, list[Name]]]:
-        """Each partition, in the order of offsets."""
+        """Return the messages of each partition, in the order of offsets."""
         client, found = self._consuming[0], []
         for partition in range(PARTITIONS):
             messages = client.messages.replay(TOPIC, partition)

@@ -16,7 +16,7 @@ from tests.unit.peering.peer_certificates import Certificates
 
 
 async def switched(root: Path, *, back: bool) -> list[str]:
-    """In three rounds of restarts, and as many back; what went wrong."""
+    """Switch TLS on in three rounds of restarts, and off in as many; returns all faults."""
     certificates = Certificates(root / "certificates")
     modes = list(PeerTlsMode)
     async with site(root) as at:

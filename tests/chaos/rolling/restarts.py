@@ -14,7 +14,10 @@ Look = Callable[[str], Awaitable[None]]
 
 
 class Restarts:
-    """Of all nine processes. `release`: what they are from then on; None: what they were."""
+    """The restarts of all nine processes.
+
+    `release`: the release that they run from then on; None: the one they ran.
+    """
 
     def __init__(self, fleet: Fleet, look: Look) -> None:
         self._fleet = fleet
@@ -27,23 +30,25 @@ class Restarts:
         return [fleet.scheduler, *fleet.subscribers, *fleet.publishers, fleet.gateway]
 
     async def everything(self, release: Release | None = None) -> None:
-        """As an upgrade does it."""
+        """Restart everything as an upgrade does."""
         await self.nodes(NODES, release)
         await self.servers(self.upwards, release)
 
     async def everything_back(self, release: Release) -> None:
-        """As an upgrade is taken back."""
+        """Restart everything as the reverse of an upgrade does."""
         await self.servers(reversed(self.upwards), release)
         await self.nodes(NODES, release)
 
     async def some_back(self, release: Release) -> None:
-        """One of each kind that has neighbours: those are of either release then."""
+        """Return one of each kind that has neighbours to the release: those are of either
+        release then.
+        """
         fleet = self._fleet
         await self.servers([fleet.gateway, fleet.publishers[0], fleet.subscribers[0]], release)
         await self.nodes(NODES[:1], release)
 
     async def nodes(self, nodes: Iterable[int], release: Release | None = None) -> None:
-        """Each after its leaders have moved away."""
+        """Restart each node after its leaders have moved away."""
         for node in nodes:
             await self._operated("drain", str(node))
             await self._fleet.stop_node(node)
@@ -55,7 +60,7 @@ class Restarts:
         await self._operated("balance")
 
     async def servers(self, members: Iterable[Member], release: Release | None = None) -> None:
-        """Each until it is ready again, before the next."""
+        """Restart each until it is ready again, before the next."""
         for member in members:
             if (status := await member.terminate()) != 0:
                 raise ClusterFailed(f"{member.name} ended with {status}: {member.tail()}")

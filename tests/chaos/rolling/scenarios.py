@@ -1,4 +1,4 @@
-"""What is done to a nine-process installation under load; each returns what went wrong."""
+"""The scenarios of a nine-process installation under load; each returns the faults it found."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Site:
 
 @asynccontextmanager
 async def site(root: Path, release: Release = CURRENT) -> AsyncIterator[Site]:
-    """Under load until the block ends."""
+    """Run a site under load until the block ends."""
     balance = "none" if HAProxy.missing() else "hash"
     async with Fleet(
         root, subscribers=SUBSCRIBERS, publishers=PUBLISHERS, balance=balance, release=release
@@ -50,7 +50,7 @@ async def site(root: Path, release: Release = CURRENT) -> AsyncIterator[Site]:
 
 
 async def restarted(root: Path, rounds: int = 1) -> list[str]:
-    """Each process, one after the other, so many times."""
+    """Restart each process, one after the other, in `rounds` rounds."""
     async with site(root) as at:
         for _ in range(rounds):
             await at.restarts.everything()
