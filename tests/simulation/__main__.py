@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
 
 
 def findings(summary: Summary) -> list[str]:
-    """Why a set of runs fails, in words; empty if it does not."""
+    """Return why a set of runs fails, in words; empty if it does not."""
     found = [f"seed {result.seed}: {result.failure}" for result in summary.failures]
     if summary.runs > 1:
         full = summary.runs >= FULL_SET_RUNS

@@ -29,7 +29,7 @@ class SimClock:
         return self._boot_us + true_us + true_us * self._ppm // 1_000_000
 
     def true_delay_us(self, local_us: int) -> int:
-        """How long a delay on this node's clock really takes."""
+        """Return the true time of a delay on this node's clock."""
         return local_us * 1_000_000 // (1_000_000 + self._ppm)
 
     def wall_us(self, true_us: int) -> int:

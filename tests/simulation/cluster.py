@@ -33,7 +33,7 @@ STEP_US = 100 * MS
 
 @dataclass(slots=True)
 class Result:
-    """What a run came to."""
+    """The result of a run."""
 
     seed: int
     failure: str | None
@@ -93,7 +93,7 @@ class Cluster:
             self.start_node(n)
 
     def _equip(self, n: int) -> None:
-        """A machine for a new node."""
+        """Make a machine for a new node."""
         options = self.options
         insane = bool(options.clock_jump_every_us) and n == self._insane
         self.clocks[n] = SimClock(self.scheduler.fork(f"clock {n}"), options.drift_ppm, insane)
@@ -105,7 +105,7 @@ class Cluster:
     # -- phases --------------------------------------------------------------------------------
 
     def run(self) -> int:
-        """Both phases; how long convergence took. Raises Violation."""
+        """Run both phases; returns how long convergence took. Raises Violation."""
         self.scheduler.run_until(self.options.safety_us)
         self._heal()
         healed = self.scheduler.now
@@ -147,7 +147,7 @@ class Cluster:
         return [*self.clients, self.admin, self.reconfigurer]
 
     def members(self) -> list[SimNode]:
-        """The nodes of the membership that the log says."""
+        """Return the nodes of the membership that the log says."""
         return [self.nodes[m.node] for m in self.oracle.reference.membership.members]
 
     def _converged(self) -> bool:
@@ -178,7 +178,7 @@ class Cluster:
                 self.faults.reconnect(n, other)
 
     def add_node(self) -> int:
-        """A new node with an empty disk, which is no member yet."""
+        """Add a node with an empty disk, which is no member yet."""
         assert self.spares > 0
         self.spares -= 1
         n = max(self._lives) + 1
@@ -187,7 +187,7 @@ class Cluster:
         return n
 
     def damaged(self) -> list[int]:
-        """Members that may not vote, or voted before and are not whole again."""
+        """Return the members that may not vote, or voted before and are not whole again."""
         return [
             member.node
             for member in self.oracle.reference.membership.members
@@ -195,9 +195,11 @@ class Cluster:
         ]
 
     def may_lose(self, n: int) -> bool:
-        """Whether the group survives that this node's log is lost: enough others are whole and
-        have a mark of the latest change, and no further change is on its way that could make a
-        damaged node a voter."""
+        """Return whether the group survives the loss of this node's log.
+
+        It does when enough others are whole and have a mark of the latest change, and no further
+        change is on its way that could make a damaged node a voter.
+        """
         membership = self.oracle.reference.membership
         if any(m.labels.get(REPAIR) and not self.disks[m.node].damaged for m in membership.members):
             return False
@@ -312,8 +314,10 @@ def fork_options(seed: int) -> Options:
 
 
 def harsh_options(seed: int, *, members: bool = False) -> Options:
-    """Those of a seed, with every kind of fault in them; with changes of `members` and damage only
-    if asked: they slow the rest down."""
+    """Return the options of a seed, with every kind of fault in them.
+
+    Changes of `members` and damage are in them only if asked: they slow the rest down.
+    """
     drawn = fork_options(seed)
     return replace(
         drawn,

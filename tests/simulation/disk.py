@@ -28,7 +28,7 @@ class SimDisk:
         self.reached = 0
         """All below was applied here."""
         self.damaged = False
-        """Some of the log is known to be lost: promises and accepts may be among it."""
+        """Whether a part of the log is known to be lost: promises and accepts may be among it."""
         self._luck = luck
         self._coverage = coverage
 
@@ -50,8 +50,10 @@ class SimDisk:
                 self.promised = max(self.promised, record.ballot)
 
     def lose(self) -> None:
-        """Lose synced records: the last ones, single ones, or all. What is lost is known to be
-        lost; the places are not used again."""
+        """Lose synced records: the last ones, single ones, or all.
+
+        The loss is known; the places are not used again.
+        """
         kind = self._luck.choice(("tail", "single", "single", "all"))
         size = len(self.log)
         lost = range(size)

@@ -1,4 +1,4 @@
-"""What goes wrong: crashes, power cuts, partitions, pauses, broken connections, jumping clocks."""
+"""The faults: crashes, power cuts, partitions, pauses, broken connections, jumping clocks."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Faults:
         self.pause(self._leader_or_any(), self._rng.randrange(600 * MS))
 
     def pause(self, n: int, duration_us: int) -> None:
-        """It does nothing for a while, and then all that came meanwhile."""
+        """Pause a node for a while; then it handles all that came meanwhile."""
         node = self._cluster.nodes[n]
         node.paused_until = self._cluster.scheduler.now + duration_us
         if node.leading:
@@ -120,7 +120,7 @@ class Faults:
     # -- connections ---------------------------------------------------------------------------
 
     def reconnect(self, a: int, b: int) -> None:
-        """A new connection between two nodes."""
+        """Make a new connection between two nodes."""
         self._cluster.network.break_link(a, b)
         for at, other in ((a, b), (b, a)):
             node = self._cluster.nodes.get(at)
@@ -134,7 +134,7 @@ class Faults:
         self._cluster.for_node(node, delay, "lost", node.lost, other)
 
     def _flap(self) -> None:
-        """Connections of one node break, all or one; a little later they are back."""
+        """Cut connections of one node, all or one; a little later they are back."""
         cluster = self._cluster
         victim = self._leader_or_any()
         network = cluster.network
@@ -159,7 +159,9 @@ class Faults:
     # -- partitions ----------------------------------------------------------------------------
 
     def _partition(self) -> None:
-        """Heal, or cut something: whole nodes, one direction, or all but one bridge."""
+        """Make the network whole, or cut something: whole nodes, one direction, or all but
+        one bridge.
+        """
         cluster, rng = self._cluster, self._rng
         ids = list(cluster.ids)
         broken = [(a, b) for a in ids for b in ids if a < b and cluster.network.is_cut(a, b)]
@@ -185,7 +187,7 @@ class Faults:
             self._break_cut_links(ids)
 
     def _cuts(self, kind: str, a: int, b: int, minority: list[int], bridge: int) -> bool:
-        """Whether messages from a to b are cut."""
+        """Return whether messages from a to b are cut."""
         if kind == "send":
             return a in minority and b not in minority
         if kind == "receive":

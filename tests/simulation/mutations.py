@@ -30,7 +30,7 @@ Mutation = Callable[[], AbstractContextManager[object]]
 
 
 def acceptor_forgets_a_promise() -> AbstractContextManager[object]:
-    """It answers a Prepare, then goes on accepting from the leader before (P2)."""
+    """Answer a Prepare, then go on accepting from the leader before (P2)."""
     original = Replica._on_prepare
 
     def mutated(self: Replica, source: int, message: Prepare) -> None:
@@ -42,7 +42,7 @@ def acceptor_forgets_a_promise() -> AbstractContextManager[object]:
 
 
 def leader_commits_on_a_minority() -> AbstractContextManager[object]:
-    """Its own vote is enough (P1)."""
+    """Count the leader's own vote as enough (P1)."""
     original = Replica._count_vote
 
     def mutated(self: Replica, led: Leadership, instance: int, node: int) -> None:
@@ -91,7 +91,7 @@ def phase_1_ignores_reported_values() -> AbstractContextManager[object]:
 
 
 def phase_1_picks_the_lower_ballot() -> AbstractContextManager[object]:
-    """Of two reported values it re-proposes the older one (P1)."""
+    """Propose the older of two reported values again (P1)."""
 
     def mutated(self: Candidacy, node: int, accepted: Sequence[tuple[int, int, bytes]]) -> None:
         self.granted.add(node)
@@ -104,7 +104,7 @@ def phase_1_picks_the_lower_ballot() -> AbstractContextManager[object]:
 
 
 def restart_forgets_accepts() -> AbstractContextManager[object]:
-    """What was accepted and not yet known to be chosen is gone after a restart (P1)."""
+    """Forget after a restart the values that were accepted and not yet known to be chosen (P1)."""
     original = Acceptor.__init__
 
     def mutated(self: Acceptor, outbox: Outbox, recovered: Recovered, first: Membership) -> None:
@@ -204,7 +204,9 @@ def a_vote_counts_twice() -> AbstractContextManager[object]:
 
 
 def votes_are_counted_across_ballots() -> AbstractContextManager[object]:
-    """What a promise reports as accepted in an earlier ballot counts as a vote in this one (P1)."""
+    """Count a value accepted in an earlier ballot, as a promise reports it, as a vote in
+    this one (P1).
+    """
     original = Replica._lead
 
     def mutated(self: Replica, standing: Candidacy) -> None:
@@ -242,7 +244,7 @@ def log_time_follows_the_leaders_clock() -> AbstractContextManager[object]:
 
 
 def values_are_applied_out_of_order() -> AbstractContextManager[object]:
-    """Two values chosen at once are handed over in the wrong order (P2)."""
+    """Hand over two values chosen at once in the wrong order (P2)."""
     original = Replica.take
 
     def mutated(self: Replica) -> Any:

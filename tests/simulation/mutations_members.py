@@ -18,7 +18,7 @@ Mutation = Callable[[], AbstractContextManager[object]]
 
 
 def a_learner_counts() -> AbstractContextManager[object]:
-    """Its vote is as good as a voter's (P1)."""
+    """Count its vote as a voter's (P1)."""
     original = Replica._count_vote
 
     def mutated(self: Replica, led: Leadership, instance: int, node: int) -> None:
@@ -47,7 +47,7 @@ def the_next_step_comes_before_the_last_is_settled() -> AbstractContextManager[o
 
 
 def a_change_is_proposed_beside_other_work() -> AbstractContextManager[object]:
-    """It does not wait until nothing is open (P1)."""
+    """Propose without waiting until nothing is open (P1)."""
 
     def mutated(self: Replica) -> bool:
         led = self.leadership
@@ -57,7 +57,7 @@ def a_change_is_proposed_beside_other_work() -> AbstractContextManager[object]:
 
 
 def a_new_leader_goes_on_beyond_a_change_it_found() -> AbstractContextManager[object]:
-    """It keeps the phase 1 of the membership before (P1)."""
+    """Keep the phase 1 of the membership before (P1)."""
     original = Replica._lead
 
     def mutated(self: Replica, standing: Candidacy) -> None:
@@ -68,7 +68,7 @@ def a_new_leader_goes_on_beyond_a_change_it_found() -> AbstractContextManager[ob
 
 
 def a_candidate_keeps_its_promises_over_a_change() -> AbstractContextManager[object]:
-    """It learned of another membership, and counts promises of the one before (P1)."""
+    """Learn of another membership, and count promises of the one before (P1)."""
     original = Replica._adopt_membership
 
     def mutated(self: Replica) -> None:
@@ -83,7 +83,7 @@ def a_candidate_keeps_its_promises_over_a_change() -> AbstractContextManager[obj
 
 
 def a_damaged_node_votes() -> AbstractContextManager[object]:
-    """What it accepts now it votes for, whatever it forgot (P1)."""
+    """Give a vote for each value that it accepts now, whatever it forgot (P1)."""
     original = Acceptor.accept
 
     def mutated(
@@ -95,7 +95,7 @@ def a_damaged_node_votes() -> AbstractContextManager[object]:
 
 
 def a_damaged_node_promises() -> AbstractContextManager[object]:
-    """It takes part in elections, without what it accepted before (P1)."""
+    """Take part in elections, without the values that it accepted before (P1)."""
     original = Replica._on_prepare
 
     def mutated(self: Replica, source: int, message: Prepare) -> None:

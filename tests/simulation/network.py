@@ -60,7 +60,7 @@ class SimNetwork:
         self._scheduler.after(delay, label, self._arrive, link, 0, payload)
 
     def delay(self) -> int:
-        """Of one message; also used for clients."""
+        """Return the delay of one message; also used for clients."""
         mean = self._options.delay_us
         delay = mean // 2 + self._rng.randrange(mean)
         if not self.calm and self._rng.random() < self._options.spike:

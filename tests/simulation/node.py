@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
 TRANSFER_TAG = 12
-"""Of `TransferLeadership`, the second byte of its encoding."""
+"""The tag of `TransferLeadership`, the second byte of its encoding."""
 RECORD_BYTES = 1000
 """Every simulated record takes this much room: an offset is an index."""
 
@@ -86,8 +86,11 @@ class SimNode:
     # -- starting ------------------------------------------------------------------------------
 
     def _start(self) -> SimGroup:
-        """From what the log holds. A node that joins knows the first members, as one does that was
-        given a machine to which nothing was applied yet."""
+        """Start from the log.
+
+        A node that joins knows the first members, as one does that was given a machine to which
+        nothing was applied yet.
+        """
         options = self.cluster.options
         self.disk.open()
         found = GroupStart(Machine(options.group, options.membership))
@@ -182,7 +185,7 @@ class SimNode:
         self._pump_if_touched()
 
     def call(self, request: Callable[[SimGroup], None]) -> None:
-        """A client's request."""
+        """Take a client's request."""
         request(self.group)
         self._pump_if_touched()
 

@@ -29,7 +29,7 @@ class Options:
     tcp: bool
     """Messages of a link arrive in order and are lost only with their connection."""
     pump_us: int
-    """How long a node gathers inputs before it acts on them; 0: on each at once."""
+    """Microseconds a node gathers inputs before it acts on them; 0: on each at once."""
     delay_us: int
     loss: float
     duplication: float
@@ -48,7 +48,7 @@ class Options:
     """Chance that nobody notices a crash by a closed connection."""
     partition_every_us: int
     flap_every_us: int
-    """How often a leader's connections break for a moment, while it goes on."""
+    """The interval in which a leader's connections break for a moment, while it goes on."""
     pause_every_us: int
     clock_jump_every_us: int
     drift_ppm: int
@@ -65,9 +65,9 @@ class Options:
     spares: int = 0
     """Node ids that may join while the run goes on."""
     member_every_us: int = 0
-    """How often nodes are added, replaced, removed, demoted."""
+    """The interval in which nodes are added, replaced, removed, demoted."""
     damage_every_us: int = 0
-    """How often a crashed node comes back with a part of its log lost."""
+    """The interval in which a crashed node comes back with a part of its log lost."""
 
     @property
     def membership(self) -> Membership:
@@ -94,7 +94,7 @@ class Options:
 
 
 def draw(rng: random.Random) -> Options:
-    """The options of a seed."""
+    """Draw the options of a seed."""
 
     def sometimes(chance: float, value: int) -> int:
         return value if rng.random() < chance else 0

@@ -1,14 +1,14 @@
-"""What must hold in every run, checked as it happens.
+"""The rules of every run, checked as it happens.
 
-* What is applied was chosen by votes that were cast and could be cast (oracle_votes.py).
+* An applied value was chosen by votes that were cast and could be cast (oracle_votes.py).
 * One value per instance, ever: every node applies the same value there, with the same digest.
 * Offsets of a queue are gap-free; a batch is in the log at most once; batches of one session are in
   the order of their sequences.
 * Every acknowledged append is in the log where its receipt says, and its receipt never changes.
-* What the log refused is not in the log; nothing follows a seal.
+* A refused append is not in the log; nothing follows a seal.
 * Log time grows with each instance, and no clock of a minority of the voters that govern the
   instance drives it ahead. A lone voter is a majority: its clock may.
-* A confirmed read is no older than what was acknowledged before it was asked.
+* A confirmed read is no older than the appends acknowledged before it was asked.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STATE_EVERY_INSTANCES = 50
 
 
 class Place:
-    """Where a batch is in the log."""
+    """The place of a batch in the log."""
 
     __slots__ = ("base_offset", "count", "log_time_us", "queue")
 
@@ -43,7 +43,7 @@ class Place:
 
 
 class Oracle:
-    """Sees every apply, every acknowledgement and every leader."""
+    """An oracle that sees every apply, every receipt and every leader."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Oracle:
         self._clocks = clocks
         self._coverage = coverage
         self.reference = Machine(group, membership)
-        """What was chosen, applied as soon as any node does."""
+        """The chosen values, applied as soon as any node does."""
         self._values: list[bytes] = []
         self._digests: list[bytes] = []
         self._states: dict[int, bytes] = {}
@@ -73,7 +73,7 @@ class Oracle:
         """The first instance that the present membership governs."""
         self.acked = 0
         self.acked_us = -(10**9)
-        """When the last was told."""
+        """The time at which the last was told."""
         self.acked_ends: dict[bytes, int] = {}
 
     @property

@@ -1,6 +1,6 @@
-"""Who may have voted for what: the part of the oracle that knows Paxos and memberships.
+"""The possible votes of each node: the part of the oracle that knows Paxos and memberships.
 
-* What is said is on the disk of who says it; what was promised is kept, also over restarts.
+* A statement is on the disk of its node; a promise is kept, also over restarts.
 * A node whose votes may be lost says neither Promise nor Accepted, until a membership made after
   the loss has left it out of the voters.
 * A ballot proposes one value per instance, has one leader in one life, and that leader had the
@@ -46,14 +46,14 @@ class Votes:
         disks: Mapping[int, SimDisk],
         prefix: Callable[[int], int],
     ) -> None:
-        """`prefix`: below which instance a node knows all to be chosen."""
+        """Make it; `prefix`: returns the instance below which a node knows all to be chosen."""
         self._coverage = coverage
         self._prefix = prefix
         self._disks = disks
         self._promised: dict[int, int] = {}
         self._promises: dict[int, set[int]] = {}
         self._votes: dict[int, dict[int, set[int]]] = {}
-        """By instance and ballot."""
+        """The votes by instance and ballot."""
         self._proposed: dict[tuple[int, int], bytes] = {}
         self._changes: dict[int, list[int]] = {}
         """Instances in which a ballot proposed changes, by ballot."""
@@ -74,7 +74,7 @@ class Votes:
         self._lost_at[node] = version
 
     def may_vote(self, node: int, membership: Membership) -> None:
-        """A node that lost votes is set free to vote again."""
+        """Set a node that lost votes free to vote again."""
         if membership.version <= self._lost_at[node]:
             raise Violation(f"node {node} was set free by version {membership.version}")
 
@@ -158,8 +158,10 @@ class Votes:
         membership: Membership,
         recovered: Mapping[int, bytes],
     ) -> None:
-        """A node has just become the leader of a ballot, by what its voters promised; what phase 1
-        found it proposes again."""
+        """Note that a node has just become the leader of a ballot, by the promises of its voters.
+
+        It proposes the values that phase 1 found again.
+        """
         if self._leaders.setdefault(ballot, (node, life)) != (node, life):
             raise Violation(f"ballot {ballot} has two leaders")
         promised = {*self._promises.get(ballot, ()), node} & {*membership.voters}
@@ -172,7 +174,7 @@ class Votes:
         self._check_suspect(ballot)
 
     def check_chosen(self, instance: int, governing: Membership) -> None:
-        """Called when the instance is applied somewhere for the first time."""
+        """Check an instance when it is applied somewhere for the first time."""
         ballots = self._votes.pop(instance, {})
         for node, disk in self._disks.items():
             for ballot in disk.accepted.get(instance, ()):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 RETRY_US = 40 * MS
 TRIES = 60
-"""After as many refusals by a rule a plan is given up."""
+"""The number of refusals by a rule after which a plan is given up."""
 MAX_VOTERS = 5
 
 

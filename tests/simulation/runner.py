@@ -23,7 +23,7 @@ CHUNK = 20
 
 @contextmanager
 def quiet_and_small(tail_instances: int) -> Iterator[None]:
-    """No log lines, and as little of the log in memory as the run asks for."""
+    """Keep log lines off, and as little of the log in memory as the run asks for."""
     silent = structlog.wrap_logger(None, processors=[_drop])
     with (
         mock.patch.object(group, "log", silent),
@@ -44,7 +44,7 @@ def run(seed: int, options: Options | None = None) -> Result:
     with quiet_and_small(cluster.options.tail_instances):
         try:
             converged_us = cluster.run()
-        except Exception as error:  # whatever breaks is a finding of this seed
+        except Exception as error:  # each break is a finding of this seed
             failure = f"{type(error).__name__}: {error}"
             frames = []
             trace = error.__traceback__
@@ -84,7 +84,7 @@ def run_many(seeds: Sequence[int], processes: int) -> Iterator[Result]:
 
 @dataclass(slots=True)
 class Summary:
-    """What a set of runs came to."""
+    """The result of a set of runs."""
 
     runs: int
     failures: list[Result]
@@ -92,11 +92,11 @@ class Summary:
     events: int
     acked: int
     coverage: dict[str, int]
-    """In how many runs each situation occurred."""
+    """The number of runs in which each situation occurred."""
     slowest_convergence_us: int
 
     def missing(self, *, also_expected: bool) -> list[str]:
-        """Situations that no run reached."""
+        """Return the situations that no run reached."""
         names = (*REQUIRED, *ALSO_EXPECTED) if also_expected else REQUIRED
         return [name for name in names if not self.coverage.get(name)]
 

@@ -1,7 +1,7 @@
 """Scripted bad days: the faults of RELIABILITY.md §10 one by one, at chosen moments, under load.
 
-A scenario is a script of moments over a cluster that has no faults of its own. What must hold is
-what must hold in every run (oracle.py), that it converges, and what the test of it adds.
+A scenario is a script of moments over a cluster that has no faults of its own. It must keep the
+rules of every run (oracle.py), converge, and keep the rule that its test adds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FIRST_US = 600 * MS
 
 
 def quiet_options(seed: int, **changes: Any) -> Options:
-    """A seed's cluster of three, with load and without faults."""
+    """Return the options of a seed's cluster of three, with load and without faults."""
     steady = replace(
         fork_options(seed),
         nodes=3,
@@ -95,7 +95,7 @@ class Scenario:
 
     @property
     def leader(self) -> int:
-        """Of the highest ballot, else any voter."""
+        """Return the leader of the highest ballot, else any voter."""
         leaders = [n for n in self.cluster.ids if self.cluster.nodes[n].leading]
         return max(
             leaders,
@@ -109,7 +109,7 @@ class Scenario:
         return next(n for n in voters if n != self.leader)
 
     def power_cut(self, n: int, back_us: int) -> None:
-        """It loses what is not synced, and starts again after `back_us`."""
+        """Cut the power: the node loses unsynced bytes, and starts again after `back_us`."""
         cluster = self.cluster
         if cluster.alive(n):
             cluster.held_down.add(n)

@@ -26,7 +26,7 @@ class Scheduler:
         self._recent: list[object] = []
 
     def fork(self, name: str) -> random.Random:
-        """The PRNG of one subsystem: drawing more in one changes nothing in another."""
+        """Return the PRNG of one subsystem: drawing more in one changes nothing in another."""
         return random.Random(f"{self.seed}/{name}")
 
     def after(self, delay_us: int, label: str, call: Callable[..., None], *args: Any) -> None:

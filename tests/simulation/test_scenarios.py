@@ -149,7 +149,7 @@ def test_row_13_a_flapping_link_does_not_hold_the_group(seed: int) -> None:
 @pytest.mark.parametrize("loss", [0.01, 0.1, 0.3])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_row_14_loss_duplication_and_reordering(seed: int, loss: float) -> None:
-    """Every message fends for itself; some come twice, some late."""
+    """Lose single messages; some come twice, some late."""
     options = quiet_options(seed, tcp=False, loss=loss, duplication=0.2, spike=0.05)
     scenario = Scenario(options, seed)
     cluster = scenario.run()
@@ -159,8 +159,11 @@ def test_row_14_loss_duplication_and_reordering(seed: int, loss: float) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_row_16_a_paused_leader_serves_nothing_old(seed: int) -> None:
-    """It stands still until another leads, then goes on as if nothing had been: its reads are not
-    confirmed (the oracle knows what was acknowledged), its proposals not chosen."""
+    """Pause the leader until another leads; then it goes on as if nothing had been.
+
+    Its reads are not confirmed (the oracle knows the acknowledged appends), its proposals not
+    chosen.
+    """
     scenario = Scenario(quiet_options(seed, read_every_us=2 * MS), seed)
     cluster = scenario.cluster
 
@@ -248,7 +251,7 @@ def test_row_18_the_leader_dies_in_the_middle_of_a_change(seed: int, moment_us: 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_row_18_the_leader_is_removed_under_load(seed: int) -> None:
-    """It commits its own removal, hands over, and leads no more."""
+    """Remove the leader: it commits its own removal, hands over, and leads no more."""
     scenario = Scenario(quiet_options(seed, nodes=5), seed)
     cluster = scenario.cluster
     removed: list[int] = []
@@ -268,7 +271,7 @@ def test_row_18_the_leader_is_removed_under_load(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_row_18_a_dead_node_is_replaced(seed: int) -> None:
-    """It never comes back; the new one takes its place while work goes on."""
+    """Replace a node that never comes back; the new one takes its place while work goes on."""
     scenario = Scenario(quiet_options(seed), seed)
     cluster = scenario.cluster
 
@@ -286,7 +289,7 @@ def test_row_18_a_dead_node_is_replaced(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_row_7_a_leader_with_a_slow_disk_hands_over(seed: int) -> None:
-    """Its disk comes to take 300 ms for a flush: another leads soon, and stays."""
+    """Slow the leader's disk to 300 ms for a flush: another leads soon, and stays."""
     scenario = Scenario(quiet_options(seed), seed)
     cluster = scenario.cluster
     slow: list[int] = []

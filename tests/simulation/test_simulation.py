@@ -45,7 +45,7 @@ def test_a_seed_is_one_run() -> None:
 
 
 def test_the_order_of_hashing_changes_nothing() -> None:
-    """The same seeds, in processes that hash strings differently."""
+    """Run the same seeds in processes that hash strings differently."""
     command = [sys.executable, "-m", "tests.simulation", "--seed", "21", "--runs", "3"]
     outputs = [
         subprocess.run(

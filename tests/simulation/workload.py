@@ -28,7 +28,7 @@ IDLE_US = 5 * MS
 
 
 class Reply:
-    """The `CommandReply` of one transmission; what it says travels back over the network."""
+    """The `CommandReply` of one transmission; its content travels back over the network."""
 
     __slots__ = ("_answer", "_cluster", "_node")
 
@@ -38,7 +38,7 @@ class Reply:
         self._answer = answer
 
     def accepted(self) -> None:
-        """The early answer of the weaker durabilities; nothing is promised by it."""
+        """Take the early answer of the weaker durabilities; nothing is promised by it."""
 
     def appended(
         self, base_offset: int, count: int, log_time_us: int, *, duplicate: bool = False
@@ -116,7 +116,7 @@ class Appender:
         return any(operation.sealed for operation in self._open)
 
     def issue(self, count: int) -> None:
-        """For the end of a run, when nobody issues by himself any more."""
+        """Issue appends at the end of a run, when nobody issues by himself any more."""
         for _ in range(count):
             self._issue()
 
@@ -197,7 +197,10 @@ class Appender:
                 raise AssertionError(f"unexpected answer {what!r}")
 
     def _start_session(self) -> None:
-        """The old one is forgotten, or its queue sealed. What is open in it stays unknown."""
+        """Start a session; the old one is forgotten, or its queue sealed.
+
+        The outcome of its open appends stays unknown.
+        """
         self._session = self._rng.randbytes(c.SESSION_BYTES)
         self._next_seq = 1
         self._open.clear()

@@ -1,7 +1,7 @@
 """`python -m tests.simulation.delivery --runs 10`: the delivery half over a real Postgres.
 
 --seed N      the first seed; with one run it reproduces that seed
---runs N      so many seeds from there on, each in a process of its own
+--runs N      the number of seeds from there on, each in a process of its own
 """
 
 from __future__ import annotations

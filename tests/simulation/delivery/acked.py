@@ -34,7 +34,9 @@ class Acked(Forgetting):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._acked: dict[str, _Ack] = {}
-        """By payload, the first that was answered 200 and that Postgres did not forget since."""
+        """The first ack of each payload that was answered 200 and that Postgres did not
+        forget since.
+        """
         self._maybe: set[str] = set()
         """Acked in a request whose outcome nobody knows."""
         self._ids: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What an actor can know of a Postgres that goes back in time: which commits it has lost."""
+"""The knowledge of an actor about a Postgres that goes back in time: which commits it has lost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.chaos.delivery.actor import Actor
 
 
 class Forgotten(NamedTuple):
-    """What was committed in between is gone; by the monotonic clock."""
+    """A span of lost commits, by the monotonic clock."""
 
     since_s: float
     lost_s: float
@@ -21,9 +21,9 @@ class Forgetting(Actor):
     forgotten: Sequence[Forgotten] = ()
 
     def may_be_forgotten(self, sent_s: float, answered_s: float) -> bool:
-        """Whether what was asked and answered then may be lost."""
+        """Return whether a request of that time may be lost."""
         return any(answered_s >= each.since_s and sent_s <= each.lost_s for each in self.forgotten)
 
     def is_forgotten(self, sent_s: float, answered_s: float) -> bool:
-        """Whether it is lost for sure."""
+        """Return whether it is lost for sure."""
         return any(sent_s > each.since_s and answered_s <= each.lost_s for each in self.forgotten)

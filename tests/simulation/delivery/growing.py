@@ -3,8 +3,8 @@
 Keys stay in order, and a delayed message is published as the last answered change says, wherever
 its partition went.
 
-What is answered counts, and nothing else: an ack, a cancel or a reschedule of which nobody knows
-whether it was done excuses its message from the rule, until a repeat of it is answered.
+Only answers count: an ack, a cancel or a reschedule with an unknown outcome excuses its message
+from the rule, until a repeat of it is answered.
 """
 
 from __future__ import annotations
@@ -45,33 +45,35 @@ async def grow(actor: Actor, published: asyncio.Event) -> None:
 
 
 class Ordered(keyed.Keyed):
-    """Keys in order. A consumer whose ack is not answered gives its message up, as one that dies
-    does: what was not committed comes again, and must not come after a later one of its key.
+    """Keys in order.
 
-    What once broke that is played: of each key one message is out when the topic grows, and the
-    next comes after the growth. Then all of them are acked at once, and Postgres stalls, so that
-    nothing but these acks, which are not committed, stands between the later ones and a pull.
+    A consumer whose ack is not answered gives its message up, as one that dies does: messages
+    without a committed ack come again, and must not come after a later one of their key.
+
+    One earlier bug is played: one message of each key is out when the topic grows, and the next
+    comes after the growth. Then all of them are acked at once, and Postgres stalls, so that nothing
+    but these acks, which are not committed, stands between the later ones and a pull.
     """
 
     name: ClassVar[str] = "ordered"
     workers: ClassVar[int] = 4
     recorded: ClassVar[bool] = False
     topic: ClassVar[dict[str, Any]] = {"partitions": 1}
-    # So long a message is out that is held until the topic has grown.
+    # A message that is held until the topic has grown is out for this time.
     subscription: ClassVar[dict[str, Any]] = keyed.Keyed.subscription | {"ack_deadline_seconds": 8}
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._maybe: set[str] = set()
-        """Acked in a request whose outcome nobody knows."""
+        """The messages acked in a request whose outcome nobody knows."""
         self._turns = {f"k{key}": asyncio.Lock() for key in range(ORDERED_KEYS)}
-        """Who has it publishes of the key."""
+        """The locks of the keys: their holder publishes messages of the key."""
         self._last: Counter[str] = Counter()
-        """By key: so many were published."""
+        """The number of messages published of each key."""
         self._acks_go = asyncio.Event()
         self._acks_go.set()
         self._out = 0
-        """So many are held until then."""
+        """The number of messages that are held until then."""
         self._late_acks: list[asyncio.Task[None]] = []
 
     def extras(self) -> list[Callable[[asyncio.Event], Awaitable[None]]]:
@@ -179,7 +181,7 @@ class Delayed(Actor):
         self._withdrawn: dict[str, str] = {}
         """Payload → by which answered change it is not to be published during the run."""
         self._excused: set[str] = set()
-        """What became of these nobody knows."""
+        """The messages with an unknown outcome."""
         self._places: dict[str, set[tuple[int, int]]] = {}
         """Payload → partitions and offsets that it came from."""
         self._acked: set[str] = set()
@@ -269,7 +271,7 @@ class Delayed(Actor):
                 self.broke(f"{payload!r} was published at each of {sorted(places)}")
 
     async def _cancel_rescheduled(self, caller: Caller, payload: str) -> None:
-        """Its new time has not come, so it can be cancelled still."""
+        """Cancel a message whose new time has not come, so that it can be cancelled still."""
         path = f"/topics/{self.name}/messages/{self._ids[payload]}"
         while (reply := await caller.call("DELETE", path)).status not in (204, 404, 409):
             await asyncio.sleep(PAUSE_S)

@@ -140,14 +140,14 @@ class Installation:
         return self._spawn(PLATFORM, name, program)
 
     def snapshot(self) -> Snapshot:
-        """Of Postgres, which runs."""
+        """Take a snapshot of Postgres, which runs."""
         assert self.postgres.server is not None
         self._snapshots += 1
         files = self.directory / f"snapshot-{self._snapshots}"
         return Snapshot(files, self.postgres.server.snapshot(files), self.world.now_us)
 
     def lose_postgres(self, standby: Snapshot | None = None) -> None:
-        """It is gone; a standby has what it had at the snapshot, or all that it committed."""
+        """Lose Postgres; a standby has the rows of the snapshot, or all that it committed."""
         self._standby = standby or _promoted(self.snapshot())
         self.postgres.fail_over(None)
 
@@ -212,7 +212,7 @@ HASHED = (
     OpenRequest,
     PullWaiter,
 )
-"""What sets of the product hold."""
+"""The classes of which the product has sets."""
 
 
 class _Worker:
@@ -231,7 +231,7 @@ class _Worker:
         return msgspec.msgpack.decode(msgspec.msgpack.encode(reply), type=worker.Reply)
 
     async def end(self) -> None:
-        """It is idle."""
+        """Do nothing: the worker is idle."""
 
 
 def _make_key(curve: ec.EllipticCurve, backend: object = None) -> ec.EllipticCurvePrivateKey:
@@ -239,7 +239,7 @@ def _make_key(curve: ec.EllipticCurve, backend: object = None) -> ec.EllipticCur
 
 
 def replaced(world: World) -> list[Any]:
-    """What a server does to its whole process, done to the simulated one."""
+    """Return patches that turn a server's effects on its whole process to the simulated one."""
 
     def leave(status: int) -> None:
         assert world.current is not None
@@ -252,7 +252,7 @@ def replaced(world: World) -> list[Any]:
         return world.now_us / (10 * SECOND)
 
     def nothing(*_: object) -> None:
-        """Not here."""
+        """Do nothing: it has no effect here."""
 
     return [
         hashes.numbered(*HASHED),

@@ -29,7 +29,7 @@ class ControlConnection:
         self._rows()
 
     def query(self, text: str) -> list[tuple[str | None, ...]]:
-        """The rows of one statement. Raises ControlFailed."""
+        """Return the rows of one statement. Raises ControlFailed."""
         body = text.encode() + b"\0"
         self._socket.sendall(b"Q" + struct.pack("!i", len(body) + 4) + body)
         return self._rows()

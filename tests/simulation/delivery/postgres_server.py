@@ -1,7 +1,7 @@
 """A real Postgres for one seed: a copy of a migrated template, no syncs, a snapshot by copying.
 
-Statements are real; what they read of the world is `postgres_world`. Between statements the server
-is at rest: nothing runs in it by itself (no autovacuum), so that a copy of its files after a
+Statements are real; `postgres_world` supplies the world that they read. Between statements the
+server is at rest: nothing runs in it by itself (no autovacuum), so that a copy of its files after a
 checkpoint is the database of that moment, and the next start recovers it as after a crash.
 """
 
@@ -44,7 +44,7 @@ class SimulatedServer:
     def __init__(
         self, directory: Path, seed: int, source: Path | None = None, place: Place = FIRST_PLACE
     ) -> None:
-        """`source`: the files of a snapshot; None is a new database."""
+        """Make a server; `source`: the files of a snapshot; None is a new database."""
         directory.mkdir()
         directory.chmod(0o755)
         named = asyncpg.connection._uid
@@ -93,14 +93,14 @@ class _Copied(EmbeddedPostgres):
         fresh.rename(self.data)
 
     def kill(self) -> None:
-        """Its files go with it, so it need not write them."""
+        """Kill the server; its files go with it, so it need not write them."""
         if self._process is not None:
             self._process.send_signal(3)  # SIGQUIT: children end at once, shared memory is freed
         self.stop()
 
 
 def _copy(source: Path, target: Path) -> None:
-    """With their owners; each file by itself in Python takes twice as long."""
+    """Copy the files with their owners; each file by itself in Python takes twice as long."""
     subprocess.run(["cp", "-a", source, target], check=True)
 
 

@@ -19,7 +19,7 @@ TIMEOUTS = ("statement_timeout", "idle_in_transaction_session_timeout")
 
 
 class Kind(Enum):
-    """What a client sends at once, and how it is answered."""
+    """The kinds of messages that a client sends at once, and how each is answered."""
 
     STARTUP = "startup"
     CANCEL = "cancel"
@@ -50,7 +50,7 @@ class ClientStream:
         self._last = b""
 
     def feed(self, data: bytes) -> Iterator[Unit]:
-        """The units that are whole with these bytes."""
+        """Yield the units that are whole with these bytes."""
         self._unread += data
         while (unit := self._next()) is not None:
             yield unit
@@ -99,7 +99,7 @@ class ClientStream:
 
 
 class Answer(NamedTuple):
-    """What Postgres sent up to ReadyForQuery, or to the end of the connection."""
+    """The bytes that Postgres sent up to ReadyForQuery, or to the end of the connection."""
 
     raw: bytes
     status: str
@@ -110,7 +110,7 @@ class Answer(NamedTuple):
     error: str
     """The code of the last error, empty where there was none."""
     told: bytes
-    """What of it is the same in each run of a seed."""
+    """The part of the answer that is the same in each run of a seed."""
 
 
 class ServerStream:
@@ -121,12 +121,14 @@ class ServerStream:
         self._answer: list[tuple[bytes, bytes]] = []
         self.pid = 0
         self.notifications: list[bytes] = []
-        """Those that came outside an answer, whole messages."""
+        """The whole messages that came outside an answer."""
         self.heard = 0
         """Notifications that ever came."""
 
     def feed(self, data: bytes, unit: Unit | None) -> Answer | None:
-        """The answer to `unit` that is whole with these bytes; None: nothing is being asked."""
+        """Return the answer to `unit` that is whole with these bytes; None: nothing is
+        being asked.
+        """
         self._unread += data
         while len(self._unread) >= 5:
             (size,) = struct.unpack_from("!i", self._unread, 1)
@@ -147,7 +149,7 @@ class ServerStream:
         return None
 
     def closed(self) -> Answer:
-        """What came before the end of the connection."""
+        """Return the answer that came before the end of the connection."""
         return self._whole("")
 
     def _whole(self, status: str) -> Answer:

@@ -1,4 +1,4 @@
-"""What Postgres knows of the world, as simulated: the time, its place in its own history, chance.
+"""The simulated world of a Postgres: the time, its place in its own history, chance.
 
 Functions in `public`, which is searched first, take the place of those of `pg_catalog`. They read
 one small file in the data directory, so that the simulator moves the time without a statement. The
@@ -70,7 +70,7 @@ $$;
 
 
 class Place(NamedTuple):
-    """Where a server is in its own history, as `metadata.eras` reads it."""
+    """The place of a server in its own history, as `metadata.eras` reads it."""
 
     wal_bytes: int
     timeline: int
@@ -92,12 +92,12 @@ class World:
         self._now_us = 0
 
     def at(self, now_us: int) -> None:
-        """From now on it is so many microseconds after the beginning."""
+        """Set the time to `now_us` microseconds after the beginning."""
         self._now_us = WALL_START_US + now_us
         self._write()
 
     def wrote(self, wal_bytes: int) -> None:
-        """The write-ahead log grew."""
+        """Count growth of the write-ahead log."""
         self.place = self.place._replace(wal_bytes=self.place.wal_bytes + wal_bytes)
         self._write()
 
@@ -111,7 +111,7 @@ class World:
 
 
 def install(url: str) -> None:
-    """In a database that is empty so far, before the migrations."""
+    """Install the functions in a database that is empty so far, before the migrations."""
     postgres_clock.install(url)
     asyncio.run(_install(url))
 

@@ -1,8 +1,8 @@
 """The clocks of the standard library, replaced before anything of the product is imported.
 
-Whoever takes `time.monotonic` as the default of a parameter keeps what it was at the import. So it
-is a function that asks the module again with each call: within a simulated process a world has put
-its own clock there (`tests.simulation.kernel.stdlib`), and elsewhere it is the real one.
+Code that takes `time.monotonic` as the default of a parameter keeps the function of its import. So
+it is a function that asks the module again with each call: within a simulated process a world has
+put its own clock there (`tests.simulation.kernel.stdlib`), and elsewhere it is the real one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAMES = (
 
 
 def install() -> None:
-    """Once in a process that does nothing else."""
+    """Install them, once in a process that does nothing else."""
     for name in _NAMES:
         setattr(time, name, _asked_again(name, getattr(time, name)))
     _replace(datetime.datetime, "now", _now)

@@ -54,7 +54,9 @@ class Inode:
         self.dirty.clear()
 
     def lose(self, world: World) -> None:
-        """Some of the unsynced sectors reached the disk, and the new size or not."""
+        """Lose some of the unsynced sectors; the others reached the disk, and the new size
+        or not.
+        """
         new = self.durable
         if len(self.live) != len(new) and world.chance(0.5):
             del new[len(self.live) :]
@@ -70,7 +72,7 @@ class Inode:
 
 
 class Directory:
-    """Its names now, those on the platter, and the changes between, in order."""
+    """The names of a directory now, those on the platter, and the changes between, in order."""
 
     def __init__(self) -> None:
         self.names: dict[str, Inode] = {}
@@ -109,14 +111,14 @@ class MachineFiles:
         self.directories: dict[str, Directory] = {}
         self.free_bytes = SIZE_BYTES
         self.slowness = 1
-        """Syncs take so many times longer."""
+        """The factor by which syncs take longer."""
         self.stall = 0.0
         """The chance that a call on the disk takes up to `stall_us`."""
         self.stall_us = 0
         self.making_us: dict[str, int] = {}
-        """To make a file in this directory takes up to so much longer."""
+        """The limit of the extra time to make a file in each directory."""
         self.strays = 0
-        """So many of the next writes go to another place of their file."""
+        """The number of next writes that go to another place of their file."""
         self.stalled_calls = 0
         self.torn = 0
         """Writes that a power cut or a kill left in part."""
@@ -135,7 +137,7 @@ class MachineFiles:
         self._locks.clear()
 
     def forget(self, process: Process) -> None:
-        """It has ended: its locks are free."""
+        """Release the locks of a process that has ended."""
         self._locks = {path: owner for path, owner in self._locks.items() if owner is not process}
 
     def wipe(self) -> None:
@@ -152,7 +154,7 @@ class MachineFiles:
         self._locks.pop(path, None)
 
     def paths(self) -> list[tuple[str, str]]:
-        """(directory, name) of every file."""
+        """Return (directory, name) of every file."""
         return [
             (path, name) for path, one in self.directories.items() for name in sorted(one.names)
         ]

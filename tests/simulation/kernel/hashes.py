@@ -37,7 +37,7 @@ def numbered(*classes: type) -> Iterator[None]:
     """Objects of these classes that are made within have such a hash."""
     numbers = itertools.count(1)
     number_at: dict[int, int] = {}
-    """By where an object lies; who comes to lie there later has another."""
+    """The numbers by address; a later object at the same address has another."""
 
     def numbering(init: Any) -> Any:
         def made(self: Any, *args: Any, **named: Any) -> None:

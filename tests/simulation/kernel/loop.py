@@ -1,7 +1,7 @@
 """The event loop of a simulated process: asyncio's own, but for time, threads and sockets.
 
-Callbacks of one loop run in the order in which they were scheduled, as asyncio promises. What a
-turn costs, when a timer's turn comes and which process goes next is the world's choice.
+Callbacks of one loop run in the order in which they were scheduled, as asyncio promises. The world
+chooses the cost of a turn, when a timer's turn comes and which process goes next.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.fiber = fiber
         self._signals: dict[int, asyncio.Handle] = {}
         self._tasks: WeakKeyDictionary[asyncio.Task[Any], None] = WeakKeyDictionary()
-        """In the order of their making, which asyncio.all_tasks does not know."""
+        """The tasks in the order of their making, which asyncio.all_tasks does not know."""
         process.loops.append(self)
 
     def time(self) -> float:
@@ -124,7 +124,7 @@ class SimLoop(asyncio.BaseEventLoop):
             super().call_exception_handler(context)
 
     def cancel_all_tasks(self) -> None:
-        """As asyncio.run does in the end, and in the order in which they were made."""
+        """Cancel all tasks as asyncio.run does in the end, in the order in which they were made."""
         left = [task for task in self._tasks if not task.done()]
         for task in left:
             task.cancel()
@@ -132,13 +132,15 @@ class SimLoop(asyncio.BaseEventLoop):
             self.run_until_complete(asyncio.gather(*left, return_exceptions=True))
 
     def unwind(self) -> None:
-        """Its process is dead: what its tasks hold is let go of, in the order of their making."""
+        """Close the tasks of a dead process, in the order of their making, so that they let
+        go of all.
+        """
         for task in list(self._tasks):
             task._log_destroy_pending = False
             coroutine = task.get_coro()
             try:
                 coroutine.close()
-            except BaseException:  # Whatever a dead process does on its way out is nobody's.
+            except BaseException:  # Nobody sees a dead process on its way out.
                 continue
         self._ready.clear()
         self._scheduled.clear()
@@ -203,7 +205,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
 
 def run(process: Process, work: Coroutine[Any, Any, _Result]) -> _Result:
-    """As asyncio.run, in the current fiber of the process."""
+    """Run as asyncio.run does, in the current fiber of the process."""
     loop = SimLoop(process)
     try:
         return loop.run_until_complete(work)

@@ -1,9 +1,9 @@
 """TCP between simulated machines: streams in order, cut into pieces anywhere, late, slow, lost.
 
-What a process wrote is on its way even when it dies; what lies in its own buffer is not. A link
-that is blocked holds what is sent over it, one way or both, and delivers it late when it is open
-again; a sender gives up after `GIVE_UP_US`, and its peer does not hear of that. A machine without
-power answers nothing; once it is back it resets connections that it does not know.
+Bytes that a process wrote are on their way even when it dies; bytes in its own buffer are not. A
+link that is blocked holds the bytes sent over it, one way or both, and delivers them late when it
+is open again; a sender gives up after `GIVE_UP_US`, and its peer does not hear of that. A machine
+without power answers nothing; once it is back it resets connections that it does not know.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Connect = Callable[
 ]
 
 WINDOW_BYTES = 256 * 1024
-"""What is under way or unread in one direction of a connection, at most."""
+"""The limit of bytes under way or unread in one direction of a connection."""
 READ_BYTES = 256 * 1024
 GIVE_UP_US = 10 * SECOND
 UNREACHABLE_US = 3 * SECOND
@@ -44,11 +44,11 @@ class Network:
         self.connections: dict[Transport, None] = {}
         """One end of each."""
         self.latency_us = 300
-        """At most, of a link that is not slow."""
+        """The limit of the latency of a link that is not slow."""
         self.slow: dict[tuple[str, str], int] = {}
-        """By (from, to): how much is added to what each piece takes, at most."""
+        """The limit of the time added to each piece, by (from, to)."""
         self.late: dict[tuple[str, str], tuple[float, int]] = {}
-        """By (from, to): the chance of a piece to be late, and by how much at most."""
+        """The chance of a piece to be late, and the limit of its delay, by (from, to)."""
         self.slow_processes: dict[str, int] = {}
         """By name: so much is added to what each piece takes that it sends elsewhere."""
         self.cut = 0.05
@@ -81,7 +81,7 @@ class Network:
         return (source, target) not in self._blocked or source == target
 
     def reset(self, end: Transport) -> None:
-        """Both ends of the connection find it broken, each in its own time."""
+        """Reset the connection; both ends find it broken, each in its own time."""
         peer = end.peer
         for each in (end, peer):
             if each is not None:
@@ -89,12 +89,12 @@ class Network:
                 self.world.after(self.world.below(50_000), each.broken, error)
 
     def reset_between(self, one: str, other: str) -> None:
-        """Every connection of these two hosts."""
+        """Reset every connection of these two hosts."""
         for end in list(self.connections):
             if {end._here, end._there} == {one, other}:
                 self.reset(end)
 
-    # -- what loops call -----------------------------------------------------------------------
+    # -- calls of loops -------------------------------------------------------------------------
 
     def listen(
         self, loop: SimLoop, factory: Callable[[], asyncio.BaseProtocol], address: Address
@@ -189,14 +189,14 @@ class Network:
 
 
 def of(world: World) -> Network:
-    """The network of a world."""
+    """Return the network of a world."""
     if world.network is None:
         world.network = Network(world)
     return world.network
 
 
 class _Socket:
-    """What callers ask of the socket of a listener."""
+    """The part of a listener's socket that callers ask for."""
 
     family = socket.AF_INET
 
@@ -285,12 +285,12 @@ class Transport(asyncio.Transport):
     # -- beginning -----------------------------------------------------------------------------
 
     def begin(self, protocol: asyncio.BaseProtocol) -> None:
-        """Called within the loop of this end."""
+        """Begin; called within the loop of this end."""
         self._set(protocol)
         self._loop.call_soon(self._make)
 
     def begin_soon(self, listener: Listener) -> None:
-        """Of an accepted connection: its protocol is made in a turn of its loop."""
+        """Begin an accepted connection: its protocol is made in a turn of its loop."""
 
         def accept() -> None:
             self._set(listener.factory())
@@ -379,7 +379,7 @@ class Transport(asyncio.Transport):
         self._loop.call_soon(self._lose, error)
 
     def _lose(self, error: Exception | None) -> None:
-        """The last that the protocol hears."""
+        """Lose the connection: the last call of the protocol."""
         if self._lost:
             return
         self._lost = True
@@ -399,7 +399,7 @@ class Transport(asyncio.Transport):
             connections.pop(self, None)
             connections.pop(peer, None)
 
-    # -- what leaves ---------------------------------------------------------------------------
+    # -- bytes that leave ------------------------------------------------------------------------
 
     def _send(self) -> None:
         """Hand what is unsent to the network, as far as the window is open."""
@@ -485,7 +485,7 @@ class Transport(asyncio.Transport):
                 self._under_way_bytes = 0
                 self.broken(TimeoutError(errno.ETIMEDOUT, "not acknowledged"))
 
-    # -- what arrives --------------------------------------------------------------------------
+    # -- bytes that arrive -----------------------------------------------------------------------
 
     def _read_soon(self) -> None:
         if (
@@ -556,7 +556,9 @@ class Transport(asyncio.Transport):
         self._force(error)
 
     def process_ended(self, silently: bool) -> None:
-        """Its kernel closes it; `silently`: that has no power either."""
+        """Close the connection as the kernel of an ended process; `silently`: that has no
+        power either.
+        """
         self._lost = self._closing = True
         self._unsent.clear()
         if silently:

@@ -1,10 +1,10 @@
-"""Virtual time, and whose turn it is.
+"""Virtual time, and the order of turns.
 
 A `World` holds every simulated process. Each process has its own event loop and its own threads, as
 in production; each of them is a fiber (a greenlet). One fiber runs at a time, until it waits for
 something: for a timer, a lock, a sync of its disk, its next turn. Then the world advances to the
 next event of its queue. Nothing else decides an order, and every delay is drawn from the seed, so a
-seed is one history. Time does not pass while a fiber runs; what a turn costs is drawn.
+seed is one history. Time does not pass while a fiber runs; the cost of a turn is drawn.
 
 A process ends in one of four ways: its program returns, it leaves at once with a status, it is
 killed, or its machine loses its power. In the last three no code of it runs on but what unwinds its
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 SECOND = 1_000_000
 WALL_START_US = 1_700_000_000 * SECOND
 TURN_US = 120
-"""At most what one turn of an event loop costs."""
+"""The limit of the cost of one turn of an event loop."""
 WAKE_US = 40
-"""At most how long a fiber waits that could run."""
+"""The limit of the wait of a fiber that could run."""
 
 
 class Killed(BaseException):
@@ -64,11 +64,11 @@ class World:
         self.rng = random.Random(f"world {seed}")
         self.now_us = 0
         self.events = 0
-        """How many have happened, turns of loops among them."""
+        """The number of events that have happened, turns of loops among them."""
         self.current: Fiber | None = None
         self.machines: dict[str, Machine] = {}
         self.processes: list[Process] = []
-        """Those that run."""
+        """The processes that run."""
         self.network: Network | None = None
         """Made by `network.of`."""
         self.hits: dict[str, int] = {}
@@ -78,11 +78,11 @@ class World:
         self._made = 0
         self._trace = blake2b(digest_size=16)
         self._times = 0
-        """Of all events: a running hash."""
+        """A running hash of the times of all events."""
         self._until_us = 0
         self._hub = getcurrent()
         self.failure: BaseException | None = None
-        """What broke the simulation itself, or an oracle's finding."""
+        """The error that broke the simulation itself, or an oracle's finding."""
         self.notes: list[str] | None = None
         """Kept in words where somebody wants to read them."""
 
@@ -125,7 +125,7 @@ class World:
         self._times = (self._times * 1_000_003 ^ to_us) & 0xFFFF_FFFF_FFFF_FFFF
 
     def goes_next(self, delay_us: int) -> bool:
-        """Nothing else happens for so long: then so much time passes at once."""
+        """Return whether nothing else happens for `delay_us`; then that time passes at once."""
         to_us = self.now_us + delay_us
         if to_us > self._until_us or (self._queue and self._queue[0][0] <= to_us):
             return False
@@ -140,7 +140,7 @@ class World:
             self.notes.append(text)
 
     def trace(self) -> str:
-        """A digest of everything put down so far, and of when everything happened."""
+        """Return a digest of everything put down so far, and of when everything happened."""
         return f"{self._trace.hexdigest()}-{self._times:016x}"
 
     def hit(self, name: str) -> None:
@@ -151,14 +151,14 @@ class World:
         self.failure = self.failure or error
 
     def number(self) -> int:
-        """Another with each call."""
+        """Return another number with each call."""
         self._made += 1
         return self._made
 
     # -- chance --------------------------------------------------------------------------------
 
     def below(self, bound: int) -> int:
-        """From 0 to bound - 1."""
+        """Return a number from 0 to bound - 1."""
         return int(self.rng.random() * bound)
 
     def chance(self, probability: float) -> bool:
@@ -167,14 +167,14 @@ class World:
     # -- places --------------------------------------------------------------------------------
 
     def machine(self, host: str) -> Machine:
-        """The one of that name, made when it is first asked for."""
+        """Return the machine of that name, made when it is first asked for."""
         found = self.machines.get(host)
         if found is None:
             found = self.machines[host] = Machine(self, host)
         return found
 
     def close(self) -> None:
-        """End every process; what its stacks hold is let go of. Nothing happens afterwards."""
+        """End every process, whose stacks let go of all they hold. Nothing happens afterwards."""
         self.failure = None
         self._queue.clear()
         for process in list(self.processes):
@@ -195,7 +195,7 @@ class Machine:
         self.powered = True
         self.wall_skew_us = 0
         self.rate_ppm = 0
-        """How much faster its clocks run than the world's."""
+        """The rate by which its clocks run faster than the world's."""
         self.booted_us = 0
         self.files: MachineFiles = MachineFiles(world, host)
         self.processes: list[Process] = []
@@ -205,12 +205,14 @@ class Machine:
         return WALL_START_US + now_us + now_us * self.rate_ppm // SECOND + self.wall_skew_us
 
     def local_us(self, world_us: int) -> int:
-        """The monotonic clock's reading at that time of the world."""
+        """Return the monotonic clock's reading at that time of the world."""
         past_us = world_us - self.booted_us
         return SECOND + past_us + past_us * self.rate_ppm // SECOND
 
     def world_us(self, local_us: float) -> int:
-        """The first microsecond of the world at which the monotonic clock reads so much."""
+        """Return the first microsecond of the world at which the monotonic clock reads
+        `local_us`.
+        """
         return self.booted_us + int((local_us - SECOND) * SECOND / (SECOND + self.rate_ppm)) + 1
 
     def cut_power(self) -> None:
@@ -225,7 +227,7 @@ class Machine:
         self.booted_us = self.world.now_us
 
     def spawn(self, name: str, program: Callable[[Process], int | None]) -> Process:
-        """A process that runs the program; it starts soon."""
+        """Return a process that runs the program; it starts soon."""
         assert self.powered, self.host
         return Process(self, name, program)
 
@@ -241,7 +243,9 @@ class Process:
         self.name = name
         self.dead = False
         self.status: int | None = None
-        """What it returned or left with; None while it runs, and of one that was killed."""
+        """The status that it returned or left with; None while it runs, and of one that was
+        killed.
+        """
         self.killed = False
         self.loops: list[SimLoop] = []
         self.fibers: list[Fiber] = []
@@ -249,9 +253,9 @@ class Process:
         """Listening and connected ones, which the kernel closes when the process ends."""
         self.paused_until_us = 0
         self.slowness = 1
-        """Its turns cost so many times more."""
+        """The factor by which its turns cost more."""
         self.doom: int | None = None
-        """After so many more effects on its disk it dies."""
+        """The number of further effects on its disk after which it dies."""
         self.doom_is_power = False
         self.on_exit: Callable[[Process], None] | None = None
         self._program = program
@@ -276,32 +280,32 @@ class Process:
     # -- its end -------------------------------------------------------------------------------
 
     def leave(self, status: int) -> NoReturn:
-        """As os._exit, called within one of its fibers."""
+        """Leave as os._exit does, called within one of its fibers."""
         self._end(status)
         raise Killed
 
     def kill(self, *, silently: bool = False) -> None:
-        """As kill -9. `silently`: its connections are not closed, as with the power."""
+        """Kill as kill -9 does. `silently`: its connections are not closed, as with the power."""
         if not self.dead:
             self.killed = True
             self._end(None, silently=silently)
 
     def pause(self, duration_us: int) -> None:
-        """As SIGSTOP, and SIGCONT so much later."""
+        """Pause as SIGSTOP does, and go on as by SIGCONT `duration_us` later."""
         self.paused_until_us = max(self.paused_until_us, self.world.now_us + duration_us)
 
     def signal(self, number: int) -> None:
-        """As kill -number, for signals that its loop handles."""
+        """Signal as kill -number does, for signals that its loop handles."""
         for loop in self.loops:
             loop.deliver_signal(number)
 
     def check_alive(self) -> None:
-        """First call of each effect."""
+        """Check that the process lives, as the first call of each effect."""
         if self.dead:
             raise Killed
 
     def may_die(self) -> None:
-        """Called with each effect on its disk; raises Killed where its time has come."""
+        """Count an effect on its disk; raises Killed where its time has come."""
         if self.dead:
             raise Killed
         if self.doom is not None:
@@ -374,7 +378,9 @@ class Fiber:
         self.world.after(self.world.below(WAKE_US), self._resume, self._token)
 
     def park(self, delay_us: int | None = None, *, idle: bool = False) -> None:
-        """Wait for so long; where `idle`, or for ever without a delay, until `wake` is called."""
+        """Wait for `delay_us`; where `idle`, or for ever without a delay, until `wake` is
+        called.
+        """
         if self.process.dead:
             raise Killed
         if (
@@ -393,7 +399,7 @@ class Fiber:
             raise Killed
 
     def wake(self) -> None:
-        """It has something to do, should it be idle."""
+        """Wake it, should it be idle: it has something to do."""
         if self._idle:
             self._idle = False
             self._token += 1
@@ -421,7 +427,7 @@ class Fiber:
             asyncio._set_running_loop(None)
 
     def unwind(self) -> None:
-        """Of a dead process: run what its stack has to run on its way out."""
+        """Run the rest of a dead process's stack on its way out."""
         if self._greenlet and not self._greenlet.dead:
             world = self.world
             world.current = self

@@ -77,7 +77,7 @@ def _results(first: int, options: argparse.Namespace, began_s: float) -> Iterato
 
 
 def missing(results: list[Result]) -> list[str]:
-    """What a large set of runs should have reached, and did not."""
+    """Return the situations that a large set of runs should have reached, and did not."""
     if len(results) < FULL_SET_RUNS:
         return []
     return [name for name in REQUIRED if not any(name in result.hits for result in results)]

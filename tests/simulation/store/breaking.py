@@ -14,7 +14,7 @@ CI_RUNS = 25
 
 
 def first_failure(mutation: Mutation, seed: int, runs: int = CI_RUNS) -> Result | None:
-    """The first of so many seeds that notices."""
+    """Return the first of `runs` seeds that notices."""
     with mutation():
         for one in range(seed, seed + runs):
             result = run(one)

@@ -1,8 +1,8 @@
 """The load: writers, readers, and a director who seals queues, moves them on and truncates them,
 asks for checkpoints and wishes for leaders.
 
-All of it is the product's client, each in a process on a machine of its own. What it is answered
-goes to the oracle, and nothing else does.
+All of it is the product's client, each in a process on a machine of its own. Its answers
+go to the oracle, and nothing else does.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tests.simulation.store.options import Options
 from tests.simulation.store.oracle import Book, Oracle
 
 READER = "reader"
-"""The machine of who reads."""
+"""The machine of the reader."""
 FETCH_BYTES = 64 * 1024
 GROW_S = 200.0
 MAKING_US = 1_000_000
@@ -53,13 +53,13 @@ NEVER_US = 1 << 60
 PAGE = 1000
 STAGED_LATELY = 10
 TRIES = 8
-"""How often a message with an id is sent anew at most."""
+"""The number of times that a message with an id is sent anew at most."""
 REMEMBERED = 50
 DISCARD, RESCHEDULE = 0.3, 0.3
 """Shares of the staged batches of which one message is dropped, and whose times are moved."""
 ASK_S = 4.0
 KEPT = 3
-"""At most so many offsets below a truncation stay."""
+"""The limit of offsets below a truncation that stay."""
 
 
 class Load:
@@ -211,7 +211,9 @@ class Load:
         return None
 
     async def _repeat(self, client: StoreClient) -> None:
-        """What is stored is sent once more, as a publisher does who does not know that it is."""
+        """Send a stored message once more, as a publisher does that does not know that it
+        is stored.
+        """
         book, ids, base, staged = self.world.rng.choice(self._stored)
         batch, dedup = self._batch(ids, True)
         appender = client.appender(book.group, book.queue)
@@ -229,7 +231,7 @@ class Load:
             self.oracle.fail(f"{ids} are at {base}, and stored again at {receipt.base_offset}")
 
     def _known(self, book: Book, ids: list[str], error: DedupKnown, *, staged: bool) -> int:
-        """Where the first of them is; the others follow it."""
+        """Return where the first of them is; the others follow it."""
         self.world.hit("known id refused")
         base = min(known.position for known in error.known.values())
         for index in range(len(ids)):
@@ -245,7 +247,9 @@ class Load:
     async def _stage(
         self, client: StoreClient, appender: Appender, book: Book, ids: list[str], identified: bool
     ) -> None:
-        """Staged, perhaps changed, and released after a while; until the outcome is known."""
+        """Stage a message, perhaps change it, and release it after a while; until the
+        outcome is known.
+        """
         now_us = client.log_time_us(book.group)
         due_us = tuple(now_us + self.world.below(300_000) for _ in ids)
         base = await self._store(client, appender, book, ids, identified, due_us)
@@ -372,8 +376,10 @@ class Load:
     async def _ask_for(
         self, client: StoreClient, call: Callable[[StoreClient, Book], Awaitable[None]]
     ) -> None:
-        """One kind of confirmed read, of one queue after the other: mostly of that which changed
-        last, since an answer of before shows there."""
+        """Make one kind of confirmed read, of one queue after the other.
+
+        It reads mostly the queue that changed last, since an answer of before shows there.
+        """
         while not self.stopping:
             await asyncio.sleep(self.world.rng.random() * self.options.read_ms / 150)
             book = self._changed
@@ -389,7 +395,7 @@ class Load:
             self.oracle.has_changed(book, known, found.stage_changes, "offsets")
 
     async def _offset_at(self, client: StoreClient, book: Book) -> None:
-        """Of a time that never comes: that is the end."""
+        """Ask for the offset of a time that never comes: that is the end."""
         known = self.oracle.known(book)
         with suppress(StoreError):
             end = await client.offset_at(book.group, book.queue, NEVER_US, timeout_s=2)
@@ -424,7 +430,7 @@ class Load:
             self.oracle.has_changed(book, known, page.changes, "staged_changes")
 
     async def _locate(self, client: StoreClient, book: Book) -> None:
-        """The latest that was staged, or any."""
+        """Locate the latest staged message, or any."""
         known = self.oracle.known(book)
         if not known.staged:
             return
@@ -581,7 +587,7 @@ class Load:
             if upto <= book.first:
                 continue
             keep = sorted({self.world.below(upto) for _ in range(self.world.below(KEPT + 1))})
-            # Of what was readable it leaves as much, whether it takes effect or not.
+            # At least as many of the readable messages stay, whether it takes effect or not.
             book.kept = [one for one in keep if one >= book.first or one in book.kept]
             book.first = upto
             try:
@@ -591,7 +597,7 @@ class Load:
             self.world.hit("queue truncated around what is kept" if keep else "queue truncated")
 
     async def _ask(self, client: StoreClient) -> None:
-        """Checkpoints beside those that are due, and leaders elsewhere."""
+        """Ask for checkpoints beside those that are due, and leaders elsewhere."""
         while not self.stopping:
             await asyncio.sleep(self.world.rng.random() * 2 * ASK_S)
             group = self.world.below(self.groups)
@@ -682,7 +688,9 @@ class Load:
                 await asyncio.sleep(0.3)
 
     async def _until_level(self, client: StoreClient, node: int) -> None:
-        """It has repaired and installed what it lacked, and applied all there is."""
+        """Wait until the node has repaired and installed all it lacked, and applied all
+        there is.
+        """
         while True:
             try:
                 statuses = await client.status(timeout_s=2)
@@ -703,7 +711,7 @@ class Load:
 
 
 def _progress(statuses: Mapping[int, Mapping[str, Any]]) -> str:
-    """Of each node what it lacks, and how far its groups are."""
+    """Return the lacks of each node, and how far its groups are."""
     told = []
     for node, status in statuses.items():
         lacks = status.get("error") or status.get("damaged") or status.get("installing")
@@ -713,7 +721,7 @@ def _progress(statuses: Mapping[int, Mapping[str, Any]]) -> str:
 
 
 def messages_of(entries: list[Entry]) -> list[tuple[int, str]]:
-    """(offset, id) of each message of what was fetched."""
+    """Return (offset, id) of each message of fetched entries."""
     found: list[tuple[int, str]] = []
     for entry in entries:
         messages = decode(entry.batch)

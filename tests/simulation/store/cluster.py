@@ -116,7 +116,7 @@ class Cluster:
         process.on_exit = lambda process: self._exited(node, process)
 
     def lose(self, node: int) -> int:
-        """Its disk is gone for good; the id of the node that will take its place."""
+        """Lose the disk of a node for good; returns the id of the node that will take its place."""
         self.kill(node, power=True)
         self.machine(node).files.wipe()
         self.lost.add(node)
@@ -135,7 +135,7 @@ class Cluster:
             self.running[node].signal(signal.SIGTERM)
 
     def kill(self, node: int, *, power: bool) -> None:
-        """It is gone, and stays so until it is started."""
+        """Kill a node; it stays down until it is started."""
         self.wanted.discard(node)
         if power:
             self.machine(node).cut_power()
@@ -156,14 +156,15 @@ class Cluster:
             return
         failed = not process.killed and process.status not in (0, AGAIN)
         if failed and node == self.damaged and process.status in (1, product.EXIT_FATAL):
-            # What a bad disk does to it is to end it: a start reads back what there is.
+            # A bad disk ends the node: a start reads back the bytes that are there.
             self.world.hit("ended by its disk")
             failed = False
         if failed:
             said = "; ".join(self.last_words.get(node, ())[-3:])
             self.world.fail(Violation(f"node {node} left with {process.status}: {said}"))
         elif node in self.wanted:
-            # A supervisor starts what ended; what starts again in place does so at once.
+            # A supervisor starts ended processes; a process that starts again in place does so at
+            # once.
             delay_us = 0 if process.status == AGAIN else SECOND // 10
             self.world.after(delay_us, self._revive, node)
 
@@ -171,10 +172,10 @@ class Cluster:
         if node in self.wanted:
             self.start(node)
 
-    # -- what nodes log ------------------------------------------------------------------------
+    # -- logs of nodes ---------------------------------------------------------------------------
 
     def logged(self, _: object, level: str, fields: dict[str, Any]) -> NoReturn:
-        """A structlog processor."""
+        """Look at a log line, as a structlog processor."""
         fiber = self.world.current
         host = fiber.process.name if fiber is not None else ""
         if host.startswith("node-") and fiber is not None and not fiber.process.dead:

@@ -1,5 +1,6 @@
-"""What a set of runs must have reached, or it proved nothing about it: every fault, what follows
-from it, and every module of the store."""
+"""The coverage that a set of runs needs to prove anything: every fault, its consequences,
+and every module of the store.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ REQUIRED = (
     "damage found while running",
     "damage repaired",
     "vote given back",
-    # What clients do and see.
+    # Actions and findings of clients.
     "outcome unknown",
     "stored at a later try",
     "known id refused",
@@ -101,7 +102,7 @@ def modules_seen(seen: set[str]) -> Iterator[None]:
 
 
 def modules() -> set[str]:
-    """Those of store_nodes that have a function, by their path."""
+    """Return the modules of store_nodes that have a function, by their path."""
     return {
         str(path)
         for path in ROOT.rglob("*.py")
@@ -110,7 +111,7 @@ def modules() -> set[str]:
 
 
 def unreached(seen: Iterable[str]) -> list[str]:
-    """What is wrong with the list of modules that are not reached, in words."""
+    """Return the errors in the list of modules that are not reached, in words."""
     found = []
     reached = {one for one in seen if one.startswith(str(ROOT))}
     for path in sorted(modules()):

@@ -36,7 +36,7 @@ Mutation = Callable[[], AbstractContextManager[object]]
 
 
 def patches(*changes: tuple[object, str, object]) -> AbstractContextManager[object]:
-    """All of them at once: (object, attribute, what it is instead)."""
+    """Patch all of them at once: (object, attribute, its replacement)."""
     stack = ExitStack()
     for target, name, value in changes:
         stack.enter_context(mock.patch.object(target, name, value))
@@ -225,7 +225,7 @@ def a_message_is_released_before_its_time() -> AbstractContextManager[object]:
 
 
 def a_reschedule_is_forgotten() -> AbstractContextManager[object]:
-    """It is answered, and the old time stays (P3)."""
+    """Answer a reschedule, and keep the old time (P3)."""
     original = Stages.reschedule
 
     def mutated(self: Stages, numbers: Sequence[int], dues: Sequence[int]) -> int:
@@ -235,7 +235,7 @@ def a_reschedule_is_forgotten() -> AbstractContextManager[object]:
 
 
 def a_counter_is_set_blindly() -> AbstractContextManager[object]:
-    """Whatever it was before (P1)."""
+    """Set it, whatever it was before (P1)."""
 
     def mutated(counters: dict[str, int], command: Any) -> CounterSet:
         counters[command.name] = command.new

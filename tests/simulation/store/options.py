@@ -1,7 +1,7 @@
-"""What kind of bad day a run of the store has, drawn from its seed.
+"""The kind of bad day that a run of the store has, drawn from its seed.
 
-Seeds are weighted towards what has lost data: nodes that lag and install checkpoints, short tails
-and small segments, sources that die meanwhile.
+Seeds are weighted towards the causes of earlier data loss: nodes that lag and install checkpoints,
+short tails and small segments, sources that die meanwhile.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Options:
     nodes: int
     groups: int
     safety_s: int
-    """So long everything may fail; then all is mended, and the cluster must converge."""
+    """Seconds in which everything may fail; then all is mended, and the cluster must converge."""
     # The product's settings and bounds.
     segment_bytes: int
     lag_cap_bytes: int
@@ -28,11 +28,14 @@ class Options:
     from another. 0: none."""
     copy_bytes_per_s: int
     history: str
-    """What broke a promise once, and is played. "passed": a source dies as soon as it has given its
-    machine, and the group goes on from the hoarder's log while the install copies. "behind": two
-    nodes lag, one after the other, and the source of the second dies before it gives anything, so
-    that only the first, which still copies, is left to ask. "deposed": a reader hears of one node
-    only, which does not hear that it leads no more. Else empty."""
+    """The history of an earlier breach, which is played.
+
+    "passed": a source dies as soon as it has given its machine, and the group goes on from the
+    hoarder's log while the install copies. "behind": two nodes lag, one after the other, and the
+    source of the second dies before it gives anything, so that only the first, which still copies,
+    is left to ask. "deposed": a reader hears of one node only, which does not hear that it leads no
+    more. Else empty.
+    """
     checkpoint_bytes: int
     checkpoint_s: int
     tail_instances: int
@@ -48,7 +51,7 @@ class Options:
     dedup: float
     """Share of appends with an id, which are sent anew when their outcome is unknown."""
     append_timeout_s: float
-    """How long a client waits for the answer to an append."""
+    """Seconds a client waits for the answer to an append."""
     read_ms: int
     stage: float
     """Share of messages that are staged, and released later."""
@@ -65,7 +68,7 @@ class Options:
     """Share of crashes that come at an effect on the disk, not between two turns."""
     crash_all: float
     away_s: float
-    """How long a node is away, at most; one in three is back at once."""
+    """Seconds a node is away, at most; one in three is back at once."""
     lag_every_s: float
     """A node is away until the others have gone on without it."""
     kill_source: float
@@ -88,7 +91,7 @@ class Options:
 
 
 def draw(rng: random.Random) -> Options:
-    """The options of a seed."""
+    """Draw the options of a seed."""
 
     def sometimes(share: float, *values: float) -> float:
         return rng.choice(values) if rng.random() < share else 0

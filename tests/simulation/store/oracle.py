@@ -1,12 +1,12 @@
-"""What clients of the store were promised, checked against nothing but what they were answered.
+"""The promises to clients of the store, checked against nothing but their answers.
 
 * An acknowledged append is there, once, where its receipt says, at every node that answers.
-* An append that was refused is nowhere, nor is what was discarded, and no id is there twice.
-* What was staged is released no earlier than it is due, and a truncation leaves what it shall keep.
-* What was read at an offset, at any node, is read there by everyone for ever.
+* An append that was refused is nowhere, nor is a discarded message, and no id is there twice.
+* A staged message is released no earlier than it is due, and a truncation leaves the kept messages.
+* A message that was read at an offset, at any node, is read there by everyone for ever.
 * Appends of one session are in the order in which they were made.
 * Nothing follows the end that a seal answered.
-* A confirmed read, of whatever kind, is no older than what was answered before it was asked.
+* A confirmed read, of each kind, is no older than the answers before it was asked.
 """
 
 from __future__ import annotations
@@ -44,21 +44,22 @@ class Book:
         self.due_us: dict[str, int] = {}
         """Id → log time before which it is not released."""
         self.end = 0
-        """At least so far it is readable for whoever asks the leader."""
+        """The end up to which any reader that asks the leader can read."""
 
         self.staged: dict[int, int | None] = {}
-        """By number of a message that is staged, as answered: its offset once its release is
-        answered too."""
+        """The offset of each staged message, by number, once its release is answered too;
+        else None.
+        """
         self.asked: set[int] = set()
-        """Numbers of which a release or a discard was sent, whatever became of it."""
+        """The numbers of which a release or a discard was sent, whatever its outcome."""
         self.changes = 0
-        """Of what is staged, so many are known of."""
+        """The number of known changes of staged messages."""
         self.rescheduled = 0
         """Messages that were rescheduled, as answered."""
 
 
 class Known(NamedTuple):
-    """What had been answered of a queue at some moment."""
+    """The answers about a queue up to some moment."""
 
     end: int
     sealed_at: int | None
@@ -84,7 +85,7 @@ class Oracle:
         self._world.fail(error)
         raise error
 
-    # -- what clients do and are told ----------------------------------------------------------
+    # -- acts of clients and their answers --------------------------------------------------------
 
     def begins(self, book: Book, session: str, ids: Sequence[str]) -> None:
         """Appends take effect in the order of these calls."""
@@ -117,7 +118,7 @@ class Oracle:
         book.sealed_at = end
 
     def reads_at(self, book: Book, found: Iterable[tuple[int, str]], node: int | None) -> None:
-        """(offset, id) of messages that a node, or any, gave."""
+        """Take (offset, id) of messages that a node, or any, gave."""
         self.reads += 1
         for offset, one in found:
             self._is_at(book, offset, one, f"read at node {node}")
@@ -126,7 +127,7 @@ class Oracle:
 
     @staticmethod
     def known(book: Book) -> Known:
-        """As of now, for a read that is asked afterwards."""
+        """Return the present knowledge, for a read that is asked afterwards."""
         changes = max(book.changes, book.rescheduled)
         return Known(book.end, book.sealed_at, dict(book.staged), changes)
 
@@ -142,7 +143,7 @@ class Oracle:
         book.changes = max(book.changes, changes)
 
     def lists_staged(self, book: Book, known: Known, numbers: set[int], *, whole: bool) -> None:
-        """`whole`: all that is staged; else some of it."""
+        """Take a list of staged messages; `whole`: all that is staged; else some of it."""
         for number, offset in known.staged.items():
             if offset is not None and number in numbers:
                 self.fail(f"{book.queue}: {number} is at {offset}, and was staged later")
@@ -178,7 +179,7 @@ class Oracle:
     # -- in the end ----------------------------------------------------------------------------
 
     def whole(self, book: Book, node: int, first: int, found: Sequence[tuple[int, str]]) -> None:
-        """All that a node has of a queue, from `first` on."""
+        """Take all that a node has of a queue, from `first` on."""
         self.reads_at(book, found, node)
         offsets = {offset for offset, _ in found}
         if first > book.first:

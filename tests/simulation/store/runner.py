@@ -28,12 +28,12 @@ from tests.simulation.store.oracle import Oracle, Violation
 SETTLE_RATE = 4 * 1024 * 1024
 CALM_S = 4
 CONVERGE_S = 240
-"""Of virtual time: by then a healed cluster has repaired, installed and said everything."""
+"""Seconds of virtual time in which a healed cluster has repaired, installed and said everything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one seed came to."""
+    """The result of one seed."""
 
     seed: int
     failure: str | None
@@ -43,15 +43,15 @@ class Result:
     acked: int
     reads: int
     converged_us: int
-    """How long it took after everything was mended."""
+    """The time that it took after everything was mended."""
     hits: dict[str, int]
     modules: frozenset[str] = frozenset()
-    """Those that ran, where it was looked at."""
+    """The modules that ran, where they were looked at."""
 
 
 @contextmanager
 def small(options: Options) -> Iterator[None]:
-    """Bounds of the product that no setting names, as small as the run asks for."""
+    """Keep bounds of the product that no setting names as small as the run asks for."""
     original = aging.storage_settings
 
     def storage_settings(settings: StoreNodeSettings) -> StorageSettings:
@@ -74,7 +74,7 @@ def small(options: Options) -> Iterator[None]:
 
 
 def options_of(seed: int) -> Options:
-    """Drawn from the seed alone."""
+    """Draw the options from the seed alone."""
     return draw(random.Random(f"options {seed}"))
 
 
@@ -92,7 +92,7 @@ def run(seed: int, options: Options | None = None, *, notes: list[str] | None = 
         cluster.listen_to_logs()
         try:
             converged_us = _history(world, cluster, oracle)
-        except Exception as error:  # whatever breaks is a finding of this seed
+        except Exception as error:  # each break is a finding of this seed
             failure = f"{type(error).__name__}: {error} at {world.now_us} µs"
         finally:
             world.close()
@@ -123,7 +123,7 @@ def _history(world: World, cluster: Cluster, oracle: Oracle) -> int:
     faults.heal()
     healed_us = world.now_us
     until_us = healed_us + CONVERGE_S * SECOND
-    # What is being installed or repaired now gets to see a cluster that goes on.
+    # Installs and repairs of now get to see a cluster that goes on.
     world.run(healed_us + CALM_S * SECOND)
     load.stopping = True
     if not world.run(until_us, lambda: load.done):
@@ -143,7 +143,7 @@ def run_looking(seed: int) -> Result:
 
 
 def run_many(seeds: Sequence[int], processes: int, looking: int = 0) -> Iterator[Result]:
-    """Results in the order of the seeds; of so many of the first, with the modules that ran."""
+    """Yield results in the order of the seeds; the first `looking` have the modules that ran."""
     if processes == 1:
         yield from map(run_looking, seeds[:looking])
         yield from map(run, seeds[looking:])
