@@ -98,7 +98,7 @@ class Routing:
     async def worth_a_try(self, scope: Scope) -> bool:
         """Return whether this process is thought to serve all of the subscription.
 
-        It costs one look-up, unless it did not before.
+        It is, until `not_here` says otherwise; then the owners are looked up again with each call.
         """
         key = tenant_of(scope), path_param(scope, "name")
         if key not in self._elsewhere:
@@ -109,7 +109,7 @@ class Routing:
         return True
 
     def not_here(self, scope: Scope) -> None:
-        """Note that it does not; it is asked again when the directory says otherwise."""
+        """Note that this process does not serve all of it, until the directory says otherwise."""
         if len(self._elsewhere) >= MAX_KNOWN:
             self._elsewhere.clear()
         self._elsewhere.add((tenant_of(scope), path_param(scope, "name")))

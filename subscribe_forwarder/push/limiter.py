@@ -46,7 +46,7 @@ PROBE_S = 2.0
 MEASURE_S = 60.0
 MAX_GAP_S = 10.0
 CALM_SHARE = 0.75
-"""The share of the highest recent ceiling up to which the limit is when answers are calm."""
+"""Answers are calm while the limit is at most this share of the highest recent ceiling."""
 CEILINGS = 4
 """The number of recent ceilings.
 

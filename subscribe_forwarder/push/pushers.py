@@ -1,5 +1,5 @@
-"""The pushers: an engine for each push subscription that is partly owned here and whose endpoint is
-on.
+"""The pushers: an engine for each push subscription of which a part is owned here, while its
+endpoint is to get messages.
 
 They follow ownership (owned topics, once a second, and lost wait lists at once) and changes by
 others (the change feed; nothing is sent for a tenant that is suspended), ask endpoints for their

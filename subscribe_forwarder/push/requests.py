@@ -54,7 +54,7 @@ class EndpointTokens(Protocol):
 
 
 class NoTokens:
-    """The signer of tokens where nothing makes tokens."""
+    """The maker of tokens of a server without a key: it raises LookupError."""
 
     def for_endpoint(self, tenant_id: bytes, subscription: str, audience: str, subject: str) -> str:
         raise LookupError("this server has no key to sign tokens with")

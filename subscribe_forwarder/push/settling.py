@@ -121,7 +121,7 @@ class Settling:
         return reader.ledger is item.ledger and self._hub.readers.get(reader.place) is reader
 
     async def close(self, deadline_s: float) -> None:
-        """Tell what is left, and wait for the commit until `deadline_s`."""
+        """Tell the rest, and wait at most `deadline_s` seconds for the commit."""
         self._tell()
         if (committing := self._task) is not None:
             _, running = await asyncio.wait({committing}, timeout=deadline_s)

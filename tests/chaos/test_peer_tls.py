@@ -129,7 +129,7 @@ async def stored(client: StoreClient) -> list[bytes]:
 
 
 async def lets_in(cluster: ChaosCluster, tls: PeerTls | None, node: int = 1) -> bool:
-    """Return whether the node does, which knows the secret."""
+    """Return whether the node lets in a client that knows the secret."""
     identity = Identity(cluster.store_secret)
     try:
         connection = await dial(

@@ -47,9 +47,7 @@ class Book:
         """The end up to which any reader that asks the leader can read."""
 
         self.staged: dict[int, int | None] = {}
-        """The offset of each staged message, by number, once its release is answered too;
-        else None.
-        """
+        """The offset of each staged message, by number; None until its release is answered too."""
         self.asked: set[int] = set()
         """The numbers of which a release or a discard was sent, whatever its outcome."""
         self.changes = 0
