@@ -1,4 +1,4 @@
-"""Who is calling: made from a verified token, never from anything else in the request."""
+"""The caller of a request: made from a verified token, never from anything else in the request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Grant(NamedTuple):
 
 
 def everything(permissions: Iterable[Permission] = GRANTABLE) -> frozenset[Grant]:
-    """Those permissions on every name of every kind."""
+    """Return grants of those permissions on every name of every kind."""
     return frozenset(Grant(permission, EVERY, EVERY) for permission in permissions)
 
 
@@ -37,18 +37,18 @@ class Principal:
     credential: str = ""
     expires_at: float | None = None
     caller: Caller = field(init=False, repr=False, compare=False)
-    """What handlers see of it: the same grants, by name."""
+    """The view of the principal for handlers: the same grants, by name."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "caller", Caller(self.grants))
 
     def may(self, permission: Permission) -> bool:
-        """On anything at all."""
+        """Return whether the permission is granted on any name at all."""
         return self.caller.may_some(permission.value)
 
     def may_on(self, permission: Permission, kind: str, name: str) -> bool:
         return self.caller.may(permission.value, kind, name)
 
     def may_all(self, permission: Permission, kind: str) -> bool:
-        """On every name of the kind."""
+        """Return whether the permission is granted on every name of the kind."""
         return self.caller.may_all(permission.value, kind)

@@ -1,8 +1,8 @@
 """A new data directory of `packetboat up`, made of a backup of another.
 
-Its cluster is a new one, and so are the secrets that only its own processes share. What was given
-to others, or sealed what is in Postgres, comes from the old directory's `state.json`, which no
-backup holds.
+Its cluster is a new one, and so are the secrets that only its own processes share. Secrets that
+others were given, or that sealed rows in Postgres, come from the old directory's `state.json`,
+which no backup holds.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def restore(
 
 
 def _node(data_dir: DataDir, state: State, ports: Ports, node: int) -> StoreNodeSettings:
-    """As the supervisor starts it."""
+    """Return the settings of a store node as the supervisor starts it."""
     return StoreNodeSettings(
         node_id=node,
         data_dir=data_dir.node(node),

@@ -39,7 +39,7 @@ SELECT attname::text FROM pg_attribute
 WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
 ORDER BY attnum
 """
-# Whatever was begun after the backup, and is forgotten, had generations below these.
+# Attempts that began after the backup, and are forgotten, had generations below these.
 _FENCE = (
     "UPDATE subscriptions SET generation = greatest(generation + 1, $1)",
     "UPDATE cursors SET generation = subscriptions.generation FROM subscriptions"
@@ -55,7 +55,7 @@ class Sink(Protocol):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """What was written of one: its columns in their order."""
+    """The written part of one table: its columns in their order."""
 
     name: str
     columns: tuple[str, ...]
@@ -63,7 +63,7 @@ class Table(msgspec.Struct, frozen=True):
 
 
 class Dump(msgspec.Struct, frozen=True):
-    """What a dump consists of beside its files. `era` is the newest of the rows."""
+    """The content of a dump beside its files. `era` is the newest of the rows."""
 
     revision: str
     era: int
@@ -84,7 +84,7 @@ class NoSchema(MetadataError):
 
 
 async def dump(url: str, open_file: Callable[[str], AbstractContextManager[Sink]]) -> Dump:
-    """Every table into the file of its name. Raises NoSchema, asyncpg's errors, OSError."""
+    """Write every table into the file of its name. Raises NoSchema, asyncpg's errors, OSError."""
     connection = await asyncpg.connect(url, timeout=CONNECT_TIMEOUT_S)
     try:
         async with connection.transaction(isolation="repeatable_read", readonly=True):
@@ -108,9 +108,11 @@ async def dump(url: str, open_file: Callable[[str], AbstractContextManager[Sink]
 async def load(
     url: str, dumped: Dump, open_file: Callable[[str], AbstractContextManager[Any]], *, era: int
 ) -> None:
-    """A new database of it, in the schema that it was dumped of; `era`: the one that begins next.
-    Cursors begin a new generation, so ack ids of before are stale. Raises NotEmpty, RolesNeeded,
-    asyncpg's errors, OSError."""
+    """Make a new database of a dump, in the schema of the dump; `era`: the one that begins next.
+
+    Cursors begin a new generation, so ack ids from before are stale. Raises NotEmpty, RolesNeeded,
+    asyncpg's errors, OSError.
+    """
     connection = await asyncpg.connect(url, timeout=CONNECT_TIMEOUT_S)
     try:
         if await connection.fetch(_TABLES):
@@ -157,8 +159,9 @@ async def _load(
 
 
 async def _unforce(connection: Connection, name: str) -> Callable[[], Awaitable[None]]:
-    """COPY does not go into a table whose row security binds the one who copies; what puts it
-    back."""
+    """Suspend a table's row security, which COPY refuses while it binds the current role;
+    return a function that restores it.
+    """
     was = await connection.fetchval(
         "SELECT relforcerowsecurity FROM pg_class WHERE oid = $1::regclass", name
     )
@@ -173,7 +176,7 @@ async def _unforce(connection: Connection, name: str) -> Callable[[], Awaitable[
 
 
 def _in_order(names: Mapping[str, Table], references: Iterable[tuple[str, str]]) -> list[str]:
-    """Those that others refer to first."""
+    """Return the tables so that each comes after those that it refers to."""
     order: TopologicalSorter[str] = TopologicalSorter({name: () for name in names})
     for referring, referred in references:
         if referring in names and referred in names:
@@ -182,12 +185,12 @@ def _in_order(names: Mapping[str, Table], references: Iterable[tuple[str, str]])
 
 
 async def _run(connection: Connection, statement: str, table: str) -> None:
-    """With the table's name where it says %I."""
+    """Run a statement with the table's name in place of %I."""
     await connection.execute(
         await connection.fetchval("SELECT format($1::text, $2::text)", statement, table)
     )
 
 
 def _rows(status: str) -> int:
-    """Of `COPY 12`."""
+    """Return the number of rows in a status such as `COPY 12`."""
     return int(status.rsplit(" ", 1)[1])

@@ -18,7 +18,7 @@ from metadata.errors import NotFound
 from openapi.dead_letters import Reason, State
 
 KEPT_DAYS = 30
-"""How long those that are open no more stay listed."""
+"""Days for which a dead letter stays listed after its redrive or discard."""
 PRUNE_AT_ONCE = 5000
 
 COLUMNS = """
@@ -53,7 +53,7 @@ WITH discarded AS (
 )
 SELECT count(*) FROM discarded
 """
-# Of the details those that the undertaker wrote (outbox/dead_letter.py).
+# Only details that the dead-letter writer wrote count (outbox/dead_letter.py).
 _WAITING = """
 SELECT count(*), min(detail) FILTER (WHERE detail LIKE 'no dead letter yet: %') FROM deliveries
 WHERE tenant_id = $1 AND subscription_uid = $2 AND reason IN ('exhausted', 'rejected')
@@ -75,7 +75,7 @@ DELETE FROM dead_letters WHERE ctid = ANY(ARRAY(
 
 
 class Place(NamedTuple):
-    """Where a listing goes on: behind this dead letter."""
+    """The place where a listing continues: behind this dead letter."""
 
     dead_at: datetime
     uid: bytes
@@ -139,7 +139,7 @@ class DeadLetterRepository:
         after: Place = START,
         limit: int,
     ) -> list[StoredLetter]:
-        """At most `limit`, oldest first; fewer are the last."""
+        """Return at most `limit` dead letters, oldest first; fewer are the last."""
 
         async def work(connection: Connection) -> list[StoredLetter]:
             rows = await connection.fetch(_PAGE, tenant_id, subscription_uid, state, *after, limit)
@@ -148,7 +148,7 @@ class DeadLetterRepository:
         return await self._database.of(tenant_id).statement(work, writes=False)
 
     async def get(self, tenant_id: bytes, subscription_uid: bytes, uid: bytes) -> StoredLetter:
-        """NotFound."""
+        """Return the dead letter. Raises NotFound."""
         found = await self.several(tenant_id, subscription_uid, [uid])
         if not found:
             raise NotFound("dead letter", uid.hex())
@@ -157,7 +157,7 @@ class DeadLetterRepository:
     async def several(
         self, tenant_id: bytes, subscription_uid: bytes, uids: Sequence[bytes]
     ) -> list[StoredLetter]:
-        """Those that are there, in whatever state, oldest first."""
+        """Return the existing ones of these dead letters, in any state, oldest first."""
 
         async def work(connection: Connection) -> list[StoredLetter]:
             rows = await connection.fetch(_GET, tenant_id, subscription_uid, list(uids))
@@ -179,7 +179,9 @@ class DeadLetterRepository:
         return await self._database.of(tenant_id).statement(work, writes=False)
 
     async def undelivered(self, limit: int) -> list[tuple[bytes, str]]:
-        """Subscriptions of all tenants that have such messages: tenant and name."""
+        """Return the subscriptions of all tenants that have undelivered dead letters:
+        tenant and name.
+        """
 
         async def work(connection: Connection) -> list[tuple[bytes, str]]:
             return [(row[0], row[1]) for row in await connection.fetch(_UNDELIVERED, limit)]
@@ -189,7 +191,7 @@ class DeadLetterRepository:
     async def discard(
         self, tenant_id: bytes, subscription_uid: bytes, uids: Sequence[bytes]
     ) -> int:
-        """How many of them were open."""
+        """Discard dead letters; return the number of those that were open."""
 
         async def work(connection: Connection) -> int:
             count: int = await connection.fetchval(
@@ -200,7 +202,9 @@ class DeadLetterRepository:
         return await self._database.of(tenant_id).statement(work, writes=True)
 
     async def prune(self) -> None:
-        """Some of what has been redriven or discarded for long; of all tenants."""
+        """Delete some dead letters of all tenants that were redriven or discarded
+        `KEPT_DAYS` ago.
+        """
 
         async def work(connection: Connection) -> None:
             await connection.execute(_PRUNE, KEPT_DAYS, PRUNE_AT_ONCE)

@@ -1,12 +1,12 @@
 """Snapshots: named points in a topic's history, made of one subscription's ack state.
 
-What a snapshot relies on: the partitions' rows are locked as the truncator locks them, then the
-cursors' rows, and what these say is copied in the same transaction that pins the history from there
-on. So nothing that the snapshot says is unacked can be trimmed while it is there, but for what was
-trimmed already: of that, single messages are stored for as long as some subscription has stepped
-over them (seeks.py).
+The creation locks the partitions' rows as the truncator locks them, then the cursors' rows, and
+copies their content in the same transaction that pins the history from there on. So while the
+snapshot exists, no message that is unacked in it can be trimmed, except those that were trimmed
+already: single messages of these are stored while some subscription has stepped over them
+(seeks.py).
 
-An expired snapshot is not there, whether its rows have been swept or not.
+An expired snapshot does not exist for callers, whether its rows have been swept or not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from metadata.subscriptions.seeks import LaneOf, Target
 from metadata.types import Page
 
 MAX_SNAPSHOTS = 1000
-"""Of one tenant; each holds history."""
+"""The limit of snapshots of one tenant; each holds history."""
 
 _OF_SUBSCRIPTION = """
 SELECT subscriptions.uid, topics.uid AS topic_uid, topics.name AS topic_name
@@ -158,9 +158,10 @@ class SnapshotRepository:
         expires_in_s: float,
         labels: Mapping[str, str],
     ) -> Snapshot:
-        """Of what the subscription's cursors say when this commits.
+        """Create a snapshot of the subscription's cursors as they are when this commits.
 
-        NotFound without such a subscription; Conflict when the name is taken; TooManySnapshots.
+        Raises NotFound without such a subscription; Conflict when the name is taken;
+        TooManySnapshots.
         """
         uid = new_uid()
 
@@ -200,7 +201,7 @@ class SnapshotRepository:
         return await self._database.of(tenant_id).transaction(work)
 
     async def get(self, tenant_id: bytes, name: str) -> Snapshot:
-        """NotFound."""
+        """Return the snapshot. Raises NotFound."""
 
         async def work(connection: Connection) -> Snapshot:
             row = await connection.fetchrow(_ONE, tenant_id, name)
@@ -211,7 +212,7 @@ class SnapshotRepository:
         return await self._database.of(tenant_id).statement(work, writes=False)
 
     async def targets(self, snapshot: Snapshot) -> dict[LaneOf, Target]:
-        """Its ack state by partition and lane; empty once it has gone."""
+        """Return its ack state by partition and lane; empty once it has gone."""
 
         async def work(connection: Connection) -> dict[LaneOf, Target]:
             rows = await connection.fetch(_TARGETS, snapshot.tenant_id, snapshot.uid)
@@ -227,7 +228,7 @@ class SnapshotRepository:
     async def page(
         self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
     ) -> Page[Snapshot]:
-        """By name; BadPageToken."""
+        """Return a page of snapshots by name. Raises BadPageToken."""
         after = name_after(page_token)
 
         async def work(connection: Connection) -> Page[Snapshot]:
@@ -237,7 +238,7 @@ class SnapshotRepository:
         return await self._database.of(tenant_id).statement(work, writes=False)
 
     async def delete(self, tenant_id: bytes, name: str) -> None:
-        """With its pins. NotFound."""
+        """Delete a snapshot with its pins. Raises NotFound."""
 
         async def work(connection: Connection) -> None:
             gone = await connection.fetchrow(_DELETE, tenant_id, name)
@@ -248,7 +249,7 @@ class SnapshotRepository:
         await self._database.of(tenant_id).transaction(work)
 
     async def sweep(self, limit: int = 100) -> int:
-        """Removes rows of expired ones, so many at a time; how many."""
+        """Delete the rows of up to `limit` expired snapshots; return their number."""
 
         async def work(connection: Connection) -> int:
             return len(await connection.fetch(_SWEEP, limit))

@@ -1,8 +1,9 @@
-"""The rejects table of an export: messages that no row could be made of, as they came, and why.
+"""The rejects table of an export: messages as they came that no row could be made of, and the
+reasons.
 
 It has positions and runs of its own and is committed before the table. So it may be ahead of the
-table, by an attempt that died in between; what it has is not written to it again. It may be behind
-as well: a run without rejects leaves it alone, and then nothing is missing in it.
+table, by an attempt that died in between; the rejects that it has are not written again. It may be
+behind as well: a run without rejects leaves it alone, and then nothing is missing in it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Rejects:
         return self._table.writer(order.number, order.attempt)
 
     def starts(self, ranges: Sequence[Range], is_backfill: bool) -> dict[LaneNumber, int]:
-        """From where on rejects are still to be written."""
+        """Return the offsets from which rejects still have to be written."""
         if is_backfill:
             return {}
         positions = self._table.positions
@@ -46,8 +47,11 @@ class Rejects:
         return self._table.state if self._table.last_run else None
 
     def _since(self, ranges: Sequence[Range]) -> list[Range]:
-        """From where the table is, which is past what an earlier attempt brought, or before the
-        start where runs had no rejects."""
+        """Return the ranges from the table's positions on.
+
+        A position may be past `start`, by the rejects of an earlier attempt, or before it, after
+        runs without rejects.
+        """
         positions = self._table.positions
         found = [Range(one.key, positions.get(one.key, one.start), one.end) for one in ranges]
         return [one for one in found if one.start < one.end]

@@ -1,13 +1,13 @@
 """The data directory of a node of a new cluster, made of a copy of another.
 
-What a node of it must know is the same as after an install: machines, and the live batches in its
-log. What it must not know is anything of the old cluster's votes, and there is nothing of them in a
-copy: so all nodes of the new cluster begin with the same machines, with nothing promised and
-nothing accepted, under a cluster uid that no node ever had. Old nodes cannot talk to them.
+A node of it must know the same as after an install: machines, and the live batches in its log. It
+must not know anything of the old cluster's votes, and a copy has nothing of them: so all nodes of
+the new cluster begin with the same machines, with nothing promised and nothing accepted, under a
+cluster uid that no node ever had. Old nodes cannot talk to them.
 
 Offsets that the old cluster gave after the copy are not given again: they may be in ids and ack ids
-that clients hold, in tables, and in what receivers know already. So each queue ends where its copy
-does, and is followed by one that begins further on, as if what lies between had been truncated.
+that clients hold, in tables, and in the memory of receivers. So each queue ends where its copy
+does, and is followed by one that begins further on, as if the offsets between had been truncated.
 
     marked as refused → log with the batches, synced → checkpoint with the machines → not marked
 
@@ -56,7 +56,7 @@ class NotRestorable(Exception):
 
 @dataclass(slots=True)
 class Copy:
-    """What was copied. `machines` are snapshots, by group; `cluster_uid` is the old one's."""
+    """A copy of a store. `machines` are snapshots, by group; `cluster_uid` is the old one's."""
 
     cluster_uid: bytes
     machines: Mapping[int, bytes]
@@ -72,7 +72,10 @@ class Copy:
             self.homes |= {info.queue: group for info in machine.queues()}
 
     async def gap(self) -> str | None:
-        """What is live and in none of the packs, in words; None: nothing. Raises OSError."""
+        """Return a description of a live batch that is in none of the packs, or None.
+
+        Raises OSError.
+        """
         held = Held()
         for pack in self.packs:
             for entry in pack.entries():
@@ -90,8 +93,9 @@ class Copy:
         )
 
     def batches(self) -> Iterator[tuple[int, BatchEntry, bytes]]:
-        """All that are live, each once and with its group, staged ones before what was released of
-        them. Raises PackDamaged, OSError."""
+        """Yield all live batches, each once and with its group; staged ones come before the
+        messages that were released from them. Raises PackDamaged, OSError.
+        """
         seen: set[tuple[bytes, int, int]] = set()
         for staged in (True, False):
             for pack in self.packs:
@@ -170,7 +174,10 @@ def _check_groups(settings: StoreNodeSettings, machines: Mapping[int, Machine]) 
 def _write_log(
     settings: StoreNodeSettings, copy: Copy, tell: Callable[[str], None]
 ) -> tuple[tuple[bytes, bytes], tuple[int, int]]:
-    """(the checkpoint's tail, (segment, offset) where the log ends). All of it is synced."""
+    """Return (the checkpoint's tail, (segment, offset) of the end of the log).
+
+    All of it is synced.
+    """
     wal_dir = settings.data_dir / "wal"
     wal_dir.mkdir()
     wal, _ = WriteAheadLog.open(
@@ -218,7 +225,9 @@ def _made_new(
     counters: Callable[[Counters], Counters],
     skip_offsets: int,
 ) -> bytes:
-    """The machine as the new cluster has it: its own members, and nobody asked to lead."""
+    """Return the machine for the new cluster: with its own members, and without a wish for
+    a leader.
+    """
     state = snapshot.decode(machine.state_snapshot())
     for queue in [queue for queue in state.queues if not queue.sealed]:
         state.queues.append(_followed(state.group, queue, skip_offsets))
@@ -232,7 +241,7 @@ def _made_new(
 
 
 def _followed(group: int, queue: Queue, skip_offsets: int) -> Queue:
-    """What follows an open queue in the same group; that one is sealed."""
+    """Return the queue that follows an open queue in the same group; that one is sealed."""
     name = QueueId.unpack(queue.queue)
     after = name._replace(generation=name.generation + 1).pack()
     queue.sealed, queue.successors = True, ((group, after),)

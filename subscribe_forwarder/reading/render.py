@@ -1,8 +1,8 @@
-"""Messages as the JSON of a pull, made of bytes that are mostly there already.
+"""Messages as the JSON of a pull, built mostly from bytes that are there already.
 
 A JSON body is put into `data` as it was published, after one pass that proves it is whole, valid
-JSON: never decoded and encoded again. Text becomes a string, all else `data_base64`. What does not
-depend on the delivery is rendered once per message and shared by all subscriptions.
+JSON: never decoded and encoded again. Text becomes a string, another body `data_base64`. The part
+that does not depend on the delivery is rendered once per message and shared by all subscriptions.
 """
 
 from __future__ import annotations
@@ -53,20 +53,22 @@ class PartitionRenderer:
         self._staged_ids = staged_ids
 
     def plain_id(self, offset: int) -> bytes:
-        """The id of a message that was published at once."""
+        """Return the id of a message that was published at once."""
         return self._id_prefix + message_id.suffix(offset, self._lane).encode()
 
     def plain_ids(self, offsets: array[int]) -> bytes:
-        """Those of many offsets, one after the other, of `message_id.ID_CHARS` each."""
+        """Return the ids of many offsets, one after the other, of `message_id.ID_CHARS` each."""
         return message_id.run_together(self._topic_uid, self._number, self._lane, offsets)
 
     def staged(self, generation: int, stage_number: int, offset: int) -> bytes:
-        """The id of a message released from a queue of this partition."""
+        """Return the id of a message released from a queue of this partition."""
         number = message_id.staged_number(generation, stage_number)
         return self._remember(self._staged_prefix + message_id.suffix(number, self._lane), offset)
 
     def forwarded(self, origin: Mapping[str, str | int], offset: int) -> bytes | None:
-        """The id of a message that was staged in a queue sealed before it was due, if it was."""
+        """Return the id of a message that was staged in a queue sealed before it was due,
+        if it was.
+        """
         text = origin.get(record_batch.ORIGIN_STAGE_ID)
         return self._remember(text, offset) if isinstance(text, str) else None
 
@@ -78,8 +80,10 @@ class PartitionRenderer:
     def fragment(
         self, message: Message, offset: int, publish_time: bytes, staged_id: bytes | None = None
     ) -> bytes:
-        """The members of the JSON object that every delivery of the message shares. Its id is that
-        of its offset but for messages that were staged."""
+        """Return the members of the JSON object that every delivery of the message shares.
+
+        The id is that of its offset, except for messages that were staged.
+        """
         data_name, data, content_type = _data(message.data, message.content_type)
         return b"".join(
             (
@@ -108,7 +112,7 @@ class PartitionRenderer:
 
 
 def _trace(message: Message) -> bytes:
-    """Members of a message that was published within a trace."""
+    """Return the members of a message that was published within a trace."""
     members = b',"traceparent":' + _encode(message.traceparent)
     if message.tracestate is not None:
         members += b',"tracestate":' + _encode(message.tracestate)
@@ -116,12 +120,12 @@ def _trace(message: Message) -> bytes:
 
 
 def delivery(fragment: bytes, ack_id: bytes, attempt: int) -> bytes:
-    """One message of a pull's answer."""
+    """Return one message of a pull's answer."""
     return b'{%b,"ack_id":"%b","attempt":%d}' % (fragment, ack_id, attempt)
 
 
 def delivery_without_ack_id(fragment: bytes, attempt: int) -> bytes:
-    """One message that is acked already."""
+    """Return one message that is acked already."""
     return b'{%b,"ack_id":null,"attempt":%d}' % (fragment, attempt)
 
 
@@ -130,7 +134,7 @@ def pull_body(deliveries: Sequence[bytes]) -> bytes:
 
 
 def time_json(time_us: int) -> bytes:
-    """A JSON string: RFC 3339 in UTC with microseconds; beyond year 9999 its last moment."""
+    """Return a JSON string: RFC 3339 in UTC with microseconds; beyond year 9999 its last moment."""
     seconds, micros = divmod(time_us, 1_000_000)
     try:
         moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=micros)
@@ -161,7 +165,7 @@ def is_json(content_type: str) -> bool:
 
 
 def is_text(content_type: str) -> bool:
-    """Of UTF-8, and not JSON."""
+    """Return whether a type is text in UTF-8, and not JSON."""
     return _kind_of(content_type)[0] == _TEXT
 
 

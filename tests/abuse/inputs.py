@@ -19,7 +19,7 @@ from tests.abuse.contract import FORM, JSON, Field, Ids, Route, example
 
 KIB = 1024
 LONG = 60 * KIB
-"""Of a head, which has at most 64 KiB."""
+"""The length of long parts of a head, which has at most 64 KiB."""
 SIZES = (KIB, 16 * KIB, 32 * KIB, 64 * KIB, 256 * KIB, 2048 * KIB, 14 * 1024 * KIB, 32 * 1024 * KIB)
 """Most that a route's body may have; which one, the server is asked."""
 WAITS = ("wait_seconds", "max_seconds", "heartbeat_seconds")
@@ -36,7 +36,7 @@ class Input(NamedTuple):
 
 
 class Maker:
-    """Of requests to one route, by one caller."""
+    """The maker of requests to one route, by one caller."""
 
     def __init__(self, route: Route, ids: Ids, token: str | None, max_body_bytes: int) -> None:
         self.route = route
@@ -46,7 +46,7 @@ class Maker:
         self._ids = ids
 
     def inputs(self) -> Iterator[Input]:
-        """All of them."""
+        """Yield all inputs."""
         yield from self._paths()
         yield from self._queries()
         yield from self._heads()
@@ -57,7 +57,7 @@ class Maker:
             yield Input("a body that is none", made)
 
     def some(self, count: int, seed: int) -> list[Input]:
-        """So many of them, drawn by the seed; those of expressions and definitions always."""
+        """Return `count` inputs, drawn by the seed; those of expressions and definitions always."""
         everything = list(self.inputs())
         always = [one for one in everything if one.what.startswith("heavy ")][:count]
         others = [one for one in everything if not one.what.startswith("heavy ")]
@@ -73,7 +73,7 @@ class Maker:
         body: bytes | None = None,
         kind: str | None = None,
     ) -> bytes:
-        """Its bytes; what is not given is as in a good one."""
+        """Return the bytes of a request; parts that are not given are as in a good one."""
         target = self._path if path is None else path
         if query is not None:
             target = target.partition("?")[0] + "?" + query
@@ -202,7 +202,9 @@ def _with_field(good: dict[str, Any], path: tuple[str, ...], value: Value) -> by
 
 
 def values_of(name: str, schema: Mapping[str, Any], size: int) -> Iterator[tuple[str, Value]]:
-    """What a parameter or field of that name and type is tried with, about that long at most."""
+    """Yield values for a parameter or field of that name and type, of about `size` bytes at
+    most.
+    """
     for value in heavy.of_field(name):
         yield "heavy", partial(_same, value)
     kind = schema.get("type")
@@ -236,7 +238,7 @@ def _same(value: Any) -> Any:
 
 
 def documents(size: int, good: Any) -> Iterator[tuple[str, Shape]]:
-    """JSON of about that size, and what is nearly JSON."""
+    """Yield JSON of about that size, and documents that are nearly JSON."""
     text = json.dumps(good).encode()
     half = (size - len(text)) // 2
     yield "padding", lambda: b" " * (size - len(text)) + text
@@ -262,13 +264,13 @@ def documents(size: int, good: Any) -> Iterator[tuple[str, Shape]]:
 
 
 def nested(size: int) -> bytes:
-    """An array of arrays that are as deep as decoders take, and no deeper."""
+    """Return an array of arrays that are as deep as decoders accept, and no deeper."""
     one = b"[" * 500 + b"]" * 500
     return b"[" + b",".join([one] * (size // (len(one) + 1) - 1 or 1)) + b"]"
 
 
 def lines(size: int) -> Iterator[tuple[str, Shape]]:
-    """NDJSON."""
+    """Yield inputs of NDJSON."""
     yield "empty lines", lambda: b"\n" * size
     yield "empty objects", lambda: b"{}\n" * (size // 3)
     yield "small messages", lambda: b'{"data":1}\n' * (size // 11)
@@ -278,7 +280,7 @@ def lines(size: int) -> Iterator[tuple[str, Shape]]:
 
 
 def messagepacks(size: int) -> Iterator[tuple[str, Shape]]:
-    """MessagePack."""
+    """Yield inputs of MessagePack."""
     yield "deep", lambda: b"\x91" * size
     yield "an array that is announced", lambda: b"\xdd\xff\xff\xff\xff" + b"\xc0" * (size - 5)
     yield (
@@ -304,13 +306,13 @@ def form(good: Any) -> bytes:
 
 
 def deep_token() -> str:
-    """Something like a JWT, whose head is deep JSON."""
+    """Return something like a JWT, whose head is deep JSON."""
     head = base64.urlsafe_b64encode(b'{"alg":' + b"[" * 20_000).decode()
     return f"{head}.{head[:16_000]}.AAAA"
 
 
 def placed(good: Mapping[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
-    """A copy with that value at that place; what is on the way there is made."""
+    """Return a copy with that value at that path; missing objects on the path are made."""
     name, *rest = path
     if not rest:
         return {**good, name: value}

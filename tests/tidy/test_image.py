@@ -17,18 +17,18 @@ def let_in() -> set[str]:
 PROJECTS = {"pyproject.toml", "setup.py", "README.md", "LICENSE"} | {
     f"sdk/python/{name}" for name in ("pyproject.toml", "README.md", "LICENSE")
 }
-"""What wheels are built by and have in them."""
+"""The files that wheels are built from or contain."""
 
 
 def packages() -> set[str]:
-    """Folders of the product."""
+    """Return the folders of the product."""
     tops = {path.parent.name for path in ROOT.glob("*/__init__.py")}
     product = tops - {"benchmarks", "examples", "tests"}
     return product | {"deploy/packetboat_server", "sdk/python/packetboat"}
 
 
 def copied() -> set[str]:
-    """Files that the image is made of beside them."""
+    """Return the further files that the image is made of."""
     text = (ROOT / "deploy/container/Dockerfile").read_text(encoding="utf-8")
     lines = re.findall(r"^COPY (?!--from)(.+)$", text, re.M)
     return {name for line in lines for name in line.split()[:-1]} - {"."}

@@ -111,6 +111,12 @@ def test_the_prose_of_a_module_is_found_with_its_place() -> None:
     ]
 
 
+def test_only_a_header_exempts_a_generated_file() -> None:
+    for written in ("made of parts", "whose fields are generated"):
+        assert check.pieces_of("a.py", f'"""A value, {written}."""\n')
+    assert not check.pieces_of("a.py", '# Generated from openapi/.\n"""What it is."""\n')
+
+
 def test_of_a_page_headings_code_and_heads_of_tables_do_not_count() -> None:
     page = "# What it is\n\nOne\ntwo.\n\n```\nwhat is code\n```\n\n| what it is |\n|---|\n"
     page += "| one of these |\n"

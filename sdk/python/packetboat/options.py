@@ -1,4 +1,4 @@
-"""How a client behaves: one frozen value, shared by all that is made of it."""
+"""The options of a client: one frozen value, which all parts of the client share."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """How servers are known, and how we are."""
+    """The certificates by which the client knows servers, and by which they know the client."""
 
     verify: bool = True
-    """False: anybody may pretend to be the server. Warned of, loudly."""
+    """Whether certificates are verified. Without it an impostor is accepted; the client warns loudly."""
     ca_file: str | None = None
-    """Trusted beside nothing else; None: what the system, or certifi, trusts."""
+    """The file of the only trusted authorities; None: those of the system, or of certifi."""
     certificate_file: str | None = None
     key_file: str | None = None
     key_password: str | None = field(default=None, repr=False)
@@ -32,29 +32,40 @@ class Tls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a client behaves. Clients made of equal options behave alike."""
+    """The options of a client. Clients with equal options behave alike."""
 
     urls: tuple[str, ...] = (DEFAULT_URL,)
-    """Of one installation. The first is asked; when it can't be reached or says 503, the next."""
+    """The servers of one installation.
+
+    The client asks the first; when it can't be reached or answers 503, the next.
+    """
     urls_from: str = field(default="the program's options", compare=False, repr=False)
-    """Who named the URLs: errors say it beside the server. Empty: no network is used."""
+    """The source of the URLs, which errors show beside the server. Empty: no network is used."""
     credentials: Credentials | None = None
     retry_for_s: float = 10.0
-    """A call that did not take effect is sent again for so long; 0: never."""
+    """Seconds for which a call that did not take effect is sent again; 0: never."""
     timeout_s: float = 30.0
-    """What one try may take, beside the time that it asks the server to wait. `timeout_s` of a call
-    bounds that call, all tries and pauses included; of a stream it bounds each opening."""
+    """Seconds for one try, beside the time that it asks the server to wait.
+
+    `timeout_s` of a call bounds that call, all tries and pauses included; of a stream it bounds
+    each opening.
+    """
     connect_timeout_s: float = 5.0
     proxy: str | None = field(default=None, repr=False)
     """`http://`, `https://` or `socks5://`, with user and password if need be."""
     trust_env: bool = True
-    """Without `proxy`: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY say it. Nothing else of the
-    environment is read."""
+    """Whether HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY count where `proxy` is not given.
+
+    Nothing else of the environment is read.
+    """
     tls: Tls = field(default_factory=Tls)
     max_connections: int = 100
-    """To each server; a pull that waits holds one. Who finds none free waits for one."""
+    """The limit of connections to each server; a waiting pull holds one.
+
+    A call without a free connection waits for one.
+    """
     keep_alive_s: float = 30.0
-    """A connection that nobody uses is closed then; servers do so after 75 s."""
+    """Seconds after which an unused connection is closed; servers do so after 75 s."""
     http2: bool = False
     """The extra `http2` is needed. Requests share a connection, and then wait for each other's lost
     packets; HTTP/1.1 is faster here."""
@@ -74,11 +85,11 @@ class Options:
 
     @property
     def server(self) -> str | None:
-        """The URLs and who named them, as errors and warnings show them."""
+        """The URLs and their source, as errors and warnings show them."""
         return f"{', '.join(self.urls)}, from {self.urls_from}" if self.urls_from else None
 
     def replace(self, **changes: Any) -> Options:
-        """The same but for these."""
+        """Return the same options with these changes."""
         return dataclasses.replace(self, **changes)
 
 

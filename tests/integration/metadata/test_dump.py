@@ -21,7 +21,7 @@ ERA = 16
 
 
 class Files:
-    """In memory, by the name of a table."""
+    """The files of a dump in memory, by the name of a table."""
 
     def __init__(self) -> None:
         self.written: dict[str, bytes] = {}
@@ -39,7 +39,7 @@ class Files:
 
 @pytest.fixture
 async def other_url(database_url: str) -> AsyncIterator[str]:
-    """An empty database of the same server."""
+    """Create an empty database of the same server."""
     connection = await asyncpg.connect(database_url)
     await connection.execute("CREATE DATABASE restored")
     try:
@@ -57,7 +57,7 @@ async def taken(url: str) -> tuple[Dump, Files]:
 async def test_a_database_is_made_again_as_it_was(
     world: World, database_url: str, other_url: str
 ) -> None:
-    """With rows of several tenants, under row-level security, and what refers to what."""
+    """The dump has rows of several tenants, under row-level security, with their references."""
     other = await World.open(world.database)
     for one in (world, other):
         topic = await one.topic()
@@ -89,7 +89,7 @@ async def test_a_database_is_made_again_as_it_was(
 
 
 async def test_rows_are_of_one_moment(world: World, database_url: str) -> None:
-    """What is written while tables are read is in none of them."""
+    """No table has rows that were written while tables were read."""
     files = Files()
     later = threading.Thread(target=lambda: asyncio.run(_write(database_url)))
 

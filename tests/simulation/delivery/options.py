@@ -1,4 +1,4 @@
-"""What one seed of the delivery half is made of; everything is drawn from the seed alone."""
+"""The options of one seed of the delivery half; all are drawn from the seed alone."""
 
 from __future__ import annotations
 
@@ -37,16 +37,20 @@ ACTORS: tuple[type[Actor], ...] = (
     published.Published,
     locked.Locked,
 )
-"""Those of `make torture` that speak over connections of their own: streams and webhooks do not."""
+"""The actors of `make torture` that speak over connections of their own.
+
+Those of streams and webhooks do not.
+"""
 GO_BACK = "go back in time"
 KILL_NODE = "kill a store node"
 KILL_IN_STALL = "kill in a stall"
 SLOW = "slow scheduler"
 TURNS = 5
-"""One of five seeds in a row has a Postgres that goes back in time, one has three store nodes, and
-one has an export."""
+"""The length of a cycle of seeds: in each, one has a Postgres that goes back in time, one
+has three store nodes, and one has an export.
+"""
 GROWING: tuple[type[Actor], ...] = (growing.Ordered, growing.Delayed)
-"""One of these is in each seed: what they look at takes several faults at once to go wrong."""
+"""The actors of which each seed has one: their rules break only when several things fail."""
 EXPORTING: tuple[type[Actor], ...] = (exported.Exported,)
 FAULTS = (
     "kill a server",
@@ -65,7 +69,7 @@ FAULTS = (
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Of one seed."""
+    """The options of one seed."""
 
     seed: int
     actors: tuple[type[Actor], ...]
@@ -128,7 +132,9 @@ def _two(number: int) -> tuple[type[Actor], ...]:
 
 
 def _forgetting() -> tuple[type[Actor], ...]:
-    """Those whose rules say what a Postgres that went back may have forgotten."""
+    """Return the actors whose rules name the facts that a Postgres that went back may have
+    forgotten.
+    """
     return tuple(each for each in ACTORS if issubclass(each, Forgetting))
 
 

@@ -28,7 +28,7 @@ OPEN = "# open"
 """The first line of a list that is not enforced."""
 COMMAND = "python -m tests.tidy.prose"
 WITHOUT = {"CHANGELOG.md", GLOSSARY}
-_GENERATED = re.compile(r"(?i)^(#|//|\"\"\").*\bgenerated\b|^\"\"\"[^\n]*\bMade (of|from|by)\b")
+_GENERATED = re.compile(r"# Generated\b")
 _TEXTS = {*PARTS, "deploy", "examples"}
 
 
@@ -71,7 +71,7 @@ def pieces_of(file: str, source: str) -> tuple[Piece, ...]:
     """Return the prose of a file; texts in code count where users can see them."""
     if file.endswith(".md"):
         return tuple(of_page(source))
-    if _GENERATED.search(source[:400]):
+    if _GENERATED.match(source):
         return ()
     seen = file.split("/")[0] in _TEXTS and "/migrations/" not in file
     return tuple(piece for piece in of_module(source) if seen or piece.kind is not Kind.TEXT)

@@ -33,7 +33,9 @@ _OURS = frozenset(
     {"pbsubscription", "pbattempt", "pbpartition", "pboffset", "pbattributes"}
     | {"pbmessageid", "pbpublishtime", "pbkey", "pbtraceparent"}
 )
-"""What an event that was published as one has of its delivery."""
+"""The attributes that an event has from its delivery, beside those that were published as
+an event.
+"""
 _Members = dict[str, msgspec.Raw]
 _one = msgspec.json.Decoder(_Members)
 _many = msgspec.json.Decoder(list[_Members])
@@ -42,7 +44,7 @@ _time = msgspec.json.Decoder(datetime)
 
 
 def parse_one(body: bytes, topic: str | None) -> Message:
-    """Of a structured event. Raises Unreadable."""
+    """Return the message of a structured event. Raises Unreadable."""
     try:
         return _structured(_one.decode(body), topic)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -50,7 +52,7 @@ def parse_one(body: bytes, topic: str | None) -> Message:
 
 
 def parse_all(body: bytes, topic: str | None) -> tuple[Message, ...]:
-    """Of a batch of events. Raises Unreadable."""
+    """Return the messages of a batch of events. Raises Unreadable."""
     try:
         return tuple(_structured(event, topic) for event in _many.decode(body))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -64,8 +66,10 @@ def message_of(
     topic: str | None,
     message_id: str | None = None,
 ) -> Message:
-    """Of context attributes as texts, and the data. `message_id` goes before what they say. Raises
-    Unreadable."""
+    """Return the message of context attributes as texts, and of the data.
+
+    `message_id` takes precedence over theirs. Raises Unreadable.
+    """
     try:
         return Message(
             message_id=message_id or event.get("pbmessageid") or event["id"],
@@ -86,7 +90,7 @@ def message_of(
 
 
 def body_of(data: msgspec.Raw, encoded: bytes | None, content_type: str | None) -> bytes:
-    """The bytes of `data` or `data_base64`. Raises msgspec.DecodeError."""
+    """Return the bytes of `data` or `data_base64`. Raises msgspec.DecodeError."""
     if encoded is not None:
         return encoded
     raw = bytes(data)
@@ -110,7 +114,7 @@ def _structured(members: _Members, topic: str | None) -> Message:
 
 
 def _text(value: msgspec.Raw) -> str:
-    """A context attribute's canonical text."""
+    """Return a context attribute's canonical text."""
     found: Any = msgspec.json.decode(value)
     return found if isinstance(found, str) else bytes(value).decode()
 
