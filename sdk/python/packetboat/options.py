@@ -18,7 +18,7 @@ class Tls:
     """The certificates by which the client knows servers, and by which they know the client."""
 
     verify: bool = True
-    """Whether certificates are verified; without that, a warning says that impostors are accepted."""
+    """Whether certificates are verified; False accepts any server, and warns loudly."""
     ca_file: str | None = None
     """The file of the only trusted authorities; None: those of the system, or of certifi."""
     certificate_file: str | None = None
