@@ -375,8 +375,8 @@ async def test_limits_out_of_range_are_named(query: str, field: str) -> None:
         (b"[]", 422, "body"),
         (b'{"max": 1}', 422, "max"),
         (b'{"max_messages": "1"}', 422, "max_messages"),
-        (b'{"max_messages": 0}', 400, "max_messages"),
-        (b'{"wait_seconds": 99}', 400, "wait_seconds"),
+        (b'{"max_messages": 0}', 422, "max_messages"),
+        (b'{"wait_seconds": 99}', 422, "wait_seconds"),
     ],
 )
 async def test_bodies_that_do_not_fit(body: bytes, status: int, field: str | None) -> None:
