@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class AsyncAreas:
-    """Each is imported when it is first used: nobody needs them all."""
+    """The areas of a client. Each is imported when it is first used: no program needs them all."""
 
     _sender: AsyncSender
     topics: AsyncTopics

@@ -57,13 +57,16 @@ class AsyncClient(AsyncPublishing, AsyncHistory, AsyncAreas):
         return self._sender.options
 
     async def whoami(self, *, timeout_s: float | None = None) -> WhoAmI:
-        """The tenant and subject of the token, and what it may do."""
+        """Return the tenant and subject of the token, and its permissions."""
         return await self.server.who_am_i(timeout_s=timeout_s)
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """First what was published is stored, within `timeout_s` (as its settings say, if not
-        given). Then other calls on their way are given up: their outcome is unknown. Later ones
-        raise ClientClosed. Closing twice is no error."""
+        """Store published messages, then close the client; a second call does nothing.
+
+        The client waits up to `timeout_s` (`PublisherSettings.close_timeout_s` unless given) for
+        published messages. Then it gives up other calls in progress: their outcome is unknown.
+        Later calls raise ClientClosed.
+        """
         try:
             await self._publisher.close(timeout_s)
         finally:

@@ -1,4 +1,4 @@
-"""A lock that is held for as long as a block goes on, renewed by a task."""
+"""A lock that is held while a block runs, and renewed by a task."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from packetboat.models import Lock
 
 
 class AsyncHolding:
-    """Held from when the block begins, unless it is lost."""
+    """A lock that is held from the start of the block, unless it is lost."""
 
     def __init__(
         self,
@@ -41,8 +41,10 @@ class AsyncHolding:
 
     @property
     def fence(self) -> int:
-        """The fencing token, higher than that of every holder before. Let what the lock protects
-        refuse lower ones. Ask for it anew before each write: it may grow."""
+        """The fencing token, higher than that of every earlier holder.
+
+        Let the protected resource refuse lower ones. Read it before each write: it may grow.
+        """
         return self._held().lock.fencing_token
 
     @property
@@ -51,12 +53,12 @@ class AsyncHolding:
         return self._error is not None or self._held().left_s(time.monotonic()) <= 0
 
     def check(self) -> None:
-        """Raises LeaseLost where the lock is lost."""
+        """Raise LeaseLost if the lock is lost."""
         if self.lost:
             raise LeaseLost(f"the lock {self.name!r} is lost") from self._error
 
     async def wait_lost(self) -> None:
-        """Returns when the lock is lost."""
+        """Wait until the lock is lost."""
         await self._was_lost.wait()
 
     async def __aenter__(self) -> AsyncHolding:

@@ -91,7 +91,7 @@ class AsyncSender:
                 await self._pause(tries, error)
 
     async def close(self) -> None:
-        """Ends pauses between tries, and all that is on its way: its outcome is unknown."""
+        """End pauses between tries, and all calls in progress: their outcome is unknown."""
         if not self._closed:
             self._closed = True
             for pause in self._pauses:

@@ -17,9 +17,9 @@ from packetboat.transport.seam import (
 )
 
 HEADER = "Authorization"
-"""A request that has it says itself who asks, and is sent as it is."""
+"""The header with credentials. A request that already has it is sent unchanged."""
 REFUSED = 401
-"""Nothing took effect. The token may have been revoked: another, if there is one, is tried once."""
+"""The status of a refused token, which had no effect. Another token, if any, is tried once."""
 
 
 class Tokens(Protocol):
@@ -39,7 +39,7 @@ class AsyncTokens(Protocol):
 
 
 class Authorized:
-    """Blocking."""
+    """A transport that adds a token to each request, for a blocking client."""
 
     def __init__(self, transport: Transport, tokens: Tokens) -> None:
         self._transport = transport

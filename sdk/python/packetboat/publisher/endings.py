@@ -16,7 +16,7 @@ from packetboat.publisher.verdict import PRECEDING_ITEM_FAILED, Verdict, copy_of
 
 
 class Endings:
-    """Remembers the batches of which somebody was told that they may be stored."""
+    """The errors of one publisher, and its memory of batches that may be stored."""
 
     def __init__(self, remembered: Remembered) -> None:
         self._remembered = remembered
@@ -55,7 +55,7 @@ class Endings:
     def unknown(
         self, batch: Batch, index: int, cause: PacketboatError | None = None
     ) -> UnknownOutcome:
-        """From now on the batch stays as it is: the key is good for that."""
+        """Return the error of a message that may be stored; keep its batch for a retry."""
         batch.may_be_stored = True
         if not batch.kind.own_keys:
             self._remembered.keep(batch)

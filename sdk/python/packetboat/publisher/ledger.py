@@ -13,7 +13,7 @@ from packetboat.publisher.settings import PublisherSettings
 
 
 class Settled(NamedTuple):
-    """A message, and what became of it."""
+    """A message and its outcome."""
 
     message: Pending
     outcome: Receipt | PacketboatError

@@ -25,7 +25,7 @@ class Home(Protocol):
 class PendingReceipt:
     """The receipt of one message, or its error, once that is known; shared by threads.
 
-    An error that nobody asks for is logged when this is forgotten.
+    An error that no caller reads is logged when this object is deleted.
     """
 
     __slots__ = ("_callbacks", "_home", "_outcome", "_seen", "_waiters")
@@ -79,7 +79,7 @@ class PendingReceipt:
         self._seen = True
 
     def announce(self) -> None:
-        """Wakes who waits, and calls back."""
+        """Wake the waiting callers, and call the callbacks."""
         for waiter in self._waiters or ():
             waiter.release()
         for callback in self._callbacks or ():

@@ -61,7 +61,7 @@ class Pump:
             self._soon(self._turn)
 
     async def flush(self) -> None:
-        """Returns when all that was accepted before is settled."""
+        """Wait until all messages accepted before this call are settled."""
         with self._lock:
             waited_for = list(self.core.unsettled())
             if not waited_for:

@@ -24,4 +24,4 @@ class ThreadTransport:
         raise NotImplementedError("publishing reads no streams")
 
     async def close(self) -> None:
-        """Nothing is ours."""
+        """Do nothing: the maker of the inner transport closes it."""

@@ -17,17 +17,17 @@ from packetboat.transport import Transport, open_transport
 
 
 class Client(Publishing, History, Areas):
-    """Blocking calls; one client may be shared between threads, and used in the child of a fork.
+    """A client with blocking calls. Threads may share it, and the child of a fork may use it.
 
     `url` (several: a sequence, or one string with commas) and `token` (an access token or an API
-    key) are over those of `options`; without options the environment has them: PACKETBOAT_URL,
-    PACKETBOAT_TOKEN or PACKETBOAT_CLIENT_ID with PACKETBOAT_CLIENT_SECRET, PACKETBOAT_PROFILE; or
-    the profile of `packetboat login`. A call that did not take effect is sent again for up to
-    `retry_for_s` seconds (10 unless given); 0 turns that off. `timeout_s` of a call bounds that
-    call, with all its tries; that of a stream bounds each opening of it. With `transport` no
-    network is used.
+    key) come before those of `options`. Without options the client reads the environment:
+    PACKETBOAT_URL, PACKETBOAT_TOKEN or PACKETBOAT_CLIENT_ID with PACKETBOAT_CLIENT_SECRET,
+    PACKETBOAT_PROFILE; or the profile of `packetboat login`. A call that did not take effect is
+    sent again for up to `retry_for_s` seconds (10 unless given); 0 turns that off. `timeout_s` of a
+    call bounds that call, with all its tries; that of a stream bounds each opening of it. With
+    `transport` no network is used.
 
-    Everything raises PacketboatError: NotDone, UnknownOutcome or ServerError, or a kind of these.
+    Each call raises PacketboatError: NotDone, UnknownOutcome or ServerError, or a kind of these.
     """
 
     def __init__(
@@ -58,13 +58,16 @@ class Client(Publishing, History, Areas):
         return self._sender.options
 
     def whoami(self, *, timeout_s: float | None = None) -> WhoAmI:
-        """The tenant and subject of the token, and what it may do."""
+        """Return the tenant and subject of the token, and its permissions."""
         return self.server.who_am_i(timeout_s=timeout_s)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """First what was published is stored, within `timeout_s` (as its settings say, if not
-        given). Then other calls on their way are given up: their outcome is unknown. Later ones
-        raise ClientClosed. Closing twice is no error."""
+        """Store published messages, then close the client; a second call does nothing.
+
+        The client waits up to `timeout_s` (`PublisherSettings.close_timeout_s` unless given) for
+        published messages. Then it gives up other calls in progress: their outcome is unknown.
+        Later calls raise ClientClosed.
+        """
         try:
             self._close_publishing(timeout_s)
         finally:

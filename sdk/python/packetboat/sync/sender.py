@@ -85,7 +85,7 @@ class Sender:
                 self._pause(tries, error)
 
     def close(self) -> None:
-        """Ends pauses between tries, and all that is on its way: its outcome is unknown."""
+        """End pauses between tries, and all calls in progress: their outcome is unknown."""
         if not self._closed.is_set():
             self._closed.set()
             self._transport.close()

@@ -24,13 +24,13 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class TaskContext:
-    """The second argument of a handler that takes one."""
+    """The context of a task: the second argument of a handler that takes one."""
 
     job_name: str
     index: int
     kind: str
     attempt: int = 1
-    """Counts from 1. A task that was handed out before may have run then, even to its end."""
+    """The number of the attempt, from 1. Earlier attempts may have run, even to their end."""
     phase: Phase = "map"
     labels: Mapping[str, str] = field(default_factory=dict)
     """The labels of the job."""
@@ -61,7 +61,7 @@ class TaskContext:
         return self._ended.is_set()
 
     def raise_if_cancelled(self) -> None:
-        """Raises TaskCancelled once nobody waits for the output."""
+        """Raise TaskCancelled if the output is not wanted any more."""
         if self.cancelled:
             raise TaskCancelled(f"task {self.index} of {self.job_name}")
 

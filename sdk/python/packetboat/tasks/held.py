@@ -19,9 +19,9 @@ class HeldTask:
     ) -> None:
         self.task: ClaimedTask = task
         self.extended_s: float = now_s
-        """When its lease was last known to begin anew."""
+        """The time at which its lease was last known to begin anew."""
         self.on_gone: Callable[[HeldTask], None] = on_gone
-        """Called once it is settled, or nothing of ours any more."""
+        """Called once it is settled, or belongs to another worker."""
         self.settling: bool = False
         self.lost: bool = False
         """The server has no such lease any more: there is nothing to settle."""

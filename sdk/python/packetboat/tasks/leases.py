@@ -1,4 +1,4 @@
-"""Extends the leases of what a worker holds, and learns by it what nobody waits for any more."""
+"""Extends the leases of a worker's tasks, and learns by it which results are not wanted."""
 
 from __future__ import annotations
 

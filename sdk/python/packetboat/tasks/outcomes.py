@@ -19,7 +19,7 @@ MAX_ERROR_CHARACTERS = 4_000
 
 
 class TaskCancelled(Exception):
-    """Nobody waits for the output any more. Raised by `TaskContext.raise_if_cancelled`."""
+    """Raised by `TaskContext.raise_if_cancelled` when the output is not wanted any more."""
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
@@ -29,7 +29,7 @@ class Done(msgspec.Struct, frozen=True, tag=True):
 
 
 class Nested(msgspec.Struct, frozen=True, tag=True):
-    """A job of its own is to give its output."""
+    """The outcome of a task whose output a nested job shall give."""
 
     name: str
     spec: JobSpec
@@ -39,7 +39,7 @@ class Nested(msgspec.Struct, frozen=True, tag=True):
 
 
 class Waits(msgspec.Struct, frozen=True, tag=True):
-    """That job is there, and is to give its output."""
+    """The outcome of a task whose nested job exists and will give its output."""
 
     job: str
 
@@ -53,11 +53,11 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 class Released(msgspec.Struct, frozen=True, tag=True):
-    """Another worker is to do it; the attempt does not count."""
+    """The outcome of a task that another worker shall do; the attempt does not count."""
 
 
 class Dropped(msgspec.Struct, frozen=True, tag=True):
-    """Nobody waits for it, and nobody is told."""
+    """The outcome of a task whose result is not wanted; it is not reported."""
 
 
 Outcome = Done | Nested | Failed | Released | Dropped

@@ -133,7 +133,7 @@ class TaskSettler:
                 self._held.discard(held)
 
     def _instead(self, held: HeldTask, settlement: Settlement, reason: str) -> None:
-        """An output that is refused is a failure; a failure that is refused is let go."""
+        """Report a refused output as a failure; give up a failure that is refused, too."""
         if isinstance(settlement, Done | Waits):
             self.put(held, Failed(f"the output was refused: {reason}", retry=False))
         else:

@@ -30,11 +30,13 @@ _log = logging.getLogger("packetboat.tasks")
 
 
 class TaskWorker:
-    """`pools`: how many tasks of each run here at once; by default four of each pool that the tasks
-    name. Only kinds in `tasks` are claimed. A task whose worker dies is handed out again when its
-    lease ends, after at most `lease_s`.
+    """Claims and runs the tasks of jobs, but only of the kinds in `tasks`.
 
-    `client` may be a Client or an AsyncClient; of a Client a worker makes its own connections.
+    `pools` limits the tasks of each pool that run here at once; the default is four for each pool
+    that the tasks name. When a worker dies, other workers get its tasks as soon as their leases
+    end, after at most `lease_s`.
+
+    `client` may be a Client or an AsyncClient; for a Client the worker makes its own connections.
     """
 
     def __init__(
@@ -59,9 +61,12 @@ class TaskWorker:
         self._running = Running()
 
     def run(self) -> None:
-        """Blocks until it is stopped. In the main thread SIGTERM and SIGINT stop it: handlers that
-        have begun may end, for `drain_s`, and the rest goes back; a second one stops it at once.
-        Raises what will not pass by itself, such as NotAuthorized."""
+        """Run until stopped. In the main thread SIGTERM and SIGINT stop it.
+
+        After the first signal handlers that have begun may end, for `drain_s`, and the other tasks
+        are released; a second signal stops it at once. Raises errors that a retry will not heal,
+        such as NotAuthorized.
+        """
         asyncio.run(self.arun(signals=True))
 
     async def arun(self, *, signals: bool | None = None) -> None:

@@ -33,7 +33,7 @@ class Fault(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A fault, and how often."""
+    """A fault and its rate."""
 
     fault: Fault
     rate: float
@@ -98,7 +98,7 @@ class Faults:
         self._add(Fault.LATE, rate, seed, on, seconds)
 
     def stop(self) -> None:
-        """Nothing befalls requests from now on."""
+        """Make no more faults from now on."""
         with self._lock:
             self._rules.clear()
 

@@ -82,7 +82,7 @@ class Attempt(httpx.SyncByteStream, httpx.AsyncByteStream):
         return UnknownOutcome(text)
 
     def too_late(self) -> PacketboatError:
-        """The time is over."""
+        """Return the error of a request whose time is over."""
         text = f"no answer within {self._timeout_s:.3g} s"
         if self._body and not self._begun:
             return ConnectionFailed(f"{text}: no connection was free, or none came about")

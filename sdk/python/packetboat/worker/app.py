@@ -16,9 +16,10 @@ H = TypeVar("H", bound=Callable[..., Any])
 
 
 class WorkerApp:
-    """`@app.subscription("orders", concurrency=8)` above each handler, then `app.run()`.
+    """Workers of several subscriptions that run together.
 
-    `middleware` and `events` are of all of them; each has its own threads, leases and limits, and
+    Write `@app.subscription("orders", concurrency=8)` above each handler, then call `app.run()`.
+    `middleware` and `events` apply to all workers; each has its own threads, leases and limits, and
     they share the client's connections.
     """
 
@@ -42,7 +43,7 @@ class WorkerApp:
         middleware: Sequence[Middleware] = (),
         **options: Unpack[WorkerOptions],
     ) -> Callable[[H], H]:
-        """Leaves the function as it is. `options` are the fields of `WorkerSettings`."""
+        """Register a handler, and return it unchanged. `options` are fields of `WorkerSettings`."""
         settings = WorkerSettings(**options)
         if any(each.subscription == name for each in self._assignments):
             raise ValueError(f"{name} has a handler already")
@@ -56,8 +57,10 @@ class WorkerApp:
         return add
 
     def run(self) -> None:
-        """Blocks until they are stopped, as `Worker.run` does. When one of them can't go on, all
-        are stopped, and its error is raised."""
+        """Run all workers until they are stopped, as `Worker.run` does.
+
+        When one of them fails, all are stopped, and its error is raised.
+        """
         self._runner.run(self._handlers())
 
     async def arun(self, *, signals: bool | None = None) -> None:

@@ -7,19 +7,22 @@ from packetboat.worker.outcomes import Verb
 
 
 class WorkerEvents:
-    """Called on the worker's event loop: be quick, and raise nothing. `subscription` is a name."""
+    """Methods that the worker calls on its event loop: be quick, and raise nothing.
+
+    `subscription` is a name.
+    """
 
     def received(self, subscription: str, messages: int) -> None:
         """React to messages that are leased and wait for a handler."""
 
     def started(self, context: Context) -> None:
-        """A handler begins with it."""
+        """React to a handler that begins with a message."""
 
     def handled(self, context: Context, verb: Verb, seconds: float) -> None:
         """The handler that had begun has ended; `verb` is what the server will be told."""
 
     def settled(self, subscription: str, verb: Verb, messages: int) -> None:
-        """The server has confirmed it."""
+        """React to settlements that the server has confirmed."""
 
     def lease_lost(self, subscription: str, message_id: str) -> None:
         """The message is delivered again, whatever its handler does."""
@@ -28,7 +31,7 @@ class WorkerEvents:
         """React to an extension of the leases of messages."""
 
     def outage(self, subscription: str, error: Exception) -> None:
-        """The server does not answer, or not well; said once."""
+        """React to the start of an outage: the server does not answer, or not well."""
 
     def recovered(self, subscription: str, seconds: float) -> None:
         """React to the first answer of the server after an outage of `seconds`."""

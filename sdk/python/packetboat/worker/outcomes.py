@@ -17,7 +17,7 @@ REASON_CHARS = 1024
 
 
 class RetryLater(Exception):
-    """Delivered again: after `delay_s`, or after the back-off of the subscription's policy."""
+    """Raised to get the message again: after `delay_s`, or after the subscription's back-off."""
 
     def __init__(self, reason: str = "", *, delay_s: float | None = None) -> None:
         super().__init__(reason)
@@ -25,7 +25,7 @@ class RetryLater(Exception):
 
 
 class Reject(Exception):
-    """A dead letter at once, with this reason: trying again would not help."""
+    """Raised to make a dead letter at once, with this reason: another try would not help."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)

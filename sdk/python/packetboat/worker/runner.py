@@ -1,4 +1,4 @@
-"""Runs workers of one client together, until they are told to stop or one can't go on."""
+"""Runs workers of one client together, until they are told to stop or one of them fails."""
 
 from __future__ import annotations
 

@@ -16,11 +16,12 @@ from packetboat.worker.settings import WorkerOptions, WorkerSettings
 class Worker:
     """Handles the messages of one subscription. `options` are the fields of `WorkerSettings`.
 
-    A handler that returns has its message acked; one that raises has it delivered again, after the
-    subscription's back-off and with the exception's text as the reason. It raises `RetryLater`,
-    `Reject` or `Release` to say more, and returns or yields `Emit` to publish with the ack.
+    When a handler returns, its message is acked; when it raises, the message is delivered again,
+    after the subscription's back-off and with the exception's text as the reason. A handler raises
+    `RetryLater`, `Reject` or `Release` for another outcome, and returns or yields `Emit` to publish
+    with the ack.
 
-    `client` may be a Client or an AsyncClient; of a Client a worker makes its own connections.
+    `client` may be a Client or an AsyncClient; for a Client the worker makes its own connections.
     """
 
     def __init__(
@@ -39,12 +40,13 @@ class Worker:
         self._runner = Runner(client)
 
     def run(self, handler: Handler, *, body: Any = None) -> None:
-        """Blocks until it is stopped. In the main thread SIGTERM and SIGINT stop it: handlers that
-        have begun may end, for `drain_s`, and the rest goes back; a second one stops it at once.
+        """Run until stopped. In the main thread SIGTERM and SIGINT stop it.
 
-        `handler` gets a Message, or a list of them where `batch_size` is over 1; with `body`, what
-        the message's data is as that type. A second parameter gets the Context. Raises what will
-        not pass by itself, such as NotFound and NotAuthorized.
+        After the first signal handlers that have begun may end, for `drain_s`, and the other
+        messages are released; a second signal stops it at once. `handler` gets a Message, or a list
+        of them where `batch_size` is over 1; with `body`, the message's data as that type. A second
+        parameter gets the Context. Raises errors that a retry will not heal, such as NotFound and
+        NotAuthorized.
         """
         self._runner.run([self._assignment(handler, body)])
 
