@@ -7,7 +7,10 @@ import time
 
 
 def new_uid() -> bytes:
-    """48 bits of Unix milliseconds, version and variant, 74 random bits (RFC 9562 §5.7)."""
+    """Return a UUID of version 7 (RFC 9562 §5.7).
+
+    It has 48 bits of Unix milliseconds, the version and variant, and 74 random bits.
+    """
     millis = time.time_ns() // 1_000_000
     random = int.from_bytes(secrets.token_bytes(10), "big")
     high = (millis & (1 << 48) - 1) << 16 | 0x7000 | random >> 68 & 0xFFF

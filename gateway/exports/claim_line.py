@@ -1,10 +1,11 @@
-"""Claims of this process that wait for runs, first come first served.
+"""Claims of this process that wait for runs, served in the order of their arrival.
 
-Who waits costs nothing but a statement a second for all who name the same lakes. Of these the first
-tries, when it hears that there may be something, and the next as soon as that one has got a run.
+All waiting claims that name the same lakes share one statement a second. When the process hears
+that there may be a run, the first of them tries to claim it; the next one tries as soon as the
+first has a run.
 
-A caller that goes away leaves the line; the run that it got at that moment goes back, and is
-nobody's attempt.
+A caller that goes away leaves the line. The run that it got at that moment is returned, and no
+attempt is counted.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ from metadata.errors import MetadataError
 from metadata.exports.types import ClaimedRun, RunId
 
 MAX_WAITING = 1_000
-"""In one process. Runners are the platform's own, so no tenant has a share of it."""
+"""The limit of waiting claims in one process.
+
+Runners belong to the platform, so no tenant has a share of it.
+"""
 _log = structlog.get_logger("packetboat.exports")
 
 
 class Wanted(NamedTuple):
-    """What a claim asks for. `lakes` ascend."""
+    """The arguments of a claim. `lakes` are in ascending order."""
 
     lakes: tuple[str, ...]
     runner: str
@@ -49,7 +53,7 @@ class _Waiter:
     got: asyncio.Future[ClaimedRun | None]
     trying: bool = False
     over: bool = False
-    """Its time is: it takes what its try gives."""
+    """Whether the time to wait has passed; the waiter then takes the result of its current try."""
 
 
 class ClaimLine:
@@ -67,7 +71,10 @@ class ClaimLine:
         self._owned: set[asyncio.Task[None]] = set()
 
     async def claim(self, wanted: Wanted, wait_s: float) -> ClaimedRun | None:
-        """None where none came in time; TooManyWaiting; MetadataError of a try at once."""
+        """Return a run; None if none came in time.
+
+        Raises TooManyWaiting, and MetadataError if the first try fails.
+        """
         rings = self._rings
         if not any(each.wanted.lakes == wanted.lakes for each in self._waiters):
             got = await self._try(wanted)
@@ -95,7 +102,7 @@ class ClaimLine:
             self._pump()
 
     def drain(self) -> None:
-        """Whoever waits is answered now."""
+        """Answer all waiting claims now."""
         self._draining = True
         for waiter in self._waiters:
             if not waiter.trying and not waiter.got.done():

@@ -1,4 +1,4 @@
-"""What exports tell Prometheus."""
+"""Metrics of exports for Prometheus."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Offsets of the topics of an export: where it begins, where they end now, and what a range is.
+"""Offsets of the topics of an export: its starts, the present ends, and the ranges of its runs.
 
-All of it is asked of the store, of every lane at once and of so many at a time. Raises StoreError
-where a group does not answer.
+The store is asked about all lanes at once, with `ASKED_AT_ONCE` questions at a time. Raises
+StoreError if a group does not answer.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from metadata.types import Topic
 from subscribe_forwarder.reading.places import Bounds, OffsetStore, at_time, bounds
 
 ASKED_AT_ONCE = 64
-"""Questions to the store."""
+"""The limit of open questions to the store."""
 T = TypeVar("T")
 
 
 class Window(NamedTuple):
-    """What of each lane a run is to read: a time, or an offset, or neither at each end."""
+    """The part of each lane that a run reads: a time, an offset or neither at each end."""
 
     from_time: datetime | None = None
     to_time: datetime | None = None
@@ -31,14 +31,14 @@ class Window(NamedTuple):
 
 
 class Offsets:
-    """Of one process."""
+    """Questions about offsets that one process asks the store."""
 
     def __init__(self, store: OffsetStore) -> None:
         self._store = store
         self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def starts(self, topics: Sequence[Topic], start: str) -> list[LanePosition]:
-        """Of an export that is made now: `start` as its spec has it."""
+        """Return the first positions of a new export; `start` is the value in its spec."""
         time = parsed_time(start)
 
         async def one(topic: Topic, lane: Lane) -> LanePosition:
@@ -50,7 +50,7 @@ class Offsets:
         return await self._each(topics, one)
 
     async def ends(self, topics: Sequence[Topic]) -> list[LaneEnd]:
-        """All that was published before the call is below them."""
+        """Return the end of each lane; every message published before the call is below it."""
 
         async def one(topic: Topic, lane: Lane) -> LaneEnd:
             found = await bounds(self._store, topic, lane.partition, lane.lane)
@@ -59,8 +59,10 @@ class Offsets:
         return await self._each(topics, one)
 
     async def states(self, topics: Sequence[Topic], known: Iterable[LaneState]) -> list[LaneState]:
-        """How far an export is in each lane there is now: where nothing is known of it yet, it will
-        begin with the first message."""
+        """Return the position of an export in each present lane.
+
+        In a lane of which nothing is known yet, it begins with the first message.
+        """
         offsets = {each.lane: each.offset for each in known}
 
         async def one(topic: Topic, lane: Lane) -> LaneState:
@@ -77,8 +79,9 @@ class Offsets:
         partition: int | None = None,
         upto: Iterable[LaneState] | None = None,
     ) -> list[LaneRange]:
-        """What is stored in the window, of lanes that have something there; with `upto`, of what is
-        exported."""
+        """Return the ranges of stored messages in the window, of lanes that have some; with
+        `upto`, only of exported messages.
+        """
         most = None if upto is None else {each.lane: each.offset for each in upto}
 
         async def one(topic: Topic, lane: Lane) -> LaneRange | None:
@@ -109,7 +112,7 @@ class Offsets:
     async def _each(
         self, topics: Sequence[Topic], ask: Callable[[Topic, Lane], Awaitable[T]]
     ) -> list[T]:
-        """By topic, partition and lane."""
+        """Return the answers in the order of topic, partition and lane."""
 
         async def asked(topic: Topic, lane: Lane) -> T:
             async with self._asking:

@@ -1,4 +1,4 @@
-"""What wakes the claims of this process that wait for a run: a bell, and a look each second."""
+"""Wakes the claims of this process that wait for a run: on a notification, and once a second."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class ExportWaits:
         self._bell = ExportBell(database, self.line.rung, self.line.wake_all)
 
     async def run(self) -> None:
-        """For ever. Nothing until somebody waits."""
+        """Run for ever. Do nothing until the first claim waits."""
         await self._needed.wait()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._bell.run())
             tasks.create_task(self._look())
 
     def drain(self) -> None:
-        """Whoever waits is answered now."""
+        """Answer all waiting claims now."""
         self.line.drain()
 
     async def close(self) -> None:

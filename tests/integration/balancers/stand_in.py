@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Conduct(enum.Enum):
-    """What it does with a request; health checks are answered whatever it is."""
+    """The way in which a stand-in treats a request; it answers health checks in any case."""
 
     ANSWER = "200, its own name as the body"
     CUT = "reads all of it, and closes the connection"
@@ -72,7 +72,7 @@ class StandIn:
             writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Whether the connection goes on."""
+        """Return whether the connection goes on."""
         if self.conduct is Conduct.CUT:
             return False
         if self.conduct is Conduct.HANG:
@@ -91,7 +91,7 @@ class StandIn:
 
 
 async def _read(reader: asyncio.StreamReader) -> Asked | None:
-    """The next request; None when the client is done."""
+    """Return the next request; None when the client is done."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:

@@ -1,4 +1,4 @@
-"""What deploy/haproxy and deploy/nginx do with requests, before servers that only stand in."""
+"""Requests through deploy/haproxy and deploy/nginx to stand-ins for servers."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def http(balancer: Balancer) -> AsyncIterator[httpx.AsyncClient]:
 
 
 def everything_asked(servers: Stand) -> list[Asked]:
-    """Every request that reached a server, as often as it did."""
+    """Return every request that reached a server, one entry for each arrival."""
     return [asked for of in servers.values() for each in of for asked in each.asked]
 
 

@@ -88,7 +88,7 @@ async def test_a_crash_between_append_and_commit_leaves_one_dead_letter(
     await yard.subscribe()
     await yard.publish(Message(b"a"))
     async with yard.forwarder() as reader:
-        # What is appended is never written down, as if the process had died right then.
+        # Appended dead letters are never noted, as if the process had died at that moment.
         lost = []
         reader.undertaker._note = lost.append
         await reader.fail(1)

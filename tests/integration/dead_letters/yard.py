@@ -83,7 +83,7 @@ class Yard:
         await self.outbox.append(self.topics[topic], items)
 
     async def stored(self, topic: str = "graves") -> list[Message]:
-        """Every message of the topic, in order."""
+        """Return every message of the topic, in order."""
         queue = QueueId(self.topics[topic].uid, 0)
         end = (await self.client.offsets(0, queue)).end
         found: list[Message] = []
@@ -131,7 +131,7 @@ class Yard:
 
     @asynccontextmanager
     async def scheduler(self) -> AsyncIterator[Redriving]:
-        """One that leads and redrives."""
+        """Yield the redriving of a scheduler that leads."""
         database = self.database
         locks = LockRepository(database)
         lock = await locks.take("scheduler", new_uid())
@@ -207,7 +207,7 @@ class Reader(Consumer):
         return list(answer.json()["dead_letters"])
 
     async def dead(self, count: int, name: str = "reader") -> list[dict[str, Any]]:
-        """Once there are so many dead letters."""
+        """Return the dead letters once there are `count` of them."""
         found: list[dict[str, Any]] = []
 
         async def enough() -> bool:
@@ -218,7 +218,7 @@ class Reader(Consumer):
         return found
 
     async def fail(self, count: int, name: str = "reader", **how: Any) -> None:
-        """Pulls so many and gives them back as failed."""
+        """Pull `count` messages and nack them."""
         left = count
         while left:
             answer = await self.pull(min(left, 1000), wait_s=5, name=name)
@@ -242,7 +242,7 @@ class Reader(Consumer):
         return dict(answer.json())
 
     async def ended(self, redrive: dict[str, Any]) -> dict[str, Any]:
-        """Once the redrive is over."""
+        """Return the redrive once it is over."""
         seen: list[dict[str, Any]] = [{}]
 
         async def over() -> bool:

@@ -85,7 +85,7 @@ class Harbour:
         return await self.runs.get(self.tenant_id, claimed.spec.name, claimed.number)
 
     async def all_runs(self, name: str = "lake") -> list[Run]:
-        """Oldest first."""
+        """Return all runs, the oldest first."""
         page = await self.runs.page(self.tenant_id, name, page_size=1000)
         return list(reversed(page.items))
 
@@ -141,11 +141,11 @@ class Harbour:
         return await self.database.statement(work, writes=False)
 
     async def ready(self) -> None:
-        """As if the back-off of every run were over."""
+        """End the back-off of every run."""
         await self.do("UPDATE export_runs SET ready_at = now() WHERE state = 'queued'")
 
     async def end_leases(self) -> None:
-        """As if no lease had been renewed for a while."""
+        """Let every lease end, as if no runner had renewed it for a while."""
         await self.do(
             "UPDATE export_runs SET lease_until = clock_timestamp() - interval '1 ms'"
             " WHERE state = 'running'"
@@ -169,7 +169,7 @@ def lanes(topic: Topic) -> list[Lane]:
 
 
 def each(topic: Topic, *offsets: int) -> dict[Lane, int]:
-    """By lane, in their order."""
+    """Map each lane to its offset; `offsets` are in the order of the lanes."""
     return dict(zip(lanes(topic), offsets, strict=True))
 
 

@@ -1,5 +1,7 @@
-"""What an export has not got yet is not trimmed: rounds of the truncator on a real Postgres, over
-the store of the unit tests."""
+"""Messages that an export has not read yet stay in the log.
+
+Rounds of the truncator run on a real Postgres, over the store of the unit tests.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ class Quay:
         self.harbour = Harbour(world)
 
     async def export_to(self, topic: Topic, *offsets: int, name: str = "lake") -> None:
-        """A run of it, as its table has it."""
+        """Let a run of the export succeed up to these offsets."""
         await self.harbour.run(name)
         claimed = await self.harbour.claimed()
         await self.harbour.plan(claimed, each(topic, *offsets))
@@ -177,7 +179,7 @@ async def test_a_namesake_of_a_deleted_topic_is_begun_anew(quay: Quay) -> None:
 async def test_an_export_that_is_made_or_deleted_meanwhile_leaves_no_pin_behind(
     quay: Quay,
 ) -> None:
-    """Deletion and the pins of new lanes at once: the one or the other, never a pin for good."""
+    """An export is deleted while its new lanes get pins; no pin stays behind for good."""
     harbour = quay.harbour
     for number in range(10):
         name = f"topic-{number}"

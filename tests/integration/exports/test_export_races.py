@@ -33,7 +33,7 @@ class Lake:
         self.rows: Counter[tuple[str, object, int]] = Counter()
 
     def commit(self, claimed: ClaimedRun, ranges: tuple[object, ...]) -> bool:
-        """False: superseded."""
+        """Return False if another run has superseded this one."""
         name, positions = claimed.spec.name, self.positions[claimed.spec.name]
         if self.last_run[name] >= claimed.number:
             return True
@@ -84,7 +84,7 @@ class Runner:
         await self.harbour.leases.finish(claimed.id, claimed.lease, ending)
 
     async def _trouble(self) -> bool:
-        """True: it dies."""
+        """Return True if the runner dies."""
         if self.calm:
             return False
         chance = self.random.random()

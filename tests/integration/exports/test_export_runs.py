@@ -71,7 +71,10 @@ async def test_a_run_is_claimed_planned_and_done(harbour: Harbour) -> None:
 
 
 async def test_a_plan_stands_for_the_same_positions(harbour: Harbour) -> None:
-    """Also in the next attempt, whatever was published since; for others there is another."""
+    """The plan also stands in the next attempt, after more was published.
+
+    Other positions get another plan.
+    """
     topic = await harbour.topic()
     await harbour.export()
     await harbour.run()
@@ -341,7 +344,7 @@ async def test_attempts_end_and_the_export_says_why(harbour: Harbour) -> None:
 
 
 async def test_a_lease_that_is_over_holds_nothing(harbour: Harbour) -> None:
-    """Whether somebody else has the run by then or not."""
+    """The old runner has lost the run, whether another runner has it by then or not."""
     topic = await harbour.topic()
     await harbour.export()
     await harbour.run()
@@ -367,7 +370,7 @@ async def test_a_lease_that_is_over_holds_nothing(harbour: Harbour) -> None:
 
 
 async def test_an_end_is_heard_once(harbour: Harbour) -> None:
-    """What is asked again because the answer was lost is answered as before."""
+    """A repeated end, sent because the answer was lost, gets the same answer."""
     topic = await harbour.topic()
     await harbour.export()
     await harbour.run()
@@ -428,7 +431,7 @@ async def test_a_cancelled_run_ends_where_it_is(harbour: Harbour) -> None:
     assert await cancel(1) == "cancelled False"
     assert await cancel(1) == "cancelled False"
     assert await harbour.claim() is None
-    # Its runner is told; what it had committed before it heard counts.
+    # Its runner is told; the commits that it made before it heard count.
     await harbour.run()
     claimed = await harbour.claimed()
     assert await cancel(2) == "running True"
@@ -570,8 +573,11 @@ async def test_each_run_is_claimed_and_counted_once_whoever_races(harbour: Harbo
 
 
 async def test_numbers_catch_up_with_a_table_that_is_ahead(harbour: Harbour) -> None:
-    """It is of another export, or of a time that Postgres has forgotten: it takes the run for
-    done."""
+    """A table is ahead if it belongs to another export, or is of a time that Postgres has
+    forgotten.
+
+    Its runner takes the run for done.
+    """
     topic = await harbour.topic()
     await harbour.export()
     await harbour.run()

@@ -128,7 +128,9 @@ async def test_a_scheduler_that_dies_before_it_hears_makes_nothing_twice(harbour
 
 
 async def test_ticks_coalesce_with_a_run_that_is_not_over(harbour: Harbour) -> None:
-    """Of its own kind; what is made meanwhile waits behind it."""
+    """The tick is counted as coalesced with a run of its own kind; other kinds of run wait
+    behind that run.
+    """
     await scheduled(harbour, maintain_cron="0 * * * *", maintain_next_at=START + timedelta(hours=3))
     clock = Clock(harbour.database, START)
     claimed = None

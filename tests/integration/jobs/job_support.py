@@ -31,7 +31,7 @@ class Desk:
         self.sweeping = JobSweepRepository(database)
 
     async def job(self, name: str = "count", tasks: int = 3, **options: Any) -> Job:
-        """Sealed, with inputs 0, 1 and so on."""
+        """Create a sealed job whose tasks have the inputs 0, 1 and so on."""
         await self.jobs.create(TENANT, JobSpec(name, "map", **options))
         if tasks:
             inputs = [str(at).encode() for at in range(tasks)]

@@ -16,9 +16,9 @@ class TwinTask:
     state: str = "waiting"
     attempt: int = 0
     lease: str | None = None
-    """The present one, or the one that settled it."""
+    """The present lease, or the lease that settled the task."""
     how: str = ""
-    """What that lease did to it."""
+    """The settlement by that lease."""
     wait_for: str | None = None
     output: bytes | None = None
 
@@ -71,7 +71,7 @@ class Twin:
         }
 
     def claimed(self, name: str, number: int, lease: str) -> int:
-        """The attempt that this is."""
+        """Record a lease of a task; return the number of its attempt."""
         task = self.jobs[name].tasks[number]
         assert task.state == "waiting"
         task.state, task.lease, task.attempt = "running", lease, task.attempt + 1
@@ -83,7 +83,7 @@ class Twin:
         return bool(job and job.live and task and task.state == "running" and task.lease == lease)
 
     def settled_by(self, name: str, number: int, lease: str, how: str) -> bool:
-        """The same was done before, under the same lease."""
+        """Return whether the same lease has settled the task in the same way before."""
         job = self.jobs.get(name)
         task = job.tasks.get(number) if job else None
         return bool(task and task.state != "running" and task.lease == lease and task.how == how)
@@ -148,20 +148,20 @@ class Twin:
             job.state = "open" if job.sealed is None else "running"
 
     def end_orphans(self) -> None:
-        """What the sweep does: children of what failed or was cancelled end with it."""
+        """End the children of failed and cancelled jobs, as the sweep does."""
         while doomed := [
             name for name, job in self.jobs.items() if job.live and self.is_orphan(name)
         ]:
             self.cancel(doomed[0])
 
     def is_orphan(self, name: str) -> bool:
-        """Its parent has failed, or was cancelled."""
+        """Return whether the parent has failed or was cancelled."""
         parent = self.jobs[name].parent
         above = self.jobs.get(parent[0]) if parent else None
         return above is not None and above.state in ("failed", "cancelled")
 
     def _over(self, name: str, number: int) -> None:
-        """A task has ended; what follows from it."""
+        """Carry out the consequences of the end of a task."""
         job, task = self.jobs[name], self.jobs[name].tasks[number]
         if number == REDUCE:
             job.result = task.output

@@ -81,7 +81,7 @@ async def test_each_task_counts_once_and_no_pool_is_over_its_limit(open_desk: Op
         crowd.over = True
         for task in owned:
             task.cancel()
-    # What a worker was told is what the job counts; a repeat after an answer is not counted here.
+    # The job counts a task that a worker was told is done. A repeat after an answer is not counted.
     assert set(crowd.counted.values()) == {1}
     for name in names:
         job = await first.get(name)

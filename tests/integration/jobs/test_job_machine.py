@@ -19,7 +19,10 @@ STEPS = 150
 MAX_JOBS = 8
 SEEDS = range(4)
 COUNTS = ("complete", "wait_for")
-"""What is answered as done exactly where it was: of other repeats nothing is promised."""
+"""Settlements that are answered as done exactly if they were done.
+
+Other repeats have no such promise.
+"""
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,7 @@ class Walk:
             self.twin.complete(*held.place[:2], output)
 
     async def nest(self) -> None:
-        """A child, filled and sealed or not, and its parent's task that waits for it."""
+        """Create a child that may be filled and sealed, and let its parent's task wait for it."""
         held = self._held()
         if held is None or not self.twin.holds(*held.place):
             return
@@ -212,7 +215,7 @@ class Walk:
         await self._sweep()
         await self.keeper.prune()
 
-    # What they have in common.
+    # Helpers of the steps.
 
     async def _sweep(self) -> None:
         await self.keeper.sweep()
@@ -227,7 +230,9 @@ class Walk:
         return self.random.choice(self.held) if self.held else None
 
     async def _settle(self, held: Held, what: Settlement, how: str) -> bool:
-        """Whether the twin is to do it: as it was the first time under the lease that holds."""
+        """Settle the task and return whether the twin has to do the same: its lease holds
+        and settles for the first time.
+        """
         holds = self.twin.holds(*held.place)
         repeated = self.twin.settled_by(*held.place, how)
         verdict = await self.desk.settle(held.task, what)

@@ -339,8 +339,11 @@ async def test_pages_of_tasks_end_with_the_reduce_task(desk: Desk) -> None:
 
 
 async def test_a_late_sweep_leaves_the_children_of_a_job_that_goes_on(desk: Desk) -> None:
-    """A sweep that saw the parent cancelled ended the child that its retry had found again, and
-    with that the task which waits for it."""
+    """The parent's retry finds its child again, and the task that waits for the child goes on.
+
+    Before, a sweep that had seen the parent cancelled ended the child, and with it the waiting
+    task.
+    """
     await desk.job("parent", 1)
     await desk.job("child", 1, parent=Parent("parent", 0))
     await desk.ask(

@@ -14,7 +14,7 @@ from tests.unit.spark_exports.lake.lake_support import without_fsync
 
 
 def catalog_in(postgres_url: str, schema: str = "lake") -> dict[str, str]:
-    """Properties of a catalog in a schema of this server."""
+    """Return the properties of a catalog in a schema of this server."""
     url = make_url(postgres_url).set(drivername="postgresql+psycopg")
     return {"type": "sql", "uri": url.render_as_string(hide_password=False), "schema": schema}
 
@@ -33,7 +33,7 @@ def postgres_settings(postgres_url: str, tmp_path: Path) -> LakeSettings:
 
 @pytest.fixture(scope="session")
 def s3_storage() -> Iterator[dict[str, str]]:
-    """PyIceberg's properties of an S3 with the bucket `lake`."""
+    """Yield PyIceberg's properties of an S3 with the bucket `lake`."""
     from moto.server import ThreadedMotoServer
     from pyarrow.fs import S3FileSystem
 

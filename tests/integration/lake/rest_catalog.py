@@ -27,8 +27,11 @@ from spark_exports.lake.storage import FILE_IO
 
 
 class RestCatalogServer:
-    """`lose_answers`: so many commits are done and answered with 504. `headers` are the last
-    request's."""
+    """An Iceberg REST catalog in this process.
+
+    The next `lose_answers` commits are done, and answered with 504. `headers` are those of the last
+    request.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.catalog = SqlCatalog(

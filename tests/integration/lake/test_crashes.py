@@ -1,9 +1,9 @@
-"""A process dies before each single thing it does outside of itself; the next one goes on.
+"""A process dies before each of its effects on the outside; the next process goes on.
 
-What counts is what others can see: files made durable, files deleted, statements committed. Before
-the n-th of these the process is killed (nothing it does later has any effect, not even cleaning
-up), for every n until it comes to its end unharmed. Then another attempt does the run again, and
-the table has each row once, and no file too many after cleaning up.
+Only the effects that others can see count: files made durable, files deleted, statements committed.
+The process is killed before the n-th of these (nothing it does later has any effect, not even
+cleaning up), for every n until it comes to its end unharmed. Then another attempt does the run
+again, and the table has each row once, and no file too many after cleaning up.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ WIDER = pa.schema([*COLUMNS, ("new", pa.string())])
 
 
 class Killed(BaseException):
-    """As SIGKILL: not to be caught by anything."""
+    """A kill like SIGKILL: no code may catch it."""
 
 
 class Death:
-    """Before the n-th effect; 0: never."""
+    """A kill before the n-th effect; 0 means never."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -83,7 +83,7 @@ def death(monkeypatch: pytest.MonkeyPatch) -> Death:
 
 
 def export(lake: Lake, run: int, attempt: int, end: int) -> None:
-    """What a driver does."""
+    """Carry out a run as a driver does."""
     table = lake.open("acme", "orders", COLUMNS, BY_DAY)
     if run > 1:
         table.evolve(WIDER)
@@ -116,7 +116,7 @@ def clean_up(table: LakeTable, run: int, attempt: int) -> None:
 
 
 def _files(table: LakeTable, run: int, attempt: int, ranges: list[Range]) -> list[object]:
-    """A task for each range."""
+    """Write the files of each range in a task of its own."""
     return [
         file
         for each in ranges

@@ -1,4 +1,4 @@
-"""The same on S3 (a small one in this process)."""
+"""A lake on S3: a small S3 in this process."""
 
 from __future__ import annotations
 

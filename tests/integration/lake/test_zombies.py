@@ -68,7 +68,9 @@ def test_attempts_of_one_run_commit_at_the_same_moment(
 
 
 def test_a_zombie_of_an_earlier_run(postgres_settings: LakeSettings, tmp_path: Path) -> None:
-    """It stopped before its commit, and its run was done by others since, and more after it."""
+    """The zombie has stopped before its commit; meanwhile others did its run, and more runs
+    after it.
+    """
     with Lake(postgres_settings) as lake, Lake(postgres_settings) as of_zombie:
         zombie = open_table(of_zombie)
         ranges = [Range(KEY, 0, 20)]

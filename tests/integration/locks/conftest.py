@@ -15,7 +15,10 @@ OpenProcess = Callable[[], Awaitable[Process]]
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who gets a lock is asked here, not how soon: beside other work a statement may take long."""
+    """Let locks wait for long: these tests ask which client gets a lock, not how soon.
+
+    Beside other work, a statement may take long.
+    """
     monkeypatch.setattr("metadata.locks.locks.RENEW_DEADLINE_S", 20.0)
     monkeypatch.setattr("metadata.locks.waiters.DEADLINE_S", 20.0)
 

@@ -51,7 +51,7 @@ class Process:
         return got
 
     async def stop(self) -> None:
-        """It dies: its places are not kept, and nothing is heard."""
+        """Let the process die: it renews none of its places and hears nothing more."""
         self._running.cancel()
         await asyncio.gather(self._running, return_exceptions=True)
 

@@ -25,7 +25,7 @@ async def proxy(database_url: str) -> AsyncIterator[Proxy]:
 
 @pytest.fixture
 async def far(proxy: Proxy) -> AsyncIterator[Process]:
-    """A process that reaches Postgres through the proxy."""
+    """Yield a process that reaches Postgres through the proxy."""
     database = Database(DatabaseSettings(await proxy.start(), connect_timeout_s=0.5))
     await database.connect()
     process = Process(database)
@@ -83,7 +83,7 @@ async def test_a_wait_goes_on_over_a_cut(
 
 
 class Resource:
-    """What a lock protects: it refuses tokens below the highest it has seen."""
+    """A resource that a lock protects: it refuses tokens below the highest it has seen."""
 
     def __init__(self) -> None:
         self.highest = 0

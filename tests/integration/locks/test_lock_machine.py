@@ -33,7 +33,9 @@ TTL_S = 3600.0
 
 @dataclass
 class Model:
-    """Of one name: who holds it by which request, and the highest fence ever."""
+    """The expected state of one lock: its holder, the holder's request, and the highest
+    fence ever.
+    """
 
     lock: Lock | None = None
     request_id: str | None = None
@@ -149,7 +151,7 @@ class LockMachine(RuleBasedStateMachine):
 
     @rule()
     def postgres_lost_history(self) -> None:
-        """A new era; rows may be of long ago."""
+        """Begin a new era, in which rows may be old."""
         self.execute(
             "INSERT INTO eras (era, system_identifier, timeline, reason)"
             " SELECT coalesce(max(era), 0) + 1, '', 1, 'test' FROM eras"

@@ -10,7 +10,7 @@ from tests.integration.metadata.world import World
 
 @pytest.fixture
 async def world(database: Database) -> AsyncIterator[World]:
-    """The repositories over a fresh database with one tenant."""
+    """Yield the repositories over a fresh database with one tenant."""
     world = await World.open(database)
     yield world
     await world.feed.close()

@@ -17,7 +17,7 @@ class Proxy:
         self.answers.set()
 
     async def start(self) -> str:
-        """The URL to connect to."""
+        """Start the proxy; return the URL to connect to."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         port = self._server.sockets[0].getsockname()[1]
         where = f"{self._target.username}:{self._target.password}@127.0.0.1:{port}"

@@ -1,4 +1,4 @@
-"""What became of a message for each subscription, and how long that is known."""
+"""The fate of a message in each subscription, and how long it is known."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTLED = {
     9: "expired",
     10: None,
 }
-"""What the history says of some offsets."""
+"""The fates of some offsets in the history."""
 
 
 def dead_letter(offset: int) -> DeadLetter:
@@ -63,7 +63,7 @@ async def topic_and_cursor(world: World) -> tuple[Topic, CursorState]:
 
 
 def flushed(cursor: CursorState) -> CursorUpdate:
-    """0–2 acked, 3 failed, 4 dead, 5–7 filtered, 8 pending, 9 expired."""
+    """Return an update with 0–2 acked, 3 failed, 4 dead, 5–7 filtered, 8 pending and 9 expired."""
     return CursorUpdate(
         key=cursor.key,
         epoch=cursor.epoch,

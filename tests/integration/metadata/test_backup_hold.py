@@ -72,7 +72,7 @@ async def test_several_backups_may_be_under_way_and_the_last_lets_go(world: Worl
 async def test_a_trim_that_is_under_way_when_a_backup_begins_has_read_what_was_before_it(
     world: World,
 ) -> None:
-    """It finds the hold last: what it read after the hold began trims nothing."""
+    """The trim reads the hold last. If the hold began meanwhile, the trim deletes nothing."""
     topic = await world.topic("orders")
     key = LaneKey(topic.tenant_id, topic.uid, 0, 0)
     inside, leave = asyncio.Event(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""What transactions of the control plane wait for, and what the feed hears of them."""
+"""Waits of the control plane's transactions, and the changes that the feed hears of."""
 
 from __future__ import annotations
 
@@ -107,7 +107,9 @@ async def test_who_waits_before_the_commit_keeps_no_other_tenant_waiting(
 
 
 async def test_versions_are_told_in_the_order_of_commits(world: World) -> None:
-    """Of many tenants at once, without a gap, and each row has the version that was told of it."""
+    """The feed tells the versions of many tenants without a gap, and each row has the
+    version that was told.
+    """
     others = [await World.open(world.database, new_uid()) for _ in range(4)]
     told: list[Change] = []
 
@@ -135,7 +137,7 @@ async def _some(world: World) -> tuple[Topic, Subscription]:
 
 
 async def _waits(world: World) -> bool:
-    """Whether somebody waits for a lock."""
+    """Return whether a transaction waits for a lock."""
 
     async def work(connection: Connection) -> bool:
         found: bool = await connection.fetchval(

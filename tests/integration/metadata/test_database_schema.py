@@ -26,7 +26,7 @@ EARLIER = str(scripts().get_revision(REVISION).down_revision)
 
 @pytest.fixture
 async def url(postgres_url: str) -> AsyncIterator[str]:
-    """A database without tables."""
+    """Yield the URL of a database without tables."""
     server, _, _ = postgres_url.rpartition("/")
     admin = await asyncpg.connect(postgres_url)
     try:
@@ -46,7 +46,7 @@ async def said(url: str) -> DatabaseSchema | None:
 
 
 async def make_later(url: str, oldest: str) -> None:
-    """As a later release's migrate leaves it."""
+    """Leave the database as the migrate command of a later release does."""
     connection = await asyncpg.connect(url)
     try:
         await connection.execute("UPDATE alembic_version SET version_num = $1", LATER)
@@ -58,7 +58,7 @@ async def make_later(url: str, oldest: str) -> None:
 
 
 async def checked(url: str) -> None:
-    """As a server does when it starts."""
+    """Check the schema as a server does when it starts."""
     database = Database(DatabaseSettings(url))
     await database.connect()
     try:

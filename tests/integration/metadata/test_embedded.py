@@ -44,7 +44,7 @@ server.stop()
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    """One that others may pass through, unlike pytest's."""
+    """Yield a directory that other users may pass through, unlike pytest's."""
     directory = Path(tempfile.mkdtemp(prefix="packetboat-test-"))
     directory.chmod(0o711)
     yield directory
@@ -53,7 +53,7 @@ def directory() -> Iterator[Path]:
 
 @pytest.fixture
 def server(directory: Path) -> Iterator[EmbeddedPostgres]:
-    """One whose first start makes its data."""
+    """Yield a server whose first start makes its data."""
     server = EmbeddedPostgres(directory, port=free_port())
     yield server
     server.stop()
@@ -61,7 +61,7 @@ def server(directory: Path) -> Iterator[EmbeddedPostgres]:
 
 @pytest.fixture
 def made(directory: Path) -> Iterator[EmbeddedPostgres]:
-    """One whose data is a copy, for what is no matter of the first start."""
+    """Yield a server whose data is a copy, for tests that do not concern the first start."""
     server = SeededPostgres(directory, port=free_port())
     yield server
     server.stop()
@@ -296,7 +296,7 @@ def test_where_namespaces_are_forbidden_the_data_goes_where_the_account_can_be(
 
 
 def nameless_id() -> int:
-    """Without an entry in /etc/passwd, as containers start some programs."""
+    """Return a user id without an entry in /etc/passwd, as containers start some programs."""
     return max(entry.pw_uid for entry in pwd.getpwall() if entry.pw_uid < 60_000) + 1_000
 
 

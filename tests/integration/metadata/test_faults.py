@@ -29,7 +29,9 @@ from tests.seeded_postgres import free_port
 
 QUICK = {"connect_timeout_s": 0.5, "deadline_s": 1.0}
 PATIENT = {"connect_timeout_s": 30.0, "deadline_s": 60.0}
-"""Of what is made before something fails, and read after it: a busy machine may take its time."""
+"""Timeouts of connections that write before a failure and read after it: a busy machine may
+be slow.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,7 @@ def own_server() -> Iterator[EmbeddedPostgres]:
 
 @pytest.fixture
 async def calm(own_server: EmbeddedPostgres) -> AsyncIterator[World]:
-    """Repositories over the server that is going to fail, which wait for it."""
+    """Yield repositories over the server that is going to fail, which wait for it."""
     database = Database(DatabaseSettings(own_server.url, **PATIENT))
     await database.connect()
     yield await World.open(database)
@@ -50,7 +52,7 @@ async def calm(own_server: EmbeddedPostgres) -> AsyncIterator[World]:
 
 @pytest.fixture
 async def shaky(own_server: EmbeddedPostgres, calm: World) -> AsyncIterator[World]:
-    """The same database and tenant as `calm`; these give up soon."""
+    """Yield repositories with the database and tenant of `calm` that give up soon."""
     database = Database(DatabaseSettings(own_server.url, **QUICK))
     await database.connect()
     world = World(database, calm.tenant_id)
@@ -68,7 +70,7 @@ async def proxy(database_url: str) -> AsyncIterator[Proxy]:
 
 @pytest.fixture
 async def far(world: World, proxy: Proxy) -> AsyncIterator[World]:
-    """The same database and tenant as `world`, through the proxy."""
+    """Yield repositories with the database and tenant of `world`, through the proxy."""
     database = Database(DatabaseSettings(await proxy.start(), data_connections=1, **QUICK))
     await database.connect()
     yield World(database, world.tenant_id)
@@ -97,7 +99,7 @@ async def healed(ask: Callable[[], Awaitable[Any]], within_s: float = 60.0) -> A
 
 
 def family(pid: int) -> list[int]:
-    """A postmaster and its children."""
+    """Return the process ids of a postmaster and its children."""
     found = [pid]
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -293,7 +295,7 @@ async def test_a_cancelled_handler_leaves_no_connection_behind(
                     await asyncio.sleep(0)
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
-        await until_idle(world)  # what was cancelled is given up at its own pace
+        await until_idle(world)  # cancelled work is given up at its own pace
         for operation in operations[:4] + operations[5:]:
             await asyncio.wait_for(operation(), 5.0)
         await until_idle(world)

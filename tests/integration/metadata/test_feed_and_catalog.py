@@ -34,7 +34,9 @@ class Ears:
 
 @pytest.fixture
 async def other(world: World) -> AsyncIterator[World]:
-    """Another process: the same database and tenant, a feed and caches of its own."""
+    """Yield another process: it has the same database and tenant, and a feed and caches of
+    its own.
+    """
     other = World(world.database, world.tenant_id)
     await other.feed.start()
     yield other

@@ -57,7 +57,7 @@ async def far(database_url: str) -> AsyncIterator[Far]:
 
 @pytest.mark.parametrize("way", ["requests", "answers"])
 async def test_only_the_first_waits_for_a_postgres_that_hangs(far: Far, way: str) -> None:
-    """One waits, and a poll each second notices."""
+    """One request waits, and a poll each second notices."""
     hold = getattr(far.proxy, way)
     hold.clear()
     waiting = [asyncio.create_task(far.write())]

@@ -138,7 +138,7 @@ async def test_a_report_of_another_shape_is_none(world: World) -> None:
 
 
 async def report(world: World, incarnation: bytes, load: str) -> None:
-    """As a renewal does."""
+    """Report a load as a renewal does."""
 
     async def work(connection: object) -> None:
         await connection.execute(  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ NAME = "work"
 
 
 async def end_lease(database: Database) -> None:
-    """As if it had not been renewed for a while."""
+    """End the lease, as if its owner had not renewed it for a while."""
 
     async def work(connection: Connection) -> None:
         await connection.execute("UPDATE locks SET lease_until = now() - interval '1 ms'")

@@ -41,7 +41,7 @@ async def test_one_that_runs_exports_and_no_more(database: Database) -> None:
     operators = Operators(database)
     made = await operators.create("runner", new_credential(), ["run_exports"])
     assert made.permissions == ("run_exports",)
-    # Whoever asks for a first operator gets one all the same.
+    # A call that asks for a first operator makes one all the same.
     assert not await operators.any()
     await operators.set_state("runner", ClientState.DISABLED)
     again = await operators.set_state("runner", ClientState.ACTIVE)

@@ -1,4 +1,4 @@
-"""What an ack publishes is decided once: by the flush that commits the ack, or by a sweep."""
+"""A publication by an ack is decided once: by the flush that commits the ack, or by a sweep."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Place:
         self.update = dataclasses.replace(update, publications=(self.publication,))
 
     async def commit(self) -> bool:
-        """Whether the flush of the ack wrote its cursor."""
+        """Return whether the flush of the ack wrote its cursor."""
         return self.update.key in await self.cursors.flush([self.update])
 
     async def abort(self) -> bool:
@@ -99,7 +99,9 @@ async def test_an_abort_waits_for_the_commit_that_is_under_way(
 
 
 async def test_an_aborted_row_is_kept_from_its_abort_on(place: Place) -> None:
-    """What a slow process stages after it is swept, however long the row had been open."""
+    """The sweep aborts a message that a slow process stages afterwards, however long the
+    row was open.
+    """
     await place.age(3600)
     assert await place.abort()
     assert await place.left("aborted", older_than_s=600.0) == []

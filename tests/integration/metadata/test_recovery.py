@@ -1,4 +1,4 @@
-"""What a new era does to the rows, and rows brought up to what the store has."""
+"""The effects of a new era on the rows, and rows that are brought to the state of the store."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.integration.metadata.world import World, keys_of, settled, with_epoch
 
 @pytest.fixture
 async def connection(database: Database) -> AsyncIterator[Connection]:
-    """Of the one that repairs."""
+    """Yield the connection of the process that repairs."""
     connection = await database.dedicated("test")
     yield connection
     await connection.close()
@@ -130,7 +130,7 @@ async def test_what_was_read_before_is_older_than_what_is_there(
 async def test_a_seek_begins_a_generation_that_never_was(
     world: World, connection: Connection
 ) -> None:
-    """One of the lost future may have ack ids out: they count for nothing."""
+    """A generation of the lost future may still have ack ids: they do not count."""
     topic = await world.topic()
     subscription = await world.subscription(topic)
     await eras.enter(connection, 2, "restored", [])
@@ -204,7 +204,7 @@ async def test_who_dies_in_a_long_statement_of_a_repair_has_its_turn_no_longer(
 async def test_a_repair_that_lost_its_turn_writes_nothing_more(
     database: Database, connection: Connection
 ) -> None:
-    """Its own connection was cut while it was paused: the others that it has must not go on."""
+    """The repair's connection was cut while it was paused; its other connections must not go on."""
     assert await eras.alone(connection)
     helper = await database.dedicated("helper")
     await eras.help_repair(connection.get_server_pid(), helper)

@@ -132,7 +132,7 @@ async def test_a_cursor_made_while_a_trim_is_under_way_waits_for_it(world: World
 
 
 async def test_a_trim_waits_for_a_pin_that_is_being_made_and_stops_at_it(world: World) -> None:
-    """It reads the pins after it has locked the rows of the partition, and not before."""
+    """The trim reads the pins only after it has locked the rows of the partition."""
     topic = await world.topic(partitions=1)
     repository = RetentionRepository(world.database)
     locked, commit = asyncio.Event(), asyncio.Event()

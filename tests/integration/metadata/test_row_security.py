@@ -135,7 +135,7 @@ async def test_nothing_in_the_schema_goes_round_row_security(database_url: str) 
 
 
 async def test_foreign_keys_stay_within_a_tenant(database_url: str) -> None:
-    """They are checked, and cascade, past row security."""
+    """Postgres checks foreign keys, and cascades along them, past row security."""
     connection = await asyncpg.connect(database_url)
     crossing = await connection.fetch(
         "SELECT conname FROM pg_constraint WHERE contype = 'f' AND NOT EXISTS ("
@@ -156,7 +156,7 @@ class Bare:
     def __init__(self, url: str, tables: dict[str, dict[str, str]]) -> None:
         self.url = url
         self.tables = tables
-        """By name the types of the columns that are given values."""
+        """The types of the columns that get values, by their names."""
         self.first, self.second = new_uid(), new_uid()
 
     def row(self, table: str, tenant_id: bytes) -> tuple[str, list[Any]]:
@@ -279,7 +279,7 @@ async def test_no_row_is_given_to_another_tenant(
 async def test_without_a_tenant_nothing_is_answered(
     bare: Bare, tenants_connection: asyncpg.Connection
 ) -> None:
-    """Neither in a new session nor in one where a tenant was named before."""
+    """A new session is refused, and so is a session that named a tenant before."""
     connection = tenants_connection
     for refusal in (asyncpg.UndefinedObjectError, asyncpg.InvalidTextRepresentationError):
         for table in bare.tables:
@@ -305,7 +305,7 @@ async def test_the_platform_sees_all(bare: Bare) -> None:
     await connection.close()
 
 
-# What a process does with its connections.
+# Connections of a process.
 
 
 async def _who(connection: Connection) -> tuple[str, str]:
@@ -323,7 +323,7 @@ async def _who_in_session(session: AsyncSession) -> tuple[str, str]:
 
 @pytest.fixture
 async def narrow(database_url: str) -> AsyncIterator[Database]:
-    """A database whose pools have one connection each."""
+    """Yield a database whose pools have one connection each."""
     settings = DatabaseSettings(database_url, data_connections=1, control_connections=1)
     database = Database(settings)
     await database.connect()
@@ -396,7 +396,7 @@ async def test_a_session_that_is_rolled_back_in_between_stays_its_tenants(
 
 
 async def test_a_statement_without_its_tenant_is_held_back(world: World) -> None:
-    """What a repository would do that forgot to ask for its tenant."""
+    """The database stops a repository that forgets to ask for its tenant."""
     await world.topic()
     other = World(world.database, new_uid())
 
@@ -421,11 +421,13 @@ async def test_a_statement_without_its_tenant_is_held_back(world: World) -> None
         await world.database.of(world.tenant_id).write(give_away)
 
 
-# What the repositories answer to the wrong tenant.
+# Answers of the repositories to the wrong tenant.
 
 
 async def _furnish(world: World) -> tuple[Topic, Subscription, list[bytes]]:
-    """One of everything, named `NAME`, marked; and the uids of those that have one."""
+    """Make one of everything, named `NAME` and marked; return also the uids of those that
+    have one.
+    """
     database, tenant_id, labels = world.database, world.tenant_id, {"is": MARK}
     schemas = SchemaRepository(database)
     await schemas.create(
@@ -509,7 +511,7 @@ async def _rows_of(url: str, tenant_id: bytes) -> dict[str, list[str]]:
 async def test_every_method_keeps_the_other_tenants_things_to_itself(
     world: World, database_url: str
 ) -> None:
-    """Called as another tenant with the first one's names and ids."""
+    """Another tenant calls each method with the first tenant's names and ids."""
     topic, subscription, uids = await _furnish(world)
     before = await _rows_of(database_url, world.tenant_id)
     assert sum(map(bool, before.values())) >= 15
@@ -534,7 +536,7 @@ async def test_every_method_keeps_the_other_tenants_things_to_itself(
     assert await _rows_of(database_url, world.tenant_id) == before
 
 
-# Who may log in.
+# Logins.
 
 
 LOGIN = "packetboat_test_login"
@@ -543,7 +545,7 @@ PASSWORD = "for-tests-only"
 
 @pytest.fixture(params=["INHERIT", "NOINHERIT"])
 def empty_url(postgres_url: str, request: pytest.FixtureRequest) -> Iterator[str]:
-    """Of a database that belongs to a login which is no superuser."""
+    """Yield the URL of a database whose owner is an ordinary login."""
     asyncio.run(
         _run(
             postgres_url,
@@ -558,7 +560,7 @@ def empty_url(postgres_url: str, request: pytest.FixtureRequest) -> Iterator[str
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedPostgres]:
-    """One in which nobody has made the roles."""
+    """Yield a cluster without Packetboat's roles."""
     directory = Path(tempfile.mkdtemp(prefix="packetboat-test-"))
     directory.chmod(0o711)
     server = EmbeddedPostgres(directory, port=free_port())
@@ -603,7 +605,9 @@ async def test_two_databases_of_a_cluster_may_make_the_roles_at_once(
 
 
 async def _migrate(url: str) -> tuple[int | None, str]:
-    """In a process of its own, as the command does it: its exit status and what it complained."""
+    """Migrate in a process of its own, as the command does; return its exit status and its
+    complaints.
+    """
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "gateway", "migrate"),
         env=os.environ | {"PACKETBOAT_DATABASE_URL": url},

@@ -34,7 +34,7 @@ async def cursor_of(world: World) -> CursorState:
 
 
 def stepped(cursor: CursorState, *rows: OpenDelivery, floor: int = 6) -> CursorUpdate:
-    """All below `floor` acked but these."""
+    """Return an update with every offset below `floor` acked, except those of `rows`."""
     return CursorUpdate(
         key=cursor.key,
         epoch=cursor.epoch,

@@ -45,7 +45,7 @@ class Model:
         return next(at for at in range(self.start, END + 1) if at not in self.settled)
 
     def open(self) -> set[int]:
-        """What is still to be delivered, read or not."""
+        """Return the offsets that are still to be delivered, read or not."""
         return set(range(self.start, END)) - self.settled
 
 

@@ -60,7 +60,7 @@ class Place:
         assert await self.world.cursors.flush([update])
 
     async def hole(self, offset: int) -> None:
-        """As a flush steps over an offset: its row, and the cursor's count of such rows."""
+        """Step over an offset as a flush does: write its row, and count it in the cursor."""
 
         async def work(connection: Any) -> None:
             keys = (self.world.tenant_id, self.subscription.uid, offset)
@@ -270,7 +270,7 @@ async def test_a_seek_back_keeps_open_deliveries_and_one_forward_passes_over_the
 
 
 async def test_a_seek_leaves_no_exactly_once_lease_behind(world: World) -> None:
-    """An ack of before it would find the lease again, or its repeat."""
+    """Otherwise an ack of an earlier delivery, or its repeat, would find the lease again."""
     place = await Place.open(world)
     row = await place.row()
     lease = DeliveryLease(1, row.epoch.era, row.epoch.n, 1, ((3, 5),), ((3, 4),), 2**50)

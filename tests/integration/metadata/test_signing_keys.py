@@ -52,7 +52,7 @@ class Rotating:
         return self
 
     async def answer(self) -> str:
-        """What it says next, past the lines of its log."""
+        """Return the next answer of the process; skip the lines of its log."""
         assert self._process.stdout is not None
         async with asyncio.timeout(60):
             while line := (await self._process.stdout.readline()).decode():
@@ -93,7 +93,7 @@ async def test_many_processes_that_rotate_at_once_make_one_key(
 
 
 async def test_postgres_itself_refuses_a_second_key_for_a_moment(database: Database) -> None:
-    """Whatever a later version of us plans."""
+    """Postgres refuses it, whatever a later version of Packetboat plans."""
     keys = keys_of(database)
     await keys.rotate()
     repository = SigningKeyRepository(database)
@@ -129,7 +129,7 @@ async def test_a_rotated_seal_key(database: Database) -> None:
     with pytest.raises(NoSigningKey):
         await signer_of(database, NEW)
     first = await signer_of(database, f"{NEW},{OLD}")
-    # What the old one sealed has been sealed anew, so the old one may go.
+    # Everything that the old key sealed has been sealed anew, so the old key may go.
     assert await signer_of(database, NEW) == first
     with pytest.raises(NoSigningKey):
         await signer_of(database, OLD)
@@ -174,7 +174,7 @@ async def test_a_key_that_leaked_is_forgotten_by_all_who_follow_the_feed(
 
 
 async def test_the_next_key_is_there_before_it_signs(database: Database) -> None:
-    """A short rotation, by Postgres' own clock."""
+    """A short rotation by the clock of Postgres publishes the next key before it signs."""
     policy = KeyPolicy(signs_for_s=2.0, published_before_s=1.5, tokens_last_s=60.0)
     keys = keys_of(database, OLD, policy)
     await keys.rotate()

@@ -1,4 +1,6 @@
-"""Partitions and what is split off them: who owns which cursors, whoever crashes when."""
+"""Partitions and their split-off parts: the owners of their cursors, also when a process
+crashes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from tests.integration.metadata.world import World, keys_of, settled
 
 
 async def two(world: World) -> tuple[Topic, Subscription, Subscription]:
-    """A topic of one partition with two subscriptions."""
+    """Make a topic of one partition with two subscriptions."""
     topic = await world.topic(partitions=1)
     return (
         topic,

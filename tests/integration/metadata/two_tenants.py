@@ -20,10 +20,10 @@ import metadata
 from metadata.database import Database
 
 NAME = "same"
-"""Of everything, in both tenants."""
+"""The name of everything that both tenants own."""
 MARK = "of the first tenant"
 CACHES = {"Catalog", "SchemaCatalog"}
-"""They only ask repositories, and need a feed."""
+"""Classes that only ask repositories, and need a feed."""
 MIGRATIONS = "metadata.migrations."
 """Only Alembic imports those."""
 
@@ -39,7 +39,7 @@ class Method(NamedTuple):
         return f"{self.repository.__name__}.{self.name}"
 
     def hints(self) -> dict[str, Any]:
-        """Of what has to be given beside the tenant."""
+        """Return the types of the parameters that a call needs beside the tenant."""
         function = getattr(self.repository, self.name)
         known = typing.get_type_hints(function)
         return {
@@ -54,7 +54,7 @@ class Method(NamedTuple):
 
 
 def methods() -> list[Method]:
-    """All of them, by name."""
+    """Return all methods, sorted by name."""
     return sorted(
         (
             Method(repository, name)
@@ -85,7 +85,9 @@ class Arguments:
     """Values for parameters: of the first tenant's things wherever a thing is asked for."""
 
     def __init__(self, *, labels: dict[str, str], **named: Any) -> None:
-        """`named`: by the parameter's or field's name; all others follow from their types."""
+        """`named` maps a parameter's or field's name to its value; all other values follow
+        from types.
+        """
         self._labels = labels
         self._named = named
 
@@ -128,7 +130,7 @@ class Arguments:
 
 
 def _needed(kind: type[Any]) -> list[str]:
-    """Fields without a default, and the labels."""
+    """Return the names of fields without a default, and of the labels."""
     if dataclasses.is_dataclass(kind):
         return [
             field.name

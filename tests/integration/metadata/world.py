@@ -74,7 +74,7 @@ class World:
         return {key.partition: claim for key, claim in claims.items()}
 
     async def end_lease(self, incarnation: bytes) -> None:
-        """As if it had not been renewed for a while."""
+        """End the lease, as if its owner had not renewed it for a while."""
         await self._lease_ends_in(incarnation, -0.001)
 
     async def _lease_ends_in(self, incarnation: bytes, seconds: float) -> None:
@@ -95,7 +95,7 @@ def keys_of(topic: Topic) -> list[Unit]:
 def settled(
     cursor: CursorState, *, floor: int, read_to: int, acked: tuple[Range, ...] = ()
 ) -> CursorUpdate:
-    """All below `floor` and in `acked` acked, the rest pending."""
+    """Return an update with everything below `floor` and in `acked` acked, and the rest pending."""
     count = floor - cursor.start + sum(high - low for low, high in acked)
     return CursorUpdate(
         key=cursor.key,

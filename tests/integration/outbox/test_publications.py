@@ -40,7 +40,7 @@ class Bench:
         self, database: Database, client: StoreClient, topic: Topic, update: CursorUpdate
     ) -> None:
         self.update = update
-        """Of some cursor, under its epoch."""
+        """An update of some cursor, under its epoch."""
         self.client = client
         self.topic = topic
         self.staging = Staging(client)
@@ -57,7 +57,7 @@ class Bench:
         )
 
     async def stage(self, *texts: str, tag: bytes | None = None) -> tuple[Publication, Staged]:
-        """Opened and staged, each text under itself as its key."""
+        """Open and stage a publication; each text is its own key."""
         outputs = [Output(self.topic, Message(text.encode(), key=text)) for text in texts]
         planned = plan(outputs)
         tag = tag or os.urandom(16)
@@ -67,7 +67,7 @@ class Bench:
         return opened._replace(outputs=staged.places), staged
 
     async def commit(self, publication: Publication) -> bool:
-        """As the flush of an ack does; whether it was written."""
+        """Commit as the flush of an ack does; return whether the update was written."""
         update = dataclasses.replace(self.update, publications=(publication,))
         return update.key in await CursorRepository(self.database).flush([update])
 

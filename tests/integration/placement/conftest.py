@@ -20,7 +20,7 @@ def nodes_of_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chaos
 
 @pytest.fixture
 def nodes(nodes_of_session: ChaosCluster) -> ChaosCluster:
-    """Three store nodes, all running; topics of other tests are none of this one's."""
+    """Yield three store nodes, all running; they also have topics of other tests."""
     for node in NODES:
         if not nodes_of_session.is_running(node):
             nodes_of_session.start_node(node)

@@ -41,7 +41,7 @@ KEYS = 8
 
 
 class Site:
-    """What one server process has, without HTTP, for one tenant."""
+    """The parts of one server process, without HTTP, for one tenant."""
 
     def __init__(self, database: Database, store: StoreClient) -> None:
         self.database = database
@@ -69,7 +69,7 @@ class Site:
         partitions: int = 2,
         spec: TopicSpec = TOPIC,
     ) -> AsyncIterator[Site]:
-        """With a topic `orders` and its subscription `reader`."""
+        """Yield a site with a topic `orders` and its subscription `reader`."""
         async with AsyncExitStack() as stack:
             store = nodes.store_client()
             await store.start()
@@ -108,16 +108,16 @@ class Site:
         )
 
     async def topic(self) -> Topic:
-        """As Postgres has it now."""
+        """Return the topic as Postgres has it now."""
         return await self.topics.get(self.tenant_id, "orders")
 
     async def other_group(self, partition: int = 0) -> int:
-        """One that the partition is not in."""
+        """Return a group other than the partition's."""
         now = (await self.topic()).partitions[partition].group
         return next(group for group in self.store.groups if group != now)
 
     async def repaired(self) -> Topic:
-        """Once another process has finished what there is."""
+        """Return the topic once another process has finished all unfinished changes."""
         mover = Mover(self.placements, self.store, self.choice, self.feed.version)
         repair = asyncio.create_task(mover.repair())
         try:
@@ -254,7 +254,7 @@ class DyingStore:
 
 
 async def until_dead(work: Awaitable[object]) -> bool:
-    """Whether it was killed; otherwise it came to its end."""
+    """Return True if the work was killed, False if it came to its end."""
     try:
         async with asyncio.timeout(30):
             await work

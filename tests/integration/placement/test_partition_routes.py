@@ -33,7 +33,9 @@ async def call(
     routes: PartitionRoutes | None = None,
     **params: str,
 ) -> tuple[int, Any]:
-    """Status and JSON; a Problem as the gateway answers it."""
+    """Return the status and the JSON of an answer; a Problem becomes the answer that the
+    gateway gives.
+    """
     found = (routes or site.partitions).routes()
     handler = next(r.handler for r in found if (r.method, r.path) == route)
     sent: list[MutableMapping[str, Any]] = []

@@ -26,7 +26,7 @@ from tests.integration.placement.placement_support import (
 from tests.unit.subscribe_forwarder.subscribe_support import topic as topic_of
 
 LOAD_S = 1.0
-"""Before and after what happens."""
+"""Seconds of load before a change, and after it."""
 
 
 async def move(site: Site, mover: Mover | None = None) -> bool:
@@ -85,7 +85,9 @@ async def test_many_changes_one_after_the_other_under_load(
 async def test_a_mover_killed_at_any_step_is_followed_by_another(
     nodes: ChaosCluster, database: Database, change: Change, step: int, after: bool
 ) -> None:
-    """Of two partitions: a move is a seal and a create; a growth two seals and four creates."""
+    """The topic has two partitions: a move is one seal and one create, a growth two seals
+    and four creates.
+    """
     async with Site.open(nodes, database, 2) as site:
         dying = cast(StoreClient, DyingStore(site.store, step, after=after))
         async with Load(site) as load:
@@ -144,7 +146,7 @@ async def test_the_leader_of_the_group_dies_in_the_middle(
 
 
 def without_leader(store: StoreClient, group: int) -> StoreClient:
-    """The store as one sees it who knows no leader of the group."""
+    """Return the store as a client sees it that knows no leader of the group."""
 
     class NoLeader:
         def __getattr__(self, name: str) -> Any:

@@ -228,7 +228,9 @@ async def test_the_feed_tells_of_a_finished_placement(
 async def test_a_placement_that_ends_while_it_is_read_is_about_the_partitions_before(
     read: str, world: World, placements: PlacementRepository, database: Database
 ) -> None:
-    """Taken for one of what it made, it would seal that, and open what nobody reads."""
+    """A mover that took the old partition for one of its new ones would seal it, and open
+    an unread one.
+    """
     topic = await world.topic(partitions=1)
     intent = opened(await placements.start_grow(world.tenant_id, "orders", [0, 5]))
     ends = asyncio.Event()

@@ -107,7 +107,7 @@ async def test_a_key_is_known_in_all_lanes_also_after_its_partition_moved(
 
 
 async def staged(site: Site, priority: int) -> str:
-    """The id of a message that is due soon."""
+    """Publish a message that is due soon; return its id."""
     scheduled = await site.publisher.publish(
         site.tenant_id,
         "orders",

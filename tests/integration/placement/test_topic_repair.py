@@ -1,4 +1,6 @@
-"""Topics whose creation or deletion a process left half-way: whoever repairs leaves nothing."""
+"""Topics whose creation or deletion a process left half-way: the process that repairs
+leaves nothing.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from tests.integration.placement.placement_support import DyingStore, Site, unti
 
 
 async def queues_of(site: Site, uid: bytes) -> list[QueueId]:
-    """Those in the store that are the topic's."""
+    """Return the topic's queues in the store."""
     found = [
         QueueId.unpack(info.queue)
         for group in site.store.groups
@@ -29,13 +31,13 @@ async def queues_of(site: Site, uid: bytes) -> list[QueueId]:
 
 
 def dying(site: Site, step: int, *, after: bool) -> TopicLifecycle:
-    """Of a process that dies at its n-th command to the store."""
+    """Return the lifecycle of a process that dies at its n-th command to the store."""
     store = cast(StoreClient, DyingStore(site.store, step, after=after))
     return TopicLifecycle(site.topics, site.placements, store, site.choice)
 
 
 async def age(site: Site) -> None:
-    """As if what is unfinished had been left for long enough to be nobody's any more."""
+    """Make unfinished topics old enough for another process to take them over."""
 
     async def work(connection: object) -> None:
         await connection.execute(  # type: ignore[attr-defined]
@@ -50,7 +52,7 @@ async def age(site: Site) -> None:
 async def test_a_deletion_left_half_way_is_finished(
     nodes: ChaosCluster, database: Database, step: int, after: bool
 ) -> None:
-    """Two partitions: two seals, two deletes."""
+    """The topic has two partitions, so a deletion has two seals and two deletes."""
     async with Site.open(nodes, database, 2) as site:
         topic = await site.topic()
         assert len(await queues_of(site, topic.uid)) == 2

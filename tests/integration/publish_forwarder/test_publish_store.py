@@ -42,7 +42,7 @@ async def client(cluster: ChaosCluster) -> AsyncIterator[StoreClient]:
 
 
 async def new_topic(client: StoreClient, *groups: int) -> Topic:
-    """One partition in each group."""
+    """Make a topic with one partition in each group."""
     partitions = tuple(Partition(number, group) for number, group in enumerate(groups))
     made = replace(topic(), uid=os.urandom(16), partitions=partitions)
     for number, group in enumerate(groups):
@@ -70,7 +70,7 @@ async def kill_leader(cluster: ChaosCluster, client: StoreClient, group: int = G
 
 
 async def keyed(forwarder: PublishForwarder, number: int) -> Placed:
-    """Sent until it is known to be stored, as a client with an idempotency key does."""
+    """Publish until the message is known to be stored, as a client with an idempotency key does."""
     message = Message(b"%d" % number, key=f"k{number % 5}", idempotency_key=f"i{number}")
     while True:
         try:

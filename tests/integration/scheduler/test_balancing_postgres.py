@@ -60,7 +60,7 @@ class Site:
             await self.balancer.round()
 
     async def topic_at(self, incarnation: bytes, others: list[bytes]) -> Topic:
-        """Owned there, which is its home."""
+        """Make a topic whose home is this forwarder, which owns it."""
         weights = dict.fromkeys([incarnation, *others], 1.0)
         for number in range(1000):
             topic = await self.world.topic(f"topic-{number}", 2)

@@ -49,7 +49,7 @@ class Schedulers:
         self._processes = Processes()
         self.running: dict[int, subprocess.Popen[bytes]] = {}
         self._metrics: dict[int, int] = {}
-        """Where each tells them, by its port."""
+        """The port of each process's metrics, by the port of the process."""
 
     def start(self) -> None:
         port, metrics_port = free_ports(2)
@@ -64,7 +64,7 @@ class Schedulers:
         self._processes.add(self.running[port])
 
     async def leader(self) -> int:
-        """The port of the one that leads, once one does."""
+        """Return the port of the process that leads, once one does."""
         async with asyncio.timeout(60):
             while True:
                 for port in self.running:

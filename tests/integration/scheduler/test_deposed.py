@@ -51,7 +51,7 @@ SELECT (SELECT count(*) FROM usage_hours) AS usage_hours,
 
 
 class Deposed(LockRepository):
-    """Whoever takes a lock loses it to another at once, and finds out when it renews."""
+    """Gives each lock to another owner at once; its first owner finds out when it renews."""
 
     async def take(self, name: str, owner: bytes, *, tenant_id: bytes = bytes(16)) -> Lock | None:
         taken = await super().take(name, owner, tenant_id=tenant_id)
@@ -74,7 +74,9 @@ async def site(world: World) -> Site:
 
 
 async def work_to_do(site: Site, connection: Any) -> None:
-    """For every part of a scheduler: to trim, to say that it is full, to note, to prune, to end."""
+    """Make work for every part of a scheduler: to trim, to report a full topic, to note, to
+    prune and to end.
+    """
     consumed = await site.topic()
     full = await site.topic("full", mode=RETAIN, bytes=100)
     for topic in (consumed, full):
@@ -88,7 +90,7 @@ async def work_to_do(site: Site, connection: Any) -> None:
 async def test_a_deposed_scheduler_writes_nothing(
     site: Site, database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two schedulers that find the same work, one has the lock still, the other not."""
+    """Two schedulers find the same work; one still has the lock, the other does not."""
 
     async def balance_nothing(self: Balancer) -> None:
         await asyncio.Event().wait()

@@ -109,7 +109,7 @@ async def test_a_worker_cut_off_from_postgres_stops_before_another_begins(
 
 
 async def test_a_process_that_was_paused_past_its_lease_stops_at_once(database: Database) -> None:
-    """Its clock says that the lease may be over: nothing is done under it any more."""
+    """The process sees by its clock that the lease may be over, and does nothing more under it."""
     held: list[Callable[[], Lock]] = []
 
     async def work(term: Term, lock: Callable[[], Lock]) -> None:

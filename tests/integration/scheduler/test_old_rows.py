@@ -1,4 +1,4 @@
-"""The scheduler that leads deletes rows that are kept for so many days."""
+"""The leading scheduler deletes rows whose retention, in days, is over."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_usage_and_audit_go_when_they_are_old(database: Database, database
     )
 
     async def ages_days() -> tuple[list[int], list[int]]:
-        """Of what is left: usage, audit."""
+        """Return the ages of the remaining rows: those of usage, and those of the audit log."""
         usage = await connection.fetch("SELECT hour FROM usage_hours ORDER BY 1 DESC")
         audit = await connection.fetch("SELECT at FROM audit ORDER BY 1 DESC")
         return [(now - at).days for (at,) in usage], [(now - at).days for (at,) in audit]

@@ -106,7 +106,7 @@ async def site(database: Database, client: StoreClient) -> Site:
 
 
 class Dying(ScheduleRepository):
-    """Whose answers are lost, or which dies before it is asked."""
+    """Schedules whose answers are lost, or whose process dies before it asks."""
 
     def __init__(self, database: Database, *, commits: bool) -> None:
         super().__init__(database)

@@ -83,7 +83,7 @@ class Site:
         self.backlogs = Backlogs(self.topics, retention, sizes)
 
     def count(self, tenant_id: bytes, metric: str, value: float) -> None:
-        """`edge.quota.Usage`."""
+        """Count an amount, as `edge.quota.Usage` does."""
         self.usage[tenant_id, metric] += value
 
     async def round(self) -> None:
@@ -101,7 +101,7 @@ class Site:
         return await self.world.topics.activate(self.world.tenant_id, made.uid)
 
     async def publish(self, topic: Topic, count: int, size: int = 100, partition: int = 0) -> None:
-        """As many batches of one message."""
+        """Publish `count` batches of one message each."""
         found = topic.partitions[partition]
         queue = QueueId(topic.uid, found.number, 0, found.generation)
         appender = self.store.appender(found.group, queue)
@@ -109,7 +109,7 @@ class Site:
             await appender.append(encode([Message(bytes(size))], 1), 1)
 
     async def ack(self, topic: Topic, floor: int, *kept: int, subscription: str = "") -> None:
-        """The cursors of partition 0 go there, stepping over `kept`."""
+        """Move the cursors of partition 0 to `floor`, stepping over `kept`."""
         forwarder = await self.world.forwarder()
         claim = (await self.world.claim(forwarder, topic))[0]
         updates = [settled(cursor, floor=floor, read_to=floor) for cursor in claim.cursors]
@@ -291,7 +291,7 @@ async def test_expire_oldest_goes_past_the_pins_and_is_never_full(site: Site) ->
     assert stored <= 2000
     assert site.first(topic, 0) > 0
     assert await site.full(topic) is None
-    # What is left is not taken down further.
+    # The rest is not trimmed further.
     first = site.first(topic)
     await site.round()
     assert site.first(topic) == first
@@ -390,7 +390,7 @@ async def test_what_is_stored_is_counted_for_as_long_as_it_is(
 
 
 async def move(site: Site, topic: Topic, generation: int = 1) -> Topic:
-    """Partition 0 to the other group, as the placement does it."""
+    """Move partition 0 to the other group, as the placement does it."""
     placements = PlacementRepository(site.world.database)
     here, there = (generation - 1) % 2, generation % 2
     placement = await placements.start_move(topic.tenant_id, topic.name, 0, there)

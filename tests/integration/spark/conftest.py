@@ -13,7 +13,7 @@ from tests.spark_session import spark_session
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """With the data source, and push-down."""
+    """Yield a session with the data source and push-down."""
     with spark_session(tmp_path_factory.mktemp("spark")) as session:
         register(session)
         yield session

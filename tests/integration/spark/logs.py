@@ -1,4 +1,4 @@
-"""What is in a log, as the JSON API has it, and what Spark read of it: the same rows, or not."""
+"""Compares a log, as the JSON API shows it, with the rows that Spark read of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Place = tuple[str, int, int, int]
 
 
 def reading(spark: SparkSession, packetboat: Packetboat, **options: object) -> DataFrame:
-    """What there is now."""
+    """Return a reading of the present messages."""
     reader = spark.read.format("packetboat")
     given = {"url": packetboat.url, "token": packetboat.token} | options
     for name, value in given.items():
@@ -24,7 +24,7 @@ def reading(spark: SparkSession, packetboat: Packetboat, **options: object) -> D
 
 
 def publish(client: Client, topic: str, count: int, **fields: Any) -> None:
-    """`count` messages of distinct bodies, keys and attributes, some hundreds at once."""
+    """Publish `count` messages of distinct bodies, keys and attributes, some hundreds at once."""
     for start in range(0, count, 400):
         items = [
             Outgoing(
@@ -36,7 +36,7 @@ def publish(client: Client, topic: str, count: int, **fields: Any) -> None:
 
 
 def log_of(client: Client, topic: str, partitions: int, lanes: int = 1) -> dict[Place, str]:
-    """A digest of each message, in the order of places."""
+    """Return a digest of each message, in the order of places."""
     return {
         (topic, partition, lane, message.offset or 0): _digest_of(message)
         for partition in range(partitions)
@@ -46,7 +46,7 @@ def log_of(client: Client, topic: str, partitions: int, lanes: int = 1) -> dict[
 
 
 def rows_of(rows: Iterable[Any]) -> dict[Place, str]:
-    """The same of rows of Spark. No place is there twice."""
+    """Return the same digests of rows of Spark. No place occurs twice."""
     found: dict[Place, str] = {}
     for row in rows:
         place = (row.topic, row.partition, row.lane, row.offset)
@@ -58,7 +58,7 @@ def rows_of(rows: Iterable[Any]) -> dict[Place, str]:
 
 
 def in_order(places: Sequence[Place]) -> bool:
-    """Whether each lane has its offsets in order."""
+    """Return whether each lane has its offsets in order."""
     lanes: dict[tuple[str, int, int], list[int]] = {}
     for *lane, offset in places:
         lanes.setdefault(tuple(lane), []).append(offset)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What Spark reads of a real Packetboat equals its log."""
+"""Readings of a real Packetboat by Spark equal its log."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_bodies_by_their_avro_schema(
 
 
 def test_a_rate_is_kept_to(packetboat: Packetboat, client: Client, spark: SparkSession) -> None:
-    """A rate so low that the read cannot be done sooner, whatever the machine does."""
+    """The rate is low enough that the read cannot be done sooner, whatever the machine does."""
     client.topics.create("orders", partitions=2)
     for _ in range(8):
         client.publish_batch("orders", [Outgoing(data=bytes(5000))] * 20)

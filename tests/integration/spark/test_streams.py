@@ -80,7 +80,7 @@ class Query:
         return [row for number in sorted(self.batches) for row in self.batches[number]]
 
     def offsets(self) -> dict[str, dict[str, int]]:
-        """The last that the checkpoint has."""
+        """Return the last offsets of the checkpoint."""
         kept = sorted((self._directory / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
         found: dict[str, dict[str, int]] = json.loads(kept[-1].read_text().splitlines()[-1])
         return found
@@ -225,8 +225,10 @@ def test_the_stream_of_the_guide_runs(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With what the environment says of servers, as the page has it; its limit of a batch is left
-    out where Spark has none."""
+    """The program takes the server from the environment, as the page does.
+
+    Its limit of a batch is left out where Spark has none.
+    """
     client.topics.create("guide-spark", partitions=2)
     publish(client, "guide-spark", 4)
     monkeypatch.setenv("PACKETBOAT_URL", packetboat.url)

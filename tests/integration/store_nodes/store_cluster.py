@@ -19,7 +19,9 @@ MIB = 1024 * 1024
 
 @contextmanager
 def running_store(root: Path) -> Iterator[ChaosCluster]:
-    """Three nodes that all tests of a module share, each test on an event loop of its own."""
+    """Yield three nodes that all tests of a module share; each test has an event loop of
+    its own.
+    """
     cluster = ChaosCluster(root, store_only=True)
     try:
         asyncio.run(cluster.start())
@@ -30,7 +32,10 @@ def running_store(root: Path) -> Iterator[ChaosCluster]:
 
 @asynccontextmanager
 async def ready_client(cluster: ChaosCluster) -> AsyncIterator[StoreClient]:
-    """Connected, every group with a leader; a first node that a test left down is started."""
+    """Yield a connected client once every group has a leader.
+
+    First it starts a node that a test left down.
+    """
     for node in NODES:
         if not cluster.is_running(node):
             cluster.start_node(node)
@@ -58,7 +63,10 @@ async def new_queue(client: StoreClient, group: int = 0) -> QueueId:
 async def read_texts(
     client: StoreClient, queue: QueueId, group: int = 0, node: int | None = None
 ) -> list[str]:
-    """What a reader sees from the first offset on, released messages sliced out of their batch."""
+    """Return the texts that a reader sees from the first offset on.
+
+    Released messages are sliced out of their batch.
+    """
     texts: list[str] = []
     offset = (await client.offsets(group, queue, timeout_s=30)).first
     while True:

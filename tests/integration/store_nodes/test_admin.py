@@ -84,7 +84,7 @@ async def done(cluster: ChaosCluster, *arguments: str) -> str:
 
 
 async def overview(cluster: ChaosCluster) -> dict[str, Any]:
-    """What `status --json` prints."""
+    """Return the output of `status --json`."""
     client = cluster.store_client()
     await client.start()
     try:
@@ -100,7 +100,7 @@ async def overview(cluster: ChaosCluster) -> dict[str, Any]:
 
 
 async def until_spare(cluster: ChaosCluster, spare: int) -> None:
-    """Every group has a leader, and could lose so many voters."""
+    """Wait until every group has a leader and could lose `spare` voters."""
     async with asyncio.timeout(60):
         while True:
             rows = (await overview(cluster))["groups"]
@@ -238,7 +238,7 @@ async def test_a_group_is_added_and_used(cluster: ChaosCluster) -> None:
 
 
 async def test_nodes_restart_one_by_one_and_leaders_come_back(cluster: ChaosCluster) -> None:
-    await done(cluster, "balance")  # whoever was elected first need not be who should lead
+    await done(cluster, "balance")  # the first elected leader need not be the right one
     before = [row["leader"] for row in (await overview(cluster))["groups"]]
     async with writing(cluster, 0, 1, 2):
         for node in NODES:

@@ -30,7 +30,7 @@ async def client(cluster: ChaosCluster) -> AsyncIterator[StoreClient]:
 
 
 async def until_levelled(cluster: ChaosCluster, nodes: tuple[int, ...], groups: int) -> None:
-    """Until these nodes have that many groups, each with one state."""
+    """Wait until these nodes have `groups` groups, each with one state."""
 
     def state(status: dict[str, Any]) -> list[tuple[int, int, str]]:
         rows = status.get("groups", [])

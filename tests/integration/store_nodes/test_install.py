@@ -29,7 +29,9 @@ LAG_CAP = {"PACKETBOAT_STORE_LAG_CAP_BYTES": str(2 * MIB)}
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[ChaosCluster]:
-    """Small segments, and peers that do not wait long for one that is behind."""
+    """Yield a cluster with small segments, whose peers do not wait long for a node that is
+    behind.
+    """
     cluster = ChaosCluster(tmp_path, store_only=True, segment_bytes=MIB, node_settings=LAG_CAP)
     async with cluster:
         yield cluster
@@ -51,8 +53,9 @@ async def fill(client: StoreClient, queue: QueueId, texts: range, group: int = 0
 
 
 async def until_forgotten(cluster: ChaosCluster, client: StoreClient) -> None:
-    """Until the nodes that run have let go of the first segments of their logs, also of what
-    they had of them in memory."""
+    """Wait until the running nodes have deleted the first segments of their logs, also from
+    memory.
+    """
     async with asyncio.timeout(30):
         while any(
             segments(cluster.node_dirs[node])[0].stem == f"{1:016x}"
@@ -96,7 +99,7 @@ async def test_a_node_behind_by_more_than_peers_keep_is_brought_up_to_date(
     assert events(cluster, 3, "installed")
     assert events(cluster, 3, "store node starts again")
 
-    # What it has is what the others have, read from it alone.
+    # Its log equals the others', read from it alone.
     assert [text.split()[0] for text in await read_texts(client, queue, node=3)] == [
         *map(str, range(1500)), "known",
     ]  # fmt: skip
@@ -127,7 +130,7 @@ async def test_a_node_behind_by_more_than_peers_keep_is_brought_up_to_date(
 async def test_an_install_that_is_killed_again_and_again_comes_to_its_end(
     cluster: ChaosCluster, client: StoreClient
 ) -> None:
-    """It goes on with what it has fetched; and its peers lose nothing by it."""
+    """The node continues with the part that it has fetched, and its peers lose nothing by it."""
     queue = await new_queue(client)
     cluster.kill_node(3)
     await fill(client, queue, range(2000))

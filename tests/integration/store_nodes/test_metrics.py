@@ -1,4 +1,4 @@
-"""What store nodes tell Prometheus and probes, of real processes."""
+"""Metrics and probes of store nodes, in real processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.chaos.cluster import NODES, ChaosCluster
 from tests.integration.store_nodes.store_cluster import batch, new_queue, ready_client
 
 Values = dict[tuple[str, str, str], float]
-"""By sample, node and group."""
+"""Values of samples, by sample, node and group."""
 
 
 class Watched:
@@ -46,7 +46,7 @@ class Watched:
         }
 
     async def until(self, node: int, ready: bool) -> str:
-        """What `/readyz` says once it says so."""
+        """Return the body of `/readyz` once its status is the wanted one."""
         while True:
             try:
                 answer = await asyncio.to_thread(self.get, node, "/readyz")

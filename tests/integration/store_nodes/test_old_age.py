@@ -43,7 +43,7 @@ async def fill(client: StoreClient, queues: list[QueueId], count: int) -> None:
 
 
 async def until_settled(cluster: ChaosCluster, client: StoreClient, upto: int) -> None:
-    """Until every node's raw log begins at that segment or later; asks for checkpoints."""
+    """Ask for checkpoints until every node's raw log begins at segment `upto` or later."""
     async with asyncio.timeout(120):
         while True:
             await client.take_checkpoint(0)
@@ -54,7 +54,9 @@ async def until_settled(cluster: ChaosCluster, client: StoreClient, upto: int) -
 
 
 def wal_bytes(cluster: ChaosCluster, node: int) -> int:
-    """Of the node's segments, raw and settled ones, without the preallocated last."""
+    """Return the bytes of the node's segments, raw and settled, without the preallocated
+    last one.
+    """
     directory = cluster.node_dirs[node] / "wal"
     total = 0
     for path in [*directory.glob("*.wal"), *directory.glob("*.settled")]:

@@ -176,7 +176,9 @@ async def fill(client: StoreClient, cluster: ChaosCluster, disk: Path) -> None:
 async def test_a_node_that_never_lives_long_leaves_a_checkpoint_all_the_same(
     cluster: ChaosCluster, client: StoreClient
 ) -> None:
-    """What was replayed counts as written since the last one, or each start would read more."""
+    """Replayed bytes count as written since the last checkpoint; otherwise each start would
+    read more.
+    """
     queue = await new_queue(client)
     for life in range(2):
         appender = client.appender(0, queue)

@@ -67,7 +67,7 @@ class Site:
     async def forwarder(
         self, database: Database | None = None, *, wait: bool = True, **settings: Any
     ) -> AsyncIterator[Consumer]:
-        """Another forwarder of this site, closed cleanly unless the test killed it."""
+        """Yield another forwarder of this site; it is closed cleanly unless the test killed it."""
         database = database or self.database
         feed = ChangeFeed(database, poll_every_s=0.2)
         catalog = Catalog(TopicRepository(database), SubscriptionRepository(database), feed)

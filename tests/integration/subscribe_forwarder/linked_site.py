@@ -55,7 +55,7 @@ from tests.unit.subscribe_forwarder.subscribe_support import ACK_KEY, Consumer
 
 PATIENCE_S = 20.0
 GROUPS = (0, 1, 0)
-"""Of the partitions of `orders`."""
+"""The group of each partition of `orders`."""
 
 
 class Member(Consumer):
@@ -83,7 +83,7 @@ class Member(Consumer):
         return dict(answer.json())
 
     async def everything(self, count: int, at_once: int = 10) -> list[dict[str, Any]]:
-        """So many messages, however many pulls it takes."""
+        """Pull until there are `count` messages; return them."""
         got: list[dict[str, Any]] = []
         async with asyncio.timeout(PATIENCE_S):
             while len(got) < count:
@@ -113,7 +113,7 @@ class LinkedSite:
         owners: tuple[int, ...] = (0, 1, 2),
         **spec: Any,
     ) -> AsyncIterator[LinkedSite]:
-        """`owners`: of each partition, its place in `members`."""
+        """Yield a site; `owners` has, for each partition, the place of its owner in `members`."""
         site = cls(database, client)
         await TenantRepository(database).ensure(site.tenant_id, f"tenant-{site.tenant_id.hex()}")
         await site._make_topic("orders", GROUPS)
@@ -203,7 +203,7 @@ class LinkedSite:
         ]
 
     async def spread(self, *owners: int) -> None:
-        """As hints want it; when it returns, every forwarder knows."""
+        """Share the partitions out by hints; return when every forwarder knows their owners."""
         locks = LockRepository(self.database)
         lock = await locks.take("scheduler", new_uid())
         assert lock is not None
@@ -226,14 +226,14 @@ class LinkedSite:
         return where.here == mine and not where.nowhere
 
     async def publish(self, partition: int, *texts: str, key: str | None = None) -> None:
-        """One batch."""
+        """Publish the texts as one batch."""
         queue = QueueId(self.topics["orders"].uid, partition)
         appender = self.client.appender(GROUPS[partition], queue)
         messages = [Message(text.encode(), "text/plain", key=key) for text in texts]
         await appender.append(encode(messages, 1), len(messages))
 
     async def publish_to_all(self, *texts: str) -> None:
-        """As one batch in each partition."""
+        """Publish the texts as one batch in each partition."""
         for partition in range(len(GROUPS)):
             await self.publish(partition, *texts)
 
@@ -241,13 +241,13 @@ class LinkedSite:
         return await read_texts(self.client, QueueId(self.topics[topic].uid, 0))
 
     async def rows(self) -> list[CursorState]:
-        """As committed, by partition."""
+        """Return the committed rows, by partition."""
         cursors = CursorRepository(self.database)
         rows = await cursors.of_subscription(self.tenant_id, self.subscription.uid)
         return sorted(rows, key=lambda row: row.key.partition)
 
     async def loaded(self) -> list[CursorState]:
-        """With the rows beside them, leases among those."""
+        """Return the cursors with the rows beside them, leases included."""
         orders = self.topics["orders"]
         units = [Unit(self.tenant_id, orders.uid, number) for number in range(len(GROUPS))]
         return await CursorRepository(self.database).load(units)

@@ -43,7 +43,9 @@ async def test_only_the_present_lease_acks_and_may_repeat_it(database: Database)
 
 
 async def test_a_lease_outlives_its_owner(database: Database) -> None:
-    """What the dead one leased is not handed out before its deadline, and its ack ids are good."""
+    """Messages leased by the dead forwarder are not delivered before their deadline, and
+    their ack ids count.
+    """
     site = await Site.open(database, delivery=Delivery.EXACTLY_ONCE)
     async with site.forwarder() as first:
         site.store.publish(b"a", b"b", b"c")
@@ -61,9 +63,11 @@ async def test_a_lease_outlives_its_owner(database: Database) -> None:
 async def test_cuts_restarts_and_dying_workers_leave_one_accepted_ack_each(
     database: Database,
 ) -> None:
-    """Workers stall at random until others have their messages, the connection to Postgres is cut
-    in mid-commit, and the forwarder is killed; whoever does not know whether an ack counted asks
-    until it does."""
+    """Workers stall until others have their messages, commits are cut off, and the forwarder is
+    killed.
+
+    A worker that does not know whether its ack counted asks until it does.
+    """
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -125,7 +129,7 @@ async def _work(
 
 
 async def _ack(consumer: Consumer, message: dict[str, Any], accepted: Counter[int]) -> None:
-    """Until it is answered."""
+    """Ack until an answer comes."""
     while (answer := await consumer.ack(message)).status == 503:
         await asyncio.sleep(0.05)
     assert answer.status == 200

@@ -114,7 +114,7 @@ async def test_one_message_unacked_holds_neither_floor_nor_row(
 async def test_acks_in_any_order_make_no_rows(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """10,000 out and 1,429 ranges: as long as the holes are young they stay ranges."""
+    """With 10,000 leased messages, 1,429 ranges stay ranges as long as their holes are young."""
     monkeypatch.setattr(holes, "YOUNG_MS", 3_600_000)
     site = await Site.open(database)
     async with site.forwarder() as consumer:
@@ -134,7 +134,7 @@ async def test_acks_in_any_order_make_no_rows(
 
 
 async def test_books_gone_wrong_are_told(database: Database) -> None:
-    """A range without its counter, and a row that is not there: at the flush, and by a recount."""
+    """A range lacks its counter, and a row is missing: the flush and a recount find it."""
     site = await Site.open(database)
     async with site.forwarder() as consumer:
         site.store.publish(*[b"%d" % n for n in range(6)])

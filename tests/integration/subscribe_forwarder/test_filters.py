@@ -28,14 +28,14 @@ def kind_of(number: int) -> str:
 
 
 def publish(site: Site, low: int, high: int, partitions: int = 1) -> None:
-    """In batches of 100, spread over the partitions."""
+    """Publish in batches of 100, spread over the partitions."""
     for base in range(low, high, 100):
         batch = [message(number, kind_of(number)) for number in range(base, base + 100)]
         site.store.publish(*batch, partition=base // 100 % partitions)
 
 
 async def drain(consumer: Consumer, seen: list[int], *, ack: bool = True) -> list[dict[str, Any]]:
-    """Everything that is there, acked; the messages of the last pulls."""
+    """Pull and ack everything that is there; return the messages of these pulls."""
     taken = []
     while pulled := await consumer.pulled(100, 0.3):
         seen += [one["data"]["n"] for one in pulled]

@@ -1,4 +1,4 @@
-"""What a consumer says it can take, said at one of two forwarders and held to by both."""
+"""Limits that a consumer gives at one of two forwarders; both keep to them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def say(member: Member, **body: object) -> None:
 
 
 def known(site: LinkedSite) -> list[object]:
-    """By each forwarder."""
+    """Return the rate that each forwarder knows."""
     said = [member.book.of(site.subscription.uid) for member in site.members]
     return [None if one is None else one.messages_per_second for one in said]
 

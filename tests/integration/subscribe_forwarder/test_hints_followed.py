@@ -35,7 +35,7 @@ PATIENCE_S = 30.0
 
 @asynccontextmanager
 async def linked(site: Site) -> AsyncIterator[SubscribeForwarder]:
-    """A forwarder that shares with others, and reports its load."""
+    """Yield a forwarder that shares with others, and reports its load."""
     database = site.database
     async with AsyncExitStack() as stack:
         feed = ChangeFeed(database, poll_every_s=0.2)
@@ -68,7 +68,7 @@ async def linked(site: Site) -> AsyncIterator[SubscribeForwarder]:
 
 
 async def owned(site: Site, wanted: Mapping[Unit, bytes]) -> None:
-    """Until these are the units of the topic, and their owners."""
+    """Wait until the topic has exactly these units, with these owners."""
     fleet = FleetRepository(site.database)
     found: Mapping[Unit, bytes | None] = {}
     deadline_s = time.monotonic() + PATIENCE_S

@@ -85,7 +85,9 @@ async def test_a_stream_is_of_all_owners(
 
 
 def messages_of(writes: list[bytes]) -> list[dict[str, Any]]:
-    """Of either form; SSE has its messages in events without a name."""
+    """Return the messages of a stream of either form; SSE has its messages in events
+    without a name.
+    """
     found = []
     for line in b"".join(writes).split(b"\n"):
         if line.startswith(b'{"message":'):

@@ -25,7 +25,7 @@ def ids_of(messages: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 async def until_done(front: Member, action: str, body: object) -> dict[str, Any]:
-    """Sent again as it was for as long as the answer is a 503."""
+    """Send the same request again as long as the answer is a 503."""
     async with asyncio.timeout(TAKEOVER_S):
         while True:
             answer = await front.post(action, body)

@@ -42,7 +42,7 @@ async def endpoint() -> AsyncIterator[HostileEndpoint]:
 
 
 class Pushing:
-    """What one forwarder pushes with."""
+    """The parts with which one forwarder pushes."""
 
     def __init__(self, site: LinkedSite, member: Member, sender: Sender) -> None:
         forwarder = member.forwarder
@@ -71,13 +71,13 @@ class Pushing:
         return engine
 
     async def close(self) -> None:
-        """In the order in which a server does."""
+        """Close the parts in the order in which a server does."""
         await self.pushers.close()
         await self.log.close()
         await self.late.close(5.0)
 
     async def stop(self) -> None:
-        """As SIGTERM has it."""
+        """Stop as on SIGTERM."""
         self.pushers.drain()
         self.member.forwarder.drain()
         await self.close()
@@ -105,7 +105,7 @@ class Pushed:
 
     @property
     def places(self) -> Counter[tuple[int, int]]:
-        """Of all messages that arrived, and how often: partition and offset."""
+        """Return how often each message arrived, by partition and offset."""
         found: Counter[tuple[int, int]] = Counter()
         for request in self.endpoint.received:
             messages = msgspec.json.decode(request.body)["messages"]
@@ -118,7 +118,7 @@ class Pushed:
             self.published[number] += count
 
     async def acked(self) -> None:
-        """All that was published, and committed."""
+        """Wait until every published message is acked, and the acks are committed."""
         async with asyncio.timeout(2 * PATIENCE_S):
             while not self._settled(await self.site.rows()):
                 await asyncio.sleep(0.05)
@@ -130,7 +130,7 @@ class Pushed:
         )
 
     async def shown_by(self, one: Pushing) -> Any:
-        """`push` of the backlog."""
+        """Return `push` of the backlog."""
         answer = await one.member.call("GET", BACKLOG, name="reader")
         assert answer.status == 200, answer.body
         return answer.json()["push"]
@@ -214,7 +214,9 @@ async def test_what_is_said_at_one_holds_at_the_other(
 async def test_each_change_is_told_once_in_its_topic(
     database: Database, client: StoreClient, endpoint: HostileEndpoint
 ) -> None:
-    """Also where who tells of it changes, and begins with all that was told already."""
+    """This holds also when another forwarder reports changes and begins with all those
+    reported before.
+    """
     async with pushed(database, client, endpoint, events_topic="outputs") as p:
         one, other = p.all
         subscription = p.site.subscription

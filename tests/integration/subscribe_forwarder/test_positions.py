@@ -87,7 +87,7 @@ class Mover:
         return found
 
     async def drained(self) -> list[str]:
-        """The data of all that is handed out now, acked."""
+        """Pull and ack all available messages; return their data."""
         data: list[str] = []
         while messages := await self.consumer.pulled(100):
             data += [message["data"] for message in messages]
@@ -100,7 +100,9 @@ class Mover:
         )
 
     async def trim(self, upto: int) -> tuple[int, tuple[int, ...]]:
-        """As the scheduler does with what nothing holds; up to where, and what is kept below."""
+        """Trim as the scheduler does where nothing holds messages; return the new start and
+        the kept offsets below.
+        """
         retention = RetentionRepository(self.site.database)
         key = LaneKey(self.site.tenant_id, self.site.topic.uid, 0, 0)
         trimmed = await retention.trim(key, upto, past_pins=False)
@@ -149,7 +151,7 @@ async def test_a_dry_run_says_and_does_nothing(database: Database) -> None:
 async def test_a_seek_back_delivers_what_is_unacked_below_what_is_trimmed(
     database: Database, why: str, to: object
 ) -> None:
-    """Of a consume topic, such messages are stored for nothing but their open deliveries."""
+    """A consume topic stores such messages only for their open deliveries."""
     retry = RetryPolicy(0.0, 0.0, max_attempts=1 if why == "parked" else None)
     parks = {"ordered": True, "on_exhausted": OnExhausted.PARK} if why == "parked" else {}
     async with Mover.open(database, retry=retry, **parks) as mover:
@@ -186,7 +188,9 @@ async def test_a_seek_to_the_end_passes_over_what_is_open(database: Database) ->
 
 
 async def test_nothing_of_the_old_position_after_the_answer(database: Database) -> None:
-    """Many consumers pull all the time; who asks after the answer gets what is beyond it."""
+    """Many consumers pull all the time; a pull after the answer gets messages beyond the
+    position.
+    """
     async with Mover.open(database, partitions=2) as mover:
         store, consumer = mover.site.store, mover.consumer
         for partition in range(2):

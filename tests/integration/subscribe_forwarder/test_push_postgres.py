@@ -84,7 +84,7 @@ async def pushing(site: Site, endpoint: HostileEndpoint) -> AsyncIterator[Pushin
 
 
 def to(url: str, **push: Any) -> dict[str, Any]:
-    """Of a subscription that pushes there."""
+    """Return the fields of a subscription that pushes to the URL."""
     config = PushConfig(**({"url": url, "verify": False, "timeout_s": 1.0} | push))
     return {"type": SubscriptionType.PUSH, "push": config, "retry": AT_ONCE}
 
@@ -130,7 +130,10 @@ async def _acked(site: Site, total: int) -> bool:
 
 
 MESSAGES = 3
-"""They take a minute: where nothing answers well, an origin gets a request a second."""
+"""The number of messages.
+
+They take a minute: where nothing answers well, an origin gets a request a second.
+"""
 BAD = ["/status/418", "/500", "/hang", "/huge", "/redirect", "/early-close", "/garbage", "/drip"]
 
 
@@ -240,7 +243,7 @@ async def test_what_is_written_of_endpoints(database: Database) -> None:
 
 
 async def audited(site: Site) -> list[tuple[str, str | None]]:
-    """What the platform did of `reader`, in that order."""
+    """Return the platform's actions on `reader`, in their order."""
     wanted = AuditFilter(actor="platform", oldest_first=True)
     page = await AuditLog(site.database).page(site.tenant_id, wanted)
     assert {entry.resource for entry in page.items} <= {"subscriptions/reader"}

@@ -137,7 +137,7 @@ async def test_postgres_cut_off_answers_503_and_heals(database: Database) -> Non
 
 @pytest.mark.parametrize("cut", ["requests", "answers"])
 async def test_a_flush_cut_off_is_never_half_true(database: Database, cut: str) -> None:
-    """Whether the statement or only its answer was lost: after healing, all agree."""
+    """The statement or only its answer was lost; after healing, all agree."""
     site = await Site.open(database)
     proxy = Proxy(database.settings.url)
     settings = replace(database.settings, url=await proxy.start(), deadline_s=1.0)

@@ -27,5 +27,5 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
 
 @pytest.fixture(scope="module")
 def ends(installation: Installation) -> dict[LaneKey, int]:
-    """Of its log."""
+    """Publish to the installation and return the ends of its log."""
     return published(installation)

@@ -36,7 +36,7 @@ SPEC = ExportSpec(name="all-orders", topic=TOPIC, table="orders")
 
 
 def published(installation: Installation) -> dict[LaneKey, int]:
-    """The ends of a log in which every tenth body is no JSON."""
+    """Return the ends of a log in which every tenth body is no JSON."""
     with installation.session() as session:
         topics = f"{installation.url}/topics"
         made = session.post(topics, json={"name": TOPIC, "partitions": PARTITIONS})
@@ -94,7 +94,7 @@ class Process:
         self.process: subprocess.Popen[bytes] | None = None
 
     def order(self, number: int, attempt: int = 1, *, kind: RunKind = "export") -> Order:
-        """With a directory of its own."""
+        """Return an order with a directory of its own."""
         state_dir = self.directory / f"run-{number}-{attempt}"
         state_dir.mkdir()
         return Order(
@@ -117,7 +117,7 @@ class Process:
         fail_at: str = "",
         hear: Callable[[FromDriver], None] = lambda message: None,
     ) -> list[FromDriver]:
-        """What it said. `hear` is told of each line when it comes."""
+        """Return all messages of the driver. `hear` is called with each message when it comes."""
         said = []
         with (Path(order.state_dir) / "log").open("wb") as log:
             self.process = subprocess.Popen(

@@ -80,7 +80,7 @@ class Log:
         return spark.range(0, end, 1, end).mapInArrow(partial(_batches, parts), COLUMNS)
 
     def batches(self, slices: Sequence[Range]) -> list[list[pa.RecordBatch]]:
-        """The same without Spark."""
+        """Return the batches of the slices without Spark."""
         return [list(_part(part)) for part in self._parts(slices)]
 
     def _parts(self, slices: Sequence[Range]) -> list[list[dict[str, Any]]]:

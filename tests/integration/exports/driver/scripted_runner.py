@@ -70,7 +70,7 @@ class ScriptedRunner:
         attempt: int = 1,
         ranges: list[Range] | None = None,
     ) -> Order:
-        """The next run, unless it is said which."""
+        """Return an order for the next run, or for run `number`."""
         if number is None:
             self.number += 1
         return Order(
@@ -92,7 +92,7 @@ class ScriptedRunner:
         return said
 
     def carry_out(self, order: Order) -> Done | Failed:
-        """The driver's last word."""
+        """Return the driver's last word."""
         to_driver, from_driver = os.pipe(), os.pipe()
         hearing = threading.Thread(target=self._answer, args=(order, from_driver[0], to_driver[1]))
         hearing.start()
@@ -124,14 +124,14 @@ class ScriptedRunner:
                     self.progress.append(message)
 
     def cancel(self) -> None:
-        """From within the driver; it goes on when it has heard."""
+        """Cancel from within the driver; return when the driver has heard of it."""
         assert self._tell is not None
         self._tell.write(msgspec.json.encode(Cancel()) + b"\n")
         self._tell.flush()
         self._wait()
 
     def hang_up(self) -> None:
-        """As a runner that died."""
+        """Close the pipe to the driver, as a runner that died does."""
         assert self._tell is not None
         self._tell.close()
         self._wait()

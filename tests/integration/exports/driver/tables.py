@@ -1,4 +1,4 @@
-"""What tests read of an export's tables."""
+"""Reads an export's tables for tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TENANT = "acme"
 
 
 def rows(lake: LakeSettings, spec: ExportSpec, suffix: str = "") -> list[dict[str, Any]]:
-    """Of the table, in the order of the log."""
+    """Return the rows of the table, in the order of the log."""
     with Lake(lake) as open_lake:
         table = open_lake.find(TENANT, spec.table + suffix, spec.name)
         assert table is not None
@@ -29,7 +29,7 @@ def place(row: dict[str, Any]) -> tuple[str, int, int]:
 
 
 def files(lake: LakeSettings, spec: ExportSpec, suffix: str = "") -> set[str]:
-    """Locations of the data files that the table names."""
+    """Return the locations of the data files that the table names."""
     with Lake(lake) as open_lake:
         table = open_lake.find(TENANT, spec.table + suffix, spec.name)
         assert table is not None

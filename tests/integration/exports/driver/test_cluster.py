@@ -42,7 +42,7 @@ from tests.spark_session import spark_session
 
 SLICE = 40
 SLOW = msgspec.structs.replace(SPEC, max_bytes_per_second=100)
-"""It would read for minutes."""
+"""An export whose reading takes minutes."""
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ class Renewing(HttpPlatform):
 
 
 class Runner(ScriptedRunner):
-    """Of orders of its own; Spark and the platform are real."""
+    """A runner that carries out orders of its own on a real Spark and a real platform."""
 
     def __init__(
         self, spark: SparkSession, platform: HttpPlatform, ranges: list[Range], directory: Path

@@ -114,7 +114,7 @@ def test_hours_that_differ_are_named(runner: ScriptedRunner) -> None:
 
 
 def test_only_what_both_may_have_is_compared(runner: ScriptedRunner) -> None:
-    """Not what left the log, nor what is not exported yet."""
+    """The comparison skips messages that left the log and messages that are not exported yet."""
     for number in range(6):
         runner.log.publish({"id": number})
     runner.run()
@@ -225,7 +225,7 @@ def encoded(schema: object, value: dict[str, object]) -> bytes:
 
 
 def test_what_no_column_holds_of_avro_is_kept_twice(runner: ScriptedRunner) -> None:
-    """As JSON for people, and as it came."""
+    """The row has the value as JSON for people, and the body as it came."""
     runner.spec = spec_of(body="avro", columns={"id": "string"})
     schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
     runner.log.versions = [AvroVersion(1, BEGINS, json.dumps(schema))]
