@@ -1,4 +1,4 @@
-"""What `make abuse` takes for a breach of the promise."""
+"""Test which observations `make abuse` counts as a breach of the promise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured in the processes that `make abuse` attacks."""
+"""Test the measurements in the processes that `make abuse` attacks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BUSY_S = 0.03
 
 
 def busy() -> None:
-    """Takes that much of the thread's CPU time, however long it has to wait for it."""
+    """Use `BUSY_S` of the thread's CPU time, no matter how long the thread waits for it."""
     until_s = time.thread_time() + BUSY_S
     while time.thread_time() < until_s:
         pass
@@ -45,7 +45,9 @@ def measured(work: Any) -> Snapshot:
 
 @pytest.fixture
 def router() -> Any:
-    """One that names the route in the context of its request, for as long as the test."""
+    """Yield a router that writes the route into the context of its request; undo this after
+    the test.
+    """
     match, make = Router.match, Dispatcher.__init__
     name_routes(Probe())
     router = Router()

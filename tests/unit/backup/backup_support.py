@@ -30,7 +30,7 @@ def nothing(*_: object) -> None:
 
 
 class Link(NamedTuple):
-    """Of a node that answers."""
+    """The link to a node that answers."""
 
     up: bool = True
 
@@ -52,7 +52,7 @@ class FakeStore:
     now_us: int = SECOND
     sessions: int = 0
 
-    # -- what is done to it --------------------------------------------------------------------
+    # -- operations that change the store -------------------------------------------------------
 
     def do(self, group: int, raw: bytes) -> Any:
         self.now_us += 1
@@ -116,7 +116,7 @@ class FakeStore:
     def _deadline(self) -> int:
         return self.now_us + 60 * SECOND
 
-    # -- what a copy asks of it ----------------------------------------------------------------
+    # -- questions that a copy asks ------------------------------------------------------------
 
     @property
     def nodes(self) -> dict[int, str]:
@@ -175,7 +175,7 @@ def _count(entry: Entry) -> int:
 
 
 async def copy(store: FakeStore, directory: Path, older: Sequence[Pack] = ()) -> Copy:
-    """Taken into a directory of its own; opened."""
+    """Take a copy into a directory of its own and open it."""
     await asyncio.to_thread(directory.mkdir)
 
     def path(number: int, part: str) -> Path:
@@ -197,7 +197,7 @@ async def copy(store: FakeStore, directory: Path, older: Sequence[Pack] = ()) ->
 
 
 def texts(copied: Copy) -> list[str]:
-    """Of all live batches, in the order of a restore."""
+    """Return the texts of all live batches, in the order of a restore."""
     return [
         message.data.decode()
         for _, entry, batch in copied.batches()

@@ -42,7 +42,9 @@ def settings(directory: Path, **changed: object) -> StoreNodeSettings:
 
 @pytest.fixture
 async def copied(tmp_path: Path) -> Copy:
-    """More than a segment of the log, kept and delayed messages, one of them released."""
+    """Return a copy with more than a segment of the log, and with kept and delayed
+    messages, of which one is released.
+    """
     store = FakeStore()
     store.create(0, A)
     store.create(1, B)
@@ -94,7 +96,7 @@ def test_every_node_begins_with_the_same(copied: Copy, tmp_path: Path) -> None:
 
 
 def test_no_offset_is_given_twice(copied: Copy, tmp_path: Path) -> None:
-    """What the old cluster gave after the copy is passed over, by a queue that follows."""
+    """A queue that follows skips the offsets that the old cluster gave after the copy."""
     found = settings(tmp_path / "node")
     restore_node(found, copied, raised, nothing, skip_offsets=1000)
     machine = opened(found).found[0].machine

@@ -15,7 +15,7 @@ A, B = QueueId(TOPIC, 0), QueueId(TOPIC, 1)
 
 @pytest.fixture
 def store() -> FakeStore:
-    """Two queues, one in each group, with three batches each."""
+    """Return a store with two queues, one in each group, with three batches each."""
     store = FakeStore()
     for group, queue, name in ((0, A, "a"), (1, B, "b")):
         store.create(group, queue)
@@ -71,7 +71,7 @@ async def test_what_is_truncated_during_the_copy_is_not_in_it(
 async def test_a_queue_that_moves_during_the_copy_is_copied_whole(
     store: FakeStore, tmp_path: Path
 ) -> None:
-    """Its old group was copied before the move, its new one after it."""
+    """The copy takes the old group before the move, and the new group after it."""
 
     def move(group: int) -> None:
         if group == 0:

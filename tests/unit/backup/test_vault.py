@@ -17,7 +17,7 @@ def vault(tmp_path: Path) -> Vault:
 
 
 def backup(vault: Vault, number: int, *older: StoredPack) -> tuple[str, StoredPack]:
-    """With a pack of its own, and older ones."""
+    """Finish a backup that has a pack of its own and the given older ones."""
     draft = vault.draft(float(number))
     stored = []
     for part in ("pack-1", "index-1", "group-0"):

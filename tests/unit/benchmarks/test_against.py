@@ -28,13 +28,13 @@ from benchmarks.against import (
 
 
 def window(rate: float, cpu_us: float = 100.0) -> Row:
-    """One second of it."""
+    """Return one second of a measurement."""
     latency = {"p50_ms": 5.0, "p99_ms": 9.0, "failed": 0}
     return {"n": rate, "elapsed_s": 1.0, "server_cpu_s": rate * cpu_us / 1e6} | latency
 
 
 def rounds_of(rates: Mapping[str, Sequence[float]], cpu_us: Mapping[str, float]) -> list[Round]:
-    """The same in every case."""
+    """Return rounds with the same numbers in every case."""
     return [
         {
             (side, case): [window(rates[side][at], cpu_us.get(side, 100.0))]
@@ -48,7 +48,7 @@ def rounds_of(rates: Mapping[str, Sequence[float]], cpu_us: Mapping[str, float])
 def judged(
     rates: Mapping[str, Sequence[float]], cpu_us: Mapping[str, float] | None = None
 ) -> dict[str, Judgement]:
-    """Of one case, by figure."""
+    """Judge the rounds; return the judgements of one case by figure."""
     found = judge(rounds_of(rates, cpu_us or {}))
     return {each.figure: each for each in found if each.case == POST_128}
 

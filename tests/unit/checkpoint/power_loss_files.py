@@ -84,8 +84,11 @@ class PowerLossFiles:
             del self._names[name]
 
     def restart(self, luck: random.Random) -> None:
-        """What is found after the cut: any prefix of the directory changes, and any prefix (or
-        garbage in place) of contents that were not synced."""
+        """Restart with the files as the power cut may leave them.
+
+        Any prefix of the directory changes is there, and of each content that was not synced any
+        prefix, or garbage in place.
+        """
         names = dict(self._durable)
         for what, name, inode in self._pending[: luck.randint(0, len(self._pending))]:
             if what == "set":

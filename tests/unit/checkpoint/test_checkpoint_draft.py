@@ -1,4 +1,4 @@
-"""Where the log is read from after a checkpoint."""
+"""Test from which position the log is read after a checkpoint."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def written(count: int) -> PowerLossFiles:
 
 @pytest.mark.parametrize("before", [0, 1, 2, 3])
 def test_power_cut_at_every_step(before: int) -> None:
-    """And once more while the next checkpoint is written after the restart."""
+    """The test cuts the power once more while the next checkpoint is written after the restart."""
     cuts = 0
     for step in range(12):
         for seed in range(40):
@@ -57,7 +57,7 @@ def test_power_cut_at_every_step(before: int) -> None:
 
 
 def write_or_cut(files: PowerLossFiles, number: int) -> bool:
-    """Whether `write` came back: only then must the new checkpoint be there."""
+    """Return whether `write` finished; only then the new checkpoint has to be there."""
     store = CheckpointStore(files)
     store.load()
     try:
@@ -172,7 +172,7 @@ def test_on_real_files(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_written_group_by_group_is_read_whole(tmp_path: Path) -> None:
-    """What follows the groups is asked for after the last of them, and starts count as ever."""
+    """The store asks for the rest after the last group, and counts starts as usual."""
     asked: list[str] = []
     wanted = checkpoint(5)
 

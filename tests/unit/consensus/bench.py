@@ -19,7 +19,7 @@ WALL_US = 1_700_000_000_000_000
 
 
 def first_membership(nodes: int) -> Membership:
-    """Voters 1 … `nodes`."""
+    """Return a membership with the voters 1 … `nodes`."""
     return Membership.first({node: (f"node-{node}:1", "") for node in range(1, nodes + 1)})
 
 
@@ -159,7 +159,7 @@ class Bench:
 
 
 def without(node: int) -> Callable[[Envelope], bool]:
-    """The network with one node cut off."""
+    """Return a filter that cuts one node off from the network."""
     return lambda envelope: node not in envelope[:2]
 
 

@@ -1,4 +1,4 @@
-"""What the simulation found once, each as the smallest case that shows it."""
+"""The faults that the simulation found, each as the smallest case that shows it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_late_proposal_of_another_value_is_refused_there() -> None:
 
 
 def test_one_clock_is_not_the_time() -> None:
-    """A new leader whose clock was an hour ahead moved log time by an hour."""
+    """Log time was moved by an hour by a new leader whose clock was an hour ahead."""
     clock = LogClock(voters=(1, 2, 3))
     clock.report(1, 3_600_000_000, 0)
     assert clock.median_us(0, 1000) == 0
@@ -63,7 +63,7 @@ def test_a_clock_that_nobody_looked_at_is_no_report() -> None:
 
 
 def test_nothing_is_proposed_before_the_clocks_are_known() -> None:
-    """A brand-new leader stamped its first values with the year 1970."""
+    """The first values of a brand-new leader were stamped with the year 1970."""
     replica = Replica(
         0, 1, first_membership(3), Recovered(), random.Random(1), now_us=0, preferred=1
     )

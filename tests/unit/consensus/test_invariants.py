@@ -1,5 +1,8 @@
-"""What the core asserts of itself: each case comes close to a rule, and a mutant that leaves out
-the line that keeps it trips the assertion (tests/mutants/consensus.py)."""
+"""Test the assertions of the core.
+
+Each case comes close to a rule. A mutant that leaves out the line which keeps the rule trips the
+assertion (tests/mutants/consensus.py).
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ OLD, NEW = encode_noop(7), encode_noop(8)
 
 
 def recovered(found: GroupStart) -> Acceptor:
-    """As a start makes it of what it found."""
+    """Return the acceptor that a start makes from the records that it found."""
     held = Recovered(found.promised, found.chosen, found.machine.applied, found.accepted)
     return Acceptor(Outbox(), held, first_membership(3))
 
@@ -137,7 +140,9 @@ def test_a_candidate_that_promised_another_leads_in_its_own_ballot_no_more() -> 
 
 
 def test_a_leader_says_chosen_of_nothing_but_what_it_proposed() -> None:
-    """It held an older value itself, and proposes what another accepted in a later ballot."""
+    """The leader has accepted an older value itself, and proposes the value that another node
+    accepted in a later ballot.
+    """
     bench = Bench()
     for node, ballot, value in ((1, ballots.make(1, 2), OLD), (2, ballots.make(2, 3), NEW)):
         bench.replicas[node].receive(0, ballots.node_of(ballot), Accept(ballot, 0, value, 0))

@@ -244,7 +244,7 @@ def test_a_removed_node_is_refused_and_learns_why() -> None:
 
 
 def recovered_change(bench: Bench) -> tuple[int, bytes]:
-    """Node 2 accepted a change of leader 1 in instance 0, and something after it."""
+    """Let node 2 accept a change of leader 1 in instance 0, and a value after it."""
     change = encode_membership(step(1, 4, LEARNER), 5)
     ballot = ballots.make(1, 1)
     bench.replicas[2].receive(0, 1, Accept(ballot, 0, change, 0))
@@ -390,7 +390,9 @@ def test_a_damaged_voter_is_demoted_and_promoted_again() -> None:
 
 
 def test_an_old_demotion_does_not_set_a_damaged_node_free() -> None:
-    """It met the demotion of an earlier damage again, and after that it was a voter."""
+    """The node meets the demotion of an earlier damage again; after that demotion it was a
+    voter.
+    """
     bench = Bench()
     damaged = bench.start(3, bench.membership, voting=False)
     old = encode_membership(step(1, 3, LEARNER, repair="4711"), 5)
@@ -465,7 +467,7 @@ def test_everywhere_is_what_the_slowest_member_has() -> None:
     assert bench.replicas[2].everywhere == leader.everywhere
 
 
-# -- who leads ------------------------------------------------------------------------------------
+# -- leaders ------------------------------------------------------------------------------------
 
 
 def test_groups_spread_over_the_voters() -> None:

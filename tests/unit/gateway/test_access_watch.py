@@ -1,4 +1,4 @@
-"""What waits stays open for as long as its caller may."""
+"""Test that a waiting request stays open for as long as its caller has access."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Tokens:
         }
         self.asked: list[bytes] = []
         self.meanwhile: Sequence[Change] = ()
-        """What the change feed tells of while it looks."""
+        """The changes that the change feed reports while the verifier looks."""
         self.now_s = 1000.0
         self.cache = CachingVerifier(self, clock=self.wall, wall=self.wall)
 
@@ -75,7 +75,7 @@ class Site:
         self.tasks: list[asyncio.Task[Any]] = []
 
     async def pull(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """A long-poll as they all are."""
+        """Wait as every long poll does."""
         await receive()
         gone = asyncio.create_task(disconnected(receive))
         there = asyncio.create_task(self.messages.wait())
@@ -99,7 +99,9 @@ class Site:
     async def open(
         self, token: bytes = b"one", route: Route | None = None, **params: str
     ) -> asyncio.Task[list[Any]]:
-        """A request of it that waits by now; what it has sent is its result."""
+        """Open a request that waits by now; the result of the task is the list of messages
+        that it sent.
+        """
         endpoint = Endpoint(
             route or made_up("GET", PULL, self.pull, "consume", "subscription:name")
         )

@@ -19,7 +19,7 @@ LIST = Kind(Urgency.DEFERRABLE)
 PULL = Kind(Urgency.NORMAL, waits=True)
 CAPACITY_PER_S = 1000.0
 REFUSAL_COST = 0.1
-"""Of a refused request, beside a served one."""
+"""The cost of a refused request relative to a served one."""
 Offered = Mapping[tuple[bytes, Kind], float]
 CALM, FLOOD, THIRD = b"calm", b"flood", b"third"
 
@@ -40,7 +40,7 @@ class Server:
         self.lags: list[float] = []
 
     def run(self, seconds: float, offered: Offered) -> tuple[Counter[object], Counter[object]]:
-        """What was served and refused, by tenant and kind."""
+        """Return how many requests were served and refused, by tenant and kind."""
         served: Counter[object] = Counter()
         refused: Counter[object] = Counter()
         for _ in range(round(seconds / EVERY_S)):
@@ -71,7 +71,7 @@ class Server:
         self.queue += sorted(arrivals, key=lambda each: each[0])
 
     def _poisson(self, mean: float) -> int:
-        """By counting exponential gaps."""
+        """Draw from a Poisson distribution by counting exponential gaps."""
         count, at = 0, self.random.expovariate(1.0) if mean else mean + 1
         while at < mean:
             count += 1
@@ -161,14 +161,14 @@ def test_a_loop_that_is_late_for_somebody_else_s_work_refuses_nothing() -> None:
     assert admission.pacing, "its own work"
 
 
-# A crowd of publishes.
+# Publishes that fill the process.
 
 TIMED = Kind(Urgency.NORMAL, timed=True)
 LESS_URGENT = Kind(Urgency.DEFERRABLE, timed=True)
 
 
 def crowded(admission: Admission, tenants: tuple[bytes, ...], each: int = 300) -> None:
-    """Until they stand; the last of them is still here."""
+    """Let publishes enter until they are paced; the first `each` of every tenant stay in progress."""
     for _ in range(each):
         for tenant in tenants:
             assert admission.enter(tenant, TIMED) is None
@@ -253,7 +253,7 @@ def test_less_urgent_publishes_are_refused_before_others() -> None:
 
 
 def full(admission: Admission, tenant: bytes, kind: Kind, most: int = 10_000) -> int:
-    """How many are let in before one is refused."""
+    """Return how many requests are let in before one is refused."""
     for count in range(most):
         if admission.enter(tenant, kind) is not None:
             return count

@@ -1,4 +1,4 @@
-"""Which entries of the audit a query asks for."""
+"""Test which entries of the audit log a query asks for."""
 
 from __future__ import annotations
 

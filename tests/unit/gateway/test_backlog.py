@@ -1,4 +1,4 @@
-"""What a subscription still has to do, as counted before something is deleted."""
+"""Test how the remaining work of a subscription is counted before a deletion."""
 
 from __future__ import annotations
 

@@ -16,7 +16,9 @@ def run(
     shared: bool = False,
     wanted: int = 1000,
 ) -> float | None:
-    """So many would run; the limit after it."""
+    """Run `seconds` of ticks with `wanted` publishes that want to run; return the limit
+    afterwards.
+    """
     for _ in range(round(seconds / TICK_S)):
         running = wanted if crowd.limit is None else min(wanted, int(crowd.limit))
         crowd.tick(running=running, queued=queued, held=held, shared=shared, took_s=TICK_S)

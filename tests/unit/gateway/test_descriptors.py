@@ -31,7 +31,7 @@ class Outcome(NamedTuple):
 
 
 def raised(soft: int, hard: int, needed: int, *, refused: bool = False) -> Outcome:
-    """What a process with such limits has afterwards."""
+    """Return the limits of a process that started with the given ones, and its log."""
     numbers = [str(number) for number in (soft, hard, needed, int(refused))]
     command = [sys.executable, "-c", SCRIPT, *numbers]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)

@@ -316,7 +316,7 @@ async def test_readiness_and_pages() -> None:
 
 
 class Pressed(Admission):
-    """There is too much; who asks is refused, unless it is an ack."""
+    """An admission under too much load, which refuses every request except acks."""
 
     @property
     def pressed(self) -> bool:

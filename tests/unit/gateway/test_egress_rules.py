@@ -1,4 +1,4 @@
-"""What each tenant's endpoints may be, and how soon a change of it holds."""
+"""Test which endpoints each tenant may have, and how soon a change of the rule takes effect."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def at(wal_bytes: int, era: int = 0) -> Position:
 
 
 class Counters:
-    """Of group 0."""
+    """The counters of group 0."""
 
     groups = (0,)
 
@@ -88,7 +88,9 @@ async def test_one_of_many_moves_it() -> None:
 
 
 async def test_who_moved_it_without_being_told_goes_on_moving_it() -> None:
-    """It took itself for another, and the witness stood still for up to twice its time."""
+    """The process took itself for another one, and the witness stood still for up to twice
+    its time.
+    """
     store = Counters()
     one, sentinel = keeper(store, at(100))
     move = store.compare_and_set
@@ -145,7 +147,9 @@ async def test_leases_of_before_run_out_before_anybody_goes_on(
 async def test_a_log_that_grows_past_where_it_was_before_it_is_judged_again_is_repaired(
     monkeypatch: pytest.MonkeyPatch, noticed_by: str
 ) -> None:
-    """Others that had not noticed wrote on: the process looked again, and all seemed well."""
+    """Other processes had not noticed and wrote on; the process looked again, and all seemed
+    well.
+    """
     store = Counters()
     store.values[witness(0)] = 90
     one, sentinel = keeper(store, at(100))
@@ -225,8 +229,10 @@ async def test_readiness_says_how_far_a_repair_is(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_a_repair_ends_once_its_turn_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waited ten minutes for a statement that nobody answered any more, and as long again for
-    the statement to end before it closed its connections."""
+    """A repair did not end while it waited ten minutes for a statement that nobody answered.
+
+    It waited as long again for the statement to end before it closed its connections.
+    """
     one, _ = keeper(Counters(), at(0))
     sent = asyncio.Event()
 

@@ -96,7 +96,7 @@ async def test_ends_and_states(offsets: Offsets) -> None:
         LaneState(FIRST, 12, 30),
         LaneState(SECOND, 0, 0),
     ]
-    # What is new begins with what is stored.
+    # A lane that is not known yet begins with its first stored message.
     assert await offsets.states([ORDERS], []) == [
         LaneState(FIRST, 10, 30),
         LaneState(SECOND, 0, 0),

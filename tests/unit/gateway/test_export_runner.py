@@ -1,4 +1,4 @@
-"""What the runner of exports is given by `packetboat up`."""
+"""Test the settings that `packetboat up` gives to the runner of exports."""
 
 from __future__ import annotations
 

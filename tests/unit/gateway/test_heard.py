@@ -64,7 +64,9 @@ class Process:
 
 
 async def test_a_key_that_was_just_used_is_refused_once_its_deletion_is_answered() -> None:
-    """It was taken until the change feed told of it, for a second where nothing notifies."""
+    """The key was accepted until the change feed reported the deletion, for a second
+    without a notifier.
+    """
     process = Process()
     await process.asked()
     assert process.answers == [204]

@@ -1,4 +1,4 @@
-"""What would be lost by a delete: each kind of hold is counted, and named in the refusal."""
+"""Each kind of hold that a deletion would lose is counted, and named in the refusal."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def cuts(raw: bytes) -> Iterator[list[bytes]]:
 
 @pytest.mark.parametrize("passes", [0, 60])
 async def test_cut_in_two_at_every_position(passes: int) -> None:
-    """The rest comes at once, or when all that came before it has been looked at."""
+    """The second part comes at once, or after the server has looked at all of the first."""
     raw = b"".join(sent.raw for sent in STREAM)
     executed = [(sent.method, sent.path, sent.body) for sent in STREAM]
     place = Place()
@@ -195,7 +195,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("bad", list(REFUSED))
 async def test_nothing_behind_a_malformed_request_is_executed(bad: str) -> None:
-    """One answer says so, and the connection ends; what came before it was answered."""
+    """One answer reports the error, and the connection ends; earlier requests were answered."""
     raw = STREAM[0].raw + REFUSED[bad] + STREAM[-1].raw
     place = Place()
     for parts in cuts(raw):

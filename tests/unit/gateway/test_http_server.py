@@ -144,7 +144,7 @@ async def test_however_it_is_cut(exchange: Exchange, size: int) -> None:
 async def test_what_an_application_does_to_headers_is_not_in_the_next_request(
     server: Server,
 ) -> None:
-    """Whose head is the same, byte by byte."""
+    """The head of the next request is the same, byte by byte."""
     counts: list[int] = []
 
     async def adds(scope: Scope, receive: Receive, send: Send) -> None:
@@ -371,7 +371,7 @@ async def test_a_connection_that_its_client_closed_is_not_counted(
 
 
 async def test_who_takes_no_answer_is_cut_off(server: Server) -> None:
-    """Whether the answer waits as a whole, behind others, or goes on."""
+    """The answer waits as a whole, waits behind others, or goes on."""
     served, port = server
     large = bytes(8 * 1024 * 1024)
 

@@ -1,4 +1,6 @@
-"""What an issuer publishes: fetched from where the tenant may reach, bounded, no redirects."""
+"""The documents of an issuer are fetched only from where the tenant may reach, are bounded,
+and follow no redirects.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ async def server() -> AsyncIterator[Server]:
 
 
 def documents(*allowed: str, timeout_s: float = 30) -> IssuerDocuments:
-    """Documents whose timeout a busy machine does not reach, unless a test is about it."""
+    """Return documents whose timeout a busy machine does not reach, unless a test is about it."""
 
     async def guard_of(tenant_id: bytes) -> Guard:
         assert tenant_id == TENANT

@@ -1,4 +1,4 @@
-"""How a tenant proves that tokens of an issuer are its own, and what it is told where it cannot."""
+"""Test how a tenant proves that tokens of an issuer are its own, and the answers when it cannot."""
 
 from __future__ import annotations
 

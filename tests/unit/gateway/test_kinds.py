@@ -1,4 +1,4 @@
-"""Which operations go first when there is too much."""
+"""Test which operations go first under too much load."""
 
 from __future__ import annotations
 

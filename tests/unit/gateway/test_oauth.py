@@ -44,7 +44,9 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class World:
-    """Two tenants, a client each, and an operator; what the endpoints need, in memory."""
+    """Two tenants with one client each, and an operator, with all that the endpoints need
+    in memory.
+    """
 
     def __init__(self) -> None:
         self.down = False
@@ -80,7 +82,7 @@ class World:
         return self
 
     def add(self, tenant_id: bytes, name: str) -> str:
-        """Its client id."""
+        """Add a client; return its client id."""
         minted, client_id = new_client_secret(NOW), new_client_id()
         self.secrets[client_id] = minted.text
         self.by_id[client_id] = Client(
@@ -110,7 +112,7 @@ class World:
         change = Change(1, ChangeKind.TENANT, tenant.tenant_id, tenant.tenant_id, name)
         await self.directory.on_changes([change])
 
-    # What the repositories do.
+    # The methods of the repositories.
 
     async def by_client_id(self, client_id: str) -> Client | None:
         if self.down:
@@ -141,7 +143,7 @@ class World:
     async def of(self, tenant_id: bytes, subject: str) -> frozenset[Grant]:
         return everything({Permission.PUBLISH, Permission.READ})
 
-    # What callers do.
+    # The requests of callers.
 
     async def post(
         self,
@@ -173,7 +175,7 @@ class World:
 async def call(
     routes: list[Route], method: str, path: str, headers: list[Any], body: bytes = b""
 ) -> Any:
-    """status, headers and JSON of the answer."""
+    """Call a route; return the status, the headers and the JSON of the answer."""
     (handler,) = [r.handler for r in routes if (r.method, r.path) == (method, path)]
     sent: list[Any] = []
 
@@ -307,7 +309,7 @@ async def test_what_an_operator_is_held_to_holds_for_tokens_that_it_has(world: W
 
 
 async def test_wrong_credentials_are_answered_alike(world: World) -> None:
-    """Whether there is such a client is not to be learned."""
+    """A caller cannot learn whether a client exists."""
     secret = world.secrets[world.orders]
     tried = [
         (world.orders, "pbs_wrong"),

@@ -1,4 +1,4 @@
-"""Where an operator's credential is kept, and that nothing shows it twice."""
+"""Test where the credential of an operator is kept, and that nothing shows it twice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_two_lines_a_shell_can_eval() -> None:
 
 
 def test_the_file_is_one_that_systemd_and_containers_read() -> None:
-    """They know no `export`; systemd would write such a line, secret and all, to the journal."""
+    """Systemd and containers do not know `export`; systemd would log such a line with its secret."""
     credential = Credential("pbc_a", "pbs_b")
     lines = credential.assignments()
     assert lines == "PACKETBOAT_CLIENT_ID=pbc_a\nPACKETBOAT_CLIENT_SECRET=pbs_b\n"

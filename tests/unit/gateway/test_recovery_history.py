@@ -1,4 +1,4 @@
-"""What became of a topic, read from its queues: each case as the queues of a store, a line each.
+"""The history of a topic, read from its queues. Each case shows the queues of a store, one a line:
 
 2/0.0.1 [40,40) →3/0.0.2        group 2, partition 0, lane 0, generation 1, sealed: moved
 """
@@ -47,7 +47,7 @@ def queues(text: str) -> Queues:
 
 
 def topic(*open_ones: str, lanes: int = 1) -> Topic:
-    """Each `group/partition.lane.generation`."""
+    """Return a topic whose open queues are given as `group/partition.lane.generation`."""
     parts = []
     for one in open_ones:
         group, name = one.split("/")

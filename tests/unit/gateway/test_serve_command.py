@@ -22,7 +22,7 @@ main()
 
 
 def settings(**more: str) -> dict[str, str]:
-    """Of a server whose Postgres and store are not there."""
+    """Return the settings of a server whose Postgres and store do not exist."""
     own = {
         "PACKETBOAT_DATABASE_URL": f"postgresql://nobody@127.0.0.1:{free_port()}/none",
         "PACKETBOAT_STORE_NODES": f"1=127.0.0.1:{free_port()}",
@@ -35,7 +35,9 @@ def settings(**more: str) -> dict[str, str]:
 
 
 def test_workers_are_forked_before_metrics_are_made() -> None:
-    """What counted before its directory was set was on nobody's page: it was empty."""
+    """Metrics that were counted before their directory was set were missing; the page was
+    empty.
+    """
     command = [sys.executable, "-c", AT_THE_FORK, "serve", "--role", "publish", "--workers", "2"]
     assert subprocess.run(command, env=settings(), timeout=120, check=False).returncode == 4
 

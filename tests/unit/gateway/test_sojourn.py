@@ -16,7 +16,10 @@ def run(
     shared: bool = False,
     limited: bool = False,
 ) -> float:
-    """So long they take on average, the luckiest half as long; None: none ends."""
+    """Run ticks in which requests take `mean_s` on average, and the fastest half of that.
+
+    With None as `mean_s`, no request ends. Returns the result of the last tick.
+    """
     found = 0.0
     for _ in range(round(seconds / TICK_S)):
         if mean_s is not None:

@@ -30,7 +30,7 @@ RESERVE = 256 * MIB
 
 @pytest.fixture
 def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DiskWatch:
-    """Of a disk with 100 MiB free."""
+    """Return the watch of a disk with 100 MiB free."""
     disk = SimpleNamespace(f_bavail=100, f_frsize=MIB)
     monkeypatch.setattr(os, "statvfs", lambda path: disk)
     settings = msgspec.structs.replace(settings_of(tmp_path), disk_reserve_bytes=RESERVE)

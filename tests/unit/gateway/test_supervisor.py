@@ -109,7 +109,7 @@ def test_only_an_installation_for_this_machine_alone_lets_pushes_reach_it(
 
 
 async def test_a_foreign_server_on_the_port_is_not_taken_for_ours() -> None:
-    """It may be another installation, as ready as can be, that does not know our token."""
+    """The foreign server may be another installation that is ready and does not know our token."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = await reader.readline()
@@ -146,7 +146,7 @@ def test_the_url_of_a_host(host: str, shown: str) -> None:
 async def started(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answers: Iterator[tuple[int, str]]
 ) -> str:
-    """How the wait for a server ends that gives those answers, with a limit of 0.3 s."""
+    """Wait for a server that gives those answers, with a limit of 0.3 s; return the outcome."""
 
     async def get(host: str, port: int, path: str, token: str) -> tuple[int, str]:
         return (200, "") if path == "/topics" else next(answers)
@@ -216,7 +216,7 @@ async def test_a_start_runs_no_process_that_has_nothing_to_do(
     has_operator: bool,
     commands: list[str],
 ) -> None:
-    """A migration, and the making of an operator, cost as much as the imports of a server."""
+    """A migration costs as much as the imports of a server, and so does making an operator."""
     started: list[list[str]] = []
 
     async def is_current(url: str) -> bool:

@@ -236,7 +236,7 @@ async def test_a_request_has_a_span_and_what_it_does_is_within() -> None:
         "packetboat.request_id": "r1",
         "http.response.status_code": 201,
     }
-    # What a publish keeps in the message is the publisher's own place in the trace.
+    # A publish stores the publisher's own position in the trace in the message.
     assert within.pop() == (span.context, _scope()["headers"])
     assert REQUEST.get() is NOWHERE
     await traced(recorder, pull).handler(_scope(path_params={"name": "s"}), _nothing, _nothing)

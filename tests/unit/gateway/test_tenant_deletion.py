@@ -1,4 +1,4 @@
-"""A tenant goes step by step, and whoever finds it half-way goes on."""
+"""A tenant is deleted step by step, and any process that finds it half deleted continues."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_another_process_goes_on_where_one_died(dies_after: int) -> None:
     world = World(dies_after=dies_after)
     with pytest.raises(Died):
         await world.deletion().round()
-    # What the topics' own repair does with a topic that is half gone.
+    # The repair of topics does this with a topic that is half deleted.
     world.queues &= set(world.topics)
     world.dies_after = 10**9
     assert await world.deletion().round() == 0

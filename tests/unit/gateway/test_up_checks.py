@@ -65,7 +65,7 @@ WRONG = [
 
 
 def told(environment: dict[str, str], where: Path, **given: object) -> tuple[str, ...]:
-    """The lines that a user reads."""
+    """Return the lines that a user reads."""
     place = {"PACKETBOAT_DATA_DIR": str(where / "data")}
     with pytest.raises(SettingsError) as refused:
         checks.settings_of(place | environment, **given)

@@ -118,7 +118,7 @@ async def test_what_waits_for_the_outside_takes_no_turn() -> None:
 
 
 async def test_a_document_of_an_issuer_is_read_without_a_turn_or_a_transaction() -> None:
-    """It may take seconds, as the issuer likes."""
+    """Reading the document may take seconds; the issuer decides."""
     issuers, reading, go = Issuers(), 0, asyncio.Event()
 
     async def prove(tenant_id: bytes, spec: IssuerSpec, present: Issuer | None) -> IssuerSpec:

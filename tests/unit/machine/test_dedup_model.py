@@ -27,7 +27,9 @@ entries = st.lists(st.tuples(ids, st.integers(0, 1)), min_size=1, max_size=5)
 
 @dataclass
 class Held:
-    """What the dict holds of one id: `known`, and when it may and when it must be forgotten."""
+    """The entry of the dict for one id, with the times when it may and when it must be
+    forgotten.
+    """
 
     body: int
     position: int
@@ -76,7 +78,7 @@ class DedupModel(RuleBasedStateMachine):
                 del self.held[name]
 
     def asked(self, section: list[tuple[bytes, int]]) -> dict[int, Known]:
-        """The leader's look before it proposes."""
+        """Look the ids up, as the leader does before it proposes."""
         raw = c.encode_append(Q, b"!" * 16, 1, 0, len(section), b"x", packed(section))
         command = c.parse(raw)
         assert isinstance(command, c.Append)

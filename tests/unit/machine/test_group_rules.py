@@ -1,4 +1,4 @@
-"""What is of the whole group: counters, membership, the wish for a leader, checkpoints."""
+"""Test the state of the whole group: counters, membership, the preferred leader, checkpoints."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_compare_and_set(d: Driver) -> None:
 
 
 def test_a_counter_at_0_takes_no_place(d: Driver) -> None:
-    """Reading by comparing 0 with 0 leaves nothing behind."""
+    """Comparing 0 with 0 in order to read leaves nothing behind."""
     assert d.one(c.CompareAndSet("era", 0, 0)) == CounterSet("era", 0)
     assert d.machine.counters == {}
     d.one(c.CompareAndSet("era", 0, 1))

@@ -66,7 +66,7 @@ def raw(command: c.Command) -> bytes:
 
 
 def history(drawn: list[Step]) -> list[Step]:
-    """All queues made first; times and deadlines from the drawn steps of time."""
+    """Make all queues first; take times and deadlines from the drawn steps of time."""
     now = SECOND
     made: list[Step] = [(now, [c.Create(queue, 0, b"") for queue in QUEUES])]
     for step, batch in drawn:
@@ -126,7 +126,7 @@ def test_the_machine_agrees_with_its_twin(drawn: list[Step]) -> None:
 
 
 def test_a_long_session_against_the_twin() -> None:
-    """Past the ring of receipts, which short histories do not reach."""
+    """The session goes beyond the ring of receipts, which short histories do not reach."""
     machine, twin = Machine(1), Twin()
     steps: list[Step] = [(SECOND, [c.Create(QUEUES[0], 0, b"")])]
     for seq in range(1, 200):

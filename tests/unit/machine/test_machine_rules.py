@@ -299,7 +299,7 @@ def test_sessions_are_of_one_queue(d: Driver) -> None:
 
 
 def test_one_value_with_many_commands(d: Driver) -> None:
-    """Commands of a value see each other's effects, in order."""
+    """The effects of each command are visible to the later commands of the same value."""
     until = d.now + SECOND
     outcomes = d.do(
         c.encode(c.Create(Q2, 0, b"")),

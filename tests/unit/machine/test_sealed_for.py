@@ -1,4 +1,4 @@
-"""What a leader may say of a sealed queue without asking the log."""
+"""Test what a leader may say of a sealed queue without asking the log."""
 
 from __future__ import annotations
 

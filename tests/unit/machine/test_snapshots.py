@@ -72,7 +72,7 @@ def step(version: int, node: int, role: str) -> c.Reconfigure:
 
 
 def stamped(history: list[tuple[int, bytes]]) -> list[bytes]:
-    """The values with their stamps, two queues made first."""
+    """Return the values with their stamps; two queues are made first."""
     now = START
     made = [c.encode_value([c.encode(c.Create(q, 0, b"")) for q in (Q, Q2)], now)]
     for elapsed, value in history:
@@ -82,7 +82,7 @@ def stamped(history: list[tuple[int, bytes]]) -> list[bytes]:
 
 
 def answers(machine: Machine) -> list[object]:
-    """All that a reader can ask."""
+    """Return the answers to all questions that a reader can ask."""
     found: list[object] = [
         machine.queues(),
         machine.counters,
@@ -167,7 +167,7 @@ VERSION_2 = bytes.fromhex(
 
 
 def test_version_1_still_loads() -> None:
-    """It holds no membership: that is the one the group began with."""
+    """A snapshot of version 1 holds no membership; it loads with the first one of the group."""
     found = Machine.restore(3, VERSION_1, FIRST)
     assert found.membership == FIRST
     driver = golden_driver()
@@ -217,7 +217,7 @@ def test_bad_snapshots_are_refused() -> None:
 
 
 def broken(name: str) -> Machine:
-    """A machine with queues, staged messages and ids, one of whose rules does not hold."""
+    """Return a machine with queues, staged messages and ids, which breaks one of its rules."""
     driver = Driver()
     machine = driver.machine
     driver.one(c.Create(Q, 5, b""))
@@ -281,7 +281,7 @@ def test_many_ids_are_copied_not_encoded() -> None:
             for n in range(seq * 400, seq * 400 + 400)
         )
         driver.append(seq, count=200, dedup=section, window_s=4 if seq % 2 else 600)
-        # One every so often in a bucket of its own: more than a short array has.
+        # Now and then a section gets a bucket of its own: more buckets than a short array holds.
         driver.now += 1_000_000
     raw = driver.machine.state_snapshot()
     encoded = msgspec.msgpack.encode(msgspec.msgpack.decode(raw[1:]))

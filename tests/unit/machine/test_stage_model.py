@@ -30,7 +30,10 @@ picks = st.lists(st.floats(-0.05, 1.05), max_size=12)
 
 @dataclass
 class Message:
-    """What the dict holds of one staged message. `offset` −1: none yet."""
+    """The entry of the dict for one staged message.
+
+    An `offset` of −1 means that it has none yet.
+    """
 
     due_us: int | None
     log_time_us: int
@@ -42,7 +45,7 @@ class Message:
 
 
 class StageModel(RuleBasedStateMachine):
-    """`self.d` has the machine; what it should hold is told in the plainest way."""
+    """A model that compares the machine in `self.d` with the plainest lists and sets."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +65,7 @@ class StageModel(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.patch.undo()
 
-    # What the dict says.
+    # The answers of the dict.
 
     def readable(self, offset: int) -> bool:
         return self.first <= offset < self.end or offset in self.kept
@@ -78,7 +81,7 @@ class StageModel(RuleBasedStateMachine):
         return ("offset", message.offset) if self.readable(message.offset) else ("truncated", None)
 
     def numbers(self, picked: list[float]) -> tuple[int, ...]:
-        """Numbers anywhere in what was staged, and a little past its end."""
+        """Return numbers anywhere among the staged messages, and a little past their end."""
         return tuple(max(0, round(pick * len(self.messages))) for pick in picked)
 
     # Commands.

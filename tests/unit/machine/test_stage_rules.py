@@ -219,7 +219,9 @@ def test_a_truncated_message_is_gone_and_a_kept_one_stays(d: Driver) -> None:
 
 
 def test_staged_live(d: Driver) -> None:
-    """What keeps the bytes of a staged batch on disk."""
+    """A truncation or a deletion lets the bytes of a staged batch go from disk; nothing
+    else does.
+    """
     d.stage(1, count=2)
     d.stage(2, count=2)
     machine = d.machine
@@ -254,7 +256,7 @@ def test_the_listing_goes_on_after_a_number(d: Driver) -> None:
 
 
 def held_messages(machine: Machine) -> int:
-    """How many messages have state in memory."""
+    """Return how many messages have state in memory."""
     found = machine._queue(Q).stages
     assert found is not None
     return sum(len(chunk) for chunk in found._chunks)
@@ -300,7 +302,10 @@ def test_one_in_a_hundred_pending_keeps_a_bounded_part(d: Driver) -> None:
 
 
 def test_chunks_that_thin_out_later_join(d: Driver) -> None:
-    """All is staged first; what is left of many chunks ends in few, and nothing is lost."""
+    """Many chunks of which little is left become few, and no message is lost.
+
+    All is staged first.
+    """
     for seq in range(1, 41):
         d.stage(seq, count=1000, tag=seq.to_bytes(1, "big"))
     left = list(range(7, 40_000, 100))
@@ -322,7 +327,7 @@ def test_chunks_that_thin_out_later_join(d: Driver) -> None:
 
 
 def test_a_big_truncation_is_done_in_parts(d: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It holds at once for whoever asks; what it frees, the next commands free bit by bit."""
+    """The truncation holds at once for every reader; later commands free its memory bit by bit."""
     monkeypatch.setattr(stages, "TIDY_MESSAGES", 100)
     for seq in range(1, 5):
         d.stage(seq, count=1000)
@@ -349,7 +354,9 @@ def test_deleting_frees_the_stages(d: Driver) -> None:
 
 
 def calls_of_a_release(pending: int) -> int:
-    """How many calls, of Python and of C, releasing one of so many costs."""
+    """Return how many calls, of Python and of C, one release costs with `pending` staged
+    messages.
+    """
     d = with_queue()
     for seq in range(1, pending // 1000 + 1):
         d.stage(seq, count=1000, due=(START,) * 1000)

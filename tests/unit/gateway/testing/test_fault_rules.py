@@ -11,7 +11,7 @@ LINES = [f"POST /topics/{name}/messages" for name in "abcdefgh"] * 25
 
 
 def fates(lines: list[str], **seeds: int) -> dict[tuple[str, int], Fate]:
-    """By line and which of that line it is."""
+    """Return the fate of each line by its text and the number of equal lines before it."""
     faults = Faults()
     faults.drop_replies(0.3, seed=seeds.get("drop", 1))
     faults.delay(0.3, seconds=2.0, seed=seeds.get("delay", 1))

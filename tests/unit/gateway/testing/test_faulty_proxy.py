@@ -17,7 +17,7 @@ from packetboat.testing.proxy import FaultyProxy
 
 
 class Upstream:
-    """Echoes bodies; what it was asked is kept."""
+    """A server that echoes bodies and keeps the requests that it got."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, bytes]] = []
@@ -86,7 +86,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
