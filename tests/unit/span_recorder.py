@@ -58,7 +58,7 @@ class SpanRecorder:
         return span
 
     def named(self, name: str) -> RecordedSpan:
-        """The only one of that name; it has ended."""
+        """Return the only span of that name; it has ended."""
         (span,) = [one for one in self.spans if one.name == name]
         assert span.ended
         return span

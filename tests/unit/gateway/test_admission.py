@@ -168,7 +168,7 @@ LESS_URGENT = Kind(Urgency.DEFERRABLE, timed=True)
 
 
 def crowded(admission: Admission, tenants: tuple[bytes, ...], each: int = 300) -> None:
-    """Let publishes enter until they are paced; the first `each` of every tenant stay in progress."""
+    """Let publishes enter until they are paced; `each` publishes of every tenant stay open."""
     for _ in range(each):
         for tenant in tenants:
             assert admission.enter(tenant, TIMED) is None

@@ -28,7 +28,7 @@ def test_two_lines_a_shell_can_eval() -> None:
 
 
 def test_the_file_is_one_that_systemd_and_containers_read() -> None:
-    """Systemd and containers do not know `export`; systemd would log such a line with its secret."""
+    """Systemd does not know `export`; it would write such a line with its secret to the journal."""
     credential = Credential("pbc_a", "pbs_b")
     lines = credential.assignments()
     assert lines == "PACKETBOAT_CLIENT_ID=pbc_a\nPACKETBOAT_CLIENT_SECRET=pbs_b\n"

@@ -1,4 +1,4 @@
-"""Where Postgres is in its history: what is taken for going back, and what is not."""
+"""Test which positions of Postgres count as going back in its history, and which do not."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_a_manifest_takes_what_there_is_and_shares_the_room(
         assert facts.begins <= part.start < part.end <= facts.end
         assert part.start >= facts.trimmed_to
         if facts.table_keeps and facts.reported is not None:
-            # What the commit is held to: the table is where the range says.
+            # The commit checks that the table is at the start of the range.
             assert (part.start if part.position is None else part.position) == facts.reported
         else:
             assert part.position is None
@@ -61,14 +61,14 @@ def test_a_plan_is_there_while_its_lanes_are_and_keep_their_messages() -> None:
 @pytest.mark.parametrize(
     ("facts", "position", "expired"),
     [
-        # What the table says counts, and nothing is begun below where the export begins.
+        # The position of the table counts, and nothing begins below the start of the export.
         (LaneFacts(begins=3, reported=None, known=9, trimmed_to=0, end=20), 3, 0),
         (LaneFacts(begins=3, reported=7, known=9, trimmed_to=0, end=20), 7, 0),
         (LaneFacts(begins=3, reported=1, known=9, trimmed_to=0, end=20), 3, 0),
         # Without a table that says, what is known here.
         (LaneFacts(3, None, 9, 0, 20, table_keeps=False), 9, 0),
         (LaneFacts(3, 50, 9, 0, 20, table_keeps=False), 9, 0),
-        # What went before it came is counted from where it was known to have come.
+        # Expired messages are counted from the known position of the table.
         (LaneFacts(0, 7, 7, 12, 20), 7, 5),
         (LaneFacts(0, 7, 12, 12, 20), 7, 0),
     ],

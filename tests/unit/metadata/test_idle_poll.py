@@ -9,7 +9,7 @@ from metadata.idle_poll import ANYWAY_EVERY_S, IdlePoll
 
 
 class Rows:
-    """What a poller looks for, and the version that the feed knows."""
+    """The rows for which a poller looks, and the version that the feed knows."""
 
     def __init__(self) -> None:
         self.version: int | None = 7
@@ -26,7 +26,7 @@ class Rows:
         return self.there
 
     async def looks(self, times: int = 3) -> int:
-        """How many of as many looks asked."""
+        """Look `times` times; return how many of the looks asked."""
         before = self.asked
         for _ in range(times):
             await self.poll.look(self.look)

@@ -15,7 +15,7 @@ from metadata.settings import DatabaseSettings
 
 
 class Pooled:
-    """Both of asyncpg's: a connection that its pool takes back once it is lost, and its pool."""
+    """A pool of asyncpg and its connection in one, which the pool takes back once it is lost."""
 
     def __init__(self, *, answers: bool = True) -> None:
         self.answers = answers
@@ -57,7 +57,7 @@ class Pooled:
 
 
 async def failed(pooled: Pooled, *, lost: bool) -> None:
-    """A transaction whose work finds out that it may not go on."""
+    """Run a transaction whose work finds out that it may not continue."""
     database = Database(DatabaseSettings(url="postgresql://nowhere"))
     database._pool = pooled
 
@@ -70,7 +70,7 @@ async def failed(pooled: Pooled, *, lost: bool) -> None:
 
 
 async def test_a_lost_connection_does_not_hide_why_the_transaction_failed() -> None:
-    """Its pool has it back by then, and refused to say whether it is closed."""
+    """The pool has the connection back by then, and refused to say whether it is closed."""
     pooled = Pooled()
     await failed(pooled, lost=True)
     assert pooled.did == ["begin", "rollback", "release"]

@@ -51,7 +51,7 @@ def resolved(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @cache
 def operations() -> dict[str, Operation]:
-    """By name."""
+    """Return the operations of the API by name."""
     found = {}
     for path, item in document()["paths"].items():
         for method, described in item.items():
@@ -68,20 +68,20 @@ def operations() -> dict[str, Operation]:
 
 
 def errors(schema: Mapping[str, Any], value: object) -> list[str]:
-    """Why a value does not fit a schema of the description."""
+    """Return the reasons why a value does not fit a schema of the description."""
     text = json.dumps(schema, sort_keys=True)
     return [error.message for error in _validator(text).iter_errors(value)]
 
 
 @cache
 def _validator(schema: str) -> Any:
-    """Of a schema in JSON; each reads all components, which takes its time."""
+    """Return a validator for a schema in JSON; the cache saves reading all components again."""
     whole = {**json.loads(schema), "components": document()["components"]}
     return jsonschema_rs.validator_for(whole, validate_formats=True)
 
 
 def misfits(operation: Operation, request: Request) -> list[str]:
-    """What of a request is not as the operation is described."""
+    """Return the parts of a request that do not match the description of its operation."""
     target = urlsplit(request.path)
     pattern = re.sub(r"\\\{\w+\\\}", "([^/:]+)", re.escape(operation.path))
     found = [] if request.method == operation.method else [f"method {request.method}"]
@@ -112,7 +112,7 @@ def _parameter_misfits(operation: Operation, place: str, name: str, value: str) 
 
 
 def _read(value: str, schema: Mapping[str, Any]) -> object:
-    """A parameter's text as a value of its type."""
+    """Read the text of a parameter as a value of its type."""
     kind = schema.get("type")
     if kind == "boolean":
         return {"true": True, "false": False}.get(value, value)
@@ -123,7 +123,10 @@ def _read(value: str, schema: Mapping[str, Any]) -> object:
 
 
 def sample(schema: Mapping[str, Any], full: bool) -> Any:
-    """A value that fits: with all members, or with those that must be there, null where it may."""
+    """Return a value that fits a schema.
+
+    With `full` it has all members, otherwise the required ones, with null where it may be.
+    """
     schema = resolved(schema)
     if "const" in schema:
         return schema["const"]
@@ -165,7 +168,7 @@ def _of_kind(kind: str, schema: Mapping[str, Any], full: bool) -> Any:
 
 
 def _string(schema: Mapping[str, Any]) -> str:
-    """Also one that is base64."""
+    """Return a text that fits a schema, also one of base64."""
     if schema.get("format") == "date-time":
         return "2026-01-31T23:59:59.5Z"
     pattern = schema.get("pattern", "")

@@ -33,7 +33,7 @@ _USES = (
 
 
 class Authority:
-    """Its certificate is in `file`."""
+    """A certificate authority; its own certificate is in `file`."""
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
         self._folder = folder
@@ -43,7 +43,10 @@ class Authority:
         self.file.write_bytes(self._signed(self._subject, self._key, ca=True))
 
     def server(self, *hosts: str, clients: Authority | None = None) -> ssl.SSLContext:
-        """Of a server of those names; with `clients` it wants certificates of them."""
+        """Return the context of a server with those names.
+
+        With `clients` it asks for client certificates of that authority.
+        """
         certificate, key = self.issue("server", *(hosts or ("localhost", "127.0.0.1")))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key, PASSWORD)
@@ -53,7 +56,7 @@ class Authority:
         return context
 
     def issue(self, name: str, *hosts: str) -> tuple[Path, Path]:
-        """A certificate and its key, which the password opens."""
+        """Write a certificate and its key, which the password opens; return both paths."""
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = self._folder / f"{name}.crt"
         certificate.write_bytes(self._signed(_name(name), key, hosts=hosts))
@@ -92,7 +95,9 @@ class Authority:
 def _strict(
     key: ec.EllipticCurvePrivateKey, issuer: ec.EllipticCurvePrivateKey, *, ca: bool
 ) -> Iterator[tuple[x509.ExtensionType, bool]]:
-    """What RFC 5280 wants of a certificate, and Python looks for since 3.13."""
+    """Yield the extensions that RFC 5280 requires of a certificate, and that Python checks
+    since 3.13.
+    """
     yield x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False
     yield x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.public_key()), False
     nothing = dict.fromkeys(_USES, False)

@@ -54,7 +54,7 @@ class Server:
         pass
 
     def sent(self, at: int = -1) -> Any:
-        """The body of a request."""
+        """Return the body of a request."""
         return json.loads(self.requests[at].body)
 
     def paths(self) -> list[str]:
@@ -63,7 +63,7 @@ class Server:
 
 @dataclass
 class Ran:
-    """How a command ended."""
+    """The outcome of a command: its exit code and output."""
 
     code: int
     out: str

@@ -20,7 +20,10 @@ CREATED = "2025-12-31T00:00:00Z"
 
 @dataclass
 class Log:
-    """Of one lane: the offsets `first` … `end` − 1 are stored, `exported` are in the table."""
+    """The log of one lane.
+
+    The offsets `first` … `end` − 1 are stored; those below `exported` are in the table.
+    """
 
     first: int = 0
     end: int = 0
@@ -29,7 +32,10 @@ class Log:
 
 @dataclass
 class History:
-    """What `client.read` asks. `before` is called with each request, and may change things."""
+    """The server that `client.read` asks.
+
+    `before` is called with each request, and may change things.
+    """
 
     lanes: dict[Lane, Log] = field(default_factory=lambda: {(0, 0): Log()})
     table: LakeTable | None = None
@@ -123,7 +129,7 @@ class History:
 
 
 class AsyncHistory:
-    """The same for asyncio."""
+    """A transport for asyncio over a history."""
 
     def __init__(self, history: History) -> None:
         self._history = history

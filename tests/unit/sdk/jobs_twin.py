@@ -24,7 +24,7 @@ CREATED = datetime(2026, 1, 5, tzinfo=UTC).isoformat()
 
 
 class Refused(Exception):
-    """As a problem."""
+    """A refusal, raised as an exception."""
 
     def __init__(self, status: int, slug: str) -> None:
         super().__init__(slug)
@@ -102,14 +102,14 @@ class JobsTwin:
         self._lock = threading.Lock()
         self._leases: dict[str, tuple[Job, Task]] = {}
         self._running: dict[str, tuple[Job, Task]] = {}
-        """Those of `_leases` that have not ended, as far as anybody looked."""
+        """The leases of `_leases` that had not ended when they were last checked."""
         self._numbers = itertools.count(1)
         self._turns: dict[str, int] = {}
 
     # Transport.
 
     def answer(self, request: Request) -> Response | None:
-        """None: nothing to say yet."""
+        """Return the answer to a request; None means that there is no answer yet."""
         try:
             with self._lock:
                 self._expire()
@@ -119,7 +119,7 @@ class JobsTwin:
         return None if found is None else Response(200, {}, msgspec.json.encode(found))
 
     def begin(self, request: Request) -> float:
-        """How long it may wait."""
+        """Log a request and apply the faults; return how many seconds it may wait."""
         self.log.append(f"{request.method} {urlsplit(request.path).path}")
         for fault in self.faults:
             fault(request)
@@ -402,7 +402,7 @@ class JobsTwin:
         self._resolve(job)
 
     def _resolve(self, child: Job) -> None:
-        """The task that waits for it, once it has ended."""
+        """Settle the task that waits for a job, once the job has ended."""
         if child.state in LIVE or not child.spec.get("parent"):
             return
         parent = self.jobs[child.spec["parent"]["job"]]
@@ -465,7 +465,7 @@ ROUTES: tuple[tuple[str, str, Any], ...] = (
 
 
 class AsyncTwinTransport:
-    """Of an AsyncClient; its long polls look again and again."""
+    """A transport of an AsyncClient; its long polls look again and again."""
 
     def __init__(self, twin: JobsTwin) -> None:
         self._twin = twin
@@ -486,7 +486,7 @@ class AsyncTwinTransport:
 
 
 class TwinTransport:
-    """Of a Client."""
+    """A transport of a Client."""
 
     def __init__(self, twin: JobsTwin) -> None:
         self._twin = twin
@@ -502,7 +502,7 @@ class TwinTransport:
 
 
 def _patient(request: Request, ends_s: float) -> Request:
-    """Without its wait, once that is over."""
+    """Return the request without its wait, once the wait is over."""
     if time.monotonic() < ends_s:
         return request
     path = re.sub(r"[?&]wait_seconds=[^&]*", "", request.path)

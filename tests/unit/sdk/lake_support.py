@@ -38,12 +38,14 @@ Lane = tuple[int, int]
 
 
 def published(offset: int) -> datetime:
-    """When the message of an offset was published: a second after the one before."""
+    """Return the publish time of an offset: each message is published a second after the
+    one before.
+    """
     return BEGIN + timedelta(seconds=offset)
 
 
 def row(offset: int, partition: int = 0, lane: int = 0, **more: Any) -> dict[str, Any]:
-    """What the envelope's columns have of a message."""
+    """Return the envelope columns of a message."""
     return {
         "topic": TOPIC,
         "message_id": f"{partition}-{lane}-{offset}",
@@ -83,7 +85,7 @@ class LakeTable:
 
     @property
     def state(self) -> dict[str, Any]:
-        """As the API shows it."""
+        """Return the state as the API shows it."""
         snapshot = self.table.current_snapshot()
         return {
             "identifier": ".".join(self.table.name()),
@@ -103,7 +105,7 @@ class Lake:
         self._catalog.create_namespace("dev")
 
     def table(self, name: str, *columns: pa.Field) -> LakeTable:
-        """One with these columns behind those of the envelope."""
+        """Make a table with these columns behind those of the envelope."""
         schema = pa.schema([*ENVELOPE, *columns])
         return LakeTable(self._catalog.create_table(("dev", name), schema))
 

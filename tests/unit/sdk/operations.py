@@ -83,7 +83,7 @@ class Recorder(Sender):
 
 
 def resources(sender: Sender) -> Any:
-    """All areas, by the names that clients have them under."""
+    """Return all areas, by their names on a client."""
     made = {
         area: getattr(importlib.import_module(f"packetboat.sync.resources.{area}"), kind)(sender)
         for area, kind in AREAS.items()
@@ -95,7 +95,7 @@ Ask = Callable[[Any], object]
 
 
 def recorded(ask: Ask) -> Call[Any] | StreamCall:
-    """The one call that it makes."""
+    """Return the one call that a question makes."""
     sender = Recorder()
     with suppress(Recorded):
         result = ask(resources(sender))
@@ -649,7 +649,7 @@ ASKED: dict[str, tuple[Ask, ...]] = {
 
 
 def every_ask() -> Iterator[tuple[str, int, Ask]]:
-    """The operation, which of its ways, and the way."""
+    """Yield each operation, the number of one way to call it, and that way."""
     for operation, asks in ASKED.items():
         for index, ask in enumerate(asks):
             yield operation, index, ask

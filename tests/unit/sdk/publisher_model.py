@@ -36,7 +36,7 @@ def message(data: bytes, key: str | None = None, idempotency_key: str | None = N
 
 
 def names() -> Iterator[Mapping[str, str]]:
-    """Of batches."""
+    """Yield the names of batches."""
     for number in itertools.count(1):
         yield {"Packetboat-Producer": "0" * 32, "Packetboat-Sequence": str(number)}
 
@@ -53,7 +53,7 @@ def problem(status: int, slug: str) -> PacketboatError:
 
 
 class Store:
-    """What a server keeps: messages by partition, and what it has seen before."""
+    """The state of a server: its messages by partition, and the names that it has seen before."""
 
     def __init__(self) -> None:
         self.partitions: list[list[dict[str, Any]]] = [[] for _ in range(PARTITIONS)]
@@ -147,7 +147,7 @@ class Simulation:
         self.accepted.append(new)
 
     def patiently(self, new: Pending) -> None:
-        """When there is room."""
+        """Publish when the buffer has room."""
         try:
             self.publish(new)
         except BufferFull:

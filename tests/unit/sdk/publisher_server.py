@@ -49,7 +49,7 @@ class Server:
         self.closed = True
 
     def bodies(self) -> list[bytes]:
-        """Of all that is stored."""
+        """Return the bodies of all stored messages."""
         return [item["data"] for partition in self.store.partitions for item in partition]
 
     def sender(self) -> AsyncSender:

@@ -65,7 +65,7 @@ Serve = Callable[[Peer], Awaitable[None]]
 
 
 async def answering(peer: Peer) -> None:
-    """Everything, for as long as it is asked."""
+    """Answer every request with 200, until the client stops."""
     while await peer.request():
         await peer.write(OK)
 
@@ -101,7 +101,7 @@ class RawServer:
             runner.run(self._main())
 
     def stop_listening(self) -> None:
-        """From the server's own thread."""
+        """Stop listening; call this in the server's own thread."""
         self._server.close()
 
     async def _main(self) -> None:

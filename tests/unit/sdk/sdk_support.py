@@ -44,7 +44,7 @@ class StreamScript:
 
 
 class AsyncStreamScript:
-    """The same for asyncio."""
+    """A script of streams for asyncio."""
 
     def __init__(self, answer: Response) -> None:
         self.status = answer.status
@@ -85,7 +85,7 @@ class Script:
 
 
 class AsyncScript:
-    """The same for the asyncio client."""
+    """A script for the asyncio client."""
 
     def __init__(self, *answers: Answer) -> None:
         self.script = Script(*answers)

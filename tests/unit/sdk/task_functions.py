@@ -37,7 +37,7 @@ def rejects(number: int) -> int:
 
 @tasks.map(isolation="process", timeout_s=0.3)
 def fits(number: int) -> int:
-    """Its time begins when its process does its work, not when that begins."""
+    """Return a number; the time of the task begins with its work, not with its process."""
     return number
 
 

@@ -1,4 +1,4 @@
-"""What the transports make of httpx's failures: did the request leave?"""
+"""The transports tell from httpx's failures whether the request left."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_get_announces_no_body_and_an_empty_post_does() -> None:
 
 
 def test_the_steps_of_a_try_share_its_time() -> None:
-    """What connecting took is not there for reading any more."""
+    """The time that connecting took is not left for reading."""
     inner = Inner()
     HttpxTransport(URL, None, inner).send(POST)
     timeouts = cast(Any, inner.seen).extensions["timeout"]

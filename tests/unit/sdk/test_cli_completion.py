@@ -15,7 +15,7 @@ PROGRAM = "from packetboat.cli.main import main; main()"
 
 
 def complete(words: str, **environment: str) -> list[str]:
-    """What bash would be given for the last word."""
+    """Return what bash would offer for the last word."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("PACKETBOAT_")}
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM],

@@ -28,7 +28,7 @@ def message(number: int, data: object = None, **more: Any) -> dict[str, Any]:
 
 
 def pulls(*counts: int) -> dict[str, Answer]:
-    """Subscription `s` gives so many messages at each pull, then none."""
+    """Answer pulls of subscription `s` with these numbers of messages, then with none."""
     numbers = iter(range(1, 1 + sum(counts)))
     pages = [{"messages": [message(next(numbers)) for _ in range(count)]} for count in counts]
     settled = {"acked": 0, "done": 0, "results": []}
@@ -147,7 +147,7 @@ def test_tail_asks_for_no_longer_wait_than_a_call_may_take(command: Command) -> 
 def test_tail_deletes_what_may_have_been_made(
     command: Command, ending: BaseException, code: int
 ) -> None:
-    """An interrupt between the server's work and its answer left the subscription behind."""
+    """The subscription was left behind by an interrupt between the server's work and answer."""
     ran = command("tail", "o", answers={"POST /topics/o/subscriptions": ending})
     assert ran.code == code
     assert ran.server.paths()[-1].startswith("DELETE /subscriptions/tail-")

@@ -1,4 +1,4 @@
-"""What the command says by its exit code; docs/guides/command-line.md promises the numbers."""
+"""Test the exit codes of the command; docs/guides/command-line.md promises the numbers."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_a_program_that_is_not_there(command: Command) -> None:
 def test_a_signal_while_the_program_is_started_goes_to_it(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ended the command, and the program ran on without the lock."""
+    """The command was ended by the signal, and the program ran on without the lock."""
     popen = subprocess.Popen
 
     def signalled(*arguments: Any, **more: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the command prints, byte for byte, and what it says on stderr."""
+"""Test the output of the command, byte for byte, and its messages on stderr."""
 
 from __future__ import annotations
 

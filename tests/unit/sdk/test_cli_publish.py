@@ -18,7 +18,10 @@ from packetboat.transport import AsyncStreamResponse, Request, Response
 from tests.unit.sdk.cli_support import Command, Ran, Server, answer, problem
 
 Outcome = Callable[[int, dict[str, Any]], Any]
-"""Of the n-th message: a receipt or problem; or an error or Response for its whole batch."""
+"""A function that returns the outcome of the n-th message: a receipt or a problem.
+
+It may return an error or a Response for the whole batch.
+"""
 
 
 def receipt(number: int, duplicate: bool = False) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What `publish` reads becomes messages, line by line; a bad line is an item too."""
+"""Each line that `publish` reads becomes a message; a bad line is an item, too."""
 
 from __future__ import annotations
 

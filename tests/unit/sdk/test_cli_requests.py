@@ -1,4 +1,4 @@
-"""What commands ask of the server: each request is one that the API has."""
+"""Test the requests of commands: the API has each of them."""
 
 from __future__ import annotations
 
@@ -289,7 +289,7 @@ CASES: dict[str, tuple[str, Any]] = {
 
 @pytest.mark.parametrize("line", CASES)
 def test_the_request(command: Command, line: str) -> None:
-    """The answer is a 404; what was asked is what counts."""
+    """The answer is a 404; only the request counts."""
     Path("file.json").write_text('{"x": 1}')
     ran = command(*line.split())
     expected, body = CASES[line]

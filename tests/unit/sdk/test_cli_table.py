@@ -81,7 +81,7 @@ ROOT: Any = typer.main.get_command(app)
 
 
 def leaves() -> Iterator[tuple[str, Any]]:
-    """Every command of ours with its path."""
+    """Yield every command of the table with its path."""
     context = ROOT.make_context("packetboat", [], resilient_parsing=True)
     for name in table():
         found = ROOT.get_command(context, name)
@@ -145,7 +145,7 @@ def test_versions(command: Command) -> None:
 
 
 def test_help_imports_no_http_and_no_command() -> None:
-    """It is read while somebody waits."""
+    """A user waits while the help is printed."""
     program = (
         "import sys; from packetboat.cli.app import app\n"
         "try: app(['--help'])\n"

@@ -1,4 +1,4 @@
-"""Which server, and who we are there; whose credential goes where."""
+"""Test which server a command calls, with which identity, and which credential goes where."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def ask(command: Command, verb: str, given: Answer, *, token: str = TOKEN) -> Ra
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_request_is_a_form_of_the_client(command: Command, verb: str) -> None:
-    """Also where a token is in the environment, which comes first for all else."""
+    """A token in the environment is ignored here; it comes first in all other commands."""
     [request] = ask(command, verb, HELD).server.requests
     assert request.headers["Authorization"] == BASIC
     assert parse_qs(request.body.decode()) == {"token": [TOKEN]}

@@ -1,4 +1,4 @@
-"""What is published arrives as it was sent, or is refused with the place that is wrong."""
+"""Published values arrive as they were sent, or are refused with the path of the wrong part."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ BASKET = Basket(SALE, {"a b": ORDER})
 
 
 def got(data: Any, content_type: str | None = None) -> Message:
-    """What a consumer has of it."""
+    """Return the message that a consumer gets for `data`."""
     body, kind = encode_data(data, content_type)
     is_text = kind is not None and kind.startswith("text/")
     raw = msgspec.Raw(msgspec.json.encode(body.decode()) if is_text else body)
@@ -79,7 +79,7 @@ def test_a_value_comes_back_as_what_it_was(value: Any) -> None:
 
 @pytest.mark.parametrize("data", [bytearray(b"\x00\xff"), memoryview(b"\x00\xff__")[:2]])
 def test_bytes_likes_are_bytes(data: Any) -> None:
-    """They were a JSON string of base64."""
+    """Such values were a JSON string of base64."""
     assert encode_data(data, None) == (b"\x00\xff", None)
     assert encode_data(data, "image/png") == (b"\x00\xff", "image/png")
     assert content_members(data, None) == {"data_base64": "AP8="}
@@ -107,7 +107,7 @@ def not_finite(number: float) -> dict[str, Any]:
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("path", not_finite(0.0))
 def test_nan_and_inf_are_refused_with_their_path(path: str, number: float) -> None:
-    """They became null."""
+    """Such numbers became null."""
     said = re.escape(f"{path} is {number}, and JSON has no such number")
     with pytest.raises(ValueError, match=f"^{said}$"):
         encode_json(not_finite(number)[path])

@@ -1,4 +1,4 @@
-"""What a connection may do to a call, over real sockets; each for both kinds of client."""
+"""Test what connections may do to a call, over real sockets and for both kinds of client."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def opened(request: pytest.FixtureRequest) -> Iterator[Opened]:
 
 
 def refusing() -> str:
-    """The URL of a port where nobody listens."""
+    """Return the URL of a port on which no server listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{free.getsockname()[1]}"

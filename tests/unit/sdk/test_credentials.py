@@ -1,4 +1,4 @@
-"""Who a client says it is; each for both kinds of client."""
+"""Test the credentials that a client sends, for both kinds of client."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Server(Script):
         self.revoked: set[str] = set()
         self.outages = 0
         self.endpoint: Any = None
-        """What the token endpoint says instead; an exception is raised."""
+        """The answer of the token endpoint instead of a token; an exception is raised."""
 
     def send(self, request: Request) -> Response:
         self.requests.append(request)
@@ -337,7 +337,7 @@ def test_threads_share_one_request_for_a_token() -> None:
 
 
 class SlowServer(AsyncScript):
-    """Its token endpoint answers when it is let."""
+    """A server whose token endpoint does not answer before `let` is set."""
 
     def __init__(self) -> None:
         super().__init__()

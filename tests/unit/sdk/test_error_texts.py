@@ -34,7 +34,7 @@ QUICK = PublisherSettings(deadline_s=0.3)
 
 
 def test_fields_and_limits_are_in_the_text() -> None:
-    """It was `422 invalid-request: The body does not fit.` for every mistake."""
+    """The text was `422 invalid-request: The body does not fit.` for every mistake."""
     answer = problem(422, "invalid-request")
     with Client(transport=Script(answer)) as client, pytest.raises(InvalidRequest) as error:
         client.topics.create("t")
@@ -117,7 +117,7 @@ def test_the_next_outage_is_warned_of_again(caplog: pytest.LogCaptureFixture) ->
 def test_a_publish_to_a_server_that_is_down_is_not_silent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It hung for 60 s, logged nothing and named no host."""
+    """The publish was silent for 60 s: it logged nothing and named no host."""
     options = Options(urls=(DOWN,), publisher=QUICK)
     with caplog.at_level(logging.WARNING, "packetboat"), Client(options=options) as client:
         receipts = [client.publish("t", n) for n in range(3)]
@@ -159,7 +159,7 @@ def message(key: str | None = None, timeout_s: float | None = None) -> Pending:
 
 
 def test_a_message_that_waits_behind_others_ends_at_its_own_time() -> None:
-    """Those before it go on; those of its key behind it fail too, as their order says."""
+    """Earlier messages are not affected; later ones of its key fail, too, to keep their order."""
     first, hasty, behind, other = message("k"), message("k", 1.0), message("k"), message("other")
     core = core_of(first, hasty, behind, other)
     core.expire(100.9)

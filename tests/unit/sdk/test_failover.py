@@ -120,7 +120,7 @@ def test_who_failed_rests_and_comes_back(kind: str, clock: Clock) -> None:
 
 
 def test_while_all_rest_one_is_asked(kind: str, clock: Clock) -> None:
-    """Not each: of servers that do not answer that would take the time of all."""
+    """Trying each server would take the time of all, because they do not answer."""
     servers = Servers(kind, [GONE, GONE], [GONE, GONE])
     for _ in range(2):
         with pytest.raises(ConnectionFailed):

@@ -72,7 +72,7 @@ asyncio.run(main())
 
 
 class Recording:
-    """Which connection each request came by."""
+    """A record of the connection by which each request came."""
 
     def __init__(self) -> None:
         self.by_path: dict[str, list[int]] = {}
@@ -86,7 +86,7 @@ class Recording:
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 @pytest.mark.parametrize("program", [SYNC, ASYNC], ids=["sync", "async"])
 def test_a_child_has_connections_of_its_own(program: str, tls: bool, tmp_path: Path) -> None:
-    """And what it does with them, and its end, disturbs none of its parent's."""
+    """The use and the end of these connections does not disturb those of the parent."""
     recording = Recording()
     authority = Authority(tmp_path)
     with RawServer(recording.serve, authority.server() if tls else None) as server:
@@ -169,7 +169,7 @@ def test_threads_share_a_client() -> None:
 
 
 def test_a_client_may_go_on_in_another_event_loop() -> None:
-    """Of a program that calls asyncio.run twice, or a test."""
+    """A program that calls asyncio.run twice needs this, or a test."""
     with RawServer() as server:
         client = AsyncClient(server.url)
         with warnings.catch_warnings():

@@ -32,7 +32,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
 
 @pytest.fixture
 def history(lake: Lake) -> History:
-    """Ten messages in the table, of which the log has the last four, and five more."""
+    """Return ten messages in the table, of which the log still has the last four, and five more."""
     history = History(table=lake.table("t", RESCUED, NUMBER))
     history.publish(10)
     history.run()
@@ -192,7 +192,7 @@ def test_what_was_never_exported_begins_where_anything_is(lake: Lake) -> None:
 
 
 def test_a_moment_before_all_that_is_kept_is_refused(lake: Lake) -> None:
-    """What came before the first that is kept may have been published after that moment."""
+    """Messages before the first one that is kept may have been published after that moment."""
     history = History(lanes={(0, 0): Log(5, 8)}, table=lake.table("t", NUMBER))
     history.run()
     history.truncate(7)
@@ -312,7 +312,7 @@ def _problem() -> Any:
     return Problem(status=404)
 
 
-# What comes later.
+# Messages that come later.
 
 
 def test_following_it_waits_for_what_comes(
@@ -348,7 +348,7 @@ def test_whatever_moves_each_offset_comes_once(lake: Lake, seed: int) -> None:
     log = history.lanes[0, 0]
 
     def move(_: str) -> None:
-        """Between any two requests. Only what is exported is truncated."""
+        """Change the history between any two requests; truncate only exported messages."""
         step = chance.random()
         if step < 0.3:
             history.publish(chance.randint(1, 9))

@@ -28,7 +28,7 @@ def named(name: str, member: str, kind: pa.DataType) -> pa.Field:
 
 
 def read(lake: Lake, *columns: pa.Field, **values: Any) -> ReadMessage:
-    """A row that went through a table."""
+    """Write a row to a table; return it as it is read from there."""
     made = lake.table("t", RESCUED, *columns)
     made.append([row(0, **values)])
     (found,) = made.table.scan().to_arrow().to_pylist()

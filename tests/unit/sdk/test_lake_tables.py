@@ -1,4 +1,6 @@
-"""How a table of an export is read: only files that may have the rows, and few rows at once."""
+"""A read of an export's table opens only files that may have the rows, and holds few rows
+at once.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from tests.unit.sdk.lake_support import TOPIC, Lake, LakeTable, published, row
 
 @pytest.fixture
 def made(tmp_path: Path) -> Iterator[LakeTable]:
-    """Three files of a hundred rows each, the last of another partition."""
+    """Yield a table of three files with a hundred rows each, the last of another partition."""
     lake = Lake(tmp_path)
     made = lake.table("t", pa.field("n", pa.int64()))
     for begin, partition in ((0, 0), (100, 0), (0, 1)):

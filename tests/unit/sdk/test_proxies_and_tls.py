@@ -158,7 +158,7 @@ def test_http2_is_spoken_only_where_the_server_does(opened: Opened, tmp_path: Pa
 
 
 def test_one_that_nobody_knows(opened: Opened, tmp_path: Path) -> None:
-    """It is not asked again: that would not help."""
+    """The client does not ask again, because that would not help."""
     with RawServer(context=Authority(tmp_path).server()) as server:
         with pytest.raises(UntrustedServer):
             opened(server.url, retry_for_s=5).send(post())

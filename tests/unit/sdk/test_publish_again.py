@@ -1,4 +1,4 @@
-"""What the client sends again, and what makes that harmless; delays."""
+"""Test which requests the client sends again, what makes that harmless, and the delays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the publisher decides, case by case: batches, order, failures, the buffer."""
+"""Test each decision of the publisher: batches, order, failures, the buffer."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_an_item_says_all_of_a_message() -> None:
         pending(object(), None, None, None, 0, None, None, None, None, None, None)  # type: ignore[arg-type]
 
 
-# What fails, and what is tried again.
+# Failures and retries.
 
 
 @pytest.mark.parametrize(
@@ -420,7 +420,7 @@ def test_abandoned_messages_are_told_whether_they_were_out() -> None:
 
 
 def unknown_batch(core: Core) -> tuple[Batch, dict[bytes, str]]:
-    """Of two messages, with the keys that their errors name."""
+    """Let a batch of two messages end unknown; return it with the keys that their errors name."""
     accept(core, *keyed(b"1", b"2"))
     batch = only(core)
     core.failed(batch, UnknownOutcome("cut"), 0.0)

@@ -16,7 +16,10 @@ MESSAGES = 200
 
 
 def simulate(seed: int) -> Simulation:
-    """Messages with and without keys, some with idempotency keys of their own, some wrong."""
+    """Publish messages with and without keys.
+
+    Some have idempotency keys of their own, and some are wrong.
+    """
     random = Random(seed)
     settings = PublisherSettings(
         max_batch_messages=random.choice([1, 7, 100, 1000]),
@@ -66,7 +69,9 @@ def test_nothing_is_lost_doubled_or_out_of_order(seed: int) -> None:
 
 
 def in_order(world: Simulation) -> None:
-    """Those with a receipt, by key, are stored as they were published."""
+    """Check that the messages of each key that have a receipt are stored in the order of
+    publishing.
+    """
     published: dict[str, list[bytes]] = {}
     for each in world.accepted:
         data = world.data(each)

@@ -238,7 +238,7 @@ def test_what_close_could_not_publish_is_told(
 
 
 def in_a_child(body: Callable[[], bool]) -> bool:
-    """Whether it was true in a fork of this process."""
+    """Run `body` in a fork of this process; return its result."""
     child = os.fork()
     if child == 0:
         good = False

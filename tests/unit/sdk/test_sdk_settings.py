@@ -1,4 +1,4 @@
-"""Where a client finds what it is not told."""
+"""Test where a client finds the settings that it is not given."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.sdk.sdk_support import Script
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of somebody who has set nothing."""
+    """Return the home directory of a user who has set nothing."""
     names = ("URL", "TOKEN", "CLIENT_ID", "CLIENT_SECRET", "PROFILE")
     for name in names:
         monkeypatch.delenv(f"PACKETBOAT_{name}", raising=False)

@@ -1,4 +1,4 @@
-"""Which operations are sent again where it is not known whether they were done."""
+"""Test which operations are sent again after an unknown outcome."""
 
 from __future__ import annotations
 
@@ -59,8 +59,11 @@ ONCE = {
     "publish",
     "readyz",
 }
-"""What is not sent again where its outcome is unknown: done twice it would do more, or answer
-something else than the first time, such as a secret that is told once."""
+"""The operations that are not sent again after an unknown outcome.
+
+Done twice they would do more, or answer something else than the first time, such as a secret that
+is told once.
+"""
 
 
 def test_what_is_sent_again_after_an_unknown_outcome() -> None:

@@ -231,7 +231,7 @@ GONE = end("problem", 404) + b"\n"
 
 
 def script() -> list[Answer | PacketboatError]:
-    """A cut in a line, a server that stops, an outage, and a subscription that is gone."""
+    """Return a cut in a line, a server that stops, an outage, and a subscription that is gone."""
     return [
         Answer(BEAT + message(1)[:20], message(1)[20:] + message(2), UnknownOutcome("cut")),
         Answer(BEAT, message(3)[:9]),

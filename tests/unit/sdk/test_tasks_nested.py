@@ -80,7 +80,7 @@ async def test_jobs_nest_more_than_once() -> None:
 
 
 async def test_an_attempt_goes_on_with_the_nested_job_of_the_one_before() -> None:
-    """The first dies between starting the nested job and saying so."""
+    """The first attempt dies between the start of the nested job and the report of it."""
     twin, died = JobsTwin(), []
 
     def die(request: Request) -> None:

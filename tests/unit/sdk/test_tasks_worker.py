@@ -28,7 +28,7 @@ class Hold:
         self.gate = threading.Event()
 
     def wait(self, context: TaskContext) -> None:
-        """In a thread; looks whether it is cancelled."""
+        """Wait in a thread, and look whether the task is cancelled."""
         self.begun += 1
         while not self.gate.wait(0.005):
             if context.cancelled:
@@ -197,7 +197,7 @@ async def test_a_full_pool_holds_up_no_other() -> None:
 
 
 async def test_slow_tasks_are_not_hoarded() -> None:
-    """They wait at the server, where another worker can have them."""
+    """Slow tasks wait at the server, where another worker can have them."""
     twin, tasks = JobsTwin(), Tasks("t")
 
     @tasks.map
@@ -297,7 +297,7 @@ async def test_an_idle_worker_ends_soon() -> None:
 
 
 async def test_an_outage_is_waited_out() -> None:
-    """What is done is told when the server answers again; nothing is done twice."""
+    """Results are reported when the server answers again; nothing is done twice."""
     twin, tasks, hold, done = JobsTwin(), Tasks("t"), Hold(), []
     down = False
 
@@ -346,8 +346,10 @@ async def test_lost_replies_to_completions_do_no_harm() -> None:
 
 
 async def test_one_output_that_is_refused_fails_alone() -> None:
-    """The twin refuses the request, as a server with other bounds may; what else is in it is not
-    held up."""
+    """The twin refuses the request, as a server with other limits may.
+
+    The other outputs of the request are not held up.
+    """
     twin, tasks = JobsTwin(), Tasks("t")
     twin.latency_s = 0.005
 
@@ -437,7 +439,7 @@ async def test_a_worker_runs_in_a_thread_and_is_stopped_from_another() -> None:
 
 @pytest.mark.parametrize("poison", ["cancels itself", "exits", "wrong phase", "wrong part"])
 async def test_no_task_ends_its_worker(poison: str) -> None:
-    """What one job does wrong is no other job's trouble."""
+    """The mistake of one job does not disturb other jobs."""
     tasks = Tasks("t")
 
     @tasks.map(max_attempts=1)

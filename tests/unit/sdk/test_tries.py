@@ -1,4 +1,4 @@
-"""How long a try may take, and what a call has come to when its tries are over."""
+"""Test how long a try may take, and the outcome of a call after its last try."""
 
 from __future__ import annotations
 

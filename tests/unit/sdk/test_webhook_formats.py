@@ -1,4 +1,4 @@
-"""Whatever the format, a message is read as it was published."""
+"""A message is read as it was published, in every format."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_bytes_of_any_kind_come_through(
 
 
 def _same(got: bytes, data: bytes) -> bool:
-    """The same bytes, or the same JSON."""
+    """Return whether both are the same bytes, or the same JSON."""
     return got == data or bool(msgspec.json.decode(got) == msgspec.json.decode(data))
 
 

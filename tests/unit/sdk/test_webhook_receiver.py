@@ -1,4 +1,4 @@
-"""What is answered: to deliveries, challenges, tests, and to what is sent twice."""
+"""Test the answers to deliveries, challenges and tests, and to repeated ones."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def answered(
 
 
 def verdict(answer: Answer) -> Any:
-    """What the server makes of it."""
+    """Return the server's verdict on an answer."""
     headers = {name.lower(): value for name, value in answer.headers.items()}
     return judge(SentAnswer(answer.status, headers, answer.body, 0.1, ""), NOW_S)
 

@@ -1,4 +1,6 @@
-"""Who is believed: signatures, secrets that change, timestamps, headers that are there twice."""
+"""Test which requests are accepted: signatures, secrets that change, timestamps, repeated
+headers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a message, by what its handler does."""
+"""Test the fate of a message by the outcome of its handler."""
 
 from __future__ import annotations
 

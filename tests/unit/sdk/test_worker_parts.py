@@ -67,7 +67,7 @@ class Body(msgspec.Struct):
 
 
 class Pydantic:
-    """As much of a model as is asked of it."""
+    """The part of a pydantic model that the worker uses."""
 
     @classmethod
     def model_validate_json(cls, data: bytes) -> str:

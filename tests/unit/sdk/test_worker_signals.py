@@ -73,7 +73,7 @@ def test_arun_drains_as_run_does(number: str) -> None:
 
 @contextmanager
 def handled_by(handler: Any) -> Iterator[None]:
-    """As a web server does that runs a worker beside it."""
+    """Handle SIGTERM with `handler`, as a web server does that runs a worker beside it."""
     before = signal.signal(signal.SIGTERM, handler)
     try:
         yield

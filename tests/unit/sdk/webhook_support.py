@@ -63,7 +63,7 @@ class Hook:
         self._requests = Requests(SEALER, NoTokens())
 
     def push(self, *messages: Message, attempt: int = 1, now_s: float = NOW_S) -> PushRequest:
-        """Of messages from offset 7 on."""
+        """Return the push request of messages from offset 7 on."""
         given = [outgoing(one, 7 + at, attempt) for at, one in enumerate(messages)]
         return self._requests.build(self.subscription, given, now_s)
 
@@ -91,7 +91,7 @@ def message_id(offset: int) -> str:
 
 
 class Takes:
-    """A handler. What data says is done."""
+    """A handler that does as the data of each message says."""
 
     def __init__(self) -> None:
         self.taken: list[Any] = []

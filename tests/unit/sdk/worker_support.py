@@ -67,7 +67,7 @@ class FakeSubscription:
     dead_letter_topic: bool = True
     attributes: dict[str, str] = field(default_factory=dict)
     busy_acks: int = 0
-    """So many acks answer 503 for each of their items."""
+    """The number of acks that still answer 503 for each of their items."""
 
     def __post_init__(self) -> None:
         self.stored: list[Stored] = []
@@ -85,7 +85,7 @@ class FakeSubscription:
         self._came.set()
 
     def said(self, verb: str) -> list[int]:
-        """Numbers of the messages of which it was said, in order."""
+        """Return the numbers of the messages for which `verb` was called, in order."""
         return [number for said, numbers, _ in self.log if said == verb for number in numbers]
 
     def open(self) -> list[int]:
@@ -301,7 +301,7 @@ class Running:
             await self.stop()
 
     async def stop(self) -> None:
-        """Once; raises what the worker raises."""
+        """Stop the worker, and raise the error that it raises; call this once."""
         self.stopping.ask()
         async with asyncio.timeout(PATIENCE_S):
             await self.task

@@ -1,4 +1,4 @@
-"""Where instances lie: also when they were accepted out of order."""
+"""The index finds instances, also those that were accepted out of order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from store_nodes.wal.position import Position
 
 
 def test_a_gap_loses_nothing_below_it() -> None:
-    """It once started anew above the gap: a peer further behind could not be fed after that."""
+    """The index was started anew above the gap once, and a peer further behind could not be fed."""
     index = InstanceIndex()
     places = {instance: Position(0, 100 * instance, 12) for instance in range(5)}
     for instance in (0, 1, 4):

@@ -117,7 +117,7 @@ def test_one_message_kept_for_long_leaves_the_disk_flat() -> None:
 
 
 def test_staged_messages_that_are_done_leave_the_disk() -> None:
-    """Also behind one that waits for a year."""
+    """The disk is freed also behind a staged message that waits for a year."""
     store = Store()
     store.do(Command("stage", 0, 1, 700))
     sizes = []
@@ -141,7 +141,9 @@ def test_staged_messages_that_are_done_leave_the_disk() -> None:
 
 
 def test_a_batch_listed_by_a_later_segment_is_copied_with_its_own() -> None:
-    """It is listed where it was applied, and what it is written in goes first."""
+    """The batch is listed in the segment in which it was applied, and the segment of its
+    bytes goes first.
+    """
     store = Store()
     for _ in range(30):
         append(store, 0)

@@ -1,4 +1,4 @@
-"""Which segments may go: at each bound, the last one that may and the first one that may not."""
+"""Test which segments may go: at each bound, the last one that may and the first that may not."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def upto(victims: Victims | None) -> int:
 
 @pytest.mark.parametrize("start", [1, 2, 4, 5])
 def test_the_segment_that_a_start_reads_from_stays(start: int) -> None:
-    """Also where the start lies behind all that was written in it so far."""
+    """The start may also be behind all that was written in the segment so far."""
     assert upto(chosen(start=(start, MIB - 1))) == start - 1
 
 
@@ -72,7 +72,7 @@ def test_a_segment_stays_while_a_member_needs_its_last_instance(last: int) -> No
 
 
 def test_past_the_lag_cap_only_what_is_applied_here_counts() -> None:
-    """And no more goes than what is beyond the cap."""
+    """The log loses no more than the part beyond the cap."""
     capped = RULES._replace(lag_cap_bytes=3 * MIB)
     assert upto(chosen(floor=0, rules=capped)) == 2
     assert upto(chosen(floor=0, applied=20, rules=capped)) == 1

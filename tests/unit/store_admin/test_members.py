@@ -26,12 +26,12 @@ class FakeGroups:
         self.memberships = dict.fromkeys(range(groups), first)
         self.steps: list[tuple[int, int, str]] = []
         self.level_after = 0
-        """How often a promotion is refused before the learner has caught up."""
+        """The number of promotions that are refused before the learner has caught up."""
         self.trouble: random.Random | None = None
         self.refuse = ""
         self.down: set[int] = set()
         self.adds_after = -1
-        """So many steps later somebody adds a group."""
+        """The number of steps after which another operator adds a group."""
 
     @property
     def groups(self) -> tuple[int, ...]:
@@ -139,7 +139,9 @@ async def test_a_node_is_replaced_in_its_zone() -> None:
 
 @pytest.mark.parametrize("after_steps", range(1, 10))
 async def test_a_group_that_is_added_meanwhile_has_the_change_too(after_steps: int) -> None:
-    """It kept the dead node as a voter, or the new one as a learner: it was in no list."""
+    """The added group was in no list, and kept the dead node as a voter, or the new one as
+    a learner.
+    """
     store = FakeGroups(THREE)
     store.adds_after = after_steps
     await members.replace_node(store.operator(), 2, 4, "host:4")
@@ -153,7 +155,7 @@ async def test_a_group_that_is_added_meanwhile_has_the_change_too(after_steps: i
 
 
 async def test_a_node_that_dies_while_it_is_added_ends_the_command_and_is_named() -> None:
-    """In time, for all groups and steps together."""
+    """The timeout is one for all groups and steps together."""
     store, notes = FakeGroups(THREE), list[Note]()
     store.level_after = 10**9
     store.down.add(4)
@@ -214,7 +216,7 @@ def take_a_while(store: FakeGroups, slow: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 async def finished(change: Any, store: FakeGroups) -> int:
-    """How many steps there are, with time enough."""
+    """Carry out a change with time enough; return its number of steps."""
     await change(store.operator(timeout_s=1000.0))
     return len(store.steps)
 

@@ -13,7 +13,7 @@ from store_nodes.wire import NodeView
 
 
 def group(number: int, leader: int | None, **over: Any) -> dict[str, Any]:
-    """A row of a node's status, of a group of three voters in three zones."""
+    """Return the row of a group in a node's status, with three voters in three zones."""
     members = over.pop("members", {1: "voter", 2: "voter", 3: "voter"})
     zones = over.pop("zones", {1: "a", 2: "b", 3: "c"})
     return {

@@ -1,4 +1,6 @@
-"""What `packetboat store wait` waits for, and the setting that `packetboat store nodes` prints."""
+"""Test what `packetboat store wait` waits for, and the setting that `packetboat store
+nodes` prints.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ LEARNER = {"members": {1: "voter", 2: "voter", 3: "learner"}}
 
 
 def three(**third: Any) -> dict[int, dict[str, Any]]:
-    """A whole cluster, but for what its third node says of the group."""
+    """Return a whole cluster, except for what its third node says of the group."""
     return statuses(n1=up(group(0, 1)), n2=up(group(0, 1)), n3=up(group(0, 1, **third)))
 
 

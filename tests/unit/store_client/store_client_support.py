@@ -144,7 +144,7 @@ class FakeNode:
         self.port = await self.server.start("127.0.0.1", self.port)
 
     async def kill(self) -> None:
-        """What the others see of kill -9."""
+        """Stop the node, as the others see a kill -9."""
         assert self.server is not None
         self.server._listener.close()
         self.cut()
@@ -296,7 +296,7 @@ class FakeStore:
         self.leadership: dict[int, tuple[int | None, int]] = {GROUP: (1, 1)}
         self.members: tuple[NodeView, ...] = ()
         self.snapshot = b""
-        """What nodes say a snapshot is; empty: the machine's."""
+        """The snapshot that nodes answer; if it is empty, they answer that of the machine."""
         self.nodes = {number: FakeNode(self, number) for number in (1, 2, 3)}
 
     @property
@@ -326,7 +326,7 @@ class FakeStore:
                 each.announce()
 
     def add_group(self, group: int) -> None:
-        """One more, led by node 1; the nodes tell of it."""
+        """Add a group that is led by node 1, and let the nodes announce it."""
         self.logs[group] = FakeLog(group)
         self.leadership[group] = (1, 1)
         for node in self.nodes.values():
@@ -340,7 +340,7 @@ class FakeStore:
 
 @asynccontextmanager
 async def store_and_client(queues: Sequence[QueueId] = (QUEUE,)):
-    """A running store, and a client that knows the leader."""
+    """Yield a running store, and a client that knows the leader."""
     store = FakeStore()
     await store.start()
     client = store.client()

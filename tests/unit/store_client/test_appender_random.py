@@ -143,7 +143,7 @@ class World:
     # What happens.
 
     def read_one(self, link: Link) -> None:
-        """The node reads its next command, whoever is left to hear the answer."""
+        """Let the node read its next command, even if no client is left to hear the answer."""
         if link.hung or not link.unread:
             return
         generation, request_id, raw, _ = link.unread.popleft()
@@ -159,7 +159,7 @@ class World:
             self.open.append((link, generation, request_id, raw))
 
     def elect(self, node: int | None) -> None:
-        """Of what the old leader had open, some is found by the new one, in order."""
+        """Elect a leader, which finds some of the old leader's open proposals, in order."""
         open_now, self.open = self.open, []
         self.leader = node
         for proposal in open_now:

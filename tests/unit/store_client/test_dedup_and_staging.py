@@ -32,12 +32,12 @@ from tests.unit.store_client.store_client_support import (
 
 
 def ids(*entries: tuple[int, bytes, int]) -> bytes:
-    """(index, id, fingerprint) each."""
+    """Encode entries of (index, id, fingerprint)."""
     return b"".join(DEDUP_ENTRY.pack(index, name.ljust(16), body) for index, name, body in entries)
 
 
 def refuse_known(node: FakeNode, group: int, raw: bytes, reply) -> bool:
-    """What a leader does before it proposes."""
+    """Refuse known ids, as a leader does before it proposes."""
     command = parse(raw)
     known = node.store.log.machine.dedup_known(command) if isinstance(command, Append) else {}
     if known:
@@ -248,7 +248,7 @@ async def test_a_counter_is_set_only_from_what_it_is():
 
 
 async def test_a_conflict_after_a_lost_answer_is_unknown():
-    """It may be with the command's own first transmission."""
+    """The conflict may be with the command's own first transmission."""
     async with store_and_client() as (store, client):
         cuts = iter([True])
 

@@ -46,7 +46,7 @@ def settings_of(directory: Path) -> StoreNodeSettings:
 
 
 class _Reply:
-    """Of one command."""
+    """The reply to one command."""
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -84,20 +84,22 @@ class RunningNode:
         await self.command(encode(CompareAndSet(name, old, new)), group)
 
     async def advance(self, group: int = 0, instances: int = 10) -> None:
-        """Apply so many values, one after the other."""
+        """Apply `instances` values, one after the other."""
         counters = self.node.group(group).machine.counters
         for _ in range(instances):
             at = counters.get("tests", 0)
             try:
                 await self.set_counter(group, "tests", at, at + 1)
             except Conflict:
-                # What a start found in the log was applied in between.
+                # Values that the start found in the log were applied in between.
                 at = counters.get("tests", 0)
                 await self.set_counter(group, "tests", at, at + 1)
 
     def image(self, group: int = 0, ahead: int = 0, groups: int = 0) -> SnapshotImage:
-        """The machine of the group as it is, with so many more values: as of a peer. `groups` are
-        counted there."""
+        """Return the machine of the group with `ahead` more values, as an image of a peer.
+
+        The machine counts `groups` groups, unless that is 0.
+        """
         machine = Machine.restore(group, self.node.group(group).machine.state_snapshot())
         for _ in range(ahead):
             at = machine.counters.get("tests", 0)
@@ -110,7 +112,7 @@ class RunningNode:
         return SnapshotImage(machine.state_snapshot(), machine.applied, 0)
 
     async def install(self, images: dict[int, SnapshotImage], *, whole: bool = True) -> None:
-        """As the installer does in the end."""
+        """Finish an install, as the installer does in the end."""
         await self.node._recovering.finish_install(images, whole=whole)
 
 
@@ -178,8 +180,11 @@ async def until_ended(one: RunningNode) -> None:
 async def running(
     directory: Path, until_led: Iterable[int] | None = None
 ) -> AsyncIterator[RunningNode]:
-    """Until the block ends; then it is gone as by a kill, without a last checkpoint. `until_led`:
-    the groups to wait for (all)."""
+    """Run a node until the block ends.
+
+    Then it is gone as after a kill, without a last checkpoint. `until_led` names the groups to wait
+    for; None means all.
+    """
 
     def ended(reason: str) -> NoReturn:
         raise AssertionError(reason)
@@ -216,7 +221,7 @@ async def running(
 
 
 def last_checkpoint(directory: Path) -> Checkpoint:
-    """What the next start begins with."""
+    """Return the checkpoint with which the next start begins."""
     loaded = CheckpointStore(DiskFiles(directory / "checkpoints")).load()
     assert loaded is not None
     return loaded.checkpoint

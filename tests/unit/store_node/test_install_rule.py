@@ -1,4 +1,4 @@
-"""Which image of a peer's machine a group may take."""
+"""Test which image of a peer's machine a group may take."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from tests.unit.store_node.node_support import (
 
 
 def applied_after_restart(directory: Path, group: int = 0) -> int:
-    """Of the machine that the next start begins with."""
+    """Return how much the machine has applied with which the next start begins."""
     held = {one.group: one for one in last_checkpoint(directory).groups}
     return Machine.restore(group, held[group].machine).applied
 
@@ -91,7 +91,7 @@ async def test_with_no_source_that_has_enough_nothing_is_installed(tmp_path: Pat
 async def test_an_install_ends_when_the_group_went_on_without_it(
     tmp_path: Path, before: int
 ) -> None:
-    """Another peer taught it from its log while the install copied, or once it had all."""
+    """The group was taught by another peer from its log while the install copied, or at its end."""
     async with running(tmp_path) as one:
         await one.advance(instances=5)
         group, oldest = one.node.group(0), one.applied() + 2

@@ -38,7 +38,9 @@ class SlowWrites:
 async def test_a_checkpoint_that_counts_a_group_has_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is begun before a group is added and copied after that; then the power is cut."""
+    """The checkpoint is begun before a group is added, and copied after that; then the
+    power is cut.
+    """
     writes = SlowWrites(monkeypatch)
     async with running(tmp_path / "node") as one:
         first = asyncio.create_task(one.node._housekeeping.checkpoint())

@@ -68,7 +68,10 @@ def address(store: FakeStore) -> tuple[str, int]:
 
 
 async def dial_as_0_2_0(at: tuple[str, int], collector: Collector) -> FrameConnection:
-    """Whose handler gets the heads of a handshake, too, and says those of release 0.2.0."""
+    """Open a connection as release 0.2.0 does.
+
+    Its handler gets the heads of the handshake, too, and sends those of that release itself.
+    """
     made = FrameConnection(wire.WIRE)
     _, connection = await asyncio.get_running_loop().create_connection(lambda: made, *at)
     connection.handler = collector
@@ -93,7 +96,7 @@ async def test_strangers_are_refused(store, identity, node, why):
 
 @pytest.mark.parametrize("one", range(3))
 async def test_a_secret_is_changed_in_rounds(one):
-    """Each round of restarts meets the one before and the one after, whoever dials."""
+    """Each round of restarts meets the one before and the one after, no matter which side dials."""
     old, new = SECRET.first, b"the next secret of the cluster"
     rounds = [(old,), (old, new), (new, old), (new,)]
     for dialer, listener in ((one, one + 1), (one + 1, one)):
@@ -422,7 +425,7 @@ async def test_a_removed_node_that_nobody_dials_any_more_asks_and_is_told(nodes,
 
 
 def proof_of_0_2_0(side: bytes, hello: wire.Hello, challenge: wire.Challenge) -> bytes:
-    """As that release computes it: over the heads that it knows."""
+    """Compute a proof as release 0.2.0 does, over the heads that it knows."""
     bare = msgspec.structs.replace(challenge, proof=b"")
     text = b"packetboat " + side + b" " + msgspec.msgpack.encode((hello, bare))
     return hmac.digest(SECRET.first, text, "sha256")
@@ -451,7 +454,7 @@ async def test_a_node_of_release_0_2_0_may_be_dialed():
     greeted = []
 
     class Node(asyncio.Protocol):
-        """It decodes heads, and passes over the body of a Hello."""
+        """A node that decodes heads, and passes over the body of a Hello."""
 
         def connection_made(self, transport):
             self.transport = transport
@@ -544,7 +547,7 @@ class LaterRequest(msgspec.Struct, array_like=True, tag=63):
 
 
 class LaterNews(msgspec.Struct, array_like=True, tag=15):
-    """What a later version may say without being asked."""
+    """A message that a later version may send without being asked."""
 
     text: str
 

@@ -1,4 +1,4 @@
-"""Who is let back in, and what a start remembers."""
+"""Test which peers are let back in, and what a start remembers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PEER = Remote(Role.PEER, b"c" * 16, 3, INCARNATION, boot=4, tail=(2 << 32) + 819
 
 
 def later(**changes: object) -> Remote:
-    """The same directory, started again."""
+    """Return the same directory, started again."""
     return replace(PEER, **({"boot": 5, "run": b"s" * 8} | changes))
 
 

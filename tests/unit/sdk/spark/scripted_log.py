@@ -44,7 +44,7 @@ def message_id(offset: int, uid: bytes = UID) -> str:
 
 
 def batch(offsets: list[int], **columns: list[object]) -> pa.RecordBatch:
-    """As the server makes them."""
+    """Return a record batch as the server makes it."""
     count = len(offsets)
     values: dict[str, list[object]] = {
         "message_id": [message_id(offset) for offset in offsets],
@@ -95,7 +95,7 @@ class Answer:
 
 
 def cut_after(count_bytes: int) -> Mishap:
-    """The connection breaks within the answer."""
+    """Cut the connection within the answer."""
 
     def mishap(answer: Answer) -> Iterator[bytes]:
         yield from chunks_of(stream_of(answer.batches)[:count_bytes])
@@ -110,7 +110,7 @@ def ended_after(batches: int) -> Mishap:
 
 
 def sent(*offsets: list[int], uid: bytes = UID) -> Mishap:
-    """These record batches, whatever was asked for."""
+    """Send these record batches, whatever the request asks for."""
 
     def mishap(answer: Answer) -> Iterator[bytes]:
         made = [
@@ -122,7 +122,7 @@ def sent(*offsets: list[int], uid: bytes = UID) -> Mishap:
 
 
 def refused(status: int, slug: str = "no", after: str | None = None, **members: object) -> Mishap:
-    """A problem in the place of an answer."""
+    """Send a problem instead of an answer."""
 
     def mishap(answer: Answer) -> Iterator[bytes]:
         answer.status = status

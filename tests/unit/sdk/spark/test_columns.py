@@ -1,4 +1,4 @@
-"""What the server sends becomes what Spark wants, to the letter."""
+"""The values that the server sends become the values that Spark expects, to the letter."""
 
 from __future__ import annotations
 

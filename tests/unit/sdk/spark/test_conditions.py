@@ -1,4 +1,4 @@
-"""What conditions leave to be read: never less than what they hold for."""
+"""Conditions leave everything to be read that they hold for."""
 
 from __future__ import annotations
 

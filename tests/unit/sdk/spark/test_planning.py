@@ -1,4 +1,4 @@
-"""What there is to read, as the server has it."""
+"""Test how Spark plans to read the messages that a server has."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 def generation(
     partition: int, lane: int = 0, first: int | None = 0, end: int | None = 10, **more: Any
 ) -> dict[str, Any]:
-    """One that is open, unless it is said otherwise."""
+    """Return a generation, which is open unless `more` says otherwise."""
     row = {"partition": partition, "lane": lane, "first": first, "end": end}
     return row | {"generation": 0, "group": 0, "state": "open", "base": 0} | more
 
@@ -103,7 +103,7 @@ def test_all_of_a_topic_is_one_question() -> None:
 
 
 def test_a_lane_that_moved_or_is_not_known_is_asked_itself() -> None:
-    """Of sealed generations it is not told which are gone and which do not answer."""
+    """The answer for sealed generations does not tell which are gone and which do not answer."""
     sealed = generation(0, first=None, end=None, state="sealed")
     server = Partitions(a=[sealed, generation(0, first=7), generation(1, 2, None, None)])
     server.exact = {("a", 0, 0): (3, 10), ("a", 1, 2): (5, 6)}

@@ -56,7 +56,9 @@ def test_a_server_that_does_not_know_where_to_end_is_left(filter: str | None) ->
 @pytest.mark.parametrize("at", range(0, 16_000, 1_150))
 @pytest.mark.parametrize("filter", [None, "true"])
 def test_a_cut_connection_is_gone_on_with(at: int, filter: str | None, pauses: list[float]) -> None:
-    """Wherever it is cut: before the schema, within a batch, between two, at the end."""
+    """The connection is cut before the schema, within a batch, between two batches, or at
+    the end.
+    """
     log = ScriptedLog(60, cut_after(at), cut_after(at // 2))
     wanted = [each for each in range(60) if filter is None or each % 3 == 0]
     assert offsets_of(log, 0, 60, filter=filter) == wanted
@@ -72,7 +74,7 @@ def test_an_answer_that_ends_between_batches_is_not_whole(filter: str | None) ->
 
 
 def test_an_answer_that_is_no_arrow_stream_is_asked_for_again() -> None:
-    """Such as the page of a balancer, with a status that means nothing."""
+    """A balancer may answer with such a page, and with a status that means nothing."""
     log = ScriptedLog(20, lambda answer: iter([b"<html>" + bytes(999)]))
     assert offsets_of(log, 0, 20) == list(range(20))
 

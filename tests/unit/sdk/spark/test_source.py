@@ -1,4 +1,4 @@
-"""What Spark is given: by its version, by the session's settings, and with what is known here."""
+"""Test what Spark gets by its version, by the settings of its session, and by the source itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HERE = {"url": "http://here", "topic": "a"}
 
 
 class Session:
-    """As much of a SparkSession as `register` looks at."""
+    """The part of a SparkSession that `register` uses."""
 
     def __init__(self, parallelism: int | None, **conf: str) -> None:
         self._parallelism = parallelism
