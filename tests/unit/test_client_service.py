@@ -1,4 +1,4 @@
-"""Which reads of a node are confirmed: all but those of batches."""
+"""Test which reads of a node are confirmed: all except those of batches."""
 
 from __future__ import annotations
 
@@ -109,7 +109,9 @@ async def test_another_replica_names_the_leader(read: str) -> None:
 
 
 async def test_a_leader_answers_as_of_what_it_had_applied_when_it_was_confirmed() -> None:
-    """It has just been elected: what it recovered is applied before the confirmation ends."""
+    """The leader has just been elected; it applies recovered values before its
+    confirmation ends.
+    """
     node = Node()
     node.confirmation = lambda: node.apply(encode(Release(QUEUE, (0,))))
     assert await node.locate(0, QUEUE, 0) == ("offset", 0)

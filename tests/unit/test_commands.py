@@ -141,7 +141,7 @@ def test_check_refuses_every_cut(raw: bytes) -> None:
 
 @pytest.mark.parametrize("raw", WHOLE, ids=lambda raw: c.CommandKind(raw[0]).name)
 def test_check_never_fails_otherwise(raw: bytes) -> None:
-    """Whatever a client sends, the answer is a kind or BadCommand."""
+    """The answer to any bytes of a client is a kind or BadCommand."""
     for at in range(len(raw)):
         for flip in (0x01, 0x80, 0xFF):
             damaged = bytearray(raw)

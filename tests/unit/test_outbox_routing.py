@@ -1,4 +1,4 @@
-"""Which queues a message of the platform goes by."""
+"""Test the queues by which a message of the platform is sent."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ GOLDEN_0_2 = bytes.fromhex(
     "929bc40568656c6c6faa746578742f706c61696ea16b81a161a131a370756202cd03e8cdea60a469642d31"
     "a430302d78c09bc40200ffc0c0c0c0000000c0c082a5746f706963a174a66f666673657405"
 )
-"""As 0.2.0 wrote it, before `tracestate`."""
+"""A batch as release 0.2.0 wrote it, before `tracestate`."""
 GOLDEN = bytes.fromhex(
     "504201000200000000401e18240a06005500000083278242"
     "929cc40568656c6c6faa746578742f706c61696ea16b81a161a131a370756202cd03e8cdea60a469642d31"
@@ -70,7 +70,7 @@ def test_what_0_2_0_wrote_is_read() -> None:
 
 
 def test_0_2_0_reads_what_is_written_now() -> None:
-    """It knows the first eleven members, and ignores what comes behind."""
+    """Release 0.2.0 knows the first eleven members, and ignores all later ones."""
     known = [(name, Any) for name in Message.__struct_fields__[:11]]
     old = msgspec.defstruct("Old", known, array_like=True)
     first, _ = msgspec.msgpack.decode(GOLDEN[HEADER_BYTES:], type=list[old])

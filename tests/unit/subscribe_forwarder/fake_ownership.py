@@ -52,14 +52,14 @@ class FakeOwnership:
         return self.leases.get(incarnation, 0.0) > self.now_s()
 
     def partition_row(self, key: Unit) -> bool:
-        """Whether there is something to own by that name."""
+        """Return whether a unit of that name exists."""
         topic_ = self.topics.get(key.topic_uid)
         if topic_ is None or not 0 <= key.partition < topic_.partition_count:
             return False
         return key.subscription_uid == WHOLE or key in self.split_units
 
     def _fence(self, key: Unit) -> tuple[CursorState, ...]:
-        """The rows of a unit, under its new epoch."""
+        """Return the rows of a unit, under its new epoch."""
         self.last_epoch = 1 + max([self.last_epoch, *self.epochs.values()])
         fenced = []
         for cursor, row in self.rows.items():
@@ -170,7 +170,9 @@ class FakeOwnership:
         return Lease(incarnation, now + self.lease_s - MARGIN_S, tuple(live))
 
     async def release(self, incarnation: bytes, keys: Iterable[Unit] | None = None) -> int:
-        """Of the assignments, these units; of the leases, the lease."""
+        """Release these units of the forwarder; without `keys`, release all of them and the
+        lease.
+        """
         self._check()
         if keys is None:
             self.leases.pop(incarnation, None)

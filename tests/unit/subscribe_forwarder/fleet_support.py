@@ -26,7 +26,10 @@ from tests.unit.subscribe_forwarder.subscribe_support import (
 
 
 class Network:
-    """Who is linked with whom. `cut` between two: notes are lost, and no link opens."""
+    """The links between forwarders.
+
+    Between two that are in `cut`, notes are lost and no link opens.
+    """
 
     def __init__(self) -> None:
         self.ends: dict[bytes, FakeLinks] = {}
@@ -151,7 +154,7 @@ class FleetWorld:
         self.members: list[World] = []
 
     async def add(self, **settings: Any) -> World:
-        """Another forwarder, ready."""
+        """Add another forwarder; return it when it is ready."""
         links = FakeLinks(self.network)
         forwarder = SubscribeForwarder(
             store=self.store,
@@ -176,7 +179,7 @@ class FleetWorld:
         return world
 
     async def kill(self, world: World) -> None:
-        """As SIGKILL would; its lease goes on in Postgres until it ends."""
+        """Stop a forwarder as SIGKILL would; its lease goes on in Postgres until it ends."""
         self.members.remove(world)
         forwarder = world.forwarder
         fleet = forwarder._fleet
@@ -213,7 +216,7 @@ async def fleet(metadata: FakeMetadata, count: int = 2) -> AsyncIterator[FleetWo
 async def pulled_here(
     world: World, max_messages: int = 10, name: str = "reader", wait_s: float = 1.0
 ) -> list[dict[str, Any]]:
-    """What the forwarder itself serves, whoever else serves something."""
+    """Pull the messages that the forwarder itself serves, not those of other owners."""
     hub = await world.forwarder.hub(TENANT, name, part=True)
     want = Want(max_messages, 1 << 20)
     delivery = hub.pull_now(want)

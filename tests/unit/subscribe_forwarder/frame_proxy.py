@@ -1,4 +1,6 @@
-"""Between two ends of a link: passes frames on, until told to cut or to freeze."""
+"""A proxy between two ends of a link, which passes frames on until it is told to cut or to
+freeze.
+"""
 
 from __future__ import annotations
 
@@ -89,8 +91,11 @@ class FrameProxy:
 async def _frame(
     reader: asyncio.StreamReader, direction: str, first: bool
 ) -> tuple[bytes, bytes, int]:
-    """What comes before the head, the head and the body, and the length of the head. A dialer's
-    first frame lies as in release 0.2.0; a listener's comes after a mark."""
+    """Read a frame; return the bytes before its head, its head and body, and the length of its
+    head.
+
+    A dialer's first frame lies as in release 0.2.0; a listener's comes after a mark.
+    """
     mark = await reader.readexactly(len(MAGIC)) if first and direction == "<" else b""
     prefix = await reader.readexactly(_PREFIX.size)
     if first and direction == ">":

@@ -23,7 +23,7 @@ PASSED_ON = (
 
 
 class Map:
-    """Who owns which partition, for all forwarders of a test."""
+    """A map from partitions to owners, for all forwarders of a test."""
 
     def __init__(self, *owners: bytes | None) -> None:
         self.owners = dict(enumerate(owners))
@@ -107,7 +107,7 @@ class CallLinks:
             peer.note(subject, body)
 
     def die(self) -> None:
-        """All links of this one end, and what it was serving."""
+        """End all links of this one, and the requests that it was serving."""
         self.gone = True
         for task in self.running:
             task.cancel()

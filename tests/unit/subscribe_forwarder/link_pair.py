@@ -30,7 +30,7 @@ class End:
     port: int
 
     def link(self, other: End) -> Link:
-        """To that one; the test fails where there is none."""
+        """Return the link to another end; the test fails without one."""
         link = self.links.peer(other.incarnation)
         assert isinstance(link, Link)
         return link
@@ -41,7 +41,7 @@ def incarnation_of(number: int) -> bytes:
 
 
 async def open_end(number: int, links: LinkNetwork | None = None) -> End:
-    """Listening, and known as that forwarder; it follows nobody yet."""
+    """Return an end that listens and is known as that forwarder; it follows nobody yet."""
     links = links or LinkNetwork(SECRET)
     port = await links.start("127.0.0.1", 0)
     incarnation = incarnation_of(number)
@@ -64,7 +64,7 @@ async def linked(ends: Sequence[End]) -> None:
 async def open_links(
     count: int = 2, make: Callable[[], LinkNetwork] = lambda: LinkNetwork(SECRET)
 ) -> AsyncIterator[list[End]]:
-    """So many forwarders, linked; incarnations ascend."""
+    """Yield `count` forwarders that are linked; their incarnations ascend."""
     ends = [await open_end(number, make()) for number in range(1, count + 1)]
     try:
         follow_each_other(ends)
@@ -83,7 +83,10 @@ async def until(condition: Callable[[], Any], timeout_s: float = 10.0) -> None:
 
 
 class Client:
-    """Who waits at the front: sends `body` in those parts, reads what comes unless told not to."""
+    """A client that waits at the proxy.
+
+    It sends `body` in those parts, and reads what comes unless it is told not to.
+    """
 
     def __init__(self, *body: bytes, scope: dict[str, Any] | None = None) -> None:
         self.scope: dict[str, Any] = {"type": "http", "method": "GET", "headers": []} | (

@@ -82,7 +82,9 @@ class LinkedFleet:
         return world
 
     async def spread(self, *owners: int) -> None:
-        """Partition by partition: the place of its owner in `members`; everybody knows of it."""
+        """Give each partition to an owner, named by its index in `members`; return when
+        every forwarder knows.
+        """
         for partition, owner in enumerate(owners):
             unit = Unit(TENANT, TOPIC_UID, partition)
             self.hints.wanted[unit] = self.members[owner].forwarder.incarnation
@@ -111,8 +113,11 @@ async def linked(
     around: Callable[[Handler], Handler] | None = None,
     **spec: Any,
 ) -> AsyncIterator[LinkedFleet]:
-    """As many forwarders as `owners` name, an owner for each partition; the first has the trace.
-    Hints are read as soon as anything happens."""
+    """Yield a fleet with an owner for each partition, as `owners` name them; the first has the
+    trace.
+
+    Hints are read as soon as anything happens.
+    """
     fleet = LinkedFleet(len(owners), replace(subscription(), **spec), around)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(claims, "HINTS_EVERY_S", 0.0)
@@ -126,7 +131,7 @@ async def linked(
 
 
 async def everything(world: World, count: int) -> list[dict[str, Any]]:
-    """So many messages, pulled one by one with patience."""
+    """Pull `count` messages, a few at a time and with patience."""
     got: list[dict[str, Any]] = []
     async with asyncio.timeout(20):
         while len(got) < count:

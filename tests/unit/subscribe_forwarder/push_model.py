@@ -15,11 +15,11 @@ from subscribe_forwarder.push.sender import Answer
 from subscribe_forwarder.push.verdict import Verdict, judge
 
 STEP_S = 0.005
-"""How long a sender that may not send waits at least, where nothing ends."""
+"""Seconds that a sender which may not send waits at least, if no request ends."""
 
 
 class Told(NamedTuple):
-    """What an endpoint does with a request: when it answers, and what."""
+    """The answer of an endpoint to a request, and its time."""
 
     at_s: float
     status: int | None
@@ -31,7 +31,10 @@ class Model(Protocol):
 
 
 class Queueing:
-    """So many at once, each for `latency_s` (with jitter); the rest queue, without a bound."""
+    """An endpoint that works on `capacity` requests at once, each for `latency_s` with jitter.
+
+    The rest queue, without a bound.
+    """
 
     def __init__(self, capacity: int, latency_s: float, rng: random.Random) -> None:
         self._free_at_s = [0.0] * capacity
@@ -46,7 +49,7 @@ class Queueing:
 
 
 class Refusing:
-    """As Queueing, but what is too much is refused at once."""
+    """An endpoint that works on `capacity` requests at once, and refuses more of them at once."""
 
     def __init__(self, capacity: int, latency_s: float, status: int = 503) -> None:
         self._capacity = capacity
@@ -78,7 +81,7 @@ class Failing:
 
 
 class RateLimited:
-    """So many a second, and not more than that at once."""
+    """An endpoint that accepts `per_second` requests a second, and no more than that at once."""
 
     def __init__(self, per_second: float, latency_s: float) -> None:
         self._per_second = per_second
@@ -99,7 +102,7 @@ class Outage:
     """In front of another: from `from_s` to `to_s` nothing works."""
 
     def __init__(self, model: Model, from_s: float, to_s: float, how: Told) -> None:
-        """`how`: relative to when it is asked."""
+        """Set up the outage; the time in `how` counts from the request."""
         self._model = model
         self._from_s, self._to_s = from_s, to_s
         self._how = how
@@ -115,13 +118,13 @@ class Sent(NamedTuple):
     ended_s: float
     well: bool
     in_flight: int
-    """When it began, itself included."""
+    """The number of requests in flight when this one began, itself included."""
 
 
 def run(
     model: Model, until_s: float, seed: int = 1, endpoint: Endpoint | None = None
 ) -> list[Sent]:
-    """All requests, by when they ended."""
+    """Run the model until `until_s`; return all requests in the order in which they ended."""
     return list(sending(model, until_s, endpoint or made(seed)))
 
 

@@ -67,13 +67,16 @@ Behaviour = Callable[[Arrived], Answer | Awaitable[Answer]]
 
 
 class FakeSender:
-    """`behave` answers; what arrived is kept, and how many were there at once."""
+    """A sender that answers with `behave`.
+
+    It keeps all arrived requests, and counts how many were there at once.
+    """
 
     def __init__(self, behave: Behaviour = lambda _: OK) -> None:
         self.behave = behave
         self.arrived: list[Arrived] = []
         self.data: list[str] = []
-        """Of all messages that arrived, in that order."""
+        """The data of all messages that arrived, in that order."""
         self.at_once = self.most_at_once = 0
         self.news = asyncio.Event()
 
@@ -232,7 +235,7 @@ class Pushing:
                 await asyncio.sleep(0.002)
 
     async def arrived(self, count: int) -> list[str]:
-        """So many messages have."""
+        """Wait until `count` messages have arrived; return their data."""
         await self.until(lambda: len(self.sender.data) >= count)
         return self.sender.data
 
@@ -251,7 +254,7 @@ class Pushing:
 
 
 def push_subscription(name: str = "reader", **push: Any) -> Subscription:
-    """Of type push, to an endpoint that need not be verified."""
+    """Return a subscription of type push, to an endpoint that need not be verified."""
     config = PushConfig(**({"url": URL, "verify": False, "timeout_s": 5.0} | push))
     return structs.replace(subscription(name), type=SubscriptionType.PUSH, push=config)
 

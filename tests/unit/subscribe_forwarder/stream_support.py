@@ -18,7 +18,7 @@ REFUSAL = Problem(401, "unauthenticated", "Authentication required")
 
 
 class OpenStream:
-    """What the server wrote so far; `blocked` is a client that does not read."""
+    """A stream with all that the server wrote so far; `blocked` is a client that does not read."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class OpenStream:
         self.problem: Problem | None = None
         self.client_gone = asyncio.Event()
         self.refusal: asyncio.Future[Problem] = asyncio.get_running_loop().create_future()
-        """Why its caller may not go on, as the gateway tells it."""
+        """The refusal with which the gateway tells that the caller may not go on."""
         self.readable = asyncio.Event()
         self.readable.set()
         self._asked = False
@@ -95,7 +95,7 @@ class OpenStream:
         return [message["data"] for message in self.messages]
 
     async def until(self, count: int) -> list[dict[str, Any]]:
-        """So many messages have come."""
+        """Wait until `count` messages have come; return them."""
         async with asyncio.timeout(10):
             while len(self.messages) < count and not self.task.done():
                 await asyncio.sleep(0.002)
@@ -103,7 +103,7 @@ class OpenStream:
         return self.messages
 
     async def ended(self) -> dict[str, Any]:
-        """The last line of a response that is whole."""
+        """Return the last line of a response that is whole."""
         async with asyncio.timeout(10):
             await self.task
         assert self.whole

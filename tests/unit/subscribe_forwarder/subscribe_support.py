@@ -223,7 +223,7 @@ class FakeStore:
         queue.staged[number].state = "discarded"
 
     def seal(self, partition: int = 0, generation: int = 0) -> int:
-        """Its end; the next generation exists from now on."""
+        """Seal a queue and return its end; the next generation exists from now on."""
         queue_id, queue = self._open(partition, generation)
         queue.sealed = True
         following = queue_id._replace(generation=generation + 1)
@@ -342,7 +342,7 @@ def _batch(
 
 
 def stored(row: CursorState, update: CursorUpdate) -> CursorState:
-    """The row, and what is beside it, after the update."""
+    """Return the row, and the rows beside it, after the update."""
     open_ = {one.offset: one for one in row.stepped_over if one.offset not in update.closed}
     open_ |= {one.offset: one for one in update.stepped_over}
     leases = {one.number: one for one in row.leases if one.number not in update.ended_leases}
@@ -360,7 +360,7 @@ def stored(row: CursorState, update: CursorUpdate) -> CursorState:
 
 
 def unbalanced_by(row: CursorState) -> int:
-    """What the books of a row lack; its rows beside it are counted apart."""
+    """Return by how many messages a row does not add up; its rows beside it are counted apart."""
     counted = row.counters.total() + len(row.stepped_over) + row.pending()
     return row.read_to - row.start - counted or len(row.stepped_over) - row.exceptions
 
@@ -517,7 +517,9 @@ class FakeMetadata(FakeOwnership):
     async def fates(
         self, tenant_id: bytes, topic_uid: bytes, partition: int, lane: int, offset: int
     ) -> list[Fate]:
-        """Of what is no dead letter, in a topic that keeps no history."""
+        """Return the fates of a message that is no dead letter, in a topic that keeps no
+        history.
+        """
         self._check()
         return [
             Fate(row, open_fate_of(row, offset))
@@ -552,7 +554,7 @@ class Consumer:
         self._routes: list[Route] = []
 
     def handler(self, method: str, path: str) -> Handler:
-        """What the gateway would call."""
+        """Return the handler that the gateway would call."""
         self._routes = self._routes or routes(self.forwarder, self.fates, NO_TASK_ACKS)
         return next(r.handler for r in self._routes if (r.method, r.path) == (method, path))
 
@@ -574,8 +576,10 @@ class Consumer:
         refusal: Problem | None = None,
         **params: str,
     ) -> Answer:
-        """What the gateway would do with a request; Problems become answers. With `refusal`, it is
-        not that the client goes: its caller may not go on."""
+        """Handle a request as the gateway would; Problems become answers.
+
+        With `refusal`, the client does not leave; instead its caller may not go on.
+        """
         handler = self.handler(method, path)
         raw = body if isinstance(body, bytes) else b"" if body is None else encode(body)
         sent_body = False
@@ -682,7 +686,7 @@ async def world(
     ack_deadline_s: float = 30.0,
     **settings: Any,
 ) -> AsyncIterator[World]:
-    """A running forwarder, ready unless `metadata` keeps it waiting."""
+    """Yield a running forwarder, which is ready unless `metadata` keeps it waiting."""
     store = store or FakeStore()
     given = metadata is not None
     metadata = metadata or FakeMetadata(

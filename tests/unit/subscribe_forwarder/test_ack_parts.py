@@ -1,4 +1,4 @@
-"""Which owner is asked for which of the ids of a request, and one answer of theirs."""
+"""Test which owner gets which ids of a request, and how their answers become one."""
 
 from __future__ import annotations
 

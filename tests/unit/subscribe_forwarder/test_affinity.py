@@ -33,7 +33,7 @@ def dealt(affinity: Affinity) -> dict[int, str | None]:
     return {partition: affinity.owner(partition) for partition in range(affinity.partitions)}
 
 
-# Who has what.
+# Consumers and their partitions.
 
 
 @given(names, st.integers(1, 40))
@@ -146,7 +146,7 @@ async def test_one_that_waits_for_nothing_in_its_partitions_holds_up_nobody() ->
         await asyncio.sleep(0.02)
         w.store.publish(b"a", b"b", b"c")
         await asyncio.sleep(0.02)
-        assert (await pulled(w, "")) == []  # all are given to who waited before
+        assert (await pulled(w, "")) == []  # all are given to earlier callers
         w.store.publish(b"d")
         async with asyncio.timeout(2):
             await asyncio.gather(second, third)
@@ -314,7 +314,7 @@ async def test_never_two_in_one_partition_and_all_of_them_are_served(seed: int) 
                         acked[partition] += 1
             if acked.total() == partitions * each:
                 break
-        for _ in range(200):  # whoever is left finishes it
+        for _ in range(200):  # the last consumer finishes it
             w.clock.added_s += 11
             for message in await pulled(w, query("last", 0, 100)):
                 acked[message["partition"]] += 1

@@ -1,4 +1,4 @@
-"""What Arrow needs is loaded apart from the loop, all of it."""
+"""All that Arrow needs is loaded apart from the loop."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ asyncio.run(columns_import_nothing())
 
 
 def test_columns_import_nothing_on_the_loop() -> None:
-    """Where pandas is installed, the first column imported it: the loop stood for 0.3 s."""
+    """Pandas was imported by the first column where it is installed; the loop stood for 0.3 s."""
     pytest.importorskip("pandas")
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60, check=True

@@ -46,12 +46,12 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Names:
-    """Those of the fake metadata."""
+    """The names of the subscriptions in the fake metadata."""
 
     def __init__(self, metadata: FakeMetadata) -> None:
         self._metadata = metadata
         self.others = 0
-        """So many more match."""
+        """The number of further subscriptions that match."""
 
     async def beginning_with(
         self, tenant_id: bytes, prefixes: Sequence[str], limit: int
@@ -104,7 +104,7 @@ class Served:
 
 class Lines(OpenStream):
     def of(self, name: str) -> list[dict[str, Any]]:
-        """What was said of that subscription."""
+        """Return the lines about that subscription."""
         told = [one["backlog"] for one in self.objects if "backlog" in one]
         return [one for one in told if one["subscription"] == name]
 

@@ -1,4 +1,4 @@
-"""What forwarders tell of a subscription, joined."""
+"""Test how the reports of forwarders about a subscription are joined."""
 
 from __future__ import annotations
 

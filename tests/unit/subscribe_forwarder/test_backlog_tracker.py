@@ -1,4 +1,4 @@
-"""What changes here is told to those who want to hear of it, and to nobody else."""
+"""Changes are told to those who asked for them, and to nobody else."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Forwarder:
-    """What one owns, and what it knows of the others."""
+    """A forwarder with its own backlogs, and its knowledge of those of others."""
 
     def __init__(self, end: End) -> None:
         self.end = end

@@ -29,7 +29,7 @@ Opening = Callable[[OwnedPartitions, Claim], Awaitable[Owner | None]]
 def before_opening(
     monkeypatch: pytest.MonkeyPatch, number: int, instead: Callable[[], Awaitable[None]]
 ) -> None:
-    """Awaits that, once, before a partition of that number is opened."""
+    """Await `instead` once, before a partition of that number is opened."""
     opening: Opening = OwnedPartitions.open_partition
     done = False
 
@@ -46,7 +46,7 @@ def before_opening(
 async def test_a_claim_that_postgres_cuts_short_leaves_no_subscription_unserved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Who asked before it was told to look elsewhere, and looks here again when that is known."""
+    """A caller that was refused before the owner was known finds the owner here later."""
     fleet = LinkedFleet(len(KEYS), subscription())
     metadata = fleet.metadata
 
@@ -125,7 +125,7 @@ async def test_a_claim_that_is_not_waited_for_is_known_to_have_been_made(
 async def test_what_comes_into_doubt_while_others_are_claimed_again_is_claimed_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It stayed frozen for as long as the lease was held, and every ack of it was a 503."""
+    """Every ack of the unit was a 503, because it was frozen for as long as the lease was held."""
     async with linked(0, 0, 0) as fleet:
         (w,) = fleet.members
         owners = w.forwarder.owners
@@ -146,7 +146,9 @@ async def test_what_comes_into_doubt_while_others_are_claimed_again_is_claimed_a
 async def test_a_claim_that_is_cut_at_its_end_is_known_to_every_subscription(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of one that was served here in part, acks of what was gained were misdirected for ever."""
+    """Acks of gained partitions were misdirected for ever in a subscription that was served
+    here in part.
+    """
     async with linked(0, 0, 0) as fleet:
         (w,) = fleet.members
         w.metadata.leases[b"other"] = w.metadata.clock() + 1000

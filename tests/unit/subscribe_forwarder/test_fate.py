@@ -1,4 +1,4 @@
-"""What is said of one message for one subscription."""
+"""Test what is told of one message for one subscription."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ OPEN = OpenFate("failed", 2, "no", WHEN)
 
 
 def cursor(counters: Counters = ACKED) -> CursorState:
-    """From 3 on: below 8 settled, 10 and 11 too, the rest to 20 pending."""
+    """Return a cursor from 3 on.
+
+    Offsets below 8 are settled, 10 and 11 too; the rest to 20 are pending.
+    """
     key = CursorKey(b"t" * 16, b"s" * 16, 0)
     return CursorState(key, b"o" * 16, Epoch(0, 1), 0, 3, 8, 20, ((10, 12),), counters)
 

@@ -23,7 +23,7 @@ PARTITIONS = 3
 
 
 class Run:
-    """What the consumers and the saboteur share."""
+    """The state that the consumers and the saboteur share."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -110,7 +110,7 @@ async def one_run(seed: int) -> Run:
                 for message in messages:
                     await w.ack(message)
                 if not messages:
-                    w.clock.added_s += 31  # what was leased and forgotten comes back
+                    w.clock.added_s += 31  # forgotten leases end
                     await asyncio.sleep(0.02)
         assert len(seen) == total
         assert run.deliveries

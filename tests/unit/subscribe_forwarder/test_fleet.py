@@ -33,7 +33,7 @@ PART = KEY._replace(subscription_uid=SUBSCRIPTION_UID)
 
 
 def many(count: int, partitions: int = 2) -> FakeMetadata:
-    """Topics that have homes all over."""
+    """Return metadata with `count` topics, whose homes are spread over all forwarders."""
     metadata = FakeMetadata(topic(partitions), subscription())
     for number in range(1, count):
         other = topic(partitions, f"t{number}", (100 + number).to_bytes(16, "big"))
@@ -200,7 +200,7 @@ async def test_limits_are_shared_like_the_partitions() -> None:
 
 
 async def split(made: FleetWorld) -> tuple[World, World]:
-    """Who owns the partition, and to whom a subscription of it was split off."""
+    """Split a subscription off; return the owner of the partition and that of the subscription."""
     made.age()
     await settled(made)
     owner = owner_of(made, KEY)

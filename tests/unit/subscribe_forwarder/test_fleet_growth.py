@@ -30,7 +30,7 @@ NEW = Unit(TENANT, TOPIC_UID, 1)
 
 
 async def apart(made: FleetWorld, one: Subscription | None = None) -> tuple[World, World]:
-    """Who has the old partition, and who the new one once the topic has grown."""
+    """Grow the topic; return the owner of the old partition and that of the new one."""
     made.age()
     old, other = made.members
     if old.forwarder.owners.get(NEW._replace(partition=0)) is None:
@@ -68,7 +68,7 @@ async def test_what_is_new_waits_for_what_is_older_at_another_forwarder() -> Non
 
 
 async def test_what_another_forwarder_has_stepped_over_holds_up_what_is_new_in_order() -> None:
-    """Its cursor is past the growth, and an open delivery below that is not settled."""
+    """The cursor there is past the growth, and an open delivery below that is not settled."""
     one = replace(subscription(), ordered=True)
     async with fleet(FakeMetadata(topic(1), one), 2) as made:
         made.store.publish(Message(b"a1", "text/plain", "a"), Message(b"b1", "text/plain", "b"))

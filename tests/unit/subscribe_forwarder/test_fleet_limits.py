@@ -25,8 +25,10 @@ def publish(fleet: LinkedFleet, count: int) -> None:
 async def drained(
     fleet: LinkedFleet, *, at_once: int = 100, least: int = 0
 ) -> list[dict[str, Any]]:
-    """What any front gives until all of them have nothing more to give. Of a busy machine's fronts
-    that may be so for a moment before there are `least`."""
+    """Pull from all owner proxies until none of them has more to give.
+
+    On a busy machine that may be so for a moment before there are `least` messages.
+    """
     got: list[dict[str, Any]] = []
     quiet = 0
     async with asyncio.timeout(20):
@@ -37,7 +39,7 @@ async def drained(
     return got
 
 
-# What may be outstanding.
+# Limits of outstanding messages.
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7, 12])
@@ -70,14 +72,16 @@ async def test_an_owner_that_gets_all_of_it_has_all_of_the_limit() -> None:
 
 
 class Meter:
-    """What comes, beside the time in which it came: what a busy machine takes for it counts too."""
+    """A count of messages with the time in which they came, which includes the time of a
+    busy machine.
+    """
 
     def __init__(self, fleet: LinkedFleet) -> None:
         self._fleet = fleet
         self._looked_s = fleet.metadata.clock()
 
     async def read(self, least: int = 0) -> tuple[int, float]:
-        """How many came since the last time, and in how many seconds."""
+        """Return how many messages came since the last call, and in how many seconds."""
         count = len(await drained(self._fleet, least=least))
         before_s, self._looked_s = self._looked_s, self._fleet.metadata.clock()
         return count, self._looked_s - before_s
@@ -157,7 +161,9 @@ async def test_all_owners_deal_to_the_same_consumers() -> None:
 async def test_who_is_busy_with_one_owner_keeps_its_partitions_at_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is answered here each time, and asks nothing elsewhere: the others are told."""
+    """The consumer is answered here each time, and asks nothing elsewhere; the other owners
+    are told.
+    """
     async with linked(0, 0, 1, 1) as fleet:
         busy, idle = fleet.members
         await asyncio.gather(taken(busy, affine("busy")), taken(idle, affine("idle")))
@@ -176,7 +182,7 @@ async def test_who_is_busy_with_one_owner_keeps_its_partitions_at_the_others(
 
 
 def dealt(world: World, partition: int) -> str | None:
-    """Whose that partition is by what this forwarder sees."""
+    """Return the consumer that has a partition, as far as this forwarder knows."""
     hub = world.forwarder.open_hub(world.metadata.subscriptions["reader"].uid)
     assert hub is not None
     hub.dealing.affinity.expire(world.clock())

@@ -94,7 +94,7 @@ def test_a_crowd_is_forgotten() -> None:
 
 
 def test_those_who_all_came_again_do_not_wait() -> None:
-    """Many consumers at work that each wait for their ack."""
+    """Many consumers are at work, and each waits for its ack."""
     loop = Loop()
     everybody = [key(n) for n in range(MANY)]
     for _ in range(10):

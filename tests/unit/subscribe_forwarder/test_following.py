@@ -1,4 +1,6 @@
-"""What a reader is given, and how it follows its subscription: filters, rules, states, moves."""
+"""Test what a reader delivers, and how it follows its subscription: filters, rules, states,
+moves.
+"""
 
 from __future__ import annotations
 
@@ -197,7 +199,7 @@ async def test_a_draining_subscription_hands_out_only_what_was_out_before() -> N
 
 
 def seek(w: World, to: int) -> Subscription:
-    """As a seek commits it."""
+    """Seek as a commit of a seek does it; return the moved subscription."""
     moved = structs.replace(of(w), generation=of(w).generation + 1, version=of(w).version + 1)
     w.metadata.subscriptions["reader"] = moved
     key = CursorKey(TENANT, moved.uid, 0)
@@ -230,7 +232,7 @@ async def test_a_reload_goes_on_from_the_committed_rows() -> None:
 
 
 async def test_a_move_that_is_told_twice_is_taken_in_once() -> None:
-    """By whoever was asked for it, and by the feed: what was handed out between stays leased."""
+    """The move is told by the caller and by the feed; messages delivered in between stay leased."""
     async with world() as w:
         w.store.publish(b"a", b"b", b"c")
         await w.pulled()

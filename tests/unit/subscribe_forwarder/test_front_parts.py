@@ -20,7 +20,7 @@ BODY = {"type": "http.response.body", "body": b"x", "more_body": False}
 
 
 class Client:
-    """What it was sent."""
+    """A client that keeps all that it was sent."""
 
     def __init__(self, *, holds_lease: bool = True) -> None:
         self.got: list[Any] = []

@@ -28,7 +28,7 @@ from tests.unit.subscribe_forwarder.subscribe_support import (
 
 
 def moved(before: Topic, number: int, end: int, group: int = 9) -> Topic:
-    """The topic once a partition was sealed at `end`."""
+    """Return the topic after a partition was sealed at `end`."""
     return _followed(before, {number: end}, len(before.partitions), {number: group})
 
 

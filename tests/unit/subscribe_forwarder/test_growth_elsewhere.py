@@ -18,7 +18,7 @@ from tests.unit.subscribe_forwarder.test_generations import grown
 
 
 def read_to(end: int, generation: int) -> CursorState:
-    """The cursor of partition 0, with everything below `end` settled."""
+    """Return the cursor of partition 0, with everything below `end` settled."""
     return CursorState(
         key=CursorKey(TENANT, SUBSCRIPTION_UID, 0),
         topic_uid=TOPIC_UID,
@@ -31,7 +31,9 @@ def read_to(end: int, generation: int) -> CursorState:
 
 
 def test_a_committed_cursor_of_before_a_seek_lifts_no_barrier() -> None:
-    """It says what was read before the seek; after it, the older messages come again."""
+    """The cursor tells what was read before the seek; after the seek the older messages
+    come again.
+    """
     cursor = SimpleNamespace(generation=2)
     reader: Any = SimpleNamespace(cursor=cursor, keys=None, limit=None)
     readers = {Lane(1, 0): reader}

@@ -1,4 +1,4 @@
-"""What moves in an orderly way is not delivered twice for it."""
+"""Messages of a unit that moves in an orderly way are not delivered twice for it."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ async def test_leases_go_over_with_what_is_split_off_and_back() -> None:
 async def test_without_a_word_of_the_leases_their_messages_go_out_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(handover, "KEEP_MS", -1)  # what was told is too old
+    monkeypatch.setattr(handover, "KEEP_MS", -1)  # the note is too old
     metadata = many(1, partitions=1)
     async with fleet(metadata, 2) as made:
         await leased_and_ready(made)
@@ -198,7 +198,7 @@ PART_KEY = handover.CursorKey(b"t" * 16, b"s" * 16, 0, 0)
 
 
 def note(epoch_n: int, offsets: list[int]) -> bytes:
-    """Of leases under generation 1."""
+    """Return a note of leases under generation 1."""
     groups = [handover._Group(50, epoch_n, offsets)]
     return handover._encode(handover._Note(*PART_KEY, 1, Epoch(0, epoch_n), groups))
 

@@ -12,7 +12,7 @@ NOW_US = 1_700_000_000 * SECOND_US
 
 
 def flushed(held: HeldLeases, rows: dict[int, DeliveryLease]) -> dict[int, DeliveryLease]:
-    """The rows after a flush that commits."""
+    """Return the rows after a flush that commits."""
     put, ended = held.changes()
     held.wrote()
     kept = {number: row for number, row in rows.items() if number not in ended}

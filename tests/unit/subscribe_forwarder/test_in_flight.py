@@ -1,4 +1,6 @@
-"""A tenant's messages in flight: hand-outs pause at its share, over all of its subscriptions."""
+"""Deliveries pause when a tenant's messages in flight reach its share, over all its
+subscriptions.
+"""
 
 from __future__ import annotations
 

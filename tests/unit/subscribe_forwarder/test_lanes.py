@@ -26,7 +26,7 @@ from tests.unit.subscribe_forwarder.subscribe_support import (
 
 
 def pull(lanes: Lanes, waiting: dict[int, int], most: int) -> Counter[int]:
-    """As the collector goes over queues of such lengths; what it took of each."""
+    """Take from queues of these lengths as the collector does; return the number taken of each."""
     ready = [lane for lane, count in waiting.items() if count]
     got: Counter[int] = Counter()
     for lane, share in lanes.plan(ready, most):
@@ -50,9 +50,9 @@ def test_every_lane_gets_its_share_while_all_are_full(
         for most in pulls:
             got += pull(lanes, dict.fromkeys(range(priorities), 10**9), most)
     total = got.total()
-    # After a pull of M, all of it from the top, each lane below has earned M/AGING and is served
-    # in turn, the later one the more: while the last of them waits, M·(1 + 1/AGING)^others went
-    # out. What is rounded is less than two messages a lane.
+    # Each lane below has earned M/AGING after a pull of M that came all from the top. The lanes are
+    # served in turn, and a later lane gets more: while the last one waits, M·(1 + 1/AGING)^others
+    # are delivered. Rounding costs less than two messages a lane.
     waits = max(pulls) * (1 + 1 / AGING) ** (priorities - 2)
     slack = waits / (AGING + 1) + 2 * priorities
     for lane in range(priorities - 1):
@@ -188,7 +188,7 @@ async def test_an_expired_lease_of_a_quiet_lane_comes_again() -> None:
 
 
 def backlog(store: FakeStore, batches: int) -> None:
-    """So many thousands of priority 0, of which nobody makes the bytes more than once."""
+    """Store `batches` thousand messages of priority 0, whose bytes are made only once."""
     store.publish(*[b"0"] * 1000)
     queue = store.queues[QueueId(TOPIC_UID, 0, 0)]
     one = queue.entries[0]

@@ -62,7 +62,7 @@ def test_back_off_doubles_has_full_jitter_and_an_end() -> None:
 
 
 def test_a_further_failure_in_a_flush_that_never_was_is_not_taken_for_durable() -> None:
-    """It changes nothing of the cursor row itself, so only the open deliveries can tell."""
+    """The failure does not change the cursor row itself, so only the open deliveries can tell."""
     ledger = leased(1, Policy(min_backoff_ms=0, max_backoff_ms=0))
     ledger.fail(0, NOW, 0, None)
     update = ledger.update()
@@ -88,7 +88,7 @@ def test_what_was_settled_before_its_flush_never_had_a_row() -> None:
 
 
 def test_memory_with_an_ack_that_publishes_is_not_kept_over_a_claim() -> None:
-    """Its publication may be aborted by now, and then the message is to go out again."""
+    """The publication may be aborted by now, and then the message is to be delivered again."""
     ledger = leased(1, Policy())
     row = stored(state(), ledger.update())
     assert ledger.resync(row, EPOCH)
@@ -196,8 +196,10 @@ def test_nothing_is_buried_that_may_still_be_delivered() -> None:
 
 
 def test_an_old_hole_is_worth_a_flush_also_when_nothing_else_changes() -> None:
-    """Found by `benchmarks.backlog`: of a subscription that had gone quiet, a message held for
-    minutes held the floor, and with it what was behind it in the store."""
+    """The floor of a quiet subscription was held by a message that was held for minutes.
+
+    With it, the store kept all messages behind it. `benchmarks.backlog` found this.
+    """
     ledger = Ledger(state(), EPOCH, Policy())
     ledger.classify(3)
     ledger.lease([0, 1, 2], NOW, NOW.ms + 600_000)
@@ -220,7 +222,7 @@ def test_an_old_hole_is_worth_a_flush_also_when_nothing_else_changes() -> None:
 
 
 def test_leases_that_were_handed_and_never_looked_at_are_handed_on() -> None:
-    """A unit that moves twice, with no pull between."""
+    """The unit moves twice, with no pull between."""
     ledger = leased(2, Policy())
     row = stored(state(), ledger.update())
     between = Ledger(row, EPOCH, Policy(), handed=ledger.to_hand())
@@ -230,7 +232,7 @@ def test_leases_that_were_handed_and_never_looked_at_are_handed_on() -> None:
 
 
 def test_a_handed_lease_of_a_settled_message_is_not_handed_on() -> None:
-    """The owner before told of its leases, and then wrote an ack of one of them."""
+    """The previous owner has told of its leases, and then written an ack of one of them."""
     ledger = leased(3, Policy())
     handed = ledger.to_hand()
     ledger.settle([1], Settled.ACKED)
@@ -239,7 +241,7 @@ def test_a_handed_lease_of_a_settled_message_is_not_handed_on() -> None:
 
 
 def test_an_ack_that_comes_before_the_first_pull_ends_no_lease_that_was_handed() -> None:
-    """Its flush carries the holes under those leases before the time of them was asked for."""
+    """The flush carries the holes under those leases before anything asked for their time."""
     ledger = leased(3, Policy())
     handed = ledger.to_hand()
     row = stored(state(), ledger.update())

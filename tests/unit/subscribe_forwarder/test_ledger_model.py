@@ -30,7 +30,7 @@ MAX_ATTEMPTS = 3
 
 @dataclass
 class One:
-    """What the twin knows of an offset that was read."""
+    """The twin's knowledge of an offset that was read."""
 
     where: str = "held"
     """leased, waiting (ready or in back-off), unwritten, held, doomed, settled"""
@@ -81,7 +81,9 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 5), lasts_ms=LASTS_MS)
     def lease_new(self, count: int, lasts_ms: int) -> None:
-        """As a reader does: from where it is on, over what is passed."""
+        """Take leases as a reader does, from its position on, and over the offsets that
+        it passes.
+        """
         offsets: list[int] = []
         while len(offsets) < count and self.next < SIZE:
             if self.ledger.cursor.gap_at(self.next, self.next + 1)[0] == self.next:
@@ -169,7 +171,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(pick=OFFSETS, delay_ms=st.sampled_from([0, 0, 7]))
     def nack_and_flush(self, pick: int, delay_ms: int) -> None:
-        """What a consumer does."""
+        """Call nack and flush, as a consumer causes them."""
         self.nack(pick, delay_ms)
         self.flush_begins()
         self.flush_commits()
@@ -269,7 +271,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.durable_attempts = {row.offset: row.attempts for row in self.row.stepped_over}
 
     def _told(self) -> None:
-        """What was unwritten, and is in the row as it is, goes on."""
+        """Move every unwritten offset on whose state is in the row."""
         for offset, one in self.ones.items():
             known = self.in_update.get(offset)
             if one.where == "unwritten" and known == (one.attempts, one.reason):
@@ -343,7 +345,7 @@ class LedgerMachine(RuleBasedStateMachine):
                 one.until_ms = self.now.ms - (self.now.us - row.not_before_us) // 1000
 
     def _leased(self, pick: int) -> int:
-        """One that is leased, if any is."""
+        """Return an offset that is leased, if there is one."""
         leased = sorted(o for o, one in self.ones.items() if one.where == "leased")
         return leased[pick % len(leased)] if leased else pick
 

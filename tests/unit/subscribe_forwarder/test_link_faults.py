@@ -23,7 +23,7 @@ ANSWER = bytes(3 * CHUNK_BYTES)
 
 
 class Owner:
-    """What came of the one message that a request may have."""
+    """An owner with the outcome of the one message that a request may have."""
 
     def __init__(self) -> None:
         self.outcome = "not asked"
@@ -255,7 +255,7 @@ async def test_handlers_that_fail_or_answer_nothing() -> None:
 
 
 async def test_what_the_clients_side_raises_ends_the_request() -> None:
-    """A body that stalls is ended by a cancellation of whoever reads it."""
+    """A stalled body is ended by cancelling the task that reads it."""
     gone = asyncio.Event()
 
     async def handler(scope: Scope, receive: Receive, send: Send) -> None:

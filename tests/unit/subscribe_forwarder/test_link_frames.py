@@ -118,7 +118,7 @@ def test_arbitrary_heads_with_a_good_checksum_are_heads_or_refused(
 def test_heads_that_were_tampered_with_are_heads_or_refused(
     head: Head, data: st.DataObject
 ) -> None:
-    """With a good checksum: a defect of the other side, or another version of it."""
+    """The checksum is good, so this is a defect of the other side, or another version of it."""
     encoded = bytearray(msgspec.msgpack.encode(head))
     at = data.draw(st.integers(0, len(encoded) - 1))
     encoded[at] = data.draw(st.integers(0, 255))

@@ -1,4 +1,4 @@
-"""Who may open a link, and who may not; by hand, as release 0.2.0 says it.
+"""Test which peers may open a link, by hand and in the words of release 0.2.0.
 
 The present form is in `tests/unit/peering/test_handshake.py`.
 """
@@ -56,7 +56,7 @@ class Stranger:
         self._writer.write(data)
 
     async def hear(self) -> Head | None:
-        """None: the connection was closed."""
+        """Return the next head, or None if the connection was closed."""
         async with asyncio.timeout(10):
             while (frame := self._frames.next()) is None:
                 data = await self._reader.read(65536)
@@ -67,7 +67,7 @@ class Stranger:
         return frame[0]
 
     async def refused(self) -> str:
-        """Why; the connection is closed then."""
+        """Return the reason of a refusal, after which the connection is closed."""
         head = await self.hear()
         reason = head.text if isinstance(head, Goodbye) else ""
         assert head is None or isinstance(head, Goodbye)
@@ -190,7 +190,7 @@ async def test_names_that_are_refused(said: Hello, why: str) -> None:
 
 
 async def test_a_forwarder_of_release_0_2_0_may_be_dialled() -> None:
-    """It passes over the body of a Hello, and both go on as that release does."""
+    """The listener passes over the body of a Hello, and both continue as that release does."""
     heard: list[Head | None] = []
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -171,7 +171,7 @@ async def test_a_peer_that_falls_silent_is_given_up(monkeypatch: pytest.MonkeyPa
 
 
 async def test_after_a_stop_of_our_own_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lies in the sockets was written to somebody whom the others may have given up."""
+    """The bytes in the sockets were written to a process that the others may have given up."""
     heard: list[bytes] = []
     async with open_links() as (one, two):
         one.links.hears("news", lambda who, body: heard.append(body))

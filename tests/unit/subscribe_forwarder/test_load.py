@@ -1,4 +1,4 @@
-"""What a forwarder reports of itself."""
+"""Test the load that a forwarder reports of itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TENANT, TOPIC = new_uid(), new_uid()
 
 @dataclass(eq=False)
 class FakeReader:
-    """What of a reader is looked at."""
+    """The part of a reader that the load looks at."""
 
     partition: Unit
     cursor: Any

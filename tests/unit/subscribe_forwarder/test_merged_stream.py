@@ -1,4 +1,4 @@
-"""What a merged stream keeps to while parts of it grow, shrink, come and go."""
+"""Test the promises of a merged stream while parts of it grow, shrink, come and go."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from tests.unit.subscribe_forwarder.subscribe_support import (
 
 
 class Slow(FakeMetadata):
-    """What was read arrives when `arrives` is set."""
+    """Fake metadata whose rows arrive when `arrives` is set."""
 
     def __init__(self, partitions: int = 1, slow_partition: int = 0) -> None:
         super().__init__(topic(partitions))
@@ -50,7 +50,7 @@ class Slow(FakeMetadata):
         return claims
 
     def seek(self, to: int) -> Subscription:
-        """As a seek commits it, in all partitions."""
+        """Seek in all partitions, as a commit of a seek does it; return the moved subscription."""
         before = self.subscriptions["reader"]
         moved = structs.replace(
             before, generation=before.generation + 1, version=before.version + 1
@@ -74,7 +74,7 @@ class Slow(FakeMetadata):
 
 
 async def moved_while_reading(w: World, metadata: Slow, to: int) -> list[int]:
-    """The offsets that a pull gets which was under way."""
+    """Move the subscription while a pull is reading; return the offsets that the pull gets."""
     pull = asyncio.create_task(w.pulled())
     await metadata.reading.wait()
     await w.forwarder.reload(metadata.seek(to))

@@ -273,7 +273,7 @@ async def test_a_parked_head_is_skipped_and_the_next_goes_out_also_after_a_takeo
 
 
 async def resumed_and_leased(w: World) -> dict[str, Any]:
-    """a1, out again after its key was parked with a2 and a3 behind it."""
+    """Return a1, delivered again after its key was parked with a2 and a3 behind it."""
     w.store.publish(*keyed("a1", "a2", "a3"))
     await fail_twice(w, "a1")
     assert await data(w) == []
@@ -288,7 +288,7 @@ async def resumed_and_leased(w: World) -> dict[str, Any]:
 async def test_an_ack_of_a_resumed_head_that_comes_first_after_a_takeover_leaves_nothing_parked(
     died_again: bool,
 ) -> None:
-    """What was behind it became the head of a parked key, with no attempt of its own."""
+    """The message behind it became the head of a parked key, with no attempt of its own."""
     store = FakeStore()
     async with ordered(store, changes=parking()) as first:
         head = await resumed_and_leased(first)
@@ -381,7 +381,7 @@ async def test_a_later_message_of_a_key_is_not_out_before_the_ack_of_the_earlier
 async def test_an_ack_that_comes_first_after_a_takeover_frees_its_key_with_its_commit(
     stepped_over: bool,
 ) -> None:
-    """It is of a message that the new owner has not read, or of one that has a row."""
+    """The ack is of a message that the new owner has not read, or of one that has a row."""
     store = FakeStore()
     async with ordered(store) as first:
         store.publish(*keyed("a1", "a2", "b1"))
@@ -469,8 +469,10 @@ async def test_random_lives_never_overtake() -> None:
 
 
 async def _random_life(rng: random.Random) -> None:
-    """Consumers ack, nack, release, forget; forwarders come and go. Of each key only the oldest
-    that is not acked is ever delivered."""
+    """Let consumers ack, nack, release and forget while forwarders come and go.
+
+    For each key, only the oldest message that is not acked is ever delivered.
+    """
     store = FakeStore()
     metadata = FakeMetadata(topic(), in_order(retry=RetryPolicy(0.0, 5.0)))
     acked: dict[str, int] = dict.fromkeys("abcde", 0)

@@ -1,4 +1,4 @@
-"""Where units are wanted, and what a forwarder does about it: properties over random fleets."""
+"""Test where units should be, and what a forwarder does about it, over random fleets."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Fleet:
         }
 
     def round(self) -> int:
-        """How much was done."""
+        """Carry out one round of every plan; return the number of actions."""
         done = 0
         for me in self.members:
             todo = plan(

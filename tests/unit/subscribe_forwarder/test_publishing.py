@@ -62,7 +62,7 @@ class Publications(FakeMetadata):
         return {p.tag: self.states[p.tag] for p in publications if p.tag in self.states}
 
     def abort(self) -> None:
-        """As the sweep does."""
+        """Set open publications to aborted, as the sweep does."""
         self.states.update({t: "aborted" for t, how in self.states.items() if how == "open"})
 
     async def flush(self, updates: Sequence[CursorUpdate]) -> dict[CursorKey, int]:
@@ -238,7 +238,7 @@ async def test_outputs_are_released_once_the_ack_is_committed(bench: Bench) -> N
 
 
 async def test_every_output_of_an_ack_is_staged(bench: Bench) -> None:
-    """With the staging of the product, over a store in memory."""
+    """The staging is that of the product, over a store in memory."""
     store = StagingStore()
     bench.publisher = bench.publishing_with(staging.Staging(store))
     (first, *_) = await bench.w.pulled()
@@ -296,7 +296,7 @@ async def test_an_ack_whose_row_was_aborted_is_not_made_and_its_message_comes_ag
 
 
 async def test_nothing_is_acked_of_a_subscription_that_was_moved_meanwhile(bench: Bench) -> None:
-    """A reader that is reset in its place, and one that is dropped."""
+    """The test moves a reader that is reset in its place, and one that is dropped."""
     for reload in (False, True):
         (first, *_) = await bench.w.pulled()
         bench.staging.go.clear()
@@ -356,7 +356,9 @@ async def test_a_queue_that_is_sealed_meanwhile_is_looked_for_again_and_not_for_
 
 
 async def test_at_most_once_has_no_acks_that_publish(bench: Bench) -> None:
-    """Its messages are acked already: it would be a duplicate that never was."""
+    """Messages of such a subscription are acked already, so the publication would be a
+    duplicate.
+    """
     hub = await bench.w.forwarder.hub(TENANT, "reader")
     hub.subscription = replace(hub.subscription, delivery=Delivery.AT_MOST_ONCE)
     named = Named({Lane(0, 0): [Place(0, 0)]}, [], [])

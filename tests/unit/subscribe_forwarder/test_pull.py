@@ -155,7 +155,7 @@ async def test_a_cancelled_wait_leaves_nothing_leased() -> None:
 
 @pytest.mark.parametrize("turns", range(12))
 async def test_a_pull_that_is_cancelled_as_its_message_comes_keeps_none(turns: int) -> None:
-    """In whichever turn of the loop that is: at most once would lose what is kept."""
+    """The turn of the loop does not matter. At most once would lose a message that is kept."""
     async with world() as w:
         pull = asyncio.create_task(w.pull(wait_s=20))
         await asyncio.sleep(0.02)

@@ -109,7 +109,7 @@ class ScriptedOwner:
         self.sent.append(leased)
 
     def _release(self, leased: bytes) -> None:
-        """It is ready again."""
+        """Make a message ready again."""
         self.released.append(leased)
         self.put(leased)
 
@@ -178,7 +178,7 @@ class Fleet:
 
     @asynccontextmanager
     async def pulling(self, wait_s: float = 5.0) -> AsyncIterator[asyncio.Task[bytes]]:
-        """A long-poll that waits by now."""
+        """Yield a long poll that waits by now."""
         task = asyncio.create_task(self.pull(wait_s))
         await asyncio.sleep(0.02)
         try:

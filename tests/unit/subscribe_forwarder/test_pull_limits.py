@@ -1,4 +1,4 @@
-"""What a pull asks for beyond its first message, and the rate limits of a subscription."""
+"""Test the room of a pull beyond its first message, and the rate limits of a subscription."""
 
 from __future__ import annotations
 

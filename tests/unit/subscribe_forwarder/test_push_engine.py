@@ -44,7 +44,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def change(p: Pushing, **changes: object) -> None:
-    """Of the subscription, as its owner hears of it."""
+    """Change the subscription, and tell its owner."""
     known = p.w.metadata.subscriptions["reader"]
     p.w.metadata.subscriptions["reader"] = replace(
         known,
@@ -464,7 +464,7 @@ async def test_what_is_out_or_not_committed_is_bounded(requests: int, batch: int
 
 
 async def test_acks_of_what_went_elsewhere_hold_up_nothing() -> None:
-    """Also while a commit of others runs."""
+    """The acks do not wait either while a commit of others runs."""
     asked = asyncio.Event()
     let_go = asyncio.Event()
 
@@ -545,7 +545,7 @@ async def test_what_no_request_could_be_made_of_is_tried_again_by_itself(
 
 
 async def test_nothing_runs_once_it_is_closed() -> None:
-    """Also requests of an endpoint that was disabled before, with minutes to end."""
+    """Close also ends requests of an endpoint that was disabled before, with minutes left."""
     before = asyncio.all_tasks()
 
     async def hangs(_: Arrived) -> Answer:

@@ -36,7 +36,7 @@ def entry(number: int, turn: str = "disabled") -> AuditEntry:
 
 
 class Fakes:
-    """What there is to tell, and the topic. `errors` come first, one a try."""
+    """Fakes of the audit log and the topic. The `errors` come first, one for each try."""
 
     def __init__(self, *entries: AuditEntry) -> None:
         self.entries = list(entries)

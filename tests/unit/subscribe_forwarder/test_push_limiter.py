@@ -1,4 +1,4 @@
-"""How much an endpoint is sent, against modelled endpoints in simulated time."""
+"""Test how many requests an endpoint is sent, against modelled endpoints in simulated time."""
 
 from __future__ import annotations
 

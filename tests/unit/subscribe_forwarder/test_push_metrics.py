@@ -1,4 +1,4 @@
-"""What pushing tells Prometheus is what the endpoint has seen."""
+"""The metrics of pushing are equal to what the endpoint has seen."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def sample(name: str, **labels: str) -> float:
 
 
 class Since:
-    """How much a family has grown, by its only label."""
+    """The growth of a metric family since its creation, by its only label."""
 
     def __init__(self, name: str, label: str) -> None:
         self._name, self._label = name, label

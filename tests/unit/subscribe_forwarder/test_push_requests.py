@@ -1,4 +1,4 @@
-"""What leaves for an endpoint: bodies, headers, signatures; read with the libraries of others."""
+"""Test the requests to an endpoint: bodies, headers and signatures, read with other libraries."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class TestSignatures:
         assert "webhook-signature" not in named(build(pushing(), Message(b"")))
 
     def test_a_key_of_another_subscription_signs_nothing(self) -> None:
-        """A row that was copied."""
+        """The row was copied from another subscription."""
         of = pushing(signing=(signing_key(SigningKind.V1, new_key(), "k"),))
         with pytest.raises(Unsendable, match="signing secret k"):
             build(msgspec.structs.replace(of, uid=bytes(16)), Message(b""))

@@ -1,4 +1,4 @@
-"""Whatever an endpoint does: one answer, in time, of bounded size."""
+"""Every endpoint gives one answer, in time and of bounded size, no matter how it behaves."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ async def test_hints_before_an_answer_and_tiny_chunks_are_no_fault(
 async def test_what_costs_us_more_than_them_ends_at_once(
     endpoint: HostileEndpoint, sender: Sender, path: str
 ) -> None:
-    """Not by the time-out, which it would hold up."""
+    """The timeout does not end such a request, because the endpoint would hold it up."""
     answer = await sender.send(to(endpoint.url(path)), 600)
     assert answer.failure in ("garbage", "closed")
     assert endpoint.sent_bytes < 8_000_000
@@ -138,7 +138,9 @@ async def test_a_large_body_arrives_whole(endpoint: HostileEndpoint, sender: Sen
 async def test_endless_bodies_leave_no_bytes_behind(
     endpoint: HostileEndpoint, sender: Sender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the limit, time ends it; and what came meanwhile is not kept."""
+    """The timeout ends the request without the limit, and bytes that came meanwhile are not
+    kept.
+    """
     monkeypatch.setattr(sender_module, "MAX_RESPONSE_BYTES", 1 << 60)
     await sender.send(to(endpoint.url("/ok")), 10)
     gc.collect()
@@ -205,7 +207,7 @@ async def test_what_is_denied_is_an_answer_too(sender: Sender, url: str) -> None
 
 
 async def test_rules_of_one_tenant_are_nothing_to_another(endpoint: HostileEndpoint) -> None:
-    """Also where there is a connection that could be used."""
+    """The rules hold also where a connection could be reused."""
     allowed, other = bytes(15) + b"a", bytes(15) + b"b"
 
     class Rules:

@@ -1,4 +1,4 @@
-"""What becomes of acks of pushed messages whose ledger is replaced while they are committed."""
+"""Test the acks of pushed messages whose ledger is replaced while they are committed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DELIVERED = Verdict(Outcome.DELIVERED, None, True, "", None, None)  # type: igno
 
 
 class FakeReader:
-    """It acks whatever it is told to."""
+    """A reader that acks every offset that it is given."""
 
     place = (0, 0)
     frozen = False

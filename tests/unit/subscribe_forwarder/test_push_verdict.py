@@ -1,4 +1,4 @@
-"""What answers mean, and what an endpoint may ask for."""
+"""Test the meaning of answers, and what an endpoint may ask for."""
 
 from __future__ import annotations
 

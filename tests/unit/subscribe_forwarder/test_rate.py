@@ -106,6 +106,6 @@ def test_memory_is_bounded_and_nobody_gets_a_burst_of_it() -> None:
     for number in range(rate.MAX_CONSUMERS + 50):
         limits.take(str(number), min(1, limits.room_of(str(number), 1, 0.0)), 0.0)
     assert len(limits._consumers) <= rate.MAX_CONSUMERS + 1
-    assert limits.room_of("0", 2, 0.0) == 1  # what it took is not forgotten
+    assert limits.room_of("0", 2, 0.0) == 1  # its token is still counted as taken
     limits.room_of("new", 1, 10.0)  # now all are full again, and may go
     assert len(limits._consumers) == 1

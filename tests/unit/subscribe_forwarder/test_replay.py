@@ -89,7 +89,7 @@ async def test_an_answer_goes_over_many_batches_and_fetches(
 
 
 async def offsets(site: Site, query: str, accept: bytes) -> list[int]:
-    """Of the messages in the answer, in whichever form."""
+    """Return the offsets of the messages in the answer, in any form."""
     answer = await site.ask(query, accept=accept)
     assert answer.status == 200, answer.body
     if accept == ARROW:
@@ -320,7 +320,7 @@ async def test_a_store_that_does_not_answer_is_said_before_anything(site: Site) 
 
 
 def test_json_does_not_load_the_arrow_library() -> None:
-    """It takes 60 MB and a good part of a second."""
+    """The library takes 60 MB and a good part of a second to load."""
     code = (
         "import sys, subscribe_forwarder.api.routes, gateway.wiring.opening;"
         " assert 'pyarrow' not in sys.modules"
@@ -329,7 +329,7 @@ def test_json_does_not_load_the_arrow_library() -> None:
 
 
 async def test_a_filter_over_a_huge_message_is_no_long_callback(site: Site) -> None:
-    """Proof 1 of the audit: one GET of a replay held up everybody for as long as it took."""
+    """All other requests were held up by one GET of a replay while it ran (audit, proof 1)."""
     body = f"[{','.join(['1'] * 300_000)}]".encode()
     site.store.publish(Message(body, "application/json"), Message(b"[2]", "application/json"))
     workshop = Workshop()

@@ -39,7 +39,7 @@ BATCHES = st.lists(st.lists(MESSAGES, min_size=1, max_size=5), min_size=1, max_s
 
 
 def body(shown: dict[str, Any]) -> bytes:
-    """As it was published."""
+    """Return the body as it was published."""
     if "data_base64" in shown:
         return b64decode(shown["data_base64"])
     return (

@@ -166,7 +166,7 @@ expressions = st.recursive(
 
 
 def plain(text: str, batch: Batch) -> list[bool]:
-    """By the engine alone, told everything about each message."""
+    """Evaluate with the engine alone, which gets everything about each message."""
     expression = compile_expression(text)
     found = []
     for index, each in enumerate(batch.messages()):
@@ -200,7 +200,9 @@ def test_index_and_evaluation_together_say_what_evaluation_says(
 
 
 def test_two_equalities_of_which_no_message_has_the_first() -> None:
-    """Found by the property above: the second looked for a first survivor that was not there."""
+    """The second equality was evaluated on a first survivor that did not exist (found by
+    the property above).
+    """
     selection = Selection('attributes.a == "1" && attributes.b == "2"', ())
     batch = batch_of([Message(b"", attributes={"b": "2"})])
     assert selection.verdicts(batch, 0, 1) == [Settled.FILTERED]

@@ -58,7 +58,7 @@ def test_a_piece_costs_what_was_reckoned_at_most(what: str) -> None:
 
 @pytest.mark.parametrize("what", DEAR)
 async def test_a_turn_that_is_used_to_cheap_messages_meets_dear_ones(what: str) -> None:
-    """Pieces grow while they cost little; what comes next may cost more."""
+    """Pieces grow while they cost little; the next messages may cost more."""
     dear = batch_of(messages())
     selection = Selection(DEAR[what], ())
     selection._piece = 1_000
@@ -133,7 +133,7 @@ async def test_an_evaluation_that_takes_too_long_is_true_for_nothing(
 
 
 async def test_many_dear_expressions_of_a_subscription_are_read_in_slices() -> None:
-    """Those of one that is opened, of which none was read in this process before."""
+    """The expressions are those of a subscription that is opened, and none was read here before."""
     rules = tuple(
         SkipRule(
             bytes(16),

@@ -1,4 +1,4 @@
-"""What is committed before messages leave, by the subscription's guarantee."""
+"""Test what is committed before messages leave, by the subscription's guarantee."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_at_most_once_messages_whose_ack_failed_do_not_leave_and_never_wil
 
 async def test_at_most_once_over_a_stream() -> None:
     async with guaranteed(Delivery.AT_MOST_ONCE) as w, stream(w, "max_outstanding_messages=1") as s:
-        w.store.publish(b"a", b"b", b"c")  # what is acked takes no room
+        w.store.publish(b"a", b"b", b"c")  # acked messages take no room
         assert [m["ack_id"] for m in await s.until(3)] == [None, None, None]
         assert w.metadata.row().floor == 3
 

@@ -32,7 +32,7 @@ LINKS = [TraceContext(TRACEPARENT, "a=1"), TraceContext(OTHER)]
 
 
 def observe(w: World, recorder: SpanRecorder, path: Path | None = None) -> HandOutTrace | None:
-    """Its routes, as a server has them that has spans on."""
+    """Give the consumer the routes of a server with spans."""
     told = None if path is None else HandOutTrace(path)
     spans = HandOutSpans(recorder, told)
     made = routes(w.forwarder, w.fates, NO_TASK_ACKS, None, spans)

@@ -26,7 +26,7 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def settled(w: World) -> None:
-    """Whatever comes by itself has come."""
+    """Wait until everything has come that comes by itself."""
     await asyncio.sleep(0.03)
 
 

@@ -1,4 +1,4 @@
-"""Hand-outs of a process that has too much to do, and what notes of peers do to the book."""
+"""Deliveries of an overloaded process, and the effect of peers' notes on its book of flows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def clock() -> Clock:
 def hand_out(
     clock: Clock, machine: MachineThrottle, seconds: float, overloaded: float, wanted: int = 1000
 ) -> int:
-    """How many of so many a tick went."""
+    """Return how many messages were delivered of `wanted` a tick."""
     limits, went = RateLimits(machine), 0
     for _ in range(round(seconds * 10)):
         room = limits.room(wanted, clock())

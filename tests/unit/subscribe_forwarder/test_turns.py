@@ -15,7 +15,9 @@ TURN_S = 0.004
 
 
 def standing(others: float, late_s: float = 0.0) -> float:
-    """How long the rest is after many turns, while others take such a part of the loop."""
+    """Return the rest after many turns in seconds, while others take the part `others` of
+    the loop.
+    """
     courtesy = Courtesy()
     others_s = TURN_S * others / (1.0 - others)
     return [courtesy.rest_s(TURN_S, others_s, late_s) for _ in range(100)][-1]
@@ -83,7 +85,7 @@ async def test_who_reads_while_the_loop_is_late_rests(monkeypatch: pytest.Monkey
 
 
 async def test_turns_are_of_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rests too: many replays together take no more than one would."""
+    """Rests count, too: many replays together take no more than one would."""
     times = Times(monkeypatch)
     taking = Turns(lambda: 1.0, clock=lambda: times.now_s)
     order: list[int] = []
@@ -104,7 +106,7 @@ async def test_turns_are_of_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> No
 async def test_others_are_served_between_parts(
     monkeypatch: pytest.MonkeyPatch, accept: bytes
 ) -> None:
-    """However much one fetch has: whoever is ready has a turn after each of theirs."""
+    """The size of a fetch does not matter: a ready task has a turn after each part."""
     monkeypatch.setattr(parts, "PART_MESSAGES", 10)
     monkeypatch.setattr(turns, "TURN_S", 0.0)
     site = Site()

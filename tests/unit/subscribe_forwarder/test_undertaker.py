@@ -1,4 +1,6 @@
-"""The undertaker over books in memory: what it writes, and what it does while it can't."""
+"""The dead-letter writer over ledgers in memory: its writes, and its behaviour while it
+cannot write.
+"""
 
 from __future__ import annotations
 
@@ -278,7 +280,7 @@ async def test_what_a_reader_in_doubt_had_is_done_when_it_goes_on(world: World) 
 
 
 async def test_a_key_that_is_resumed_while_its_head_is_dead_lettered_says_so(world: World) -> None:
-    """The round failed by an assertion, and with it every dead letter beside this one."""
+    """The round was ended by an assertion, and with it every dead letter beside this one."""
     world.store.publish(b"a", b"b")
     world.failure = lambda items: world.reader.ledger.resumed.add(0)
     dead = OpenDelivery(0, 3, Reason.EXHAUSTED)

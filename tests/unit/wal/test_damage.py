@@ -1,4 +1,4 @@
-"""What was synced and does not verify is damage: reported, kept, never cut."""
+"""Bytes that were synced and do not verify are damage: reported, kept, never cut."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_lost_block(seed: int) -> None:
 
 
 def test_a_block_of_another_place() -> None:
-    """Misdirected: verified by itself, but not what belongs there."""
+    """The block is misdirected: it verifies by itself, but does not belong there."""
     disk, _, _positions = written(60)
     live = disk.inode(name(1)).live
     disk.damage(name(1), 8192, bytes(live[4096 : 4096 + 4096]))
@@ -197,7 +197,10 @@ def test_damage_lasts_until_it_is_repaired_and_is_not_found_again() -> None:
 
 @pytest.mark.parametrize("before", ["removal", "repair", "neither"])
 def test_what_is_repaired_is_forgotten_once_its_segment_is_removed(before: str) -> None:
-    """The list grew for ever. `before`: a stop after the settle and before what is named."""
+    """The list was growing for ever.
+
+    `before` names the step before which the process stops, after the settle.
+    """
     disk, _, positions = written(2000)
     flip(disk, 1, positions[4].offset)
     log, recovery = open_log(disk)

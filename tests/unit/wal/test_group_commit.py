@@ -46,7 +46,7 @@ class Bench:
         self.disk.calls.clear()
         self.fatal: list[BaseException] = []
         self.raised: list[BaseException] = []
-        """What a callback of the loop raised, such as an assertion of the product."""
+        """The errors that a callback of the loop raised, such as an assertion of the product."""
         self.done: list[tuple[str, list[Position]]] = []
         self.commit = GroupCommit(
             self.log,

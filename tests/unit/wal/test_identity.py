@@ -1,4 +1,4 @@
-"""Whose log a directory is."""
+"""Test to which node and cluster the log in a directory belongs."""
 
 from __future__ import annotations
 

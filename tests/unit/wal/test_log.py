@@ -32,7 +32,7 @@ def batch(base: int) -> BatchEntry:
 
 
 def fill(log: WriteAheadLog, segments: int, payload: bytes = b"x" * 1000) -> list[Record]:
-    """Flushes of one record until the log is in another segment that many times."""
+    """Flush one record at a time until the log has moved on by `segments` segments."""
     written: list[Record] = []
     last = log.tail.segment + segments
     while log.tail.segment < last:

@@ -39,7 +39,7 @@ def golden() -> tuple[SimDisk, int, int]:
 
 
 def torn_at(cut: int, start: int, end: int, fill: str) -> SimDisk:
-    """The last frame written only up to `cut`; what follows is zeros, or anything."""
+    """Return a disk with the last frame written only up to `cut`, and zeros or noise after it."""
     disk, _, _ = golden()
     rest = end - cut
     noise = bytes(rest) if fill == "zeros" else random.Random(cut).randbytes(rest)

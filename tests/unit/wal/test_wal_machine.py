@@ -77,7 +77,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 10_000), bit=st.integers(0, 7))
     def rot(self, which: int, bit: int) -> None:
-        """One bit of a synced payload, found by the next start and repaired."""
+        """Let one bit of a synced payload rot, which the next start finds and repairs."""
         self.mark()
         self.sync()
         payloads = [index for index, (record, _) in enumerate(self.durable) if record.payload]

@@ -38,7 +38,7 @@ class Inode:
         self.dirty.clear()
 
     def lose(self, luck: random.Random) -> None:
-        """Any set of unsynced sectors reached the disk, and the new size or not."""
+        """Lose unsynced sectors at random, and perhaps the new size."""
         new = bytearray(self.durable)
         if len(self.live) != len(new) and luck.random() < 0.5:
             del new[len(self.live) :]
@@ -71,8 +71,11 @@ class SimDisk:
         self._locked: int | None = None
 
     def cut(self) -> None:
-        """Power off and on again. Name changes since the last directory sync are lost from some
-        point on, as a journal loses them."""
+        """Turn the power off and on again.
+
+        Name changes since the last directory sync are lost from some point on, as a journal loses
+        them.
+        """
         states = [self._durable, *self._changes]
         self._entries = dict(self.luck.choice(states))
         for inode in set(self._entries.values()):
@@ -239,7 +242,7 @@ def accept(instance: int, payload: bytes = b"value", group: int = 1) -> Record:
 
 
 def append(log: WriteAheadLog, *records: Record) -> list[Position]:
-    """One flush."""
+    """Write records in one flush; return their positions."""
     positions = log.write(records)
     log.sync()
     return positions
