@@ -24,7 +24,7 @@ class Connection:
         self._writer: asyncio.StreamWriter | None = None
 
     async def ask(self, request: bytes, within_s: float) -> int:
-        """The status of the answer, which is read to its end; within that time."""
+        """Return the status of the answer, read to its end within that time."""
         try:
             async with asyncio.timeout(within_s):
                 return await self._ask(request)
@@ -100,8 +100,11 @@ async def send_all(
     rate: float | None = None,
     slow: dict[int, float] | None = None,
 ) -> Counter[int]:
-    """How often each status was answered. `rate`: so many begin in a second, at most. `slow`: of
-    requests by their number, the seconds that they took, is filled in."""
+    """Return the count of each answered status.
+
+    At most `rate` requests begin in a second. `slow` gets the seconds that each numbered request
+    took.
+    """
     left = enumerate(requests)
     statuses: Counter[int] = Counter()
     began_s = time.monotonic()

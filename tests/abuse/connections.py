@@ -35,21 +35,21 @@ SETTINGS, PING, HEADERS, CONTINUATION = 4, 6, 1, 9
 
 
 def frame(kind: int, stream: int, payload: bytes = b"", flags: int = 0) -> bytes:
-    """One frame of HTTP/2 (RFC 9113, 4.1)."""
+    """Return one frame of HTTP/2 (RFC 9113, 4.1)."""
     return (
         len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + payload
     )
 
 
 class Peer:
-    """One socket, by the byte; what the server sends is read only when asked for."""
+    """One socket, used byte by byte; the server's bytes are read only on request."""
 
     def __init__(self, taken: socket.socket) -> None:
         self.socket = taken
         self._loop = asyncio.get_running_loop()
 
     async def send(self, data: bytes, within_s: float = 5.0) -> bool:
-        """Whether all of it was taken."""
+        """Return whether the server took all of it."""
         try:
             async with asyncio.timeout(within_s):
                 await self._loop.sock_sendall(self.socket, data)
@@ -58,7 +58,7 @@ class Peer:
         return True
 
     async def read(self, within_s: float) -> bytes:
-        """What comes next; nothing where nothing came, or the connection has ended."""
+        """Return the next bytes; none if none came in time, or the connection has ended."""
         try:
             async with asyncio.timeout(within_s):
                 return await self._loop.sock_recv(self.socket, 1 << 18)
@@ -73,7 +73,7 @@ class Peer:
 
 @asynccontextmanager
 async def peers(address: Address, count: int, buffer_bytes: int = 0) -> AsyncIterator[list[Peer]]:
-    """So many connections, or as many as are taken; all closed at the end."""
+    """Yield `count` connections, or as many as the server accepts; close all at the end."""
     loop, made = asyncio.get_running_loop(), list[Peer]()
     try:
         for _ in range(count):
@@ -94,7 +94,7 @@ async def peers(address: Address, count: int, buffer_bytes: int = 0) -> AsyncIte
 
 
 async def slow_heads(address: Address, seconds: float) -> int:
-    """Slow-loris: heads that come a byte at a time and never end."""
+    """Send slow-loris heads that come a byte at a time and never end."""
     end_s = time.monotonic() + seconds
     async with peers(address, 300) as made:
         for peer in made:
@@ -107,7 +107,7 @@ async def slow_heads(address: Address, seconds: float) -> int:
 
 
 async def slow_bodies(address: Address, seconds: float) -> int:
-    """Bodies that are announced and come a byte at a time."""
+    """Announce bodies and send them a byte at a time."""
     head = b"POST /oauth/token HTTP/1.1\r\nHost: abuse\r\nContent-Length: 30000\r\n\r\n"
     end_s = time.monotonic() + seconds
     async with peers(address, 300) as made:
@@ -121,7 +121,7 @@ async def slow_bodies(address: Address, seconds: float) -> int:
 
 
 async def never_read(address: Address, seconds: float, request: bytes = GET) -> int:
-    """Answers that nobody takes, pipelined over HTTP/1.1."""
+    """Pipeline requests over HTTP/1.1 and read none of the answers."""
     async with peers(address, 60, buffer_bytes=4096) as made:
         for peer in made:
             await peer.send(request * 20, 0.5)
@@ -130,7 +130,7 @@ async def never_read(address: Address, seconds: float, request: bytes = GET) -> 
 
 
 async def churn(address: Address, seconds: float) -> int:
-    """Connections that end as soon as they have begun, in every way there is."""
+    """Open connections and end them at once, in every way there is."""
     firsts = (
         b"",
         b"\x01",
@@ -153,7 +153,7 @@ async def churn(address: Address, seconds: float) -> int:
 
 
 async def handshakes(address: Address, seconds: float) -> int:
-    """Beginnings of TLS handshakes, to a port that speaks none, and whose end never comes."""
+    """Begin TLS handshakes on a port that speaks no TLS, and never finish them."""
     end_s, count = time.monotonic() + seconds, 0
     while time.monotonic() < end_s:
         async with peers(address, 100) as made:
@@ -233,7 +233,7 @@ async def pseudo_headers(address: Address, seconds: float) -> int:
 
 
 async def continuations(address: Address, seconds: float) -> int:
-    """A head of HTTP/2 that goes on and on in further frames."""
+    """Send a head of HTTP/2 that continues in ever more frames."""
     end_s, count = time.monotonic() + seconds, 0
     while time.monotonic() < end_s:
         async with peers(address, 1) as (peer,):
@@ -261,7 +261,7 @@ async def unfinished_handshakes(address: Address, seconds: float) -> int:
 
 
 async def control_frames(address: Address, seconds: float) -> int:
-    """Pings and settings, whose acknowledgements nobody takes."""
+    """Send pings and settings, and read none of the acknowledgements."""
     flood = (frame(PING, 0, bytes(8)) + frame(SETTINGS, 0)) * 500
     end_s, count = time.monotonic() + seconds, 0
     async with peers(address, 4, buffer_bytes=4096) as made:
@@ -293,13 +293,13 @@ ON_STORE_NODES: dict[str, Attack] = {"store port: handshakes": unfinished_handsh
 OWN_CONNECTION = frozenset(
     ("slow heads", "slow bodies", "connection churn", "TLS handshakes", "HTTP/2 pseudo-headers")
 )
-"""Those whose ordinary requests have a connection each."""
+"""Attacks whose ordinary requests have a connection each."""
 SAME_REQUEST = frozenset(("answers never read", "HTTP/2 window of 0", "HTTP/2 answers never read"))
-"""Those beside which the same page is asked for, and read."""
+"""Attacks beside which the same page is requested and read."""
 
 
 def _client() -> h2.connection.H2Connection:
-    """Whose first bytes are to be sent; it sends what it is told, also what is malformed."""
+    """Return a client whose first bytes are still to be sent; it also sends malformed frames."""
     client = h2.connection.H2Connection(
         h2.config.H2Configuration(
             client_side=True,
@@ -313,7 +313,7 @@ def _client() -> h2.connection.H2Connection:
 
 
 def _is_end(client: h2.connection.H2Connection, data: bytes) -> bool:
-    """Whether the server ends the connection by that."""
+    """Return whether these bytes of the server end the connection."""
     try:
         events = client.receive_data(data)
     except h2.exceptions.ProtocolError:
@@ -322,7 +322,7 @@ def _is_end(client: h2.connection.H2Connection, data: bytes) -> bool:
 
 
 def _ask(client: h2.connection.H2Connection, path: bytes) -> int:
-    """The new stream."""
+    """Request a path; return the new stream."""
     stream: int = client.get_next_available_stream_id()
     fields = [(b":method", b"GET"), (b":path", path), (b":scheme", b"http"), (b":authority", b"a")]
     client.send_headers(stream, fields, end_stream=True)
@@ -330,7 +330,7 @@ def _ask(client: h2.connection.H2Connection, path: bytes) -> int:
 
 
 async def _stay(peer: Peer, client: h2.connection.H2Connection, seconds: float) -> None:
-    """Answers what has to be answered, for so long."""
+    """Send the answers that the protocol needs for `seconds`."""
     end_s = time.monotonic() + seconds
     while time.monotonic() < end_s:
         data = await peer.read(0.2)

@@ -1,4 +1,6 @@
-"""What the contract says of each route: its parameters, its bodies, and a request that is good."""
+"""The parts of each route in the contract: its parameters, its bodies, and a request that
+is valid.
+"""
 
 from __future__ import annotations
 
@@ -67,13 +69,13 @@ class Route:
         return path, dict(asked.get("headers", {})), asked.get("json")
 
     def fields(self) -> Iterator[Field]:
-        """Of its JSON body."""
+        """Yield the fields of the JSON body."""
         if JSON in self.bodies:
             yield from _fields(self.bodies[JSON], ())
 
 
 def routes() -> dict[tuple[str, str], Route]:
-    """All of the contract, by method and template."""
+    """Return all routes of the contract, by method and template."""
     good = {(one.method, one.template): one for one in operations.operations()}
     found = {}
     for template, item in openapi.document()["paths"].items():
@@ -98,7 +100,7 @@ def routes() -> dict[tuple[str, str], Route]:
 
 
 def resolved(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Where it only refers to another: that."""
+    """Return the schema that a reference names, or the schema itself."""
     while "$ref" in schema:
         target: Any = openapi.document()
         for key in schema["$ref"].removeprefix("#/").split("/"):
@@ -108,7 +110,7 @@ def resolved(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def example(schema: Mapping[str, Any], depth: int = 0) -> Any:
-    """A small value of that type, with what is required."""
+    """Return a small value of that type, with the required members."""
     schema = resolved(schema)
     for several in ("oneOf", "anyOf", "allOf"):
         if several in schema:

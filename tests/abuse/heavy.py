@@ -41,7 +41,7 @@ def expressions() -> dict[str, str]:
 
 
 def definitions() -> dict[str, Any]:
-    """Of JSON schemas."""
+    """Return JSON schemas that are costly to check."""
     return {
         "an automaton": {"pattern": "(?:a|b)*a(?:a|b){4000}c"},
         "many automata": {"allOf": [{"pattern": f"\\w{{20}}y{n}"} for n in range(200)]},
@@ -77,7 +77,7 @@ def _deep(levels: int) -> Any:
 
 
 def bodies() -> dict[str, bytes]:
-    """JSON for a topic whose schema is one of those."""
+    """Return JSON bodies for a topic that has one of those schemas."""
     text = "".join(_LETTERS.choice("ab") for _ in range(32 * 1024))
     return {
         "a text for automata": json.dumps(text).encode(),
@@ -91,7 +91,7 @@ NULLS = {"type": "array", "items": "null"}
 
 
 def avro_nulls(count: int = 99_990) -> str:
-    """An array of so many nulls, in Base64: its body is four bytes long."""
+    """Return an array of `count` nulls, in Base64: its body is four bytes long."""
     left, encoded = count << 1, bytearray()
     while left > 127:
         encoded.append(left & 127 | 128)
@@ -101,12 +101,14 @@ def avro_nulls(count: int = 99_990) -> str:
 
 
 def stars(kind: str, count: int) -> list[str]:
-    """Patterns of names that try many places each."""
+    """Return patterns of names that try many places each."""
     return [f"{kind}{'*a' * 100}{n}"[: MAX_PATTERN - 8] + f"-{n}" for n in range(count)]
 
 
 def of_field(name: str) -> list[Any]:
-    """What a field or a parameter of that name is tried with, besides what its type suggests."""
+    """Return values to try for a field or parameter of that name, besides those that its
+    type suggests.
+    """
     if name in ("filter", "expression"):
         return list(expressions().values())
     if name == "definition":

@@ -27,7 +27,7 @@ KEY_BITS = MAX_RSA_BITS
 
 
 class Load(NamedTuple):
-    """Two endless streams of requests, sent over so many connections."""
+    """Two endless streams of requests, and the number of connections that send them."""
 
     hostile: list[bytes]
     ordinary: list[bytes]
@@ -39,7 +39,7 @@ Scenario = Callable[[Site], Load]
 
 
 def request(actor: Actor | None, method: str, path: str, body: Any = None, **fields: str) -> bytes:
-    """Its bytes; `body`: bytes, or what becomes JSON."""
+    """Return the bytes of a request; `body` is bytes or a value to send as JSON."""
     lines = [f"{method} {path} HTTP/1.1", "Host: abuse"]
     if actor is not None:
         lines.append(f"Authorization: Bearer {actor.token}")
@@ -51,7 +51,7 @@ def request(actor: Actor | None, method: str, path: str, body: Any = None, **fie
 
 
 def expressions(site: Site) -> Load:
-    """A replay with a filter, by a key that may read one topic."""
+    """Return replays with a filter, by a key that may read one topic."""
     topic = _topic(site)
     for _ in range(20):
         site.owner.post(f"/topics/{topic}/messages", 201, x=1)
@@ -66,14 +66,14 @@ def expressions(site: Site) -> Load:
 
 
 def schema_of_a_topic(site: Site) -> Load:
-    """Bodies of 32 KiB for a topic whose schema is an automaton."""
+    """Return bodies of 32 KiB for a topic whose schema is an automaton."""
     return _published(
         site, heavy.definitions()["an automaton"], heavy.bodies()["a text for automata"]
     )
 
 
 def enum_of_a_topic(site: Site) -> Load:
-    """Bodies of many values for a topic whose schema is a long enum."""
+    """Return bodies of many values for a topic whose schema is a long enum."""
     return _published(site, heavy.definitions()["a long enum"], heavy.bodies()["values of an enum"])
 
 
@@ -88,7 +88,7 @@ def _published(site: Site, definition: Any, body: bytes) -> Load:
 
 
 def validate(site: Site) -> Load:
-    """The same by `:validate`, which needs no more than `read`."""
+    """Return the same bodies for `:validate`, which needs only `read`."""
     definition = heavy.definitions()["an automaton"]
     schema = {"name": fresh("schema"), "type": "json_schema", "definition": definition}
     made = site.owner.ask("POST", "/schemas", json=schema)
@@ -107,7 +107,7 @@ def validate(site: Site) -> Load:
 
 
 def avro(site: Site) -> Load:
-    """A batch of 200 Avro arrays of nulls, four bytes each."""
+    """Return batches of 200 Avro arrays of nulls, four bytes each."""
     schema = {"name": fresh("schema"), "type": "avro", "definition": heavy.NULLS}
     made = site.owner.ask("POST", "/schemas", json=schema)
     item = {"data_base64": heavy.avro_nulls(), "content_type": "avro/binary"}
@@ -128,7 +128,7 @@ def metrics(_: Site) -> Load:
 
 
 def policies(site: Site) -> Load:
-    """Tokens of a tenant with many policies, a new one for each request."""
+    """Return tokens of a tenant with many policies, a new one for each request."""
     owner = site.owner
     for number in range(POLICIES):
         members = heavy.stars("client:", MEMBERS)
@@ -237,7 +237,7 @@ class _Provider(http.server.BaseHTTPRequestHandler):
 
 
 def replays_that_wait(site: Site) -> Load:
-    """As many waiting reads as a process has room for."""
+    """Return as many waiting reads as a process has room for."""
     topic = _topic(site)
     path = f"/topics/{topic}/partitions/0/messages?offset=0&wait_seconds="
     hostile = [request(site.owner, "GET", path + "60")]
@@ -245,7 +245,7 @@ def replays_that_wait(site: Site) -> Load:
 
 
 def backlog_streams(site: Site) -> Load:
-    """As many streams of backlogs as a process has room for."""
+    """Return as many streams of backlogs as a process has room for."""
     return Load(
         [request(site.owner, "GET", "/backlog:stream?max_seconds=600")],
         [request(site.owner, "GET", "/backlog:stream?max_seconds=0")],
@@ -255,7 +255,7 @@ def backlog_streams(site: Site) -> Load:
 
 
 def pulls_that_wait(site: Site) -> Load:
-    """Pulls of an empty subscription."""
+    """Return pulls of an empty subscription."""
     topic = _topic(site)
     site.owner.post(f"/topics/{topic}/subscriptions", 201, name=topic)
     pull = f"/subscriptions/{topic}:pull"
@@ -275,7 +275,7 @@ def locks_that_wait(site: Site) -> Load:
 
 
 def previews(site: Site) -> Load:
-    """Previews of filters, each with its own."""
+    """Return previews of filters, each with its own."""
     topic = _topic(site)
     for _ in range(5):
         batch = [{"data": "x" * 1000}] * 200
@@ -311,7 +311,7 @@ def acks_that_publish(site: Site) -> Load:
 
 
 def changes(site: Site) -> Load:
-    """Changes of one topic by 48 at once."""
+    """Return changes of one topic by 48 connections at once."""
     topic = _topic(site)
     path = f"/topics/{topic}"
     return Load(
@@ -322,7 +322,7 @@ def changes(site: Site) -> Load:
 
 
 def large_answer(site: Site) -> bytes:
-    """A request whose answer has 8 MiB."""
+    """Return a request whose answer has 8 MiB."""
     topic = _topic(site)
     for _ in range(8):
         site.owner.ask("POST", f"/topics/{topic}/messages", 201, data=b"x" * 1_000_000)

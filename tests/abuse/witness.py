@@ -26,12 +26,12 @@ PATIENCE_S = 60.0
 
 
 class Seen(msgspec.Struct):
-    """Since it was last asked."""
+    """The answers since the witness was last asked."""
 
     publish_ms: list[float]
     other_ms: list[float]
     refused: list[str]
-    """What was refused, or failed, and how."""
+    """The refused and failed requests, with the reason of each."""
 
 
 class Asker(threading.Thread):

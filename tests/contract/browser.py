@@ -21,7 +21,7 @@ FIRST_FREE_DESCRIPTOR = 10
 
 
 def chromium() -> str:
-    """The program; skips the test where there is none."""
+    """Return the path of Chromium; skip the test where there is none."""
     found = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if found is None:
         pytest.skip("no Chromium is installed: Debian's package `chromium` has it")
@@ -77,7 +77,7 @@ class Browser:
         os.close(self._told)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """The result of one command; raises RuntimeError with what the browser says of it."""
+        """Return the result of one command; raises RuntimeError with the browser's own text."""
         self._calls += 1
         sent = {"id": self._calls, "method": method, "params": parameters}
         if self._session is not None:
@@ -94,7 +94,7 @@ class Browser:
             return result
 
     def evaluate(self, expression: str) -> Any:
-        """The value of a script's expression, once it has one where it is a promise."""
+        """Return the value of a script's expression; wait for it where it is a promise."""
         answer = self.call(
             "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
         )

@@ -28,7 +28,7 @@ def browser(tmp_path: Path) -> Browser:
 
 @pytest.fixture(scope="session")
 def served(running: Installation) -> Installation:
-    """An installation with a topic, a subscription and a few messages."""
+    """Return an installation with a topic, a subscription and a few messages."""
     return _filled(running)
 
 
@@ -36,7 +36,7 @@ def served(running: Installation) -> Installation:
 def served_by_hypercorn(
     running: Installation, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Installation]:
-    """Another one, all of whose connections are Hypercorn's."""
+    """Yield another installation, all of whose connections are Hypercorn's."""
     installation = Installation(tmp_path_factory.mktemp("hypercorn") / "data")
     installation.settings = running.settings | {"PACKETBOAT_HTTP_LISTENER": "hypercorn"}
     with installation.started():

@@ -42,12 +42,12 @@ class Page(BaseHTTPRequestHandler):
         self.wfile.write(b"<!doctype html><title>a page</title>")
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def elsewhere() -> Iterator[str]:
-    """The address of a page that is not of the server's origin."""
+    """Yield the address of a page that is not of the server's origin."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}/"

@@ -108,7 +108,7 @@ def _is_wrong(case: Any) -> bool:
 
 
 # The test brings its own token: one that was made up would be replaced, and the request accepted.
-# What If-Match says may be looked at first.
+# The server may check If-Match first.
 REFUSALS = [400, 401, 403, 404, 405, 406, 409, 412, 415, 422, 428, 429, "5xx"]
 CONFIG = {
     "generation": {"with-security-parameters": False},
@@ -137,9 +137,10 @@ class Way(NamedTuple):
 
 @pytest.fixture(scope="module")
 def ways(served: Installation, request: pytest.FixtureRequest) -> Iterator[list[Way]]:
-    """HTTP/1.1 to our listener; with TEST_EVERY_WAY, each request goes over HTTP/2, and to
-    Hypercorn's listener, as well. One connection each, without proxies or passwords of the
-    machine."""
+    """Yield HTTP/1.1 to our listener; with TEST_EVERY_WAY, also HTTP/2, and Hypercorn's listener.
+
+    Each has one connection, without proxies or passwords of the machine.
+    """
     found = [Way(served, requests.Session())]
     if os.environ.get("TEST_EVERY_WAY"):
         over_http2 = requests.Session()
@@ -156,7 +157,7 @@ def ways(served: Installation, request: pytest.FixtureRequest) -> Iterator[list[
 @contract.parametrize()
 @drawn(max_examples=6, phases=(Phase.explicit, Phase.generate))
 def test_every_answer_is_as_described(case: Any, ways: list[Way]) -> None:
-    """The limits of each schema, one by one, and a few requests that are drawn."""
+    """The test tries the limits of each schema, one by one, and a few requests that are drawn."""
     _answers_are_as_described(case, ways)
 
 
@@ -168,7 +169,7 @@ def test_answers_to_more_that_is_drawn_are_as_described(case: Any, ways: list[Wa
 
 
 def _answers_are_as_described(case: Any, ways: list[Way]) -> None:
-    # Of examples that were not made up: no hook has seen them.
+    # No hook has seen the examples that were not made up.
     case.query, case.body = map_query(case, case.query), map_body(case, case.body)
     for way in ways:
         _answer_is_as_described(case, way)
@@ -199,7 +200,9 @@ def test_operations_need_a_token(served: Installation) -> None:
 
 
 def test_head_of_real_paths_and_unknown_query_parameters(served: Installation) -> None:
-    """On one connection, whose next answer would be garbled by a body that was not announced."""
+    """All requests use one connection: a body that was not announced would garble its next
+    answer.
+    """
     http = served.session()
     for path in (
         "/topics",
@@ -220,7 +223,7 @@ def test_head_of_real_paths_and_unknown_query_parameters(served: Installation) -
 
 
 def test_pulls_of_a_push_subscription_are_in_the_contract() -> None:
-    """409 `push-subscription`, which every way to pull answers."""
+    """Every way to pull answers 409 `push-subscription`."""
     pulls = {"pull", "pullTopicSubscription", "stream", "streamTopicSubscription"}
     found = {
         item["get"]["operationId"]: item["get"]["responses"]

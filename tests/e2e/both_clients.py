@@ -18,7 +18,7 @@ PATIENCE_S = 60.0
 
 @asynccontextmanager
 async def connected(kind: str, *arguments: Any, **options: Any) -> AsyncIterator[AsyncClient]:
-    """A client of that kind, as an asyncio one."""
+    """Yield a client of that kind with the interface of the asyncio one."""
     if kind == "asyncio":
         async with AsyncClient(*arguments, **options) as client:
             yield client
@@ -41,7 +41,7 @@ class Threaded:
 
 
 class Later:
-    """What a call gives: to be awaited, iterated or entered."""
+    """The outcome of a call, to be awaited, iterated or entered."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self._call = call
@@ -101,7 +101,7 @@ async def publish(client: AsyncClient, topic: str, *messages: Any) -> list[Recei
 
 @asynccontextmanager
 async def topic(client: AsyncClient) -> AsyncIterator[str]:
-    """A topic of one partition, and a subscription of that name."""
+    """Yield a topic of one partition that has a subscription of the same name."""
     name = fresh()
     await client.topics.create(name, partitions=1, retention=Retention("retain"))
     await client.subscriptions.create(name, name, start="earliest", ack_deadline_seconds=60)

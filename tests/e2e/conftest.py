@@ -14,7 +14,9 @@ from tests.e2e.servers import StartServer, servers
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Installation]:
-    """One that the test starts and stops itself; nothing of it outlives the test."""
+    """Yield an installation that the test starts and stops itself; nothing of it outlives
+    the test.
+    """
     installation = Installation(tmp_path / "data")
     yield installation
     for pid in installation.processes():
@@ -26,7 +28,9 @@ def fresh(tmp_path: Path) -> Iterator[Installation]:
 
 @pytest.fixture
 def start_server(running: Installation, tmp_path: Path) -> Iterator[StartServer]:
-    """Servers beside that of the installation; they end with the test, and well."""
+    """Yield a function that starts servers beside the installation's; they must end cleanly
+    with the test.
+    """
     with servers(running, tmp_path) as start:
         yield start
 

@@ -2,10 +2,9 @@
 a million messages through `packetboat up`, from `publish` to a table that others read.
 
 Publishes a data set by the SDK, has `packetboat export create` and `run --wait` write it, and reads
-it by PyIceberg, DuckDB and PySpark. What the publisher was told, what the log has and what each of
-the three finds must be the same messages, each once, in the order of offsets; and among messages of
-one key that is the order in which they were published. Prints how long each took; fails where one
-differs.
+it by PyIceberg, DuckDB and PySpark. The receipts, the log and the rows that each of the three finds
+must be the same messages, each once, in the order of offsets; among messages of one key that is the
+order of their publication. Prints the time of each step; fails if one differs.
 """
 
 from __future__ import annotations
@@ -45,22 +44,22 @@ console = Console(width=120, highlight=False, soft_wrap=True)
 
 
 class Seen(NamedTuple):
-    """What somebody has of the messages."""
+    """A summary of the messages in one place."""
 
     count: int
     digest: str
     is_in_order: bool
-    """Of each key, in the order in which they were published."""
+    """Whether the messages of each key are in the order in which they were published."""
 
 
 class Tally:
-    """Of messages that come in any order."""
+    """Sums up messages that come in any order."""
 
     def __init__(self) -> None:
         self._rows: dict[int, list[tuple[int, bytes, str, int]]] = {}
 
     def add(self, partition: int, offset: int, message: tuple[Any, ...], body: Any) -> None:
-        """`message`: all of it but its place and its body."""
+        """Add a message; `message` has all of it but its place and its body."""
         text = repr((partition, offset, *message)) + json.dumps(body, sort_keys=True)
         digest = sha256(text.encode()).digest()[:DIGEST_BYTES]
         self._rows.setdefault(partition, []).append((offset, digest, message[1], body["n"]))
@@ -80,12 +79,12 @@ class Tally:
 def message(
     message_id: str, key: str | None, published: datetime, attributes: Iterable[tuple[str, str]]
 ) -> tuple[Any, ...]:
-    """What is compared, in one form for all who tell of it."""
+    """Return the compared fields in one form for all places."""
     return message_id, key, round(published.timestamp() * 1e6), tuple(sorted(attributes))
 
 
 def published(client: Client, data: str, count: int) -> Seen:
-    """As the receipts have it."""
+    """Publish the data set; return a summary of the receipts."""
     tally = Tally()
     for record, receipt in publish(client, TOPIC, SETS[data](), count):
         assert receipt.partition is not None
@@ -99,7 +98,7 @@ def published(client: Client, data: str, count: int) -> Seen:
 
 
 def stored(client: Client) -> Seen:
-    """As the log has it."""
+    """Return a summary of the log."""
     tally = Tally()
     for partition in range(PARTITIONS):
         at = 0
@@ -117,7 +116,7 @@ def stored(client: Client) -> Seen:
 
 
 def exported(batches: Iterable[Any], columns: Iterable[str]) -> Seen:
-    """As a table has it."""
+    """Return a summary of a table."""
     tally = Tally()
     for row in rows_of(batches):
         assert row["rescued"] is None, row
@@ -135,7 +134,7 @@ def add(tally: Tally, row: dict[str, Any], body: Any) -> None:
 
 
 def rows_of(batches: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """A few at a time: a million as objects would be gigabytes."""
+    """Yield a few rows at a time: a million as objects would be gigabytes."""
     for batch in batches:
         for start in range(0, batch.num_rows, ROWS):
             yield from batch.slice(start, ROWS).to_pylist()
@@ -174,7 +173,7 @@ def by_spark(metadata: str, directory: Path) -> Iterator[Any]:
 
 
 def files_of(metadata: str) -> list[str]:
-    """Of the table's snapshot."""
+    """Return the data files of the table's snapshot."""
     from pyiceberg.table import StaticTable
 
     tasks = StaticTable.from_metadata(metadata).scan().plan_files()
@@ -234,7 +233,7 @@ class Program:
         return done
 
     def _command(self, *arguments: str) -> None:
-        """`packetboat export …`; raises CalledProcessError."""
+        """Run `packetboat export …`; raises CalledProcessError."""
         env = inherited_environment(
             PACKETBOAT_URL=self._cluster.url, PACKETBOAT_TOKEN=self._cluster.token
         )

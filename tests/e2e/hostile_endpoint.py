@@ -51,7 +51,7 @@ class Received(NamedTuple):
     body: bytes
 
     def header(self, name: str) -> str | None:
-        """The first of that name, of any case."""
+        """Return the first header of that name, of any case."""
         return next((v for k, v in self.headers if k.lower() == name.lower()), None)
 
     @property
@@ -83,7 +83,9 @@ class HostileEndpoint:
         return f"{'https' if tls else 'http'}://{self.host}:{self.ports[tls]}{path}"
 
     def trusting(self) -> ssl.SSLContext:
-        """For a client that trusts who signed `ok`, `expired` and `wrong_name`."""
+        """Return a context for a client that trusts the signer of `ok`, `expired` and
+        `wrong_name`.
+        """
         return ssl.create_default_context(cafile=str(self._certificates.authority))
 
     async def __aenter__(self) -> HostileEndpoint:
@@ -100,12 +102,12 @@ class HostileEndpoint:
         return self.reached.total()
 
     async def listen(self, host: str, port: int, tls: str = "") -> None:
-        """At one more address."""
+        """Listen at one more address."""
         context = self._certificates.context(tls) if tls else None
         self._servers.append(await asyncio.start_server(self._serve, host, port, ssl=context))
 
     def listen_from_thread(self, host: str, port: int, tls: str = "") -> None:
-        """As `listen`, where the endpoint runs in a thread of its own."""
+        """Listen at one more address, where the endpoint runs in a thread of its own."""
         assert self._loop is not None
         asyncio.run_coroutine_threadsafe(self.listen(host, port, tls), self._loop).result(30)
 
@@ -120,7 +122,7 @@ class HostileEndpoint:
     async def arrivals(
         self, count: int, path: str | None = None, timeout_s: float = 30
     ) -> list[Received]:
-        """The requests to the path (or all), once there are so many."""
+        """Return the requests to the path (or all), once there are at least `count`."""
 
         def found() -> list[Received]:
             return [one for one in self.received if path is None or one.path == path]
@@ -132,7 +134,7 @@ class HostileEndpoint:
     def arrivals_from_thread(
         self, count: int, path: str | None = None, timeout_s: float = 30
     ) -> list[Received]:
-        """As `arrivals`, where the endpoint runs in a thread of its own."""
+        """Return the same as `arrivals`, where the endpoint runs in a thread of its own."""
         assert self._loop is not None
         waiting = asyncio.run_coroutine_threadsafe(
             self.arrivals(count, path, timeout_s), self._loop
@@ -154,7 +156,7 @@ class HostileEndpoint:
             writer.transport.abort()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Whether the connection may be used again."""
+        """Return whether the connection may be used again."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         method, target, _ = head[0].split(" ")
         path = target.partition("?")[0]
@@ -265,7 +267,7 @@ class Certificates:
         self.authority.write_bytes(made.public_bytes(serialization.Encoding.PEM))
 
     def context(self, kind: str) -> ssl.SSLContext:
-        """A server's, of one of TLS_KINDS."""
+        """Return the context of a server, of one of TLS_KINDS."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, kind)])
         certificate = self._certificate(name, key, kind=kind)
@@ -323,7 +325,7 @@ class Certificates:
 
 @contextlib.contextmanager
 def running(host: str = "127.0.0.1") -> Iterator[HostileEndpoint]:
-    """In a thread with a loop of its own, for tests that have none."""
+    """Run an endpoint in a thread with a loop of its own, for tests that have none."""
     started: list[HostileEndpoint] = []
     ready, stop = threading.Event(), threading.Event()
 

@@ -32,11 +32,11 @@ class Installation:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.settings: dict[str, str] = {}
-        """What is not as by default, of the next start."""
+        """Settings of the next start that differ from the defaults."""
         self.seeded = True
         """Whether its Postgres is a copy of one with the schema."""
         self.program: tuple[str, ...] = ("-m", "gateway")
-        """What `up` is a command of; its children are started as it says."""
+        """The program that has the command `up`; its children are started with the same program."""
         self.process: subprocess.Popen[str] | None = None
         self.output = ""
         self.url = ""
@@ -73,7 +73,7 @@ class Installation:
 
     @contextmanager
     def started(self) -> Iterator[Installation]:
-        """It runs within; stopped at the end unless it was already."""
+        """Start the installation; stop it at the end unless it was stopped before."""
         try:
             yield self.start()
         finally:
@@ -86,7 +86,7 @@ class Installation:
         return session
 
     def stop(self, number: signal.Signals = signal.SIGINT) -> int:
-        """The exit code."""
+        """Stop `up`; return its exit code."""
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(number)
@@ -95,7 +95,7 @@ class Installation:
         return code
 
     def processes(self) -> dict[int, str]:
-        """Command lines of everything that works in this directory, by process id."""
+        """Return the command lines of all processes that work in this directory, by process id."""
         found = {}
         places = [str(self.directory)]
         # Where the account of Postgres cannot enter the directory, its data is elsewhere.

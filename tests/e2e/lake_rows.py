@@ -1,5 +1,6 @@
-"""What is in a log and what is in a table, as rows that can be compared; each reader of tables by
-its own means."""
+"""Rows of a log and of a table in a form that can be compared; each reader reads tables by
+its own means.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class Row(NamedTuple):
 
 
 def log_rows(client: Client, topic: str, lanes: Sequence[int] = (0,)) -> list[Row]:
-    """All that is stored, in the order of partitions, lanes and offsets."""
+    """Return all stored messages, in the order of partitions, lanes and offsets."""
     found = []
     for partition in range(client.topics.get(topic).partitions):
         for lane in lanes:
@@ -51,7 +52,7 @@ def log_rows(client: Client, topic: str, lanes: Sequence[int] = (0,)) -> list[Ro
 
 
 def canonical(body: bytes) -> str:
-    """One text for one JSON value."""
+    """Return one text for one JSON value."""
     try:
         return json.dumps(json.loads(body), sort_keys=True)
     except ValueError:
@@ -59,7 +60,7 @@ def canonical(body: bytes) -> str:
 
 
 def table_rows(metadata_location: str, body_columns: Iterable[str]) -> list[Row]:
-    """By PyIceberg, as a program does that knows the metadata file alone."""
+    """Read the table with PyIceberg, as a program does that knows only the metadata file."""
     from pyiceberg.table import StaticTable
 
     table = StaticTable.from_metadata(metadata_location).scan().to_arrow()
@@ -67,7 +68,7 @@ def table_rows(metadata_location: str, body_columns: Iterable[str]) -> list[Row]
 
 
 def duckdb_rows(metadata_location: str, body_columns: Iterable[str]) -> list[Row]:
-    """By DuckDB."""
+    """Read the table with DuckDB."""
     from pyiceberg.table import StaticTable
 
     table = StaticTable.from_metadata(metadata_location)
@@ -76,7 +77,7 @@ def duckdb_rows(metadata_location: str, body_columns: Iterable[str]) -> list[Row
 
 
 def spark_rows(spark: Any, metadata_location: str, body_columns: Iterable[str]) -> list[Row]:
-    """By PySpark, of the files that the snapshot names."""
+    """Read the files that the snapshot names with PySpark."""
     from pyiceberg.table import StaticTable
 
     tasks = StaticTable.from_metadata(metadata_location).scan().plan_files()
@@ -86,7 +87,10 @@ def spark_rows(spark: Any, metadata_location: str, body_columns: Iterable[str]) 
 
 
 def rows_of(found: Iterable[dict[str, Any]], body_columns: Iterable[str]) -> list[Row]:
-    """Sorted. The body is put together of its columns; null is a field that is not there."""
+    """Return sorted rows.
+
+    The body is put together from its columns; a field that is null is left out.
+    """
     columns = list(body_columns)
     rows = []
     for one in found:
@@ -112,7 +116,7 @@ def rows_of(found: Iterable[dict[str, Any]], body_columns: Iterable[str]) -> lis
 
 
 def digest(rows: Iterable[Row]) -> str:
-    """Of all of them, in their order."""
+    """Return a digest of all rows, in their order."""
     sha = hashlib.sha256()
     for row in rows:
         sha.update(repr(row).encode())

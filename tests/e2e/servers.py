@@ -60,7 +60,7 @@ def servers(running: Installation, logs: Path) -> Iterator[StartServer]:
 
 
 def wait_for(url: str, wanted: int, seconds: float = START_S) -> dict[str, object]:
-    """The body of /readyz once it has that status."""
+    """Return the body of /readyz once it has that status."""
     deadline_s = time.monotonic() + seconds
     last: object = None
     while time.monotonic() < deadline_s:

@@ -41,7 +41,7 @@ class World:
 
     @contextmanager
     def stream(self, path: str, **query: object) -> Iterator[Iterator[dict[str, Any]]]:
-        """The objects of its lines."""
+        """Yield the objects of the stream's lines."""
         params = {"max_seconds": PATIENCE_S, **query}
         with self.http.get(
             self.url + path, params=params, stream=True, timeout=PATIENCE_S
@@ -53,7 +53,7 @@ class World:
 def until(
     lines: Iterator[dict[str, Any]], is_it: Callable[[dict[str, Any]], bool]
 ) -> dict[str, Any]:
-    """The first object that is it."""
+    """Return the first object for which `is_it` is true."""
     for one in lines:
         if is_it(one):
             return one

@@ -32,8 +32,9 @@ def pulled(installation: Installation, http: requests.Session, count: int) -> li
 
 
 def test_an_installation_is_made_again_of_a_backup(fresh: Installation, tmp_path: Path) -> None:
-    """What was not acked comes under the ids it had, what was acked does not, and what is
-    published then comes as well."""
+    """Unacked messages come again under their ids, acked messages do not, and new messages
+    come as well.
+    """
     lost = fresh.start()
     vault, secrets = tmp_path / "vault", tmp_path / "state.json"
     http = make_topic(lost)

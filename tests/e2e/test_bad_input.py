@@ -38,7 +38,7 @@ class Peer:
             self.socket.sendall(data)
 
     def status(self) -> int | None:
-        """Of the next answer; None: the connection was closed instead."""
+        """Return the status of the next answer; None if the connection was closed instead."""
         try:
             line = self.socket.recv(65536)
         except ConnectionError:
@@ -47,7 +47,7 @@ class Peer:
         return int(found[1]) if found else None
 
     def closed_within(self, seconds: float) -> bool:
-        """Whether the server ends it; what it says meanwhile is read."""
+        """Return whether the server closes the connection in time; read what it says meanwhile."""
         self.socket.settimeout(seconds)
         try:
             while self.socket.recv(65536):
@@ -94,7 +94,7 @@ def well_after(running: Installation) -> Iterator[None]:
 
 
 def put(installation: Installation, body: bytes, *more: bytes) -> bytes:
-    """A whole POST of a topic."""
+    """Return a whole POST of a topic."""
     fields = [b"Content-Type: application/json", b"Content-Length: %d" % len(body), *more]
     token = installation.token.encode()
     return HEAD + token + b"\r\n" + b"\r\n".join(fields) + b"\r\n\r\n" + body
@@ -237,7 +237,7 @@ def test_two_lengths_are_refused(running: Installation, peer: Peer) -> None:
 
 
 def test_what_is_announced_is_not_set_aside(running: Installation, peers: list[Peer]) -> None:
-    """Bodies of ten megabytes each, of which nothing comes."""
+    """Requests announce bodies of ten megabytes each and send nothing of them."""
     for _ in range(300):
         peers.append(Peer(running))
         whole = put(running, b"").replace(b"Content-Length: 0", b"Content-Length: 10000000")
@@ -247,7 +247,7 @@ def test_what_is_announced_is_not_set_aside(running: Installation, peers: list[P
 def test_more_requests_than_are_answered_wait_in_the_socket(
     running: Installation, peer: Peer
 ) -> None:
-    """A peer that pipelines without reading is not read either."""
+    """The server does not read a peer that pipelines without reading."""
     peer.socket.setblocking(False)
     whole, sent = b"GET /openapi.json HTTP/1.1\r\nHost: t\r\n\r\n" * 1000, 0
     deadline_s = time.monotonic() + 5

@@ -87,7 +87,7 @@ class Shell:
         return [each["name"] for each in answer["subscriptions"]]
 
     def stored(self, topic: str) -> list[str]:
-        """The bodies of all that is stored."""
+        """Return the bodies of all stored messages."""
         found: list[str] = []
         for partition in (0, 1):
             offset = 0
@@ -116,7 +116,10 @@ def until(condition: Callable[[], object], what: str) -> None:
 
 
 def hears_ctrl_c() -> None:
-    """As in a terminal; what was begun in the background, tests too, ignores it."""
+    """Make the process hear Ctrl-C as in a terminal.
+
+    Processes begun in the background, tests too, ignore it.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

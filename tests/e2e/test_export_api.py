@@ -23,7 +23,7 @@ KEPT = {"mode": "retain", "seconds": 86_400}
 
 @pytest.fixture(scope="module")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """Its runs are this module's alone."""
+    """Yield an installation whose runs belong to this module alone."""
     made = Installation(tmp_path_factory.mktemp("exports") / "data")
     made.settings["PACKETBOAT_EXPORT_LAKES"] = "default,attic"
     made.settings["PACKETBOAT_EXPORT_MAX_RUN_MESSAGES"] = str(MAX_RUN_MESSAGES)
@@ -36,7 +36,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
 
 @pytest.fixture(scope="module")
 def runner(installation: Installation) -> Runner:
-    """Whose operator may do nothing else."""
+    """Return a runner whose operator may do nothing else."""
     file = installation.directory / "runner.env"
     command = [sys.executable, "-m", "gateway", "operator", "--data-dir"]
     command += [str(installation.directory), "create", "runner", "--credential-file", str(file)]
@@ -48,7 +48,7 @@ def runner(installation: Installation) -> Runner:
 
 @pytest.fixture
 def tenant(installation: Installation) -> Actor:
-    """Its owner."""
+    """Return the owner of a new tenant."""
     return new_tenant(installation)[1]
 
 
@@ -95,7 +95,7 @@ class Runner:
 
 
 def topic_of(tenant: Actor, messages: int = 0) -> str:
-    """Its messages stay, whether an export is there for them or not."""
+    """Make a topic whose messages stay, whether an export is there for them or not."""
     name = fresh("topic")
     tenant.post("/topics", 201, name=name, partitions=1, retention=KEPT)
     publish(tenant, name, messages)
@@ -180,7 +180,7 @@ def test_all_that_is_wrong_is_said_at_once(tenant: Actor) -> None:
 def test_topics_that_are_not_there(tenant: Actor) -> None:
     answer = tenant.post("/exports", 422, name="x", topic="none")
     assert answer.json()["errors"] == [{"field": "topic", "detail": "there is no topic 'none'"}]
-    # Of a pattern there may be none yet.
+    # A pattern may match no topic yet.
     assert tenant.post("/exports", 201, name="x", topic="none-*").json()["positions"] == []
 
 
@@ -236,7 +236,7 @@ def test_paused_and_resumed(tenant: Actor, runner: Runner) -> None:
     name = export_of(tenant, topic_of(tenant, 1), cron="@daily")
     assert tenant.post(f"/exports/{name}:pause", 200).json()["state"] == "paused"
     assert tenant.get(f"/exports/{name}")["next_runs"] == []
-    # What is asked for runs all the same.
+    # Requested runs run all the same.
     tenant.post(f"/exports/{name}:run", 201)
     held = runner.held()
     held.succeed(held.plan())
@@ -558,7 +558,7 @@ def test_whoever_has_topics_read_may_read_them(installation: Installation) -> No
     maker.ask("PUT", "/exports/c", 403, json={"topic": "payments"})
     maker.post("/exports/c:run", 403)
     maker.post("/exports/c:resume", 403)
-    # What has it read less does not need it.
+    # Calls that make it read less do not need it.
     maker.post("/exports/c:pause", 200)
     maker.ask("DELETE", "/exports/c", 204)
 
@@ -571,7 +571,7 @@ def test_who_may_run_exports(installation: Installation, runner: Runner) -> None
     for scope in ("run_exports", "operate"):
         owner.post("/keys", 422, name="k", scopes=[scope])
     operator_of(installation).post("/export_runs:claim", 200, **claim)
-    # And whoever may run exports may nothing else.
+    # A client that may run exports may do nothing else.
     for path in ("/exports", "/topics", "/tenants", "/clients", "/forwarders"):
         runner.actor.ask("GET", path, 403)
     credential = Credential.from_exports((installation.directory / "runner.env").read_text())

@@ -52,7 +52,7 @@ def shell(platform: Installation, tmp_path_factory: pytest.TempPathFactory) -> S
 
 @contextmanager
 def told(platform: Installation) -> Iterator[None]:
-    """What fails says what the runner and the server had to say."""
+    """Add the logs of the runner and the server to an error."""
     try:
         yield
     except BaseException as error:
@@ -69,13 +69,13 @@ def until(what: Callable[[], Any]) -> Any:
 
 
 def make_topic(client: Client, name: str, partitions: int = 1, priorities: int = 2) -> None:
-    """Of which messages stay when they are exported, to be compared with the table."""
+    """Make a topic whose messages stay after their export, to be compared with the table."""
     retain = Retention("retain")
     client.topics.create(name, partitions=partitions, priorities=priorities, retention=retain)
 
 
 def publish(client: Client, topic: str, numbers: range, **more: Any) -> None:
-    """JSON bodies, some with a field that others lack, in two priorities."""
+    """Publish JSON bodies, some with a field that others lack, in two priorities."""
     messages = []
     for number in numbers:
         body: dict[str, Any] = {"id": number, "amount": number + 0.5, "who": {"name": f"n{number}"}}
@@ -96,7 +96,7 @@ def publish(client: Client, topic: str, numbers: range, **more: Any) -> None:
 
 @pytest.fixture(scope="module")
 def orders(platform: Installation, client: Client, shell: Shell) -> str:
-    """A topic of which a run was made by hand, as its README has it."""
+    """Make a topic, and run its export by hand as the README does."""
     make_topic(client, "orders", partitions=3, priorities=2)
     publish(client, "orders", range(2_000))
     shell.run("export", "create", "orders", "--topic", "orders")
@@ -109,7 +109,7 @@ def orders(platform: Installation, client: Client, shell: Shell) -> str:
 
 
 def table_of(client: Client, export: str) -> str:
-    """The metadata file of its table now."""
+    """Return the metadata file of the export's present table."""
     state = client.exports.get(export).table_state
     assert state is not None
     assert state.metadata_location is not None
@@ -117,7 +117,7 @@ def table_of(client: Client, export: str) -> str:
 
 
 def run(platform: Installation, client: Client, export: str, **what: Any) -> Any:
-    """A run that succeeds; its result."""
+    """Run the export; return the result of the run, which must succeed."""
     with told(platform):
         ended = client.exports.run(export, **what).wait(timeout_s=RUN_S)
         assert ended.state == "succeeded", ended
@@ -130,7 +130,7 @@ def log_of(client: Client, topic: str) -> list[Row]:
 
 
 def has_all(client: Client, export: str, topic: str, *more_columns: str) -> bool:
-    """Whether its table has each message of the log once, as it is there."""
+    """Return whether the export's table has each message of the log once, as it is there."""
     rows = table_rows(table_of(client, export), (*COLUMNS, *more_columns))
     return digest(rows) == digest(sorted(log_of(client, topic)))
 
@@ -163,7 +163,7 @@ def test_the_next_run_goes_on_and_takes_new_fields_along(
 def test_what_others_broke_is_found_and_put_right(
     platform: Installation, client: Client, orders: str
 ) -> None:
-    """Reconciled, back-filled, tidied; the table is the log again."""
+    """The table is reconciled, back-filled and tidied; then it equals the log again."""
     log = log_of(client, orders)
     lane, gone = Counter((row.partition, row.lane) for row in log).most_common()[0]
     condition = "partition = {} AND lane = {}".format(*lane)
@@ -283,6 +283,6 @@ def test_a_schedule_makes_runs(platform: Installation, client: Client) -> None:
 
 
 def catalog_of(platform: Installation) -> Catalog:
-    """As another program opens it, by the file that the runner has."""
+    """Open the catalog as another program does, by the file that the runner has."""
     (lake,) = lakes_in(platform.directory / "lakes.json").values()
     return open_catalog(lake)

@@ -54,7 +54,7 @@ def signal_postgres(running: Installation) -> Iterator[Callable[[signal.Signals]
     assert len(pids) == 1
 
     def send(number: signal.Signals) -> None:
-        """To the server and each of its backends, which are in sessions of their own."""
+        """Signal the server and each of its backends, which are in sessions of their own."""
         os.kill(pids[0], number)
         for stat in Path("/proc").glob("[0-9]*/stat"):
             with suppress(OSError):
@@ -66,7 +66,7 @@ def signal_postgres(running: Installation) -> Iterator[Callable[[signal.Signals]
 
 
 def until(answer: Callable[[], requests.Response], status: int, seconds: float) -> float:
-    """Seconds until it answers so."""
+    """Return the seconds until the answer has that status."""
     began_s = time.monotonic()
     while (last := answer()).status_code != status:
         assert time.monotonic() - began_s < seconds, (last.status_code, last.text)

@@ -1,4 +1,4 @@
-"""Who delivers, as the API and the command tell it of a running installation."""
+"""The forwarders that deliver, as the API and the command show them in a running installation."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _BLOCK = re.compile(r"^```(sh|json)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks_of(page: Path) -> list[tuple[str, object | None]]:
-    """Each `sh` block, with the value of the `json` block that follows it, if one does."""
+    """Return each `sh` block, with the value of the `json` block that follows it, if one does."""
     found = _BLOCK.findall(page.read_text())
     blocks: list[tuple[str, object | None]] = []
     for (language, text), (following, shown) in zip(found, [*found[1:], ("", "")], strict=True):
@@ -75,7 +75,7 @@ def unlike(shown: object, printed: object, path: str = "") -> list[str]:
 
 
 def last_json(output: str) -> object:
-    """The last JSON object that a block printed."""
+    """Return the last JSON object that a block printed."""
     last, at = None, output.find("{")
     while at >= 0:
         try:
@@ -130,7 +130,7 @@ def test_the_blocks_of_a_guide_with_exports_run(
 
 
 def hold(page: Path, running: Installation, timeout_s: float, directory: Path) -> None:
-    """Paste all of a page, twice, in any directory."""
+    """Run a whole page, twice, in any directory."""
     blocks = blocks_of(page) * TIMES
     script = "set -euo pipefail\n" + "".join(f"{text}\necho\necho '{END}'\n" for text, _ in blocks)
     code, printed = run_of(script, running, timeout_s, directory)
@@ -179,7 +179,7 @@ def test_the_program_of_the_readme_runs_until_ctrl_c(running: Installation) -> N
 def test_the_lake_of_the_readme_has_what_was_consumed(
     exporting: Installation, tmp_path: Path
 ) -> None:
-    """In the README's order: published, consumed, exported."""
+    """The messages are published, consumed and exported, in the README's order."""
     run_readme_program(exporting)
     for _ in range(TIMES):
         script = f"set -euo pipefail\n{readme_block('sh')}"

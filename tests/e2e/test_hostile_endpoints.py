@@ -21,7 +21,7 @@ from tests.e2e.installation import Installation
 MESSAGES = 3
 MAX_ATTEMPTS = 3
 PATIENCE_S = 120.0
-"""Of a breaker whose pauses grow, and of a machine that does much else."""
+"""Seconds for a breaker whose pauses grow, on a machine that does much else."""
 PLAIN = [
     "/hang",
     "/unread",
@@ -54,7 +54,7 @@ HEADER = "X-Hostile-Test"
 
 
 class Told(NamedTuple):
-    """What this test was told in confidence."""
+    """The confidential values of this test."""
 
     header: str
     query: str
@@ -91,7 +91,7 @@ class Yard:
         return self.endpoint.url(path, tls).replace(self.endpoint.host, host)
 
     def subscribe(self, what: str, url: str, **fields: Any) -> str:
-        """Its name. What it is told in confidence is noted."""
+        """Subscribe; note the secret of the subscription and return its name."""
         name = f"{self.topic}-{what.strip('/').replace('/', '-')}"
         push = {
             "url": f"{url}?key={self.told.query}",
@@ -118,7 +118,7 @@ class Yard:
         return name
 
     def publish(self, count: int) -> list[str]:
-        """Their ids. One key, so that their order means something."""
+        """Publish messages of one key, so that their order means something; return their ids."""
         one = {"data": {"confidential": self.told.payload}, "key": "k"}
         answer = self.call(
             "POST", f"/topics/{self.topic}/messages:batch", {"messages": [one] * count}
@@ -136,12 +136,16 @@ class Yard:
         return [letter["message_id"] for letter in letters]
 
     def delivered(self, name: str) -> set[str]:
-        """As its log of attempts says, which is written down once a second."""
+        """Return the messages that the log of attempts, which is written once a second,
+        shows as delivered.
+        """
         attempts = self.call("GET", f"/subscriptions/{name}/attempts?page_size=1000")["attempts"]
         return {one["message_id"] for one in attempts if one["outcome"] == "delivered"}
 
     def letters(self, count: int) -> Counter[str]:
-        """Of which subscription, as a consumer of the dead-letter topic sees them."""
+        """Count the dead letters of each subscription, as a consumer of the dead-letter
+        topic sees them.
+        """
         found: Counter[str] = Counter()
         until_s = time.monotonic() + PATIENCE_S
         path = f"/subscriptions/{self.topic}-dead"
@@ -182,7 +186,9 @@ def ids_of(received: list[Received]) -> list[str]:
 
 
 def assert_once(kind: str, received: list[Received]) -> None:
-    """Each message; where at least once is promised, each attempt of it."""
+    """Assert that each message arrived once; if at least once is promised, that each of its
+    attempts did.
+    """
     attempts = [
         (one.header("packetboat-message-id"), one.header("packetboat-attempt")) for one in received
     ]
@@ -252,7 +258,7 @@ def test_who_is_gone_keeps_its_backlog_and_gets_it_when_it_is_enabled_again(yard
 
 
 def test_no_log_has_a_secret(yard: Yard) -> None:
-    """After all of the above; of a failure nothing but the place is shown."""
+    """The logs are read after all tests above; of a failure they show nothing but the place."""
     assert yard.secrets
     told = {"header": yard.told.header, "query": yard.told.query, "payload": yard.told.payload}
     for name, secret in yard.secrets.items():

@@ -30,7 +30,7 @@ def topic(running: Installation) -> Iterator[str]:
 def publish(
     running: Installation, topic: str, body: bytes, headers: dict[str, str]
 ) -> requests.Response:
-    """Until it is answered with a decision: what a client with an idempotency key does."""
+    """Publish until an answer decides, as a client with an idempotency key does."""
     deadline_s = time.monotonic() + 30
     with running.session() as http:
         while True:

@@ -1,4 +1,4 @@
-"""Jobs over HTTP, as a worker and as whoever waits for a result sees them."""
+"""Jobs over HTTP, as a worker and a client that waits for a result see them."""
 
 from __future__ import annotations
 

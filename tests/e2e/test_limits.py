@@ -1,4 +1,6 @@
-"""What a topic may store, over HTTP: full, room again, and the oldest expired."""
+"""Limits of a topic's storage over HTTP: it is full, it has room again, and its oldest
+messages expire.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ def http(running: Installation) -> requests.Session:
 
 
 def make(http: requests.Session, url: str, **retention: Any) -> str:
-    """A topic of one partition with a subscription of the same name."""
+    """Make a topic of one partition with a subscription of the same name."""
     name = f"limits-{uuid.uuid4().hex[:8]}"
     body = {"name": name, "partitions": 1, "retention": {"bytes": LIMIT_BYTES, **retention}}
     http.post(f"{url}/topics", json=body).raise_for_status()
@@ -32,7 +34,7 @@ def make(http: requests.Session, url: str, **retention: Any) -> str:
 
 
 def until(done: Callable[[], Any], what: str) -> Any:
-    """The first answer that counts; only a test that fails waits for the end."""
+    """Return the first answer that counts; only a test that fails waits for the end."""
     deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
         if found := done():

@@ -1,5 +1,7 @@
-"""The roles as processes of their own behind a real HAProxy and a real nginx, with the files of
-deploy/. What the balancers do with failing servers in detail: tests/integration/balancers."""
+"""The roles as processes of their own behind a real HAProxy and a real nginx, with deploy/'s files.
+
+tests/integration/balancers has the details of balancers with failing servers.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def fleet() -> Iterator[Fleet]:
 
 @pytest.fixture(scope="module")
 def nginx(fleet: Fleet) -> Iterator[Nginx | None]:
-    """In front of the same processes; none where it is not installed."""
+    """Yield an nginx in front of the same processes; None where nginx is not installed."""
     if Nginx.missing():
         yield None
         return
@@ -69,7 +71,7 @@ def nginx(fleet: Fleet) -> Iterator[Nginx | None]:
 
 @pytest.fixture(params=["haproxy", "nginx"])
 def url(request: pytest.FixtureRequest, fleet: Fleet, nginx: Nginx | None) -> Iterator[str]:
-    """Of the balancer; every process is well before and after."""
+    """Yield the URL of the balancer; every process is well before and after."""
     if request.param == "nginx" and nginx is None:
         pytest.skip("nginx is not installed")
     yield fleet.base_url if request.param == "haproxy" or nginx is None else nginx.url
@@ -191,7 +193,7 @@ def test_a_stream_brings_each_message_as_it_comes(url: str, http: requests.Sessi
 
 
 def _beside(flow: Flow) -> Flow:
-    """The same on a connection of its own."""
+    """Return the same flow on a connection of its own."""
     other = Flow.__new__(Flow)
     other.http, other.url, other.name = requests.Session(), flow.url, flow.name
     other.http.headers.update(flow.http.headers)
@@ -245,7 +247,7 @@ def test_a_forwarder_that_is_told_to_end_is_missed_by_nobody(
 
 
 def patiently_pulled(flow: Flow) -> list[dict[str, Any]]:
-    """As a client does that is told to come again (503), or sees its connection cut."""
+    """Pull as a client does that is told to come again (503), or sees its connection cut."""
     deadline = time.monotonic() + PATIENCE_S
     last: object = None
     while time.monotonic() < deadline:

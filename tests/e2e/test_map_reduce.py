@@ -88,7 +88,7 @@ async def client(running: Installation) -> AsyncIterator[AsyncClient]:
 
 @pytest.fixture
 def pool() -> str:
-    """Of one test alone."""
+    """Return a pool of one test alone."""
     return f"pool-{uuid.uuid4().hex[:8]}"
 
 

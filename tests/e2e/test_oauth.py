@@ -24,7 +24,7 @@ from gateway.operators import Credential
 from tests.e2e.installation import Installation
 
 TOLD_WITHIN_S = 5.0
-"""What docs/GUARANTEES.md says of revocations."""
+"""The limit that docs/GUARANTEES.md gives for revocations."""
 
 
 class Client:
@@ -102,7 +102,7 @@ def test_both_ways_to_show_a_secret(client: Client, way: str) -> None:
 
 
 async def test_authlibs_asynchronous_client(client: Client) -> None:
-    """By way of a transport that speaks to the same installation."""
+    """The client uses a transport that speaks to the same installation."""
     import warnings
 
     with warnings.catch_warnings():

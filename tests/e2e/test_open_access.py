@@ -1,4 +1,6 @@
-"""What is open when its caller's access ends, ends too: over real sockets, by the change feed."""
+"""Open streams and waits end when their caller's access ends: over real sockets, by the
+change feed.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ import requests
 from tests.e2e.installation import Installation
 
 SOON_S = 8.0
-"""For a change to be heard of, and for what is open to end."""
+"""Seconds for a change to be heard of, and for open requests to end."""
 _numbers = itertools.count(1)
 
 
@@ -137,7 +139,7 @@ def test_a_deleted_key_ends_its_stream_and_no_other(place: Place, http2: bool) -
     place.owner.publish("after")
     until(lambda: goes_on.data == ["before", "after"])
     assert ends.data == ["before"]
-    # What came after is handed to others, for the first time.
+    # Later messages are delivered to others, for the first time.
     fresh = place.key("c").ok("GET", "/subscriptions/a/messages?wait_seconds=5")["messages"]
     assert [(each["data"], each["attempt"]) for each in fresh] == [("after", 1)]
 
@@ -154,7 +156,7 @@ def test_a_suspended_tenant_ends_all_that_is_open(place: Place, running: Install
 
 
 def test_revoked_tokens_end_what_waits_with_the_answer_of_a_request(place: Place) -> None:
-    """A pull, and one who waits for a lock."""
+    """A pull ends, and so does a request that waits for a lock."""
     made = place.owner.ok("POST", "/clients", json={"name": "app"})
     policy = {"role": "subscriber", "members": ["client:app"], "resources": ["*"]}
     place.owner.ok("PUT", "/policies/app", json=policy)

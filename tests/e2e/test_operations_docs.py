@@ -1,5 +1,8 @@
-"""What docs/operations/ says, run as it stands there under load (500 messages a second; the last
-test fewer): nothing fails, no key's order breaks, and the log holds what publishers were told."""
+"""The commands of docs/operations/, run verbatim under load.
+
+The load is 500 messages a second, less in the last test. Nothing fails, each key keeps its order,
+and the log holds every message that a publisher was told of.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,10 @@ class Desk:
         self.torture = torture
 
     async def run(self, commands: list[str], **variables: object) -> list[Publish]:
-        """Every block in a shell of its own, each must succeed; what was published meanwhile."""
+        """Run every block in a shell of its own; each must succeed.
+
+        Return the messages published meanwhile.
+        """
         began_s = time.monotonic()
         for command in commands:
             await self._run(command, {name: str(value) for name, value in variables.items()})
@@ -107,7 +113,7 @@ class Desk:
         }
 
     def started(self) -> list[int]:
-        """Processes that the shell started or knows of."""
+        """Return the processes that the shell started or knows of."""
         pids = [path.read_text().strip() for path in self.cluster.root.glob("*.pid")]
         return [int(pid) for pid in pids if pid]
 
@@ -123,7 +129,7 @@ class Desk:
             await asyncio.sleep(0.05)
 
     async def groups(self) -> set[int]:
-        """Where the topic's open partitions are."""
+        """Return the groups of the topic's open partitions."""
         client = self.cluster.store_client()
         await client.start()
         try:
@@ -136,7 +142,7 @@ class Desk:
 
 @pytest.fixture
 def adopting() -> Iterator[None]:
-    """What shells leave behind becomes ours, so that `bury` sees it end."""
+    """Adopt the processes that shells leave behind, so that `bury` sees them end."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     yield
@@ -149,7 +155,7 @@ async def desk(
     zones: dict[int, str] | None = None,
     unkeyed_per_second: float = UNKEYED_PER_SECOND,
 ) -> AsyncIterator[Desk]:
-    """A cluster, its publishers at work, and somebody to operate it."""
+    """Yield a cluster, its publishers at work, and a desk to operate it."""
     async with (
         ChaosCluster(root, zones=zones) as cluster,
         await Torture.over_http(

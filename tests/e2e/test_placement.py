@@ -1,4 +1,4 @@
-"""What docs/operations/partitions.md says about moving and growing, run verbatim, under load."""
+"""Moving and growing as docs/operations/partitions.md describes them, run verbatim, under load."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Publisher:
 
 
 async def load(installation: Installation, publishers: list[Publisher]) -> list[dict[str, Any]]:
-    """Publishes while the commands run; what they print."""
+    """Publish while the commands run; return their output."""
     stop = asyncio.Event()
     running = [
         asyncio.create_task(publisher.run(installation.url, installation.token, stop))

@@ -74,7 +74,7 @@ def everything(faults: Faults) -> None:
 
 
 def stored(running: Installation, topic: str) -> list[tuple[str | None, str]]:
-    """(key, data) of all messages, a partition after the other."""
+    """Return (key, data) of all messages, a partition after the other."""
     session = running.session()
     found = []
     for partition in range(4):
@@ -91,7 +91,9 @@ def stored(running: Installation, topic: str) -> list[tuple[str | None, str]]:
 def check(
     running: Installation, topic: str, faults: Faults, published: list[tuple[str | None, str]]
 ) -> None:
-    """Each once, and those of a key as they were published."""
+    """Check that each message is stored once, and messages of a key in the order of their
+    publication.
+    """
     assert all(faults.counts[each] for each in Fault), faults.report()
     found = stored(running, topic)
     assert Counter(found) == Counter(published), faults.report()

@@ -37,8 +37,10 @@ def place(operator: Http) -> Iterator[Place]:
 def publish(
     http: Http, from_s: float, until_s: float
 ) -> tuple[Counter[int], list[requests.Response]]:
-    """As often as it goes, and a little slower; how often which answer came between these times,
-    and some refusals."""
+    """Publish a little more slowly than possible.
+
+    Return the count of each status between these times, and some refusals.
+    """
     answered: Counter[int] = Counter()
     refused = []
     while time.monotonic() < until_s:
@@ -99,7 +101,7 @@ def test_usage_is_told_within_seconds(place: Place, operator: Http) -> None:
     pulled = http.ok("GET", "/subscriptions/s/messages?wait_seconds=10&min_messages=5")["messages"]
     ids = [message["ack_id"] for message in pulled]
     assert http.ok("POST", "/subscriptions/s/ack", json={"ack_ids": ids})["acked"] == 5
-    # What everybody has acked is soon gone, and may be before it is measured; this stays.
+    # Messages acked by everybody are soon gone, maybe before they are measured; this one stays.
     http.ok("POST", "/topics/orders/messages", data=b"12345678")
 
     def used() -> Counter[str]:

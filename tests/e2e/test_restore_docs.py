@@ -17,7 +17,7 @@ PAGE = "restore-postgres.md"
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """Where Postgres's lesser account can go when we are root."""
+    """Yield a directory that Postgres's lesser account can enter when the tests run as root."""
     path = Path(tempfile.mkdtemp(prefix="packetboat-restore-"))
     path.chmod(0o755)
     try:

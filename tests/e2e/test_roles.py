@@ -52,7 +52,9 @@ def test_a_topic_answered_201_is_usable_at_every_process_at_once(
 def test_more_subscribers_share_what_there_is(
     running: Installation, start_server: StartServer
 ) -> None:
-    """Beside a server of all roles, several processes on one port: every call at any of them."""
+    """Several processes on one port are there beside a server of all roles; every call may
+    go to any of them.
+    """
     more = start_server("subscribe", "--workers", "2")
     wait_for(more, 200)
     http = running.session()

@@ -36,7 +36,7 @@ def client(running: Installation) -> Iterator[Client]:
 
 @pytest.fixture
 def name(client: Client) -> Iterator[str]:
-    """A topic and a subscription of that name."""
+    """Yield the name of a topic and of its subscription."""
     name = f"sdk-{uuid.uuid4().hex[:8]}"
     client.topics.create(name, labels={"made-by": "a test"})
     client.subscriptions.create(name, name, start="earliest", ack_deadline_seconds=60)

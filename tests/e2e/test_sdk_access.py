@@ -35,7 +35,7 @@ async def operator(running: Installation, kind: str) -> AsyncIterator[AsyncClien
 
 @pytest.fixture
 async def owner(operator: AsyncClient) -> Owner:
-    """Of a tenant that was just made."""
+    """Return the owner of a new tenant."""
     name = f"sdk-{uuid.uuid4().hex[:8]}"
     made = await operator.tenants.create(name, owner=FirstOwner("root"), display_name="A test")
     assert made.owner is not None
@@ -44,7 +44,7 @@ async def owner(operator: AsyncClient) -> Owner:
 
 @pytest.fixture
 async def client(running: Installation, kind: str, owner: Owner) -> AsyncIterator[AsyncClient]:
-    """What the owner has."""
+    """Yield a client with the owner's credentials."""
     credentials = ClientCredentials(owner.client_id, owner.client_secret)
     async with connected(kind, running.url, credentials=credentials) as client:
         yield client
@@ -196,7 +196,7 @@ async def test_webhooks(operator: AsyncClient, endpoint: HostileEndpoint) -> Non
 
 
 async def _replayed(client: AsyncClient, name: str, message_id: str) -> None:
-    """Once its delivery is settled."""
+    """Replay a message once its delivery is settled."""
     deadline_s = time.monotonic() + PATIENCE_S
     while not (await client.webhooks.replay(name, [message_id])).replayed:
         assert time.monotonic() < deadline_s

@@ -100,7 +100,7 @@ TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 async def test_the_trace_of_a_publish_reaches_pulls_streams_and_replays(
     client: AsyncClient, name: str
 ) -> None:
-    """It reached webhooks alone."""
+    """The trace was lost before, except in webhooks."""
     sent = [Outgoing(data=1, traceparent=TRACE, tracestate="a=1"), Outgoing(data=2)]
     await client.publish_batch(name, sent)
     await client.publish_early(name, Outgoing(data=3, traceparent=TRACE), durability="leader")

@@ -1,6 +1,6 @@
 """The two snippets of the source document, as they stand there: only host, scheme and token differ.
 
-What is between the markers is the document's own text with `https://mq.example.com` and
+The text between the markers is the document's own, with `https://mq.example.com` and
 `Bearer <token>` replaced; the second snippet sends no token in it, so the session default does.
 """
 
@@ -64,7 +64,7 @@ def ack_message(subscription_id: str, message_id: str):
 
 @pytest.fixture
 def snippets(running: Installation) -> dict[str, Any]:
-    """The functions of both snippets, with `requests` sending the token by default."""
+    """Return the functions of both snippets, with `requests` sending the token by default."""
     source = (PUBLISH + CONSUME).replace("https://mq.example.com", running.url)
     source = source.replace("Bearer <token>", f"Bearer {running.token}")
     names: dict[str, Any] = {}

@@ -59,7 +59,7 @@ class Flow:
 
     @contextmanager
     def stream(self, client: httpx.Client | None = None, **query: Any) -> Iterator[Iterator[Any]]:
-        """Its lines, as objects."""
+        """Yield the stream's lines, as objects."""
         headers = {"Authorization": f"Bearer {self.token}"}
         client = client or httpx.Client(timeout=PATIENCE_S)
         with client, client.stream("GET", self.target, params=query, headers=headers) as answer:
@@ -73,7 +73,7 @@ def flow(running: Installation) -> Flow:
 
 
 def until(done: Callable[[], Any], what: str) -> Any:
-    """The first answer that counts; only a test that fails waits for the end."""
+    """Return the first answer that counts; only a test that fails waits for the end."""
     deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
         if found := done():
@@ -116,7 +116,7 @@ def test_server_sent_events_with_heartbeats_until_the_end(flow: Flow) -> None:
 
 @contextmanager
 def unread(flow: Flow, **query: Any) -> Iterator[socket.socket]:
-    """A stream that nobody reads."""
+    """Yield a stream that nobody reads."""
     address = urlsplit(flow.url)
     parameters = "&".join(f"{name}={value}" for name, value in query.items())
     with socket.socket() as client:
@@ -136,7 +136,7 @@ def test_a_client_that_stops_reading_holds_little(flow: Flow) -> None:
         until(lambda: flow.backlog()["leased"] > 0, "something was sent")
         time.sleep(0.3)
         leased = flow.backlog()["leased"]
-        # What one write may hold, beside what the socket's buffers took.
+        # One write may hold this much, beside the bytes in the socket's buffers.
         assert leased * 10_000 <= 1024 * 1024 + 6 * 1024 * 1024
         pulled = flow.http.get(f"{flow.url}/subscriptions/{flow.name}/messages", timeout=30)
         assert len(pulled.json()["messages"]) == 10  # others are served meanwhile

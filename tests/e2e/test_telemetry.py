@@ -38,7 +38,7 @@ def collector() -> Iterator[Collector]:
 
 
 class Webhook(NamedTuple):
-    """Where it is, and the `traceparent` of each request."""
+    """The URL of an endpoint, and the `traceparent` of each request to it."""
 
     url: str
     came: queue.Queue[str]
@@ -61,7 +61,7 @@ def webhook() -> Iterator[Webhook]:
             came.put(self.headers["traceparent"])
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -75,7 +75,7 @@ def context(span: Any) -> str:
 
 
 class Way(NamedTuple):
-    """What one message went through, as spans."""
+    """The spans of one message's way."""
 
     topic: str
     publish: Any
@@ -92,19 +92,19 @@ class Traced:
         self.collector = collector
 
     def create(self, topic: str, webhook: Webhook) -> None:
-        """A topic with a subscription that is pulled and one that is pushed."""
+        """Make a topic with a subscription that is pulled and one that is pushed."""
         self._call("PUT", f"/topics/{topic}", {})
         self._call("PUT", f"/subscriptions/{topic}", {"topic": topic})
         push = {"topic": topic, "type": "push", "push": {"url": webhook.url, "verify": False}}
         self._call("PUT", f"/subscriptions/{topic}-push", push)
 
     def publish(self, topic: str) -> None:
-        """A message of a trace of its own."""
+        """Publish a message with a trace of its own."""
         parent = f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01"
         self._call("POST", f"/topics/{topic}/messages", {"order": 1}, parent)
 
     def consume(self, topic: str) -> list[dict[str, Any]]:
-        """All that is ready, pulled and acked within the trace of a consumer."""
+        """Pull and ack all ready messages within the trace of a consumer."""
         path = f"/subscriptions/{topic}"
         pulled = self._call(
             "GET", f"{path}/messages?wait_seconds=10&max_messages=99", None, CONSUMER
@@ -127,7 +127,7 @@ class Traced:
         return [span for span in self.collector.spans if span.name == name]
 
     def way(self) -> Way | None:
-        """Of a message that this server published and pushed."""
+        """Return the way of a message that this server published and pushed."""
         for publish in self.spans(PUBLISH):
             topic = attributes_of(publish)["messaging.destination.name"]
             within = {s.name: s for s in self.collector.spans if s.trace_id == publish.trace_id}

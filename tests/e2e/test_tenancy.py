@@ -133,7 +133,7 @@ def test_put_is_idempotent_and_etags_hold(place: Place, operator: Http) -> None:
 
 
 def test_puts_at_once_make_one_thing(place: Place) -> None:
-    """Whoever comes second finds what the first made; one of them is told the secret."""
+    """Later requests find what the first one made; only one is told the secret."""
 
     def put(_: int) -> requests.Response:
         return Http(place.url, token)("PUT", "/clients/same", json={})

@@ -21,7 +21,7 @@ def http(running: Installation) -> Iterator[requests.Session]:
 
 @pytest.fixture
 def topic(running: Installation, http: requests.Session) -> Iterator[str]:
-    """The URL of one with a partition, which no two tests share."""
+    """Yield the URL of a topic with a partition, which no two tests share."""
     url = f"{running.url}/topics/topics-{uuid.uuid4().hex[:8]}"
     http.put(url, json={"partitions": 1}).raise_for_status()
     yield url
@@ -29,7 +29,7 @@ def topic(running: Installation, http: requests.Session) -> Iterator[str]:
 
 
 def subscribed(running: Installation, http: requests.Session, topic: str) -> str:
-    """The URL of a subscription."""
+    """Make a subscription; return its URL."""
     name = f"reader-{uuid.uuid4().hex[:8]}"
     http.post(f"{topic}/subscriptions", json={"name": name}).raise_for_status()
     return f"{running.url}/subscriptions/{name}"

@@ -43,7 +43,9 @@ def publish(installation: Installation, http: requests.Session, text: str) -> st
 
 
 def pull_all(installation: Installation, http: requests.Session, count: int) -> dict[str, int]:
-    """Message id → attempt, of at least `count` messages or what arrives in a while."""
+    """Return the attempt of each message id, of at least `count` messages or those that
+    arrive in a while.
+    """
     found: dict[str, int] = {}
     deadline_s = time.monotonic() + 15
     while len(found) < count and time.monotonic() < deadline_s:
@@ -134,7 +136,7 @@ def test_a_dead_child_is_started_again(fresh: Installation) -> None:
 
 def test_processes_may_open_as_many_descriptors_as_their_hard_limit(fresh: Installation) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))  # what `up` inherits
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))  # inherited by `up`
     try:
         fresh.start()
     finally:

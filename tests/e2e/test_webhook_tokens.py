@@ -32,12 +32,12 @@ def receiver(site: Site) -> Iterator[TokenReceiver]:
 
 
 def pushed(site: Site, receiver: TokenReceiver, **oidc: str) -> str:
-    """The name of a subscription that sends tokens of that kind there."""
+    """Return the name of a subscription that sends tokens of that kind to the receiver."""
     return site.subscribe(receiver.url, start="latest", push={"oidc": oidc})
 
 
 def delivered(site: Site, receiver: TokenReceiver, **oidc: str) -> dict[str, Any]:
-    """The claims of one delivery."""
+    """Return the claims of one delivery."""
     name = pushed(site, receiver, **oidc)
     (published,) = site.publish(1)
     until(lambda: site.backlog(name)["messages"] == 0)
@@ -56,7 +56,7 @@ def test_a_receiver_takes_what_bears_a_token_for_it(site: Site, receiver: TokenR
 
 
 def own_tenant(site: Site) -> str:
-    """As the tenant's own access tokens name it."""
+    """Return the tenant's id as its own access tokens name it."""
     return str(TokenReceiver(site.url, "packetboat").claims(access_token(site))["tenant"])
 
 
@@ -83,7 +83,7 @@ def test_a_token_for_another_audience_is_refused_and_its_message_is_a_dead_lette
 
 @pytest.fixture
 def token(site: Site, receiver: TokenReceiver) -> str:
-    """One that the receiver has taken."""
+    """Return a token that the receiver has taken."""
     delivered(site, receiver, audience=AUDIENCE)
     (one,) = receiver.tokens
     return one
@@ -110,7 +110,7 @@ def test_whatever_is_wrong_with_a_token_it_is_refused(
 
 
 def access_token(site: Site) -> str:
-    """Of the same issuer, signed with the same keys."""
+    """Return an access token of the same issuer, signed with the same keys."""
     client = site.call("POST", "/clients", {"name": f"app-{uuid.uuid4().hex[:8]}"}, 201)
     answer = requests.post(
         f"{site.url}/oauth/token",

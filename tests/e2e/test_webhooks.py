@@ -30,7 +30,7 @@ class Site:
         self.http = installation.session()
         self.url = installation.url
         self.topic = f"hooks-{uuid.uuid4().hex[:8]}"
-        # What is delivered stays, to be replayed.
+        # Delivered messages stay, to be replayed.
         topic = {"name": self.topic, "partitions": 2, "retention": {"mode": "retain"}}
         self.call("POST", "/topics", topic, 201)
         letters = {"name": f"{self.topic}-dead", "partitions": 1}
@@ -42,7 +42,7 @@ class Site:
         return answer.json()
 
     def subscribe(self, url: str, **fields: Any) -> str:
-        """Its name."""
+        """Subscribe; return the subscription's name."""
         name = f"{self.topic}-{uuid.uuid4().hex[:8]}"
         push = {"url": url, "verify": False, "timeout_seconds": 1} | fields.pop("push", {})
         body = {
@@ -57,7 +57,7 @@ class Site:
         return name
 
     def publish(self, count: int) -> list[str]:
-        """Their ids."""
+        """Publish messages; return their ids."""
         messages = [{"data": {"n": n}} for n in range(count)]
         answer = self.call("POST", f"/topics/{self.topic}/messages:batch", {"messages": messages})
         return [one["message_id"] for one in answer["results"]]
@@ -129,8 +129,10 @@ def test_messages_are_pushed_listed_tested_and_replayed(
 
 
 def replay(site: Site, name: str, ids: list[str]) -> list[dict[str, str]]:
-    """Each once; those that are skipped for good. What was delivered is committed a moment later
-    than it is told, and only then settled."""
+    """Replay each message once; return those that are skipped for good.
+
+    A delivery is committed a moment after it is told, and only then settled.
+    """
     deadline_s = time.monotonic() + 60
     skipped: list[dict[str, str]] = []
     while ids:

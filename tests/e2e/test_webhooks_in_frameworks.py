@@ -38,13 +38,16 @@ class Orders:
 
 
 def secrets_of(made: Any) -> dict[str, str]:
-    """What a receiver is told when the subscription is made, by kind."""
+    """Return the secrets that a receiver is told when the subscription is made, by kind."""
     keys = made["push"]["signing_secrets"]
     return {one["kind"]: one.get("secret") or one["public_key"] for one in keys}
 
 
 def subscribe(site: Site, port: int, format_: str = "json") -> tuple[str, dict[str, str]]:
-    """Its name, and its secrets. Nobody answers at that port yet."""
+    """Subscribe; return the name and the secrets.
+
+    Nobody answers at that port yet.
+    """
     name = f"{site.topic}-{port}"
     url = f"http://127.0.0.1:{port}{webhook_sites.PATH}"
     push = {"url": url, "format": format_, "signing": ["v1", "v1a"], "timeout_seconds": 20}

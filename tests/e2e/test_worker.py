@@ -53,7 +53,7 @@ class Flow:
         return shown
 
     def messages(self, topic: str) -> list[Any]:
-        """All that a topic of one partition has."""
+        """Return all messages of a topic of one partition."""
         path = f"{self._url}/topics/{topic}/partitions/0/messages?max_messages=1000"
         return [each["data"] for each in self._http.get(path, timeout=30).json()["messages"]]
 

@@ -1,7 +1,7 @@
-"""An endpoint that takes a webhook only from whom its bearer token says it is from.
+"""An endpoint that takes a webhook only from the sender that its bearer token names.
 
 It knows an issuer and its own audience, and learns all else as OpenID Connect Discovery has it:
-the issuer's document, the keys that it names. What it refuses is answered 401.
+the issuer's document, the keys that it names. It answers a refused request with 401.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class TokenReceiver:
         self.taken: list[tuple[dict[str, Any], bytes]] = []
         """Claims and body."""
         self.tokens: list[str] = []
-        """Of all requests, whatever became of them."""
+        """The tokens of all requests, taken or refused."""
         self.refused: list[str] = []
 
     def receive(self, authorization: str, body: bytes) -> int:
-        """The status."""
+        """Judge a request; return the status of its answer."""
         token = authorization.removeprefix("Bearer ")
         self.tokens.append(token)
         try:
@@ -83,7 +83,7 @@ def _get(url: str) -> Any:
 
 @contextlib.contextmanager
 def running(receiver: TokenReceiver) -> Iterator[TokenReceiver]:
-    """In a thread, at a port of 127.0.0.1."""
+    """Run the receiver in a thread, at a port of 127.0.0.1."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -96,7 +96,7 @@ def running(receiver: TokenReceiver) -> Iterator[TokenReceiver]:
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -55,7 +55,7 @@ class Client:
         self.records: dict[str, dict[str, Any]] = {}
         self.wording: dict[str, Any] = {}
         self.limits: dict[str, dict[str, dict[str, str]]] = {}
-        """Of each operation and field, what was answered at a limit and beyond it."""
+        """The answers at a limit and beyond it, by operation and field."""
         self.mask = Mask()
         self.url = installation.url
         self._http = requests.Session()
@@ -218,7 +218,7 @@ class Client:
         return name
 
     def _headers(self, answer: Answer, sent: Mapping[str, str]) -> dict[str, str]:
-        """The headers but for those that are as usual; None stands for one that is missing."""
+        """Return the headers that are not as usual; None stands for a missing one."""
         left = {name.lower(): value for name, value in answer.headers.items()}
         shown: dict[str, Any] = {}
         for name in VARYING:

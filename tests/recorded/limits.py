@@ -80,7 +80,7 @@ def _schema_of(operation: str) -> dict[str, Any] | None:
 def _resolved(schema: dict[str, Any], present: Any = None) -> dict[str, Any]:
     """Return a schema with its reference followed.
 
-    Of alternatives it is the one that a present value has the members of, or the first.
+    If it has alternatives, return the one whose members a present value has, or the first.
     """
     while True:
         if "$ref" in schema:

@@ -19,7 +19,7 @@ HEADER = "# Written by `python -m tests.recorded --write`. What changes here, cl
 
 
 class Taken(NamedTuple):
-    """What one run of a scenario recorded."""
+    """The records of one run of a scenario."""
 
     area: str
     records: dict[str, Any]

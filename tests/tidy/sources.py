@@ -1,4 +1,4 @@
-"""What the rules about sources ask of each module, found in one walk through its syntax tree.
+"""The facts about each module that the rules ask for, found in one walk through its syntax tree.
 
 The trees of all modules are two million objects: a tree is gone once it was walked.
 """
@@ -61,14 +61,16 @@ class Module(NamedTuple):
     has_code: bool
     """Whether it has more than expressions at its top, such as its docstring."""
     imported: frozenset[str]
-    """Modules, and of `from module import name` also `module.name`, which may be one."""
+    """The imported modules; for `from module import name` also `module.name`, which may be
+    a module.
+    """
     functions: tuple[Function, ...]
-    """Also those within classes and other functions."""
+    """Functions of the module, also those within classes and other functions."""
     calls: tuple[Call, ...]
     raw_uses: tuple[int, ...]
-    """Lines that take one of RAW of a database."""
+    """Lines that use one of the methods RAW of a database."""
     formatted: tuple[tuple[int, str], ...]
-    """Of each formatted text, the line and what is fixed in it."""
+    """The line and the fixed text of each formatted text."""
     swallowing: tuple[int, ...]
     """Lines of handlers that catch everything and raise nothing."""
 
@@ -82,7 +84,7 @@ class Module(NamedTuple):
 
 @cache
 def tracked() -> tuple[Path, ...]:
-    """Files of the repository, also those not committed yet, as git sees them."""
+    """Return the files of the repository as git sees them, also those not committed yet."""
     if not (ROOT / ".git").exists():
         pytest.skip("no git checkout: nothing lists the files")
     listed = subprocess.run(

@@ -78,7 +78,7 @@ class Node:
 
 
 def families() -> list[Metric]:
-    """Every family that some process of the product tells."""
+    """Return every metric family of the product's processes."""
     for part in PARTS:
         for path in sorted((ROOT / part).rglob("*.py")):
             if "prometheus_client" in path.read_text(encoding="utf-8"):
@@ -89,7 +89,7 @@ def families() -> list[Metric]:
 
 
 def told() -> set[str]:
-    """Every sample that some process of the product tells."""
+    """Return every sample of the product's processes."""
     return samples(families())
 
 

@@ -1,4 +1,4 @@
-"""What the documentation promises to be complete about is complete."""
+"""The documentation is complete where it promises to be."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PARTS = (
 
 
 def variables() -> set[str]:
-    """Every variable that a settings module reads, by its source and by its classes."""
+    """Return every variable that a settings module reads, by its source and by its classes."""
     found = set()
     for module in (store_settings, metadata_settings, telemetry_settings):
         text = Path(module.__file__ or "").read_text(encoding="utf-8")
@@ -79,7 +79,9 @@ def subscribe_variables() -> set[str]:
 
 
 def slugs() -> set[str]:
-    """The slug of every problem made in the source: the second argument of `Problem(...)`."""
+    """Return the slug of every problem made in the source: the second argument of
+    `Problem(...)`.
+    """
     return {
         slug + SUFFIX.get(call.name, "")
         for module in modules(*PARTS)
@@ -114,7 +116,7 @@ def test_every_problem_is_documented_and_no_other() -> None:
 
 
 def kinds_not_found() -> set[str]:
-    """What `NotFound(kind, …)` of metadata is answered as."""
+    """Return the slugs as which `NotFound(kind, …)` of metadata is answered."""
     return {
         f"{call.texts[0]}-not-found"
         for module in modules("metadata")
@@ -166,7 +168,7 @@ def test_every_promise_names_what_watches_it() -> None:
 
 
 def names_in(path: Path) -> set[str]:
-    """The functions and classes of a module, and the methods of its classes."""
+    """Return the functions and classes of a module, and the methods of its classes."""
     found = set()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

@@ -51,7 +51,9 @@ def test_a_lock_without_what_builds_our_packages_is_refused() -> None:
 
 
 def test_a_lock_with_a_package_that_is_not_installed_is_split_again() -> None:
-    """What it needs is not known before; what is for another system is never known."""
+    """The needs of a new package are not known before; those of a package for another
+    system never are.
+    """
     known = (ROOT / "requirements" / "run.lock").read_text(encoding="utf-8")
     other = "no-such-thing==1.0 ; sys_platform == 'win32'\n    --hash=sha256:00\n"
     assert lock.unknown(known + other) == []
@@ -102,7 +104,7 @@ def test_a_machine_without_the_wheel_of_postgres_gets_the_rest() -> None:
 
 
 def test_an_installation_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """As a line now and then where it is logged, in one line on a terminal."""
+    """A log gets a line now and then; a terminal has one line that changes."""
     lines = ("Collecting aiohttp==3.14.5\n", "  Downloading x\n", "Collecting rich==15.0\n")
     with install.Progress("2 libraries", 2) as progress:
         for line in (*lines, "Installing collected packages: aiohttp, rich\n"):
@@ -135,7 +137,7 @@ def test_both_projects_have_one_version_and_are_tied_by_it() -> None:
 
 
 def test_nothing_tells_users_to_install_a_name_that_is_not_ours() -> None:
-    """What a package index has under the name `packetboat` is a stranger's."""
+    """The package that an index has under the name `packetboat` belongs to a stranger."""
     stranger = re.compile(r"pip3? install[^\n]*?[\s'\"=](-U )?packetboat\b(?!_)")
     read = [path for path in tracked() if path.suffix in {".md", ".py", ".toml", ".yaml", ".html"}]
     assert len(read) > 1000

@@ -44,7 +44,7 @@ def test_every_mutant_names_the_promise_that_it_breaks() -> None:
 
 
 def functions_of(path: Path) -> set[str]:
-    """The names of the test functions of a file, also of those in classes."""
+    """Return the names of the test functions of a file, also of those in classes."""
     return {function.name for function in module(path).functions} if path.is_file() else set()
 
 

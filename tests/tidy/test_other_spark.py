@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def packages(lock: str) -> dict[str, str]:
-    """By name, all that is said of each."""
+    """Return the whole text about each package, by its name."""
     return {
         text.partition("==")[0]: text for text in re.split(r"^(?=\S)", lock, flags=re.M) if text
     }

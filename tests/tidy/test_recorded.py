@@ -15,7 +15,7 @@ from tests.recorded.records import LIMITS, RECORDS, WORDING, file_of, read
 
 UNPROVOKED = ROOT / "tests/recorded/unprovoked.yaml"
 MOST_UNPROVOKED = 44
-"""So many problems had no record when this was written. The number gets smaller, never larger."""
+"""The number of problems without a record when this was written. It gets smaller, never larger."""
 
 
 @pytest.fixture(scope="module")

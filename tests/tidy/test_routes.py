@@ -170,7 +170,7 @@ def test_path_parameters_are_described(router: Router) -> None:
 
 
 def test_what_needs_a_token_may_be_refused_for_its_query(router: Router) -> None:
-    """Each of them refuses query parameters that it does not have with 400."""
+    """Each such operation refuses unknown query parameters with 400."""
     for endpoint in router.endpoints:
         if endpoint.permission is not Permission.PUBLIC:
             operation = operations()[endpoint.method, endpoint.template]

@@ -1,4 +1,4 @@
-"""Who works on rows of all tenants is declared: in metadata/database.py, with the reason."""
+"""metadata/database.py declares each method that works on rows of all tenants, with the reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def declared() -> set[tuple[str, str]]:
 
 
 def uses() -> set[tuple[str, str]]:
-    """(module, method) of each call on a database itself, not on `of` or `platform` of it."""
+    """Return (module, method) of each call on a database itself, not on `of` or `platform`
+    of it.
+    """
     # The method of a function within another is the outer one; both are found.
     return {
         (module.name, function.name)

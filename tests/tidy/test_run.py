@@ -1,4 +1,4 @@
-"""How `make test` and `make test-long` choose what runs."""
+"""The choice of tests of `make test` and `make test-long`."""
 
 from __future__ import annotations
 

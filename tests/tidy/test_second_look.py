@@ -1,4 +1,4 @@
-"""Which failures CI looks at again."""
+"""The failures that CI looks at again."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_reports_are_those_of_pytest(pytester_report: str) -> None:
 
 @pytest.fixture
 def pytester_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Of one test that passes, one that fails, and one whose fixture does."""
+    """Return the report of one test that passes, one that fails, and one whose fixture fails."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     test = tmp_path / "test_some.py"
     test.write_text(

@@ -147,7 +147,7 @@ def test_no_dead_modules() -> None:
 
 
 def test_no_machine_paths_in_what_is_committed() -> None:
-    """What works only on one machine does not belong here; nor do addresses of package indexes."""
+    """No file holds a path that exists only on one machine, nor the address of a package index."""
     patterns = (r"/home/[a-z]", r"/root/[a-z]", r"index-url", r"https?://(pypi|files\.python)")
     found = [
         f"{name(path)}: {pattern}"

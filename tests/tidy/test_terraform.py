@@ -1,4 +1,4 @@
-"""What the Terraform provider has of the HTTP contract is the contract's."""
+"""The Terraform provider's copy of the HTTP contract equals the contract."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from openapi.__main__ import TERRAFORM
 
 
 def test_the_contract_knows_what_roles_and_scopes_are_about() -> None:
-    """Its patterns are of the words that the server goes by."""
+    """The contract's patterns have the words that the server uses."""
     contract: dict[str, Any] = json.loads(TERRAFORM.read_text(encoding="utf-8"))
     scope = contract["KeyBody"]["properties"]["scopes"]["items"]["pattern"]
     resource = contract["PolicyBody"]["properties"]["resources"]["items"]["pattern"]

@@ -8,7 +8,7 @@ from tests.recorded.client import Client
 from tests.recorded.scenarios.usual import pages, principals, refusals
 
 LAKE = "recorded"
-"""A lake that no runner has: its runs wait for whoever claims them here."""
+"""A lake that no runner has: its runs wait for claims of this scenario."""
 LEAST: dict[str, Any] = {"topic": "orders", "lake": LAKE, "maintain_cron": None}
 FULL = {
     "topic": "orders",

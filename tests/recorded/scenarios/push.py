@@ -23,12 +23,12 @@ class Endpoint(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 @contextlib.contextmanager
 def endpoint() -> Iterator[str]:
-    """The address of an endpoint on this machine."""
+    """Yield the address of an endpoint on this machine."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
