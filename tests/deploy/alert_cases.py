@@ -20,7 +20,7 @@ def still(value: float) -> str:
 
 
 def grows(by: float) -> str:
-    """Each 15 s, the time between two scrapes."""
+    """Return a series that grows by `by` each 15 s, the time between two scrapes."""
     return f"0+{4 * by:g}x{STEPS}"
 
 
@@ -41,7 +41,7 @@ def _same(value: str) -> dict[str, str]:
 
 
 def _histogram(name: str, bounds: Mapping[str, float]) -> dict[str, str]:
-    """How many were up to each bound, each 15 s."""
+    """Return the buckets of a histogram; `bounds` has how much each bucket grows in 15 s."""
     return {f'{name}_bucket{{le="{bound}"}}': grows(by) for bound, by in bounds.items()}
 
 
@@ -69,7 +69,7 @@ WELL: dict[str, str] = {
     'packetboat_scheduler_leading{instance="a"}': still(1),
     'packetboat_scheduler_leading{instance="b"}': still(0),
     'packetboat_scheduler_full_topics{instance="a"}': still(0),
-    # What one that leads no more said last is no news.
+    # The last value of a scheduler that no longer leads does not count.
     'packetboat_scheduler_full_topics{instance="b"}': still(3),
     'packetboat_scheduler_backlog_age_seconds{instance="a"}': still(60),
     'packetboat_scheduler_backlog_age_seconds{instance="b"}': still(0),

@@ -1,7 +1,7 @@
 """A machine in a folder, with systemd as its first process, by `systemd-nspawn --boot`.
 
 Its network is its own and has a loopback alone, so that units may have the ports that the pages
-name. What has to reach the world, such as pip, runs in it with the network of this machine.
+name. Programs that have to reach the world, such as pip, use the network of this machine.
 """
 
 from __future__ import annotations
@@ -60,15 +60,18 @@ class Booted:
         raise AssertionError(f"it did not boot\n{self._console.read_text(errors='replace')}")
 
     def _is_up(self) -> bool:
-        """Its bus answers only after a while."""
+        """Return whether the machine is up; its bus answers only after a while."""
         return self.run("systemctl is-system-running --wait || true").strip() in (
             "running",
             "degraded",
         )
 
     def run(self, script: str, *, outside: bool = False, **environment: str) -> str:
-        """What a shell script said there, on either output. `outside`: with this machine's network.
-        Raises CalledProcessError, after it was printed."""
+        """Run a shell script there; return its output and errors.
+
+        With `outside`, the script has this machine's network. Prints the script and its output,
+        then raises CalledProcessError, if it fails.
+        """
         spaces = ("--mount", "--uts", "--ipc", "--pid", "--cgroup", *([] if outside else ["--net"]))
         command = ["nsenter", f"--target={self.first}", *spaces, "--root", "--wd", "--"]
         done = subprocess.run(
@@ -88,7 +91,7 @@ class Booted:
 
     @contextmanager
     def network(self) -> Iterator[None]:
-        """What this thread, and those that it starts, open is in the machine's network."""
+        """Open sockets of this thread, and of threads that it starts, in the machine's network."""
         with Path("/proc/self/ns/net").open("rb") as ours:
             with Path(f"/proc/{self.first}/ns/net").open("rb") as theirs:
                 _enter(theirs.fileno())
@@ -98,13 +101,13 @@ class Booted:
                 _enter(ours.fileno())
 
     def halt(self) -> None:
-        """As an operator does it."""
+        """Stop the machine as an operator does."""
         assert self._nspawn is not None
         self.run("systemctl poweroff")
         self._nspawn.wait(STOP_S)
 
     def kill(self) -> None:
-        """Also of one that has ended. Nothing of it runs when this returns."""
+        """Kill the machine, even one that has ended. Nothing of it runs when this returns."""
         if self._nspawn is None:
             return
         if self.first and self._nspawn.poll() is None:

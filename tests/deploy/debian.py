@@ -13,14 +13,14 @@ CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 
 
 def missing(*programs: str) -> list[str]:
-    """Of these and what `make_debian` itself needs; `root` stands for an account."""
+    """Return the missing programs of these and of `make_debian`; `root` stands for an account."""
     wanted = ("debootstrap", *programs)
     found = [name for name in wanted if shutil.which(name) is None]
     return found + (["root"] if os.geteuid() else [])
 
 
 def make_debian(tree: Path, *packages: str) -> None:
-    """Nothing but what every Debian has, and these packages. Raises CalledProcessError."""
+    """Make a minimal Debian with these packages. Raises CalledProcessError."""
     include = [f"--include={','.join(packages)}"] if packages else []
     command = ["debootstrap", "--variant=minbase", *include, "bookworm", str(tree), MIRROR]
     try:
@@ -32,6 +32,8 @@ def make_debian(tree: Path, *packages: str) -> None:
 
 
 def certificates() -> Path | None:
-    """Those by which this machine's pip knows its index, if that has some of its own."""
+    """Return the certificates by which this machine's pip knows its index, if it has some
+    of its own.
+    """
     found = os.environ.get("PIP_CERT")
     return Path(found) if found is not None else None

@@ -48,7 +48,7 @@ class Builder:
         self._root = root
 
     def run(self, *arguments: str | Path) -> str:
-        """What it printed, but for its progress."""
+        """Run buildah; return its output without its progress."""
         storage = ("--root", self._root / "storage", "--runroot", self._root / "run")
         done = subprocess.run(
             ["buildah", *storage, "--storage-driver", "vfs", *arguments],
@@ -62,7 +62,7 @@ class Builder:
         return done.stdout.strip()
 
     def base(self) -> str:
-        """An image of a Debian 12 and nothing more."""
+        """Make an image of a Debian 12 and nothing more; return its name."""
         tree = self._root / "debian"
         make_debian(tree)
         container = self.run("from", "scratch")
@@ -79,7 +79,7 @@ class Builder:
 
 
 class Image:
-    """What was built: its configuration, and its files in a folder."""
+    """A built image: its configuration, and its files in a folder."""
 
     def __init__(self, builder: Builder, name: str) -> None:
         self.config = json.loads(builder.run("inspect", "--type", "image", name))["Docker"][
@@ -137,11 +137,11 @@ class Container:
         return self._process.poll() is not None
 
     def finish(self) -> None:
-        """One that ends by itself, as it should."""
+        """Wait for a container that ends by itself; its exit status must be 0."""
         assert self._process.wait(START_S) == 0, self.log.read_text()
 
     def stop(self) -> int:
-        """SIGTERM to process 1; its exit status."""
+        """Send SIGTERM to process 1; return its exit status."""
         os.kill(self.first, signal.SIGTERM)
         return self._process.wait(STOP_S)
 
@@ -165,7 +165,7 @@ def build() -> Iterator[Build]:
         base = builder.base()
         yield lambda target: Image(builder, builder.build(base, target, *_pip_settings(root)))
     finally:
-        # What is mounted of them keeps them.
+        # Mounted containers cannot be removed.
         builder.run("umount", "--all")
         builder.run("rm", "--all")
         shutil.rmtree(root)
@@ -182,7 +182,7 @@ def image_with_spark(build: Build) -> Image:
 
 
 def _pip_settings(root: Path) -> Iterator[str]:
-    """Where this machine's pip asks for certificates of its own, that in the build does, too."""
+    """Yield mounts that give the build the certificates of this machine's pip, if it has some."""
     if (found := certificates()) is not None:
         settings = root / "pip.conf"
         settings.write_text("[global]\ncert=/run/certificates.pem\n")
@@ -327,7 +327,7 @@ def started(tmp_path: Path) -> Iterator[Started]:
 def test_the_image_with_spark_exports(
     image_with_spark: Image, node: Node, database_url: str, started: Started
 ) -> None:
-    """By a runner that is nobody, on a root that is read-only, with a server beside it."""
+    """The runner has an account without rights and a read-only root; a server runs beside it."""
     token = f"pbdev_{secrets.token_hex(16)}"
     port, metrics = map(str, free_ports(2))
     settings = {

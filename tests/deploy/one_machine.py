@@ -80,7 +80,7 @@ class OneMachine:
         self._start()
 
     def install(self) -> None:
-        """Of this checkout; again, as for another version."""
+        """Install this checkout; a second call installs it again, as another version."""
         environment = {"PIP_CERT": CERTIFICATES} if certificates() else {}
         (install,) = blocks(PAGE, "Install")
         install = install.replace(
@@ -118,7 +118,7 @@ class OneMachine:
         )
 
     def configure(self, name: str, changed: Mapping[str, str]) -> None:
-        """An environment file: what is there already, and this."""
+        """Write an environment file; keep the variables that are there already."""
         path = self.tree / "etc/packetboat" / name
         values = environment_file(path) if path.exists() else {}
         lines = [f"{variable}={value}\n" for variable, value in (values | dict(changed)).items()]
@@ -136,7 +136,10 @@ class OneMachine:
         self.until_ready()
 
     def start_runner(self, url: str) -> None:
-        """Of exports, with a credential of its own. `url`: of the balancer, for it reads, too."""
+        """Start a runner of exports, with a credential of its own.
+
+        `url` is that of the balancer, for the runner reads, too.
+        """
         file = "/var/lib/packetboat/credential.env"
         permission = f"--permission run_exports --credential-file {file}"
         self.shell(f"packetboat operator create export-runner {permission}")
@@ -149,7 +152,7 @@ class OneMachine:
         self.page("Start", 4)
 
     def until_ready(self) -> None:
-        """All of it; raises CalledProcessError when it takes minutes."""
+        """Wait until all processes are ready; raises CalledProcessError if that takes minutes."""
         for port in (*METRICS.values(), *PUBLISH, *SUBSCRIBE, GATEWAY, SCHEDULER):
             self.machine.run(READY.format(port))
 
@@ -159,13 +162,13 @@ class OneMachine:
         return self.machine.run(f"{prelude}\n{script}")
 
     def show(self, unit: str, *names: str) -> dict[str, str]:
-        """What systemd knows of it."""
+        """Return the properties of a unit that systemd knows."""
         asked = " ".join(f"--property={name}" for name in names)
         said = self.machine.run(f"systemctl show {asked} '{unit}'")
         return dict(line.split("=", 1) for line in said.splitlines())
 
     def journal(self, unit: str, since: str = "") -> list[str]:
-        """What its processes wrote, line by line, without what systemd says of them."""
+        """Return the lines that the unit's processes wrote, without systemd's own."""
         since = f"--since='{since}'" if since else ""
         # `_COMM`… of systemd's own lines are those of process 1.
         command = f"journalctl --no-pager --output=json {since} --unit='{unit}'"

@@ -42,7 +42,7 @@ TOPIC, SUBSCRIPTION = "invoices", "billing"
 
 @pytest.fixture(scope="module")
 def one_machine() -> Iterator[OneMachine]:
-    """All that the page starts."""
+    """Yield a machine on which everything on the page is started."""
     lacking = missing("systemd-nspawn", "nsenter")
     if HAProxy.missing():
         lacking.append("haproxy")
@@ -63,7 +63,7 @@ def one_machine() -> Iterator[OneMachine]:
 
 @pytest.fixture
 def site(one_machine: OneMachine) -> Iterator[OneMachine]:
-    """Its network is the test's, too."""
+    """Yield the machine; the test is in its network."""
     with one_machine.machine.network():
         yield one_machine
 
@@ -87,17 +87,17 @@ def until(is_so: Callable[[], bool]) -> None:
 
 
 def runs_anew(site: OneMachine, unit: str, before: str) -> bool:
-    """As another process than that."""
+    """Return whether the unit runs as another process than `before`."""
     return site.show(unit, "MainPID")["MainPID"] not in ("0", before)
 
 
 def is_over(site: OneMachine, unit: str) -> bool:
-    """As it was told to, or by itself and for ever."""
+    """Return whether the unit is over, because it was told to or by itself for ever."""
     return site.show(unit, "ActiveState")["ActiveState"] in ("inactive", "failed")
 
 
 def moment(site: OneMachine, unit: str, name: str) -> int:
-    """In microseconds of one clock."""
+    """Return a time of a unit, in microseconds of one clock."""
     return int(site.show(unit, name)[name])
 
 
@@ -123,7 +123,7 @@ class Publishing:
 
 @contextmanager
 def publishing(site: OneMachine) -> Iterator[Publishing]:
-    """While the block runs; then each is there once."""
+    """Publish while the block runs; then check that each message is there once."""
     with client(site, "gateway") as control, client(site, "publish") as publisher:
         control.topics.create("numbers", partitions=1, retention={"mode": "retain"})
         work = Publishing()
@@ -171,7 +171,7 @@ def test_it_may_do_little_as_it_runs(site: OneMachine, unit: str) -> None:
 
 
 def test_it_sees_and_changes_nothing_else(site: OneMachine) -> None:
-    """From within what a store node sees."""
+    """The test looks from inside a store node's namespace."""
     pid = site.show(STORE_NODES[0], "MainPID")["MainPID"]
     status = site.machine.run(f"cat /proc/{pid}/status")
     for line in ("CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"):
@@ -199,7 +199,7 @@ def test_the_journal_has_its_log_line_by_line(site: OneMachine, unit: str) -> No
 
 @pytest.fixture
 def balancer(site: OneMachine, tmp_path: Path) -> Iterator[HAProxy]:
-    """In front of all servers."""
+    """Yield a balancer in front of all servers."""
     at = {role: [url.removeprefix("http://") for url in urls] for role, urls in site.urls.items()}
     balancer = HAProxy(tmp_path, at)
     balancer.start()
@@ -210,7 +210,9 @@ def balancer(site: OneMachine, tmp_path: Path) -> Iterator[HAProxy]:
 
 
 def test_restarts_under_load_fail_no_publish(site: OneMachine, balancer: HAProxy) -> None:
-    """The loop of the page on restarts; then each by systemctl alone, in no order."""
+    """The loop of the page restarts the store nodes; then systemctl restarts each unit
+    alone, in no order.
+    """
     urls = site.urls
     at = Addresses(balancer.url, urls["publish"], urls["subscribe"], urls["gateway"][0])
     load = SdkLoad(at, site.token)
@@ -265,7 +267,7 @@ def test_what_cannot_run_is_left_alone(
 
 
 def test_a_runner_exports_what_is_there(site: OneMachine, balancer: HAProxy) -> None:
-    """With the only unit that may make code at run time."""
+    """The runner is the only unit that may make code at run time."""
     site.start_runner(balancer.url)
     with client(site, "gateway") as control, client(site, "publish") as publisher:
         control.topics.create("sales", retention={"mode": "retain"})
@@ -305,7 +307,7 @@ def test_a_stop_of_all_ends_servers_before_store_nodes(site: OneMachine) -> None
 
 
 def test_a_boot_starts_all_of_it(site: OneMachine) -> None:
-    """And what was published before is there."""
+    """Earlier messages are still there."""
     site.machine.halt()
     site.machine.start()
     with site.machine.network():

@@ -41,7 +41,7 @@ def alerts() -> list[dict[str, Any]]:
 
 
 def judged(name: str, case: Case, *times: str, fires: frozenset[str]) -> dict[str, Any]:
-    """A test as promtool reads it."""
+    """Return a test in the form that promtool reads."""
     series = WELL | case.wrong
     return {
         "name": name,

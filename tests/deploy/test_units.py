@@ -17,7 +17,7 @@ from spark_exports.runner.settings import RunnerSettings
 from tests.deploy.unit_files import SYSTEM, SYSTEMD, environment_file, named, read, services, units
 
 MOST_EXPOSED = 2.0
-"""Of 10, as systemd reckons it."""
+"""The limit of exposure, out of 10, in the score of systemd."""
 ROLES = ("publish", "subscribe", "gateway", "scheduler")
 
 
@@ -48,7 +48,7 @@ def test_systemd_understands_it(unit: Path) -> None:
 
 
 def test_a_boot_finds_an_order_to_start_all_of_it(tmp_path: Path) -> None:
-    """Once all is enabled; where there is no order systemd leaves some out, by chance."""
+    """All units are enabled: where there is no order, systemd leaves some out by chance."""
     shutil.copytree(SYSTEM, tmp_path, dirs_exist_ok=True)
     for unit in units():
         for wanting in read(unit).get("WantedBy", ()):
@@ -83,7 +83,7 @@ def test_a_runner_has_the_time_that_its_drivers_have() -> None:
 
 
 def test_units_of_servers_differ_in_their_role_alone() -> None:
-    """Whoever changes one changes all."""
+    """Each change to one of these units is a change to all."""
     own = re.compile(r"^# (The instance|Other) .*\n|^Description=.*\n|.*LINK_ADVERTISE.*\n", re.M)
     texts = {role: SYSTEM / f"packetboat-{role}@.service" for role in ROLES}
     common = {
@@ -94,7 +94,7 @@ def test_units_of_servers_differ_in_their_role_alone() -> None:
 
 
 def test_no_secret_is_in_the_examples() -> None:
-    """Who copies them and forgets one is told by the process, which does not start."""
+    """A process whose secret was not filled in says so and does not start."""
     for path in sorted((SYSTEMD / "etc").iterdir()):
         for name, value in environment_file(path).items():
             if name.endswith(("_SECRET", "_KEYS", "_UID")):

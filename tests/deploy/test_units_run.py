@@ -1,8 +1,8 @@
-"""What the systemd units start runs with the settings of their examples, and ends when told to.
+"""The programs of the systemd units run with the settings of their examples, and end on request.
 
 The whole installation on one machine, as `docs/operations/systemd.md` says: every `ExecStart`, with
-its environment files, confined as far as a test can. And what it tells Prometheus is what alerts
-and the dashboard ask for.
+its environment files, confined as far as a test can. Its metrics are those that the alerts and the
+dashboard ask for.
 """
 
 from __future__ import annotations
@@ -104,12 +104,12 @@ class Units:
             )
 
     def finish(self, unit: str) -> None:
-        """One that ends by itself."""
+        """Run a unit that ends by itself; its exit status must be 0."""
         self.start(unit)
         assert self.running.pop(f"{unit}@").wait(START_S) == 0, self.logs()
 
     def until(self, port: str, path: str = "/readyz") -> requests.Response:
-        """Its answer, once it is 200."""
+        """Return the answer of a path, once it is 200."""
         deadline_s = time.monotonic() + START_S
         while time.monotonic() < deadline_s:
             with suppress(requests.RequestException):
@@ -234,7 +234,7 @@ def test_alerts_ask_for_what_these_processes_tell(installation: Units) -> None:
 
 
 def test_everything_ends_when_it_is_told_to(installation: Units) -> None:
-    """Servers first, as the targets order it."""
+    """Servers are stopped first, as the targets order it."""
     stores = [name for name in installation.running if "store-node" in name]
     for name in [name for name in installation.running if name not in stores] + stores:
         assert installation.stop(name) == 0, f"{name}\n{installation.logs()}"

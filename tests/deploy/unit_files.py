@@ -11,7 +11,7 @@ from pathlib import Path
 SYSTEMD = Path(__file__).parents[2] / "deploy/systemd"
 SYSTEM = SYSTEMD / "system"
 Settings = dict[str, list[str]]
-"""By name: what a unit says, in order."""
+"""The values of each setting of a unit, in order, by its name."""
 
 
 def units() -> list[Path]:
@@ -23,12 +23,12 @@ def services() -> list[Path]:
 
 
 def named(unit: Path, instance: str = "1") -> str:
-    """What a start of it is called; a template has an instance."""
+    """Return the name of a unit as it is started; a template has an instance."""
     return unit.name.replace("@.", f"@{instance}.")
 
 
 def read(path: Path) -> Settings:
-    """What follows in all sections of a unit, without what is dropped into it."""
+    """Return the settings in all sections of a unit, without those of its drop-in files."""
     found: Settings = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         if line and not line.startswith(("#", "[")):
@@ -38,7 +38,7 @@ def read(path: Path) -> Settings:
 
 
 class Machine:
-    """Where the folders that units name really are."""
+    """The real places of the folders that units name."""
 
     def __init__(self, root: Path, programs: Path) -> None:
         self._settings = root / "etc"
@@ -47,7 +47,9 @@ class Machine:
         self._programs = programs
 
     def configure(self, name: str, changed: Mapping[str, str]) -> None:
-        """An environment file: that of `deploy/`, if there is one, and what is one's own."""
+        """Write an environment file: the example of `deploy/`, if there is one, with the
+        changed values.
+        """
         example = SYSTEMD / "etc" / name
         values = environment_file(example) if example.exists() else {}
         lines = [f"{variable}={value}" for variable, value in (values | dict(changed)).items()]
@@ -70,7 +72,7 @@ class Machine:
         return found
 
     def state_directory(self, unit: Path, instance: str) -> None:
-        """What systemd makes before it starts the unit."""
+        """Make the directories that systemd makes before it starts the unit."""
         for each in read(unit).get("StateDirectory", ()):
             path = self._here(f"/var/lib/{each}", instance)
             Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)

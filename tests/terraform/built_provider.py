@@ -14,13 +14,15 @@ ROOT = Path(__file__).parents[2]
 PROVIDER = ROOT / "deploy/terraform/provider"
 BUILT = ROOT / "build/terraform"
 _MIRROR, _CONFIGURATION = "registry.terraform.io", "terraform.rc"
-"""What the build makes there: the provider, and what says where Terraform finds it."""
+"""The output of the build: the provider, and the configuration by which Terraform finds it."""
 BUILD_S = 1200.0
 """A first build fetches and compiles everything, maybe beside other work."""
 
 
 def terraform_path() -> str:
-    """The binary; a skip that says how to get it where there is none."""
+    """Return the path of the binary; where there is none, skip with a text that says how to
+    get it.
+    """
     path = shutil.which("terraform")
     if path is None:
         pytest.skip("terraform is missing: put its binary, 1.11 or later, on the PATH")
@@ -28,10 +30,10 @@ def terraform_path() -> str:
 
 
 def build_into(directory: Path) -> Path:
-    """Terraform's configuration that finds a copy of the built provider in that directory.
+    """Return Terraform's configuration that finds a copy of the built provider in that directory.
 
-    A copy, so that a build beside the tests changes nothing under them. Skips where it cannot be
-    built.
+    It is a copy, so that a build beside the tests changes nothing under them. Skips where it cannot
+    be built.
     """
     if shutil.which("go") is None:
         pytest.skip("go is missing: put Go 1.25 or later on the PATH to build the provider")

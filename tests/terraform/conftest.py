@@ -22,7 +22,7 @@ terraform {
   }
 }
 """
-"""What each configuration begins with."""
+"""The beginning of each configuration."""
 
 
 class OpenWorkspace(Protocol):
@@ -34,7 +34,9 @@ class OpenWorkspace(Protocol):
 
 
 class MakeWorkspace(Protocol):
-    """The same with a main.tf of that text, in a directory of its own, initialised."""
+    """A function that makes a workspace with this main.tf, in a directory of its own,
+    initialised.
+    """
 
     def __call__(
         self, text: str, name: str = "main", environment: Mapping[str, str] | None = None
@@ -43,20 +45,22 @@ class MakeWorkspace(Protocol):
 
 @pytest.fixture(scope="session")
 def provider_configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Terraform's own configuration, which finds the provider that was built from the tree."""
+    """Return Terraform's own configuration, which finds the provider that was built from
+    the tree.
+    """
     terraform_path()
     return build_into(tmp_path_factory.mktemp("provider"))
 
 
 @pytest.fixture(scope="session")
 def installation(provider_configuration: Path, running: Installation) -> Installation:
-    """A live one for all tests; each gives what it makes names of its own."""
+    """Return a live installation for all tests; each test uses names of its own."""
     return running
 
 
 @pytest.fixture(scope="session")
 def operator(installation: Installation) -> dict[str, str]:
-    """The environment of a provider that acts as the operator."""
+    """Return the environment of a provider that acts as the operator."""
     text = (installation.directory / "operator.env").read_text()
     credential = Credential.from_exports(text)
     return {

@@ -29,8 +29,10 @@ MERGE = "application/merge-patch+json"
 
 
 def tools() -> Path:
-    """Where the programs and the operators' kinds are; a skip of the whole file, that says how to
-    get them, where they are not."""
+    """Return the directory of the programs and the operators' kinds.
+
+    Where they are missing, skip the whole file with a text that says how to get them.
+    """
     directory = Path(os.environ.get("PACKETBOAT_TEST_KUBERNETES", ROOT / "build/kubernetes"))
     missing = [name for name in PROGRAMS if not shutil.which(name, path=str(directory))]
     if missing or not (directory / "kinds").is_dir():
@@ -43,13 +45,16 @@ def tools() -> Path:
 
 
 def kinds(tools: Path) -> list[Object]:
-    """Definitions of the operators' kinds, as their projects have them."""
+    """Return the definitions of the operators' kinds, as their projects have them."""
     files = sorted((tools / "kinds").glob("*.yaml"))
     return [yaml.safe_load(file.read_text(encoding="utf-8")) for file in files]
 
 
 class ControlPlane:
-    """Its API, as somebody who may do everything. Everything is gone with the directory."""
+    """The API of a cluster, for a user who may do everything.
+
+    All its data is gone with the directory.
+    """
 
     def __init__(self, directory: Path, tools: Path) -> None:
         self._directory, self._tools = directory, tools
@@ -87,7 +92,7 @@ class ControlPlane:
         return self
 
     def define(self, kind: Object) -> None:
-        """A kind of an operator's; returns when the API serves it."""
+        """Define a kind of an operator's; return when the API serves it."""
         self.apply(kind)
         self.until(lambda: _holds(self.get(kind), "Established"), f"not served: {kind}")
 
@@ -98,11 +103,14 @@ class ControlPlane:
             time.sleep(0.1)
 
     def call(self, method: str, path: str, **more: Any) -> requests.Response:
-        """Whatever it answers."""
+        """Return the answer of a request, of any status."""
         return self._http.request(method, self.url + path, timeout=CALL_S, **more)
 
     def apply(self, found: Object, *, trial: bool = False) -> str:
-        """Server-side, its fields checked strictly; what it warned of. Raises AssertionError."""
+        """Apply an object server-side with strict checks of its fields; return the warnings.
+
+        Raises AssertionError.
+        """
         parameters = {"fieldManager": "tests", "fieldValidation": "Strict"}
         answer = self.call(
             "PATCH",
@@ -115,11 +123,13 @@ class ControlPlane:
         return answer.headers.get("Warning", "")
 
     def get(self, found: Object) -> Object:
-        """As it is there; raises AssertionError."""
+        """Return the present object; raises AssertionError."""
         return self._read(self.path(found))
 
     def items(self, version: str, kind: str, namespace: str) -> list[Object]:
-        """All of a kind there, such as those of `apps/v1` and `Deployment`."""
+        """Return all objects of a kind in a namespace, such as those of `apps/v1` and
+        `Deployment`.
+        """
         metadata = {"name": "", "namespace": namespace}
         path = self.path({"apiVersion": version, "kind": kind, "metadata": metadata})
         items: list[Object] = self._read(path.rstrip("/"))["items"]
@@ -128,7 +138,10 @@ class ControlPlane:
     def change(
         self, found: Object, change: Object, *, part: str = "", manager: str = "somebody"
     ) -> None:
-        """By a merge into it or, for instance, its `status`. Raises AssertionError."""
+        """Merge a change into an object or, for instance, into its `status`.
+
+        Raises AssertionError.
+        """
         answer = self.call(
             "PATCH",
             f"{self.path(found)}/{part}".rstrip("/"),
@@ -144,7 +157,7 @@ class ControlPlane:
         assert answer.ok, answer.text
 
     def path(self, found: Mapping[str, Any]) -> str:
-        """Of an object's resource, as the API itself says."""
+        """Return the path of an object's resource, as the API itself says."""
         version, kind = found["apiVersion"], found["kind"]
         prefix = "/api/v1" if version == "v1" else f"/apis/{version}"
         if (version, kind) not in self._resources:
@@ -192,7 +205,7 @@ class ControlPlane:
             "service-account-issuer": self.url,
             "service-account-key-file": self._directory / "tls.crt",
             "service-account-signing-key-file": self._directory / "tls.key",
-            # Of one server, at an address that nobody else may use.
+            # One server alone needs no endpoints at an address that nobody else may use.
             "endpoint-reconciler-type": "none",
         }
 

@@ -12,11 +12,13 @@ _LEFT = shutil.ignore_patterns("provider", ".terraform", ".terraform.lock.hcl", 
 
 
 def roots() -> list[Path]:
-    """All modules and examples, relative to the folder."""
+    """Return all modules and examples, relative to the folder."""
     found = {path.parent for path in SOURCE.rglob("*.tf") if ".terraform" not in path.parts}
     return sorted(path.relative_to(SOURCE) for path in found)
 
 
 def copy_to(directory: Path) -> Path:
-    """Modules and examples beside each other, as in the tree, without the provider's source."""
+    """Copy modules and examples beside each other, as in the tree, without the provider's
+    source.
+    """
     return Path(shutil.copytree(SOURCE, directory / "terraform", ignore=_LEFT))

@@ -1,4 +1,4 @@
-"""What the platform module makes, rendered by the real terraform, and what pods see of it."""
+"""The output of the platform module, rendered by the real terraform, and its pods' view of it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ Object = dict[str, Any]
 
 
 def rendered(directory: Path, configuration: Mapping[str, Any]) -> Manifests:
-    """Of the module's variables; raises TerraformFailed."""
+    """Render the manifests for these variables of the module; raises TerraformFailed."""
     main = {
         "module": {"platform": {"source": str(MODULE), **configuration}},
         "output": {"yaml": {"value": "${module.platform.yaml}", "sensitive": True}},
@@ -89,17 +89,17 @@ class Manifests:
         return next(each for each in self.of_kind(kind) if each["metadata"]["name"] == name)
 
     def workloads(self) -> Iterator[tuple[str, Object]]:
-        """Each pod template with the component that it is."""
+        """Yield each pod template, after the name of its component."""
         for each in self.of_kind("Deployment", "StatefulSet", "Job", "CronJob"):
             template = each["spec"].get("jobTemplate", each)["spec"]["template"]
             yield template["metadata"]["labels"][COMPONENT], template
 
     def components(self) -> dict[str, Object]:
-        """One pod template of each component."""
+        """Return one pod template of each component."""
         return dict(self.workloads())
 
     def secret(self, name: str, key: str) -> str:
-        """Of those that are made; raises StopIteration and KeyError."""
+        """Return a value of a Secret that the module makes; raises StopIteration and KeyError."""
         return base64.b64decode(self.get("Secret", name)["data"][key]).decode()
 
     def environment(self, container: Object, fields: Mapping[str, str]) -> dict[str, str]:
@@ -118,7 +118,7 @@ class Manifests:
 
 
 def container_of(template: Object) -> Object:
-    """The only one."""
+    """Return the only container of a pod template."""
     (container,) = template["spec"]["containers"]
     found: Object = container
     return found

@@ -1,8 +1,8 @@
 """Pods of the platform module as processes on this machine, each with an address of its own.
 
-What Kubernetes would do is done here: the environment is made of the manifest's, ports are the
-manifest's, and so are commands, hooks and probes. Only names of hosts, `0.0.0.0` and mounted
-directories are exchanged for what there is here.
+This module does the work of Kubernetes: it takes the environment, ports, commands, hooks and probes
+from the manifest. Only names of hosts, `0.0.0.0` and mounted directories are replaced by those of
+this machine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ PROBE_S = 10.0
 
 
 class Addresses:
-    """Of pods, by their names: in one network of loopback addresses that nobody else has."""
+    """The addresses of pods, by name, in one network of loopback addresses that nobody else
+    uses.
+    """
 
     def __init__(self) -> None:
         self._network = f"127.{random.randint(16, 250)}.{random.randint(1, 250)}"
@@ -38,8 +40,11 @@ class Addresses:
 
 
 class Pod:
-    """One pod, started again by whoever asks. `replace` goes over values of its environment, the
-    longest first; `secrets` has the files of Secrets that are mounted."""
+    """One pod, which its caller starts again after it ends.
+
+    `replace` changes values of its environment, the longest first; `secrets` has the files of
+    mounted Secrets.
+    """
 
     def __init__(
         self,
@@ -103,16 +108,16 @@ class Pod:
 
     @property
     def is_ready(self) -> bool:
-        """As its readiness probe says."""
+        """Return whether its readiness probe succeeds."""
         return self._answers("readinessProbe")
 
     @property
     def is_alive(self) -> bool:
-        """As its liveness probe says."""
+        """Return whether its liveness probe succeeds."""
         return self._answers("livenessProbe")
 
     def wait(self, timeout_s: float) -> int:
-        """Its exit code once it has ended by itself."""
+        """Return the exit code once the pod has ended by itself."""
         assert self._process is not None
         return self._process.wait(timeout_s)
 
@@ -121,7 +126,7 @@ class Pod:
         return self._process is not None and self._process.poll() is not None
 
     def stop(self) -> int:
-        """As Kubernetes does: the hook, then SIGTERM. The exit code."""
+        """Stop as Kubernetes does, by the hook and then SIGTERM; return the exit code."""
         assert self._process is not None
         hook = self._container.get("lifecycle", {}).get("preStop")
         if hook is not None:
@@ -130,7 +135,7 @@ class Pod:
         return self._process.wait(self.grace_s)
 
     def url(self, port: str) -> str:
-        """Of one of its ports, by its name."""
+        """Return the URL of one of the pod's ports, by the port's name."""
         number = next(p["containerPort"] for p in self._container["ports"] if p["name"] == port)
         return f"http://{self.address}:{number}"
 
@@ -142,7 +147,7 @@ class Pod:
         return [*self._before, self._container]
 
     def _run(self, command: list[str]) -> None:
-        """To its end, which is a good one."""
+        """Run a command to its end; it must succeed."""
         done = subprocess.run(
             command,
             env=os.environ | self.environment | {"PATH": PATH},

@@ -1,4 +1,4 @@
-"""Who reaches whom, as NetworkPolicies say: what a network plugin would decide, decided here."""
+"""Decides, like a network plugin, which connections the NetworkPolicies allow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from tests.terraform.manifests import Manifests, Object
 
 
 class Reach:
-    """Of one set of manifests. Pods are named by their component, others by labels."""
+    """The allowed connections of one set of manifests.
+
+    Pods are named by their component, others by labels.
+    """
 
     def __init__(self, manifests: Manifests) -> None:
         self._policies = manifests.of_kind("NetworkPolicy")
@@ -19,7 +22,7 @@ class Reach:
         }
 
     def between(self, source: str, target: str, port: int) -> bool:
-        """Whether a connection is let out at the one and in at the other."""
+        """Return whether the source may send a connection, and the target may receive it."""
         there = {"labels": self._labels[target], "ours": True}
         here = {"labels": self._labels[source], "ours": True}
         return self._lets(source, "Egress", there, port) and self._lets(
@@ -27,15 +30,15 @@ class Reach:
         )
 
     def out(self, source: str, address: str, port: int) -> bool:
-        """Whether a connection to an address outside the cluster is let out."""
+        """Return whether a connection to an address outside the cluster is let out."""
         return self._lets(source, "Egress", {"address": address}, port)
 
     def into(self, target: str, address: str, port: int) -> bool:
-        """Whether one from outside is let in."""
+        """Return whether a connection from outside is let in."""
         return self._lets(target, "Ingress", {"address": address}, port)
 
     def from_namespace(self, namespace: str, target: str, port: int) -> bool:
-        """Whether a pod of another namespace is let in."""
+        """Return whether a pod of another namespace is let in."""
         return self._lets(target, "Ingress", {"labels": {}, "namespace": namespace}, port)
 
     def _lets(self, component: str, direction: str, other: Object, port: int) -> bool:
@@ -54,7 +57,7 @@ class Reach:
         )
 
 
-# Of no ports Kubernetes says all, and of no peers everybody.
+# In Kubernetes, no ports mean all ports, and no peers mean all peers.
 def _is_port(rule: Object, port: int) -> bool:
     return not rule.get("ports") or any(
         each["port"] <= port <= each.get("endPort", each["port"])

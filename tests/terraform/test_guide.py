@@ -16,7 +16,7 @@ from tests.terraform.folder import SOURCE
 
 PAGE = ROOT / "docs/guides/terraform.md"
 FOLDER = BUILT / "guide"
-"""Where the page works."""
+"""The folder in which the page works."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Of everything that a team has: made once, changed in place, repaired, imported, destroyed."""
+"""All things of a team: made once, changed in place, repaired, imported and destroyed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.terraform.workspace import Workspace
 def team(
     tmp_path_factory: pytest.TempPathFactory, open_workspace: OpenWorkspace
 ) -> Iterator[Workspace]:
-    """The team's example, applied; each test leaves it so."""
+    """Yield the team's example, applied; each test leaves it in that state."""
     directory = copy_to(tmp_path_factory.mktemp("team")) / "examples/team"
     workspace = open_workspace(directory).init()
     workspace.apply()

@@ -1,4 +1,4 @@
-"""What carries messages, by the real terraform against a live server."""
+"""The resources that carry messages, by the real terraform against a live server."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ NAMES = {
 
 
 def of(text: str, prefix: str) -> str:
-    """Names of its own for each test."""
+    """Return the text with names of this test's own."""
     return text.replace("PREFIX", prefix)
 
 
@@ -300,7 +300,7 @@ def test_all_that_somebody_else_changes_is_seen_and_put_back(
 
 
 def without_times(thing: dict[str, Any]) -> dict[str, Any]:
-    """What its configuration says of it."""
+    """Return the members that the configuration determines."""
     return {k: v for k, v in thing.items() if k not in ("updated_at", "next_runs", "state")}
 
 
@@ -432,7 +432,7 @@ def test_a_backlog_is_lost_only_by_who_says_so(workspace: MakeWorkspace, api: Ap
 
 
 def refused(command: Callable[..., object], *arguments: str) -> str:
-    """What terraform says of a command that fails, in one line."""
+    """Return the output of a command that fails, in one line."""
     with pytest.raises(TerraformFailed) as failed:
         command(*arguments)
     return " ".join(str(failed.value).split())

@@ -33,7 +33,7 @@ UPDATE = ("update",)
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """Of Kubernetes alone, without any operator's kinds."""
+    """Yield a cluster of Kubernetes alone, without any operator's kinds."""
     with Processes() as processes:
         yield ControlPlane(tmp_path_factory.mktemp("cluster"), TOOLS).start(processes)
 
@@ -65,7 +65,7 @@ class Jobs(threading.Thread):
 
 @dataclass
 class Installation:
-    """One, in a namespace of its own."""
+    """One installation, in a namespace of its own."""
 
     cluster: ControlPlane
     workspace: Workspace
@@ -73,7 +73,7 @@ class Installation:
     configuration: dict[str, Any]
 
     def write(self, **changes: Any) -> None:
-        """The configuration, with these variables from now on."""
+        """Write the configuration, with these variables from now on."""
         self.configuration |= changes
         access = {"host": self.cluster.url, "token": self.cluster.token}
         certificate = self.cluster.ca.read_text()
@@ -90,7 +90,7 @@ class Installation:
             self.workspace.apply()
 
     def items(self, version: str, kind: str) -> dict[str, Object]:
-        """All of a kind, by name."""
+        """Return all objects of a kind, by name."""
         found = self.cluster.items(version, kind, self.namespace)
         return {each["metadata"]["name"]: each for each in found}
 
@@ -101,7 +101,7 @@ class Installation:
 def opened(
     cluster: ControlPlane, configuration: Mapping[str, Any], directory: Path
 ) -> Installation:
-    """Nothing of it applied; a skip where the provider cannot be had."""
+    """Return an installation of which nothing is applied; skip if the provider is not available."""
     handed_on = {k: v for k, v in os.environ.items() if k == "TF_CLI_CONFIG_FILE"}
     workspace = Workspace(directory, handed_on)
     made = Installation(cluster, workspace, directory.name, dict(configuration))
@@ -123,7 +123,7 @@ def test_without_an_operator_the_plan_says_which_kind_is_missing(
 ) -> None:
     installation = opened(cluster, LARGE, tmp_path / "without")
     assert missing_kinds(installation) == {"Certificate"}
-    # What comes later is looked at once that is there.
+    # The plan checks the other kinds only after this one.
     installation.write(peer_tls={})
     assert missing_kinds(installation) == {"PodMonitor", "PrometheusRule", "ScaledObject"}
 
@@ -136,7 +136,7 @@ def missing_kinds(installation: Installation) -> set[str]:
 
 @pytest.fixture(scope="module")
 def operators(cluster: ControlPlane) -> ControlPlane:
-    """With the kinds of all operators that the module knows."""
+    """Return the cluster with the kinds of all operators that the module knows."""
     for kind in kinds(TOOLS):
         cluster.define(kind)
     return cluster
@@ -178,7 +178,9 @@ def test_a_second_plan_is_empty(installed: Installation) -> None:
 
 
 def test_pods_of_every_component_are_let_in(installed: Installation) -> None:
-    """By the Pod Security level of the namespace; controllers say what they could not make."""
+    """The namespace's Pod Security level lets them in; a controller reports each pod that
+    it could not make.
+    """
 
     def all_there() -> bool:
         pods = installed.items("v1", "Pod").values()
@@ -204,7 +206,7 @@ def test_what_others_write_beside_us_is_no_change(installed: Installation) -> No
 
 
 def scaled_to(installed: Installation, replicas: int) -> None:
-    """The gateway, as an autoscaler does it."""
+    """Set the replicas of the gateway, as an autoscaler does."""
     change = {"spec": {"replicas": replicas}}
     installed.cluster.change(gateway_of(installed), change, part="scale", manager="autoscaler")
 
@@ -256,7 +258,7 @@ def test_an_autoscaler_that_acts_meanwhile_is_not_set_back(installed: Installati
 def test_a_store_node_changes_when_its_pod_is_deleted_and_not_before(
     installed: Installation,
 ) -> None:
-    """What roll-store.sh goes by."""
+    """The script roll-store.sh relies on this."""
     name = "packetboat-store-1"
     status = installed.named("apps/v1", "StatefulSet", name)["status"]
     pod = installed.named("v1", "Pod", f"{name}-0")

@@ -45,7 +45,7 @@ def haproxy() -> str:
 
 
 def unpacked(manifests: Manifests, directory: Path) -> Path:
-    """As its volume is mounted: the configuration's path."""
+    """Unpack the files as the volume mounts them; return the path of the configuration."""
     pod = manifests.get("Deployment", "packetboat-front")["spec"]["template"]["spec"]
     (volume,) = (each for each in pod["volumes"] if each["name"] == "files")
     data = manifests.get("ConfigMap", volume["configMap"]["name"])["data"]
@@ -58,7 +58,7 @@ def unpacked(manifests: Manifests, directory: Path) -> Path:
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """A directory with a certificate and its key."""
+    """Return a directory with a certificate and its key."""
     renew(tmp_path)
     return tmp_path
 
@@ -106,7 +106,9 @@ def test_nothing_but_addresses_places_and_shares_differ_from_deploy(tmp_path: Pa
 
 @pytest.fixture
 def running(haproxy: str, certificate: Path) -> Iterator[Callable[[], int]]:
-    """Started by the script of the manifests: the serial number that it shows."""
+    """Start HAProxy by the script of the manifests; yield a function for the serial number
+    that it shows.
+    """
     (port,) = free_ports(1)
     (certificate / "haproxy.cfg").write_text(CONFIGURATION.format(port=port, directory=certificate))
     shell = shutil.which("sh") or "sh"
@@ -128,7 +130,7 @@ def running(haproxy: str, certificate: Path) -> Iterator[Callable[[], int]]:
 
 
 def shown(port: int) -> int:
-    """The serial number of the certificate there; 0: nobody listens yet."""
+    """Return the serial number of the certificate at that port; 0 if nobody listens yet."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -24,7 +24,7 @@ from tests.terraform.manifests import (
 VERSIONS = ("1.29", "1.37")
 """The oldest that we say works, and the newest whose schemas there are."""
 CUSTOM = {"Certificate", "PodMonitor", "PrometheusRule", "ScaledObject"}
-"""Of operators in the cluster: Kubernetes has no schemas of these."""
+"""Kinds of operators in the cluster, for which Kubernetes has no schemas."""
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_nothing_is_empty(manifests: Manifests) -> None:
 
 
 def empties(value: Any, path: str = "") -> Iterator[str]:
-    """Paths of lists, objects and texts without anything in them, and of nulls."""
+    """Yield the paths of empty lists, objects and texts, and of nulls."""
     if value in ([], {}, "", None):
         yield path
     elif isinstance(value, dict | list):
@@ -123,7 +123,7 @@ def test_every_process_that_stays_can_be_watched(large: Manifests) -> None:
 
 
 def selected(manifests: Manifests, selector: Object) -> list[Object]:
-    """Pod templates that a label selector means."""
+    """Return the pod templates whose labels match."""
     return [template for _, template in manifests.workloads() if matches(template, selector)]
 
 
@@ -246,7 +246,7 @@ def test_the_export_runner_reads_its_settings_and_its_lakes(
 
 
 def of_credential(variable: dict[str, Any]) -> bool:
-    """That one's Secret is the operator's own."""
+    """Return whether a variable comes from the operator's own Secret."""
     reference = variable.get("valueFrom", {}).get("secretKeyRef", {})
     return bool(reference.get("name") == "export-runner")
 

@@ -26,7 +26,7 @@ def replaced(pattern: str, by: str, text: str) -> str:
 
 
 def as_data(text: str) -> str:
-    """The module with resources that Terraform has built in."""
+    """Return the module's text with resources that Terraform has built in."""
     text = replaced(r"  required_providers \{\n(    .*\n)+  \}\n", "", text)
     text = replaced(
         r"  (wait|timeouts|lifecycle|metadata|field_manager) \{\n(    .*\n)+  \}\n", "", text

@@ -29,7 +29,7 @@ EXPECTED = {
 
 @pytest.fixture(scope="module")
 def reach(tmp_path_factory: pytest.TempPathFactory) -> Reach:
-    """With exports, TLS at the front and issuers of tenants."""
+    """Return the connections with exports, TLS at the front and issuers of tenants."""
     return Reach(rendered(tmp_path_factory.mktemp("large") / "main", LARGE))
 
 

@@ -46,7 +46,7 @@ PEER_NAME = "packetboat.packetboat.svc.cluster.local"
 
 @dataclass
 class Cluster:
-    """What stands in for one."""
+    """The processes that stand in for a cluster."""
 
     pods: dict[str, Pod]
     migration: Pod
@@ -59,8 +59,10 @@ class Cluster:
     balanced: bool
 
     def until(self, done: Callable[[], bool], what: str) -> None:
-        """What ends by itself is started again, as the kubelet does: servers may come before the
-        schema that they need."""
+        """Wait until `done`; meanwhile start ended pods again, as the kubelet does.
+
+        Servers may start before the schema that they need is there.
+        """
         deadline_s = time.monotonic() + PATIENCE_S
         while not done():
             for pod in self.pods.values():
@@ -107,7 +109,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def start(manifests: Manifests, root: Path, database_url: str, processes: Processes) -> Cluster:
-    """All at once, the migration too, as after `kubectl apply`."""
+    """Start everything at once, the migration too, as after `kubectl apply`."""
     addresses = Addresses()
     names = dict(pods_of(manifests))
     domain = "packetboat-store.packetboat.svc.cluster.local"
@@ -131,7 +133,7 @@ def start(manifests: Manifests, root: Path, database_url: str, processes: Proces
 
 
 def certificates() -> dict[str, bytes]:
-    """Of all processes, as a Secret has them."""
+    """Return the certificates of all processes, as a Secret has them."""
     authority = make_authority("peers")
     peer = issue(authority, PEER_NAME)
     return {"ca.crt": authority.certificate, "tls.crt": peer.certificate, "tls.key": peer.key}
@@ -140,7 +142,7 @@ def certificates() -> dict[str, bytes]:
 def start_front(
     manifests: Manifests, root: Path, address: str, pods: dict[str, Pod], processes: Processes
 ) -> str:
-    """HAProxy with the configuration of the manifests; its servers by address instead of DNS."""
+    """Start HAProxy with the manifests' configuration and servers by address; return its URL."""
     files = manifests.get("ConfigMap", "packetboat-front")["data"]
     config = files["haproxy.cfg"]
     for role in ("publish", "subscribe", "gateway"):
@@ -172,7 +174,7 @@ def http(cluster: Cluster) -> Iterator[requests.Session]:
 
 
 def call(http: requests.Session, method: str, url: str, **more: Any) -> requests.Response:
-    """Again after a 503, as a client does."""
+    """Send a request, and again after each 503, as a client does."""
     deadline_s = time.monotonic() + PATIENCE_S
     while (answer := http.request(method, url, timeout=60, **more)).status_code == 503:
         assert time.monotonic() < deadline_s, answer.text
@@ -200,7 +202,7 @@ def test_a_message_goes_through_them(cluster: Cluster, http: requests.Session) -
 
 
 def send_and_take(cluster: Cluster, http: requests.Session, name: str) -> None:
-    """One message, from publish to ack."""
+    """Publish one message, pull it and ack it."""
     url = cluster.front
     call(http, "POST", f"{url}/topics", json={"name": name})
     call(http, "POST", f"{url}/topics/{name}/subscriptions", json={"name": name})
@@ -242,7 +244,7 @@ def test_a_new_installation_is_made_of_it(cluster: Cluster, tmp_path: Path) -> N
 
 
 async def new_database(url: str) -> str:
-    """An empty one beside the one of that URL; its own URL."""
+    """Make an empty database beside that of the URL; return its own URL."""
     connection = await asyncpg.connect(url)
     try:
         await connection.execute("CREATE DATABASE restored")
@@ -252,7 +254,7 @@ async def new_database(url: str) -> str:
 
 
 async def topics(url: str) -> int:
-    """How many there are."""
+    """Return the number of topics."""
     connection = await asyncpg.connect(url)
     try:
         return int(await connection.fetchval("SELECT count(*) FROM topics"))

@@ -29,7 +29,7 @@ esac
 
 
 class Kubectl:
-    """What it is asked; the pods of nodes 1 to 3."""
+    """A kubectl that records its calls, and the pods of nodes 1 to 3."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

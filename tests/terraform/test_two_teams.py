@@ -13,7 +13,7 @@ from tests.terraform.folder import copy_to
 
 
 def token_of(installation: Installation, client: Mapping[str, str]) -> dict[str, str]:
-    """Headers of a client of a team."""
+    """Return the headers of a client of a team."""
     answer = requests.post(
         f"{installation.url}/oauth/token",
         auth=(client["client_id"], client["client_secret"]),
@@ -60,7 +60,7 @@ def test_two_teams_have_the_same_names_and_nothing_in_common(
         for name, headers in (("boards", pilots), ("pilots", railway)):
             foreign = session.get(f"{installation.url}/subscriptions/{name}", headers=headers)
             assert foreign.status_code in (403, 404)
-        # What the other team has is not there, also for who may do everything.
+        # The other team's things do not exist for a client, even one that may do everything.
         foreign = session.get(f"{installation.url}/subscriptions/pilots", headers=railway)
         assert foreign.status_code == 404
         # A change of one team is a change of that team.

@@ -13,7 +13,7 @@ from typing import Any
 from tests.terraform.built_provider import terraform_path
 
 COMMAND_S = 300.0
-"""Far more than any command takes; what hangs is ended."""
+"""The timeout of a command: far more than any needs; a hanging command is killed."""
 _PLAN_FILE = "plan.bin"
 _CHANGED = 2
 """The exit code of a plan that would change something."""
@@ -25,7 +25,7 @@ class TerraformFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What terraform would do.
+    """The changes that terraform plans.
 
     `changes`: the actions (`create`, `update`, `delete`, both for a replacement) by address,
     without what stays as it is. `drift`: what has changed beside terraform, by address, each
@@ -63,7 +63,7 @@ class Workspace:
         return self
 
     def command(self, *arguments: str, codes: tuple[int, ...] = (0,)) -> str:
-        """What it printed; raises TerraformFailed for any other exit code."""
+        """Run a command; return its output. Raises TerraformFailed for any other exit code."""
         done = subprocess.run(
             [terraform_path(), *arguments],
             cwd=self.directory,
@@ -79,7 +79,7 @@ class Workspace:
         return done.stdout
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """The same, not waited for: for two commands at once."""
+        """Start a command without waiting for it, so that two can run at once."""
         return subprocess.Popen(
             [terraform_path(), *arguments],
             cwd=self.directory,
@@ -95,7 +95,7 @@ class Workspace:
         return self
 
     def plan(self, *arguments: str) -> Plan:
-        """Kept in a file too, so that `apply_planned` does exactly that."""
+        """Plan, and keep the plan in a file too, so that `apply_planned` does exactly that."""
         text = self.command(
             "plan",
             "-no-color",
@@ -135,7 +135,7 @@ class Workspace:
         return self.command("apply", "-no-color", _PLAN_FILE)
 
     def destroy(self, *arguments: str) -> str:
-        """Of everything in the state."""
+        """Destroy everything in the state."""
         return self.command("destroy", "-no-color", "-auto-approve", *arguments)
 
     def import_resource(self, address: str, name: str) -> str:
@@ -143,12 +143,14 @@ class Workspace:
         return self.command("import", "-no-color", address, name)
 
     def outputs(self) -> dict[str, Any]:
-        """Their values, sensitive ones too."""
+        """Return the values of the outputs, sensitive ones too."""
         found = json.loads(self.command("output", "-json"))
         return {name: output["value"] for name, output in found.items()}
 
     def resources(self) -> dict[str, dict[str, Any]]:
-        """The values in the state of each resource and data source, by address, of all modules."""
+        """Return the values in the state of each resource and data source, by address, of
+        all modules.
+        """
         shown = json.loads(self.command("show", "-json"))
         return _values_of(shown.get("values", {}).get("root_module", {}))
 
