@@ -30,7 +30,9 @@ class PacketboatCluster:
     def __init__(
         self, directory: Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> None:
-        """`env`: settings beside those of our own environment. `cwd`: where it is started."""
+        """Prepare a cluster; `env` has settings besides those of our own environment, `cwd`
+        is its working directory.
+        """
         self.directory = directory
         self._env = WITHOUT_QUOTAS | dict(env or {})
         self._cwd = cwd
@@ -88,7 +90,9 @@ class PacketboatCluster:
             raise NotReady(f"POST {path}: {answer.status} {text[:300]!r}")
 
     def flushes(self) -> list[int]:
-        """fdatasyncs so far, per store node; raises NotReady when a node does not say."""
+        """Return the number of fdatasyncs so far per store node; raises NotReady if a node
+        does not answer.
+        """
         statuses = asyncio.run(self._statuses())
         found = []
         for node, status in sorted(statuses.items()):
@@ -115,11 +119,11 @@ class PacketboatCluster:
             await client.close()
 
     def pids(self) -> list[int]:
-        """The supervisor, whose tree is all of it."""
+        """Return the process id of the supervisor, whose tree is the whole cluster."""
         return self._processes.pids()
 
     def cpu_by_part(self) -> dict[str, float]:
-        """CPU seconds so far of server, store nodes, Postgres and the rest."""
+        """Return the CPU seconds so far of server, store nodes, Postgres and the rest."""
         spent: defaultdict[str, float] = defaultdict(float)
         for pid, seconds in cpu_by_pid(self.pids()).items():
             try:
@@ -131,12 +135,12 @@ class PacketboatCluster:
         return dict(spent)
 
     def stop(self) -> None:
-        """A clean stop, as Ctrl-C does it."""
+        """Stop cleanly, as Ctrl-C does."""
         self._processes.stop(grace_s=25)
 
 
 class Loaded(Protocol):
-    """What load is put on."""
+    """The system under load."""
 
     @property
     def url(self) -> str: ...
@@ -145,11 +149,11 @@ class Loaded(Protocol):
     def token(self) -> str: ...
 
     def pids(self) -> list[int]:
-        """Roots of the process trees whose CPU counts."""
+        """Return the roots of the process trees whose CPU counts."""
 
 
 def run_load(cluster: Loaded, case: str, *, seconds: float, **options: object) -> dict[str, Any]:
-    """One case of benchmarks.http_load in a process of its own. Raises NotReady."""
+    """Run one case of benchmarks.http_load in its own process; raises NotReady."""
     command = [sys.executable, "-m", "benchmarks.http_load", case, "--seconds", str(seconds)]
     command += ["--url", cluster.url, "--token", cluster.token]
     command += ["--pids", ",".join(map(str, cluster.pids()))]

@@ -34,7 +34,7 @@ class Stop(Exception):
 
 
 def server() -> dict[str, str]:
-    """PACKETBOAT_URL and PACKETBOAT_TOKEN."""
+    """Return the environment with PACKETBOAT_URL and PACKETBOAT_TOKEN."""
     names = ("PACKETBOAT_URL", "PACKETBOAT_TOKEN")
     if all(os.environ.get(name) for name in names):
         return {name: os.environ[name] for name in names}
@@ -46,7 +46,7 @@ def server() -> dict[str, str]:
 
 
 def folder_for(url: str) -> Path:
-    """A copy of what the demo applies, as it is now; the state of earlier runs is in it."""
+    """Return a fresh copy of the demo's files, with the state of earlier runs."""
     folder = BUILT / "demo" / re.sub(r"\W+", "-", url)
     for part in (EXAMPLE, "modules/tenant"):
         shutil.copytree(SOURCE / part, folder / part, dirs_exist_ok=True)
@@ -64,9 +64,9 @@ class Demo:
         configuration = {"TF_CLI_CONFIG_FILE": str(BUILT / "terraform.rc")}
         self._environment = own | environment | configuration
 
-    def step(self, what: str, *arguments: str, codes: tuple[int, ...] = (0,)) -> int:
-        """The exit code of terraform, one of `codes`; raises Stop for any other."""
-        console.print(f"\n== {what}\n$ terraform {' '.join(arguments)}")
+    def step(self, title: str, *arguments: str, codes: tuple[int, ...] = (0,)) -> int:
+        """Return the exit code of terraform, one of `codes`; raises Stop for any other."""
+        console.print(f"\n== {title}\n$ terraform {' '.join(arguments)}")
         plain = [] if console.is_terminal else ["-no-color"]
         done = subprocess.run(
             ["terraform", *arguments, *plain],
@@ -81,7 +81,7 @@ class Demo:
     def apply(self) -> None:
         """Ends with the plan that has nothing to do."""
         self.step("The provider and the module", "init", "-input=false")
-        self.step("What it makes of the platform", "apply", "-input=false", "-auto-approve")
+        self.step("Create the objects", "apply", "-input=false", "-auto-approve")
         second = self.step(
             "The same again: nothing to do",
             "plan",
@@ -96,9 +96,9 @@ class Demo:
         )
 
     def destroy(self) -> None:
-        """What an apply has made; messages in it stop it."""
+        """Destroy the objects of the demo; messages in them stop it."""
         self.step("The provider and the module", "init", "-input=false")
-        self.step("What was made goes", "destroy", "-input=false", "-auto-approve")
+        self.step("Destroy the objects", "destroy", "-input=false", "-auto-approve")
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
-"""Writes docs/terraform-resources.md of what the provider says of itself: `make terraform-docs`.
+"""Writes docs/terraform-resources.md from the provider's schema: `make terraform-docs`.
 
-Held in step by tests/terraform/test_reference.py.
+tests/terraform/test_reference.py compares the page with the provider.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ ADDRESS = "registry.terraform.io/packetboat/packetboat"
 _HEAD = """\
 # Terraform: resources and data sources
 
-Made of the provider by `make terraform-docs`. How they are used: [the guide](guides/terraform.md).
+`make terraform-docs` writes this page from the provider. [The guide](guides/terraform.md) shows how
+to use it.
 
-What is *required* has to be given, what is *optional* may be left out, what is *read* is the
-server's to say. Everything but tenants has a `tenant`; `terraform import` takes `NAME` or
-`TENANT/NAME`. Limits of lengths, ranges and patterns are those of
-[the API](../openapi/openapi.yaml), and are checked in the plan.
+You must give *required* attributes and may leave out *optional* ones; the server sets those that
+are *read*. Every resource but tenants has a `tenant`; `terraform import` takes `NAME` or
+`TENANT/NAME`. The limits of lengths, ranges and patterns are those of
+[the API](../openapi/openapi.yaml), and the plan checks them.
 """
 
 
 def reference(configuration: Path = CONFIGURATION) -> str:
-    """The page; terraform finds the provider by `configuration`."""
+    """Return the page; terraform finds the provider by `configuration`."""
     schema = _schema(configuration)
     parts = [_HEAD, "\n## The provider\n\n", *_table(schema["provider"]["block"]["attributes"])]
     for name, one in sorted(schema["resource_schemas"].items()):
@@ -40,9 +41,10 @@ def reference(configuration: Path = CONFIGURATION) -> str:
     sources = ", ".join(f"`{name}`" for name in sorted(schema["data_source_schemas"]))
     parts += [
         "\n## Data sources\n\n",
-        "Each takes what names one, and `tenant`, and has what the resource of its name reads; ",
-        "secrets are told once and are not in them. Topics and subscriptions have ",
-        f"`backlog_messages` as well.\n\n{sources}\n",
+        "Each takes the name of an object and `tenant`, and has the attributes of the resource ",
+        "of its name, without secrets: only the answer to a creation shows them. Topics and ",
+        "subscriptions also have ",
+        f"`backlog_messages`.\n\n{sources}\n",
     ]
     return "".join(parts)
 
@@ -73,7 +75,7 @@ def _table(attributes: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _flat(attributes: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """With those of objects below them; what is required comes first."""
+    """Yield attributes with those of objects below them; required ones come first."""
     for name, one in sorted(attributes.items(), key=lambda item: ("required" not in item[1], item)):
         yield prefix + name, one
         nested = one.get("nested_type")

@@ -1,8 +1,9 @@
-"""Whether an expression gives a boolean, as far as that can be told without a message.
+"""Checks that an expression is a boolean, as far as that can be known without a message.
 
-The engine checks no types. Here each operand that has to be a boolean is looked at: what is certain
-to be something else (a text, a number, a call such as `size`) is refused. What depends on the
-message, a member of `data` above all, is taken, and is no match where it turns out otherwise.
+The engine checks no types. So each operand that must be a boolean is checked here: one that
+certainly has another type (a text, a number, a call such as `size`) is refused. An operand that
+depends on the message, such as a member of `data`, is accepted, and does not match if it is no
+boolean after all.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _VARIABLES = {
     **dict.fromkeys(("publish_time", "dead_at"), _TIME),
     "attributes": _MAP,
 }
-"""What the variables of messages and dead letters are. Any other may be anything."""
+"""The types of the variables of messages and dead letters. Any other may have any type."""
 
 
 def check_boolean(tokens: list[Token]) -> None:
@@ -43,7 +44,7 @@ def check_boolean(tokens: list[Token]) -> None:
 
 
 def _bare(operands: Operands, operand: list[int], tokens: list[Token]) -> list[int]:
-    """Without brackets around it, and without `!` before it."""
+    """Return the operand without brackets around it, and without `!` before it."""
     while True:
         negations = 0
         while tokens[operand[negations]].is_("!"):
@@ -55,7 +56,9 @@ def _bare(operands: Operands, operand: list[int], tokens: list[Token]) -> list[i
 
 
 def _booleans_of(operands: Operands, operand: list[int]) -> list[list[int]]:
-    """What must be a boolean for it to be one: the operands of a logical operator, or it alone."""
+    """Return the operands that must be booleans for it to be one: those of a logical
+    operator, or it alone.
+    """
     condition = operands.find(operand, "?")
     if condition is not None:
         otherwise = _otherwise(operands, operand, condition)
@@ -69,7 +72,7 @@ def _booleans_of(operands: Operands, operand: list[int]) -> list[list[int]]:
 
 
 def _otherwise(operands: Operands, operand: list[int], condition: int) -> int:
-    """The place of the `:` of that `?`."""
+    """Return the place of the `:` of that `?`."""
     open_conditions, place = 1, condition
     while open_conditions:
         found = operands.find(operand, "?", ":", start=place + 1)
@@ -90,7 +93,9 @@ def _certainly(operands: Operands, operand: list[int]) -> str | None:
 
 
 def _operand(tokens: list[Token]) -> str | None:
-    """What a literal, a name, a member or a call certainly is; None: perhaps a boolean."""
+    """Return the certain type of a literal, a name, a member or a call; None if it may be a
+    boolean.
+    """
     first, last = tokens[0], tokens[-1]
     if len(tokens) == 1:
         return _single(first)
@@ -114,14 +119,14 @@ def _single(token: Token) -> str | None:
 
 
 def _is_member_of_it(tokens: list[Token]) -> bool:
-    """`attributes.name` or `attributes[…]`, and nothing behind it."""
+    """Return whether it is `attributes.name` or `attributes[…]`, and nothing after it."""
     if tokens[1].is_("."):
         return len(tokens) == 3
     return tokens[1].is_("[") and closing(tokens, 1) == len(tokens) - 1
 
 
 def _call(tokens: list[Token]) -> str | None:
-    """What the last call of a chain gives."""
+    """Return the type of the last call of a chain."""
     depth = tokens[-1].depth
     opening = next(
         index
@@ -133,4 +138,4 @@ def _call(tokens: list[Token]) -> str | None:
         return None
     if name.text in _BOOLEAN_CALLS or name.text in _ANYTHING:
         return None
-    return f"what {name.text} gives"
+    return f"the result of {name.text}"

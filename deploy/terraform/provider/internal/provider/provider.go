@@ -58,16 +58,16 @@ func (p *packetboat) Schema(_ context.Context, _ provider.SchemaRequest, answer 
 	answer.Schema = schema.Schema{
 		Description: "Tenants of a Packetboat installation, and what is theirs.",
 		Attributes: map[string]schema.Attribute{
-			"url": text("The server, or several with commas between; else PACKETBOAT_URL, else "+
+			"url": text("The server, or several, separated by commas; else PACKETBOAT_URL, else "+
 				defaultURL+".", false),
 			"token": text("A bearer token, of one tenant or an operator's; else PACKETBOAT_TOKEN.", true),
-			"client_id": text("Of a client, or of an operator, which may work in every tenant; else "+
+			"client_id": text("The id of a client or an operator, which may work in every tenant; else "+
 				"PACKETBOAT_CLIENT_ID.", false),
 			"client_secret": text("Its secret; else PACKETBOAT_CLIENT_SECRET.", true),
-			"tenant":        text("Where things are that name no tenant; else that of the credential.", false),
+			"tenant":        text("The tenant of resources that name none; else that of the credential.", false),
 			"ca_file":       text("Certificates (PEM) to trust instead of the system's.", false),
 			"max_retries": schema.Int64Attribute{
-				Optional: true, Description: "How often a call is tried again where that is safe; 8.",
+				Optional: true, Description: "How often a call is tried again if that is safe; 8.",
 			},
 			"timeout_seconds": schema.Int64Attribute{
 				Optional: true, Description: "How long one try may take; 60.",

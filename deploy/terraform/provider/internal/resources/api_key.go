@@ -7,14 +7,14 @@ func APIKey() Kind {
 	secret := secret{attribute: "key", renewAt: ":rotate"}
 	return Kind{
 		Name: "api_key", Collection: "/keys", Body: "KeyBody", Answer: "Key",
-		Text: "A token that is shown with every request, for what cannot ask for access tokens. " +
-			"What it may do, its scopes say.",
+		Text: "A token that is sent with every request, for programs that cannot request access tokens. " +
+			"Its scopes are its permissions.",
 		ForceOwner: true,
 		Options: shownSecrets(shape.Options{
 			"scopes":       {Set: true},
 			"state":        {Text: "disabled: it is refused."},
 			"expires_at":   {Text: "When it ends (RFC 3339); null: never."},
-			"key_id":       {Stable: true, Text: "What is the same in all secrets of this key."},
+			"key_id":       {Stable: true, Text: "The part that is the same in all secrets of this key."},
 			"prefix":       {Stable: true},
 			"last_used_at": {OnlyRead: true, Text: "When it was last shown."},
 		}),

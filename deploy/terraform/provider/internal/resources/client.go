@@ -7,16 +7,16 @@ func Client() Kind {
 	secret := secret{attribute: "client_secret", renewAt: "/secrets", removable: true}
 	return Kind{
 		Name: "client", Collection: "/clients", Body: "ClientBody", Answer: "Client",
-		Text: "A program that gets access tokens with its id and its secret (OAuth2). What it may do, " +
-			"policies say.",
+		Text: "A program that gets access tokens with its id and its secret (OAuth2). Policies grant its " +
+			"permissions.",
 		ForceOwner: true,
 		Options: shownSecrets(shape.Options{
 			"display_name":      {Text: "Its name as people read it."},
-			"client_id":         {Stable: true, Text: "What it says who it is with at /oauth/token."},
+			"client_id":         {Stable: true, Text: "Its id at /oauth/token."},
 			"tokens_valid_from": {OnlyRead: true},
 			"last_used_at":      {OnlyRead: true, Text: "When it last got a token."},
 		}),
-		Own:  secret.attributes("What it shows at /oauth/token."),
+		Own:  secret.attributes("Its secret at /oauth/token."),
 		Plan: secret.plan, Made: secret.made, Changed: secret.changed,
 	}
 }

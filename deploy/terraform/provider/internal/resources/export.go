@@ -26,7 +26,7 @@ func Export() Kind {
 			"body":         {Replace: true},
 			"partition_by": {Replace: true},
 			"key_buckets":  {Replace: true},
-			"maintenance":  {Text: "What maintaining its table does."},
+			"maintenance":  {Text: "The settings of maintain runs."},
 			"maintain_cron": {Chosen: true, Nothing: "", Text: "When its table is maintained; \"\": when it " +
 				"is asked to. Left out: daily, of a new one of the format iceberg."},
 			"paused": {Text: "Whether the clock makes no runs of it."},

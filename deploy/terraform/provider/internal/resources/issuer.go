@@ -10,7 +10,7 @@ func Issuer() Kind {
 		ForceOwner: true,
 		Options: shape.Options{
 			"required_claims": {Text: "Claims that must have these values."},
-			"algorithms":      {Set: true, Text: "What its tokens may be signed with."},
+			"algorithms":      {Set: true, Text: "The algorithms that may sign its tokens."},
 		},
 	}
 }

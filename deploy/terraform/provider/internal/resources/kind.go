@@ -115,7 +115,7 @@ func (k Kind) at(name string) string {
 func (k Kind) shape() *shape.Shape {
 	options := shape.Options{
 		"name":       {Replace: true, Required: true, Text: "Its name, for good."},
-		"labels":     {Text: "Names and values, for whoever looks after it."},
+		"labels":     {Text: "Names and values for operators and their tools."},
 		"created_at": {Stable: true, Text: "When it was made."},
 		"updated_at": {Text: "When it was last changed."},
 	}

@@ -6,10 +6,10 @@ import "github.com/packetboat/terraform-provider-packetboat/internal/shape"
 func Policy() Kind {
 	return Kind{
 		Name: "policy", Collection: "/policies", Body: "PolicyBody", Answer: "Policy",
-		Text:       "Who may do what on which names, in a tenant.",
+		Text:       "A role of members on resources of a tenant.",
 		ForceOwner: true,
 		Options: shape.Options{
-			"role":      {Text: "What its members may do: docs/guides/access-control.md has the table."},
+			"role":      {Text: "The role of its members; docs/guides/access-control.md has the permissions of each."},
 			"members":   {Set: true},
 			"resources": {Set: true},
 		},

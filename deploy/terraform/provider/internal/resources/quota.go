@@ -10,14 +10,14 @@ import (
 // Quota is what a tenant may use. Each tenant has one from the start, so that making it is saying
 // it, and destroying it is going back to the platform's defaults.
 func Quota() Kind {
-	tenant := shape.OfOwn(shape.Text, "Whose, by name.", nil)
+	tenant := shape.OfOwn(shape.Text, "The name of the tenant.", nil)
 	tenant.Required, tenant.Replace = true, true
 	own := shape.OfData(contract.Schema("QuotaBody").Properties["limits"], nil)
 	inForce := shape.OfData(contract.Schema("Quotas").Properties["limits"], nil).Described(own)
 	inForce.Text = "All limits as they hold: the tenant's own, and the platform's defaults."
 	return Kind{
 		Name: "quota", Body: "QuotaBody", Answer: "Quotas", ID: tenantAttribute,
-		Text: "What a tenant may use: its own limits, and its weight. One for each tenant; destroyed, " +
+		Text: "The limits and the weight of a tenant. One for each tenant; after it is destroyed, " +
 			"the platform's defaults hold. For operators.",
 		AboveTenants: true,
 		At:           func(tenant string) string { return "/tenants/" + tenant + "/quotas" },

@@ -37,7 +37,7 @@ func Schedule() Kind {
 				"content_type is JSON."},
 			"message.data_base64":  {Text: "The body, where it is no text."},
 			"message.content_type": {Chosen: true, Text: "Left out: `text/plain` of `data`, none of `data_base64`."},
-			"message.key":          {Text: "The ordering key."},
+			"message.key":          {Text: "The key of the message."},
 			"message.attributes":   {Text: "Runs add packetboat-schedule and packetboat-scheduled-time."},
 			"message.ttl_seconds":  {Text: "How long the message is of use."},
 		},

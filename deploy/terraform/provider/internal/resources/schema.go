@@ -22,10 +22,10 @@ const (
 func Schema() Kind {
 	return Kind{
 		Name: "schema", Collection: "/schemas", Body: "SchemaCreate", Answer: "Schema",
-		Text: "What bodies of a topic's messages must fit. Another definition is another version, held " +
+		Text: "The schema of the bodies of a topic's messages. Another definition is another version, held " +
 			"to `compatibility`; versions stay until the schema is destroyed.",
 		Options: shape.Options{
-			typeAttribute: {Replace: true, Text: "The language of its definition, for good."},
+			typeAttribute: {Replace: true, Text: "The language of the definition; it cannot change."},
 			definitionAttribute: {JSON: true, Text: "JSON, as jsonencode() or a file has it. May not " +
 				"refer to other documents."},
 		},

@@ -26,7 +26,7 @@ func signingSecrets() *shape.Shape {
 	made := shape.OfData(&contract.Node{
 		Type:        contract.Types{Name: "array"},
 		Items:       contract.Schema("NewSigningSecret"),
-		Description: "What requests to the endpoint are signed with, the newest first.",
+		Description: "The secrets that sign requests to the endpoint, the newest first.",
 	}, shape.Options{
 		"id":         {Text: "What it is called where secrets are listed."},
 		"created_at": {Text: "When it was made."},

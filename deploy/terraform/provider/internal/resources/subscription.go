@@ -62,19 +62,19 @@ func Subscription() Kind {
 
 func subscriptionOptions() shape.Options {
 	return shape.Options{
-		"topic":        {Replace: true, Required: true, Text: "What it reads, for good."},
+		"topic":        {Replace: true, Required: true, Text: "The topic that it reads; it cannot change."},
 		typeAttribute:  {Chosen: true, Text: "`push` where `push` is given, else `pull`."},
-		"delivery":     {Replace: true, Text: "What it promises of each message, for good."},
+		"delivery":     {Replace: true, Text: "The delivery guarantee; it cannot change."},
 		"ordered":      {Replace: true},
 		startAttribute: {Omit: true},
 		"retry":        {Text: "When a message that failed comes again, and how often."},
 		rateAttribute:  {Text: "How fast messages are handed out: in all, and to each consumer."},
 		"state":        {OnlyRead: true},
 		"state_reason": {OnlyRead: true, Text: "Why it is paused, as whoever paused it said."},
-		"push.format":  {Text: "What a request's body is; `json` is an envelope of messages as a pull shows them."},
+		"push.format":  {Text: "The body of a request; `json` is an envelope with messages as a pull shows them."},
 		"push.headers": {
 			Sensitive: true, Masked: hidden,
-			Text: "Sent with each request. What they are is not shown again, so after an import the " +
+			Text: "Headers of each request. Their values are not shown again, so after an import the " +
 				"first apply writes them.",
 		},
 		"push.signing": {
@@ -85,7 +85,7 @@ func subscriptionOptions() shape.Options {
 		"push.oidc": {Text: "The bearer token that goes with each request, signed by this installation."},
 		"push.disable_after_seconds": {
 			Nothing: json.Number("0"),
-			Text:    "An endpoint that has failed for so long is disabled; 0 is never.",
+			Text:    "Seconds of failures after which the endpoint is disabled; 0 means never.",
 		},
 		"push.signing_secrets": {Omit: true},
 	}

@@ -6,7 +6,7 @@ import "github.com/packetboat/terraform-provider-packetboat/internal/shape"
 func Tenant() Kind {
 	return Kind{
 		Name: "tenant", Collection: "/tenants", Body: "TenantBody", Answer: "Tenant",
-		Text: "Who owns topics, subscriptions and all beside them, and sees nothing of others. " +
+		Text: "The owner of topics, subscriptions and all other objects, which sees nothing of other tenants. " +
 			"For operators.",
 		AboveTenants: true, Forced: true,
 		Options: shape.Options{

@@ -12,7 +12,7 @@ func (s *Shape) told() string {
 	if values := s.values(); len(values) > 0 {
 		parts = append(parts, "One of "+strings.Join(values, ", ")+".")
 		if s.Kind == List || s.Kind == Set {
-			parts[len(parts)-1] = "Of " + strings.Join(values, ", ") + "."
+			parts[len(parts)-1] = "Any of " + strings.Join(values, ", ") + "."
 		}
 	}
 	if value := defaultText(s.Default); s.HasDefault && value != "" {

@@ -19,10 +19,10 @@ func TestTextsSayTheValuesThereMayBeAndTheOneLeftOut(t *testing.T) {
 			"One of `a`, `b`. Default: `a`.",
 		},
 		{&contract.Node{Type: contract.Types{Name: "integer"}, Default: json.RawMessage(`0`)}, "Default: `0`."},
-		{&contract.Node{Type: contract.Types{Name: "array"}, Items: kinds}, "Of `v1`, `v1a`."},
+		{&contract.Node{Type: contract.Types{Name: "array"}, Items: kinds}, "Any of `v1`, `v1a`."},
 		{
 			&contract.Node{Type: contract.Types{Name: "array"}, Items: kinds, Default: json.RawMessage(`["v1"]`)},
-			"Of `v1`, `v1a`. Default: `v1`.",
+			"Any of `v1`, `v1a`. Default: `v1`.",
 		},
 	} {
 		if told := of("", one.node, one.node, nil).Text; told != one.told {
