@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from edge.problem import FieldError
+from edge.problem import FieldError, Problem
 from openapi.common import NO_CONTROL
 
 _AT = re.compile(r" - at (?:`key` in )?`(?P<path>[^`]*)`$")
@@ -53,6 +53,13 @@ _ENCODED = (
     ("surrogate", "must be Unicode text"),
     ("utf-8", "must be UTF-8"),
 )
+
+
+def malformed(error: Exception) -> Problem:
+    """Return the 400 Problem of a body that is not JSON, for the error of its decoder."""
+    return Problem(
+        400, "malformed-body", "Malformed body", f"The body is not JSON: {not_json(error)}."
+    )
 
 
 def not_json(error: Exception) -> str:

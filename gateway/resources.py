@@ -344,11 +344,16 @@ def taken(kind: str, rule: str = "") -> Callable[[str], Problem]:
     not know of such names."""
 
     def problem(name: str) -> Problem:
-        article = "an" if kind[0] in "aeiou" else "a"
-        detail = f"There is {article} {kind} {name!r} already{rule and '; '}{rule}."
+        detail = there_is(kind, name, rule)
         return Problem(409, f"{kind}-exists", f"{kind.capitalize()} exists", detail)
 
     return problem
+
+
+def there_is(kind: str, name: str, rule: str = "") -> str:
+    """Return the sentence about a name that is taken."""
+    article = "an" if kind[0] in "aeiou" else "a"
+    return f"There is {article} {kind} {name!r} already{rule and '; '}{rule}."
 
 
 def precondition_failed(kind: str) -> Problem:

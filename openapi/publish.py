@@ -25,6 +25,7 @@ MAX_KEY_BYTES = 1024
 MAX_ID_BYTES = 256
 """Bytes of a publisher id, an idempotency key, a content type, or a traceparent."""
 MAX_ATTRIBUTES = 100
+MAX_ATTRIBUTE_NAME_BYTES = 256
 MAX_ATTRIBUTE_BYTES = 1024
 MAX_PRIORITY = 9
 MAX_DELAY_S = 365 * 86_400

@@ -282,6 +282,8 @@ class PartitionOffsets(Answer):
 
 
 RELEASED = Refusal("Released", 409, "The message waits no longer.", Problem)
+REPLAYED = 100
+"""The most messages of a page of a replay that names no limit."""
 MAX_STREAMED = 1_000_000
 """The most messages of one stream of a replay."""
 REPLAY_OFFSET = Parameter(
@@ -317,7 +319,10 @@ REPLAY_MAX_MESSAGES = Parameter(
     "replay_max_messages",
     "max_messages",
     "query",
-    ("Most messages; 100 where it is not given, a million of a stream. JSON holds at most 1,000."),
+    (
+        f"Most messages; {REPLAYED} where it is not given, a million of a stream. "
+        "JSON holds at most 1,000."
+    ),
     Annotated[int, Meta(ge=1, le=MAX_STREAMED)],
 )
 REPLAY_FILTER = Parameter(

@@ -20,6 +20,7 @@ from edge.problem import FieldError, Problem
 from openapi.publish import (
     DURABILITY,
     MAX_ATTRIBUTE_BYTES,
+    MAX_ATTRIBUTE_NAME_BYTES,
     MAX_ATTRIBUTES,
     MAX_ID_BYTES,
     MAX_KEY_BYTES,
@@ -37,7 +38,6 @@ from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
 
 MAX_HEADER_BYTES = 48 * 1024
-MAX_ATTRIBUTE_NAME_BYTES = 256
 MAX_TRACESTATE_BYTES = 512
 """Bytes of a tracestate that W3C Trace Context asks everybody to keep; a longer one is left out."""
 

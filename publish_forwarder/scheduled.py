@@ -20,7 +20,7 @@ from msgspec import UNSET
 from appending.writer import Writer
 from edge import message_id
 from edge.asgi import Receive, Scope, Send, path_param, read_body, respond, tenant_of
-from edge.decode_errors import field_error, not_json
+from edge.decode_errors import field_error, malformed
 from edge.message_id import BadMessageId, MessageId
 from edge.problem import Problem, invalid, not_found
 from metadata.delivery.due import QueueKey
@@ -218,8 +218,7 @@ def _delay(body: bytes, now_us: int) -> Delay | None:
     except msgspec.ValidationError as error:
         raise invalid("The body does not fit.", [field_error(str(error))]) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        detail = f"The body is not JSON: {not_json(error)}."
-        raise Problem(400, "malformed-body", "Malformed body", detail) from error
+        raise malformed(error) from error
     if asked.deliver_at is not UNSET:
         return delays.at(DELIVER_AT, asked.deliver_at, now_us)
     assert asked.delay_seconds is not UNSET

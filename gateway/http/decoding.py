@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from edge.asgi import Receive, Scope, read_body
-from edge.decode_errors import field_error, not_json
+from edge.decode_errors import field_error, malformed
 from edge.duplicate_keys import refuse_duplicates
 from edge.problem import Problem, invalid
 from edge.whole_numbers import with_integers
@@ -37,9 +37,7 @@ def decode_json(body: bytes, kind: type[T], *, bounded: bool = True) -> T:
     try:
         raw = with_integers(msgspec.json.decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem(
-            400, "malformed-body", "Malformed body", f"The body is not JSON: {not_json(error)}."
-        ) from error
+        raise malformed(error) from error
     refuse_duplicates(body)
     return converted(raw, kind)
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from edge.asgi import Receive, Scope, read_body, tenant_of
-from edge.decode_errors import field_error, not_json
+from edge.decode_errors import field_error, malformed
 from edge.large_bodies import SMALL_BYTES, read_apart
 from edge.problem import FieldError, Problem, invalid
 from edge.workshop import Workshop
@@ -90,8 +90,7 @@ def read_members(body: bytes) -> dict[str, msgspec.Raw]:
         # Also what is kept unread: nobody could read it out of an answer of ours.
         msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        detail = f"The body is not JSON: {not_json(error)}."
-        raise Problem(400, "malformed-body", "Malformed body", detail) from error
+        raise malformed(error) from error
     return _decoded(body, "body", _members)
 
 

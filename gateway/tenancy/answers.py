@@ -15,6 +15,7 @@ from edge.asgi import Send, respond
 from edge.parameters import Query
 from edge.problem import FieldError, Problem, invalid
 from gateway.names import name_errors
+from gateway.resources import there_is
 from metadata.tenancy.credentials import Secret
 from openapi import access
 from openapi.common import PAGE_SIZE
@@ -72,8 +73,7 @@ def exists_already(kind: str) -> Callable[[str], Problem]:
     """Return the problem of a name that is taken, by the name."""
 
     def problem(name: str) -> Problem:
-        detail = f"There is a {kind} {name!r} already."
-        return Problem(409, "already-exists", "Exists already", detail)
+        return Problem(409, "already-exists", "Exists already", there_is(kind, name))
 
     return problem
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from edge.decode_errors import field_error, not_json
+from edge.decode_errors import field_error, malformed
 from edge.large_bodies import MAX_VALUES_HERE, dear
 from edge.problem import Problem, invalid
 from edge.whole_numbers import with_integers
@@ -46,6 +46,4 @@ def decoded(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
             "The body does not fit.", [field_error(str(error), kind=decoder.type)]
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem(
-            400, "malformed-body", "Malformed body", f"The body is not JSON: {not_json(error)}."
-        ) from error
+        raise malformed(error) from error

@@ -15,14 +15,13 @@ from edge.problem import FieldError, Problem, invalid, not_found
 from metadata.subscriptions.redrives import RedriveSpec
 from openapi import dead_letters as contract
 from openapi.common import PAGE_SIZE
-from openapi.publish import MAX_ATTRIBUTE_BYTES, MAX_KEY_BYTES
+from openapi.publish import MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTE_NAME_BYTES, MAX_KEY_BYTES
 from outbox.dead_letter import PREFIX
 from outbox.letter_filter import VARIABLES, Filter, compile_filter
 from subscribe_forwarder.api.bodies import decode
 from subscribe_forwarder.reading.render import is_json
 
 MAX_BODY_BYTES = 1024 * 1024
-MAX_NAME_BYTES = 256
 
 
 class Edit(contract.RedriveEdit):
@@ -168,8 +167,10 @@ def _data(edit: Edit) -> tuple[bytes, str]:
 
 def _checked(attributes: dict[str, str | None]) -> dict[str, str | None]:
     for name, value in attributes.items():
-        if not 0 < len(name.encode()) <= MAX_NAME_BYTES:
-            raise _refused("edit.attributes", f"a name has 1 to {MAX_NAME_BYTES} bytes of UTF-8")
+        if not 0 < len(name.encode()) <= MAX_ATTRIBUTE_NAME_BYTES:
+            raise _refused(
+                "edit.attributes", f"a name has 1 to {MAX_ATTRIBUTE_NAME_BYTES} bytes of UTF-8"
+            )
         if name.startswith(PREFIX):
             raise _refused("edit.attributes", f"names do not begin with {PREFIX}")
         if value is not None and len(value.encode()) > MAX_ATTRIBUTE_BYTES:

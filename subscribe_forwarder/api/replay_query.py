@@ -16,8 +16,6 @@ from openapi.contract import Parameter
 from subscribe_forwarder.selection.rule import Rule
 from subscribe_forwarder.selection.variables import Bodies
 
-_DEFAULT_MESSAGES = 100
-
 
 class ReplayRequest(msgspec.Struct, frozen=True):
     """A replay whose limits hold. Without an `offset` and a `time_us` it begins at the first
@@ -42,7 +40,7 @@ def replay_of(scope: Scope, *, streams: bool) -> ReplayRequest:
         raise refused(contract.REPLAY_TIME, "either an offset or a time")
     most = _integer(query, contract.REPLAY_MAX_MESSAGES)
     if most is None:
-        most = contract.MAX_STREAMED if streams else _DEFAULT_MESSAGES
+        most = contract.MAX_STREAMED if streams else contract.REPLAYED
     return ReplayRequest(
         offset=offset,
         end_offset=_integer(query, contract.REPLAY_END_OFFSET),

@@ -26,7 +26,7 @@ USUAL = {
 VARYING = ("date", "x-request-id")
 """Headers that every answer has, with a value of its own, unless its record says otherwise."""
 VERSION = re.compile(r'"\d+"')
-TRIES = 100
+TRIES = 300
 TRY_AGAIN_S = 0.1
 
 

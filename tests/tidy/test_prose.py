@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from tests.tidy.prose import check
-from tests.tidy.prose.check import COMMAND, HERE, Ledger, Source, instead, shown, sources
+from tests.tidy.prose.check import HERE, instead, shown, sources
 from tests.tidy.prose.english import judge
 from tests.tidy.prose.gather import Kind, Piece, of_module, of_page
 
@@ -43,19 +39,8 @@ def test_good_sentences_pass() -> None:
 
 
 def test_prose_is_plain() -> None:
-    """Everything that is not on the list passes; an edited file is not on the list any more."""
-    ledger = Ledger.read()
-    if ledger.is_open:
-        return
-    found = [shown(source, faults) for source, faults in ledger.judged(sources())]
+    found = [shown(source, faults) for source in sources() if (faults := list(source.faults()))]
     assert not found, "\n".join(["prose to mend:", *found])
-
-
-def test_the_list_only_names_what_does_not_pass() -> None:
-    ledger = Ledger.read()
-    if ledger.is_open:
-        return
-    assert ledger.stale(sources()) == [], f"run `{COMMAND} --write`"
 
 
 def test_the_glossary_passes_its_own_rules() -> None:
@@ -124,36 +109,3 @@ def test_of_a_page_headings_code_and_heads_of_tables_do_not_count() -> None:
         (3, "One two."),
         (12, "one of these"),
     ]
-
-
-def source(name: str, *texts: str) -> Source:
-    return Source(name, tuple(Piece(1, Kind.FUNCTION, one) for one in texts))
-
-
-BAD, ALSO_BAD, GOOD = "By name.", "Of one topic.", "Return the name."
-
-
-def test_an_edited_file_leaves_the_list_and_a_moved_one_stays(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    old = source("a.py", BAD, GOOD)
-    monkeypatch.setattr(check, "_committed", lambda name: old.pieces if name == "a.py" else ())
-    ledger = check.taken([old])
-    assert not list(ledger.judged([source("moved.py", GOOD, BAD)]))
-    moved = ledger.shrunk([source("moved.py", GOOD, BAD)])
-    assert list(moved.entries) == ["moved.py"]
-    split = ledger.shrunk([source("a.py", GOOD), source("b.py", BAD, "Return it.")])
-    assert list(split.entries) == ["b.py"]
-    edited = source("a.py", BAD, "Return the first name.")
-    assert [one.name for one, _ in ledger.judged([edited])] == ["a.py"]
-    assert ledger.stale([edited]) == ["a.py"]
-    assert ledger.shrunk([edited]).entries == {}
-    assert ledger.shrunk([source("a.py", GOOD)]).entries == {}
-    assert ledger.shrunk([old, source("new.py", ALSO_BAD)]).entries == ledger.entries
-
-
-def test_a_list_is_read_as_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "LIST", tmp_path / "list.txt")
-    for ledger in (Ledger(True, {"contract: locks": "00"}), Ledger(False, {"a.py": "1"})):
-        ledger.write()
-        assert Ledger.read() == ledger

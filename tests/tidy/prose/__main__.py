@@ -1,37 +1,25 @@
-"""Show and mend what the prose check finds.
+"""Show the faults that the prose check finds.
 
-`python -m tests.tidy.prose [--write | --take] [FILE …]`: with files, print their faults, also of
-files on the list. `--write` removes from the list all that passes or was edited, and follows prose
-that only moved. `--take` takes the list anew; use it only after a change of the rules.
+`python -m tests.tidy.prose [FILE …]`: those of files, or without files of everything.
 """
 
 from __future__ import annotations
 
 import sys
 
-from tests.tidy.prose.check import Ledger, shown, sources, taken
+from tests.tidy.prose.check import shown, sources
 
 
-def main(arguments: list[str]) -> int:
-    """Carry out one command; return the exit code."""
-    files = [one for one in arguments if not one.startswith("--")]
-    ledger = Ledger.read()
-    if "--take" in arguments or "--write" in arguments:
-        fresh = taken(sources()) if "--take" in arguments else ledger.shrunk(sources())
-        fresh.write()
-        print(f"{len(ledger.entries)} sources were on the list, {len(fresh.entries)} are now")
-        return 0
-    faulty = (
-        ((one, list(one.faults())) for one in sources() if one.name.startswith(tuple(files)))
-        if files
-        else ledger.judged(sources())
-    )
-    count = 0
-    for source, faults in faulty:
-        count += len(faults)
-        if faults:
-            print(shown(source, faults))
-    return 1 if count else 0
+def main(files: list[str]) -> int:
+    """Print the faults; return the exit code."""
+    found = 0
+    for source in sources():
+        if not files or source.name.startswith(tuple(files)):
+            faults = list(source.faults())
+            found += len(faults)
+            if faults:
+                print(shown(source, faults))
+    return 1 if found else 0
 
 
 if __name__ == "__main__":
