@@ -204,9 +204,7 @@ def a_vote_counts_twice() -> AbstractContextManager[object]:
 
 
 def votes_are_counted_across_ballots() -> AbstractContextManager[object]:
-    """Count a value accepted in an earlier ballot, as a promise reports it, as a vote in
-    this one (P1).
-    """
+    """Count what a promise reports as accepted in an earlier ballot as a vote in this one (P1)."""
     original = Replica._lead
 
     def mutated(self: Replica, standing: Candidacy) -> None:
