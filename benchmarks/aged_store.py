@@ -14,13 +14,13 @@ from pathlib import Path
 
 from peering.shared_secret import SharedSecret
 from store_nodes import commands
-from store_nodes.aging import storage_settings
 from store_nodes.checkpoint.format import Checkpoint, GroupCheckpoint
 from store_nodes.machine.outcomes import AppendDone
+from store_nodes.node.aging import storage_settings
+from store_nodes.node.start import Started, load
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, encode
 from store_nodes.settings import StoreNodeSettings
-from store_nodes.start import Started, load
 from store_nodes.storage.checkpoint_tail import pack_tail
 from store_nodes.storage.life import Life, QueueLife
 from store_nodes.storage.storage import Storage

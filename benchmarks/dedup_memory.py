@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import store_nodes.node  # noqa: F401  a node's code is part of a node's memory
+import store_nodes.node.node  # noqa: F401  a node's code is part of a node's memory
 from store_nodes import commands
 from store_nodes.checkpoint.files import DiskFiles
 from store_nodes.checkpoint.format import GroupCheckpoint, Rest

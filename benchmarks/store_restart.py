@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from benchmarks.aged_store import MIB, AgedStore, drop_caches, make_batch, scratch, settings_in
-from store_nodes.start import load
+from store_nodes.node.start import load
 
 
 def rss_mib() -> float:

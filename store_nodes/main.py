@@ -20,14 +20,14 @@ import structlog
 import uvloop
 
 from peering.tls import PeerTls, PeerTlsError, open_peer_tls
-from store_nodes.boot import BootRecord, pack_tail
 from store_nodes.checkpoint.format import CheckpointBehind
 from store_nodes.checkpoint.store import MANIFESTS
-from store_nodes.known_peers import REMEDY, KnownPeers
-from store_nodes.metrics_server import MetricsServer
-from store_nodes.node import Node
+from store_nodes.node.boot import BootRecord, pack_tail
+from store_nodes.node.known_peers import REMEDY, KnownPeers
+from store_nodes.node.metrics_server import MetricsServer
+from store_nodes.node.node import Node
+from store_nodes.node.start import Started, directories, load
 from store_nodes.settings import StoreNodeSettings
-from store_nodes.start import Started, directories, load
 from store_nodes.transport.handshake import Identity
 from store_nodes.transport.peers import PeerNetwork
 from store_nodes.transport.server import StoreServer

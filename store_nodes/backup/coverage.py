@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from store_nodes.copying import Had, next_live
 from store_nodes.machine.machine import Machine
+from store_nodes.node.copying import Had, next_live
 from store_nodes.queue_id import QueueId
 
 

@@ -26,7 +26,6 @@ from hashlib import blake2b
 from store_nodes.backup.coverage import first_gap
 from store_nodes.backup.held import Held
 from store_nodes.backup.packs import Pack, read_batches
-from store_nodes.boot import REFUSED_NAME, BootRecord
 from store_nodes.checkpoint.files import DiskFiles
 from store_nodes.checkpoint.format import Checkpoint, GroupCheckpoint
 from store_nodes.checkpoint.store import CheckpointStore
@@ -35,6 +34,7 @@ from store_nodes.machine import snapshot
 from store_nodes.machine.digest import DIGEST_BYTES
 from store_nodes.machine.machine import Machine
 from store_nodes.machine.queues import Queue
+from store_nodes.node.boot import REFUSED_NAME, BootRecord
 from store_nodes.queue_id import QueueId
 from store_nodes.settings import StoreNodeSettings
 from store_nodes.storage.checkpoint_tail import pack_tail

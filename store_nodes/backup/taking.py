@@ -22,9 +22,9 @@ from store_nodes.admin.census import BARRIER
 from store_nodes.backup.coverage import first_gap
 from store_nodes.backup.packs import Pack, PackWriter
 from store_nodes.client import SnapshotImage, StoreClient
-from store_nodes.copying import Copier, Sources
 from store_nodes.errors import Unavailable
 from store_nodes.machine.machine import Machine
+from store_nodes.node.copying import Copier, Sources
 from store_nodes.queue_id import QueueId
 from store_nodes.wal.footer import STAGED, BatchEntry
 

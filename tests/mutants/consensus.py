@@ -9,7 +9,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "an accept that is found again binds nothing",
         (
             Edit(
-                "store_nodes/start.py",
+                "store_nodes/node/start.py",
                 "                if not learned:\n"
                 "                    self.promised = max(self.promised, record.ballot)\n",
                 "",
@@ -22,7 +22,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "what the state has is accepted once more",
-        (Edit("store_nodes/start.py", "if record.instance >= self.machine.applied:", "if True:"),),
+        (
+            Edit(
+                "store_nodes/node/start.py",
+                "if record.instance >= self.machine.applied:",
+                "if True:",
+            ),
+        ),
         killed_by="tests/unit/consensus/test_invariants.py"
         "::test_what_the_state_has_is_not_found_again",
         breaks="P1",

@@ -206,7 +206,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "an image of a source that is behind is taken",
         (
             Edit(
-                "store_nodes/install.py",
+                "store_nodes/node/install.py",
                 "return await sources.client.snapshot(group, node, least=least)",
                 "return await sources.client.snapshot(group, node, least=0)",
             ),
@@ -219,7 +219,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "a peer gives an image that would take the other back",
         (
             Edit(
-                "store_nodes/reads.py", "    if group.machine.applied < least:\n", "    if False:\n"
+                "store_nodes/node/reads.py",
+                "    if group.machine.applied < least:\n",
+                "    if False:\n",
             ),
         ),
         killed_by="tests/unit/store_client/test_snapshots.py::test_a_node_that_is_behind_refuses",
@@ -229,7 +231,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "an image need not cover what the node has",
         (
             Edit(
-                "store_nodes/install.py",
+                "store_nodes/node/install.py",
                 "    return max(oldest, acceptor.chosen + 1)\n",
                 "    return oldest\n",
             ),
@@ -241,7 +243,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "an install goes on although the group does without it",
         (
             Edit(
-                "store_nodes/install.py",
+                "store_nodes/node/install.py",
                 "            if not is_ahead(self._host.acceptor(group), image.applied):\n",
                 "            if False:\n",
             ),
@@ -254,7 +256,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a start takes a checkpoint that is behind its mark",
         (
             Edit(
-                "store_nodes/start.py",
+                "store_nodes/node/start.py",
                 "        if machine.applied < group.reached:\n",
                 "        if False:\n",
             ),
@@ -268,7 +270,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a checkpoint forgets how far its node was",
         (
             Edit(
-                "store_nodes/start.py",
+                "store_nodes/node/start.py",
                 "GroupCheckpoint(group.id, acceptor.promised, upto, raw, machine.applied)",
                 "GroupCheckpoint(group.id, acceptor.promised, upto, raw, 0)",
             ),
@@ -281,7 +283,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "what is staged is answered by a leader that was deposed",
         (
             Edit(
-                "store_nodes/client_service.py",
+                "store_nodes/node/client_service.py",
                 "reads.staged(await self._confirmed(group)",
                 "reads.staged(self.group(group)",
             ),
@@ -294,7 +296,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "what was rescheduled is answered by a leader that was deposed",
         (
             Edit(
-                "store_nodes/client_service.py",
+                "store_nodes/node/client_service.py",
                 "reads.staged_changes(await self._confirmed(group)",
                 "reads.staged_changes(self.group(group)",
             ),
@@ -307,7 +309,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "the list of queues is answered by a leader that was deposed",
         (
             Edit(
-                "store_nodes/client_service.py",
+                "store_nodes/node/client_service.py",
                 "reads.queues(await self._confirmed(group)",
                 "reads.queues(self.group(group)",
             ),
@@ -320,7 +322,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "where a time begins is answered by a leader that was deposed",
         (
             Edit(
-                "store_nodes/client_service.py",
+                "store_nodes/node/client_service.py",
                 "reads.offset_at(await self._confirmed(group)",
                 "reads.offset_at(self.group(group)",
             ),
@@ -333,7 +335,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "where a size begins is answered by a leader that was deposed",
         (
             Edit(
-                "store_nodes/client_service.py",
+                "store_nodes/node/client_service.py",
                 "reads.offset_back(await self._confirmed(group)",
                 "reads.offset_back(self.group(group)",
             ),

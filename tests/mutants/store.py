@@ -141,7 +141,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "an older copy of the directory of a peer is let in",
         (
             Edit(
-                "store_nodes/known_peers.py",
+                "store_nodes/node/known_peers.py",
                 "    if remote.boot > known.boot and remote.tail < known.tail:",
                 "    if False:",
             ),
@@ -154,7 +154,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "two copies of one directory are let in",
         (
             Edit(
-                "store_nodes/known_peers.py",
+                "store_nodes/node/known_peers.py",
                 "if remote.boot == known.boot and known.boot and remote.run.hex() != known.run:",
                 "if False:",
             ),
@@ -246,7 +246,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "damage that is found during a repair is taken for repaired",
         (
             Edit(
-                "store_nodes/repair.py",
+                "store_nodes/node/repair.py",
                 "self._batches_whole = self._batches_whole and filled",
                 "self._batches_whole = filled",
             ),
@@ -257,14 +257,20 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "damage that is put down during a repair is taken for repaired",
-        (Edit("store_nodes/repair.py", "self._wal.repaired, self._covered", "self._wal.repaired"),),
+        (
+            Edit(
+                "store_nodes/node/repair.py",
+                "self._wal.repaired, self._covered",
+                "self._wal.repaired",
+            ),
+        ),
         breaks="P1",
         killed_by="tests/unit/store_node/test_repair.py"
         "::test_what_is_put_down_and_not_yet_told_is_not_taken_for_repaired",
     ),
     Mutant(
         "an install does not copy what a truncation keeps meanwhile",
-        (Edit("store_nodes/copying.py", "self._outdated = True", "pass"),),
+        (Edit("store_nodes/node/copying.py", "self._outdated = True", "pass"),),
         breaks="P1",
         killed_by="tests/unit/store_node/test_copying.py"
         "::test_what_a_truncation_keeps_while_an_install_copies_is_copied_too",
@@ -273,7 +279,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a stop while a copied batch is written ends the node as a crash does",
         (
             Edit(
-                "store_nodes/recovering.py",
+                "store_nodes/node/recovering.py",
                 "if not written.done():  # A stop",
                 "if True:  # A stop",
             ),
@@ -285,7 +291,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a repair ends before this node's machine names what a truncation keeps",
-        (Edit("store_nodes/repair.py", "not missing and not outdated", "not missing"),),
+        (Edit("store_nodes/node/repair.py", "not missing and not outdated", "not missing"),),
         breaks="P1",
         killed_by="tests/unit/store_node/test_copying.py"
         "::test_what_a_truncation_keeps_is_asked_for_until_this_machine_names_it",
@@ -294,7 +300,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "damage among what an install has copied is taken for repaired by the machines of now",
         (
             Edit(
-                "store_nodes/repair.py",
+                "store_nodes/node/repair.py",
                 "if whole and not self._host.installing:",
                 "if whole:",
             ),
@@ -307,7 +313,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "damage is taken for repaired between an install and the start after it",
         (
             Edit(
-                "store_nodes/install.py",
+                "store_nodes/node/install.py",
                 "return self.active or bool(self._images)",
                 "return self.active",
             ),
@@ -320,7 +326,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a source that is down is waited for at every batch",
         (
             Edit(
-                "store_nodes/copying.py",
+                "store_nodes/node/copying.py",
                 "if node not in up and node not in self._waited:",
                 "if node not in up:",
             ),
@@ -333,7 +339,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "an install asks a source that is down first",
         (
             Edit(
-                "store_nodes/copying.py",
+                "store_nodes/node/copying.py",
                 "        up = [node for node in self._nodes if self._is_up(node)]\n",
                 "        up = list(self._nodes)\n",
             ),
@@ -346,7 +352,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "what no peer gave an install is not asked for again",
         (
             Edit(
-                "store_nodes/install.py",
+                "store_nodes/node/install.py",
                 "            self._incomplete.add(group)\n",
                 "            pass\n",
             ),
@@ -359,7 +365,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "what was deleted while an install copied counts as missing",
         (
             Edit(
-                "store_nodes/install.py",
+                "store_nodes/node/install.py",
                 "outdated = looked_again = False",
                 "outdated, looked_again = False, True",
             ),
@@ -372,7 +378,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "an install that is wanted while another ends is forgotten",
         (
             Edit(
-                "store_nodes/install.py",
+                "store_nodes/node/install.py",
                 "        while self._wanted:\n"
                 "            # More may be wanted while the client closes.\n",
                 "        if self._wanted:\n",
@@ -436,14 +442,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "nobody asks who the members of an added group are",
-        (Edit("store_nodes/node.py", "                self._learn_members()\n", ""),),
+        (Edit("store_nodes/node/node.py", "                self._learn_members()\n", ""),),
         breaks="P5",
         killed_by="tests/unit/store_node/test_new_groups.py"
         "::test_voters_that_were_away_when_a_group_was_added_learn_its_members_from_a_peer",
     ),
     Mutant(
         "a node that has stopped goes on writing",
-        (Edit("store_nodes/node.py", "        self._stopped = True\n", ""),),
+        (Edit("store_nodes/node/node.py", "        self._stopped = True\n", ""),),
         breaks="P17",
         killed_by="tests/unit/store_node/test_stopping.py"
         "::test_what_a_group_hears_while_connections_close_is_not_written",
@@ -465,7 +471,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "the boot record is not synced",
         (
             Edit(
-                "store_nodes/boot.py",
+                "store_nodes/node/boot.py",
                 "            self._disk.sync_data(fd)\n",
                 "",
             ),
@@ -477,7 +483,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "locate is answered by any replica",
         (
             Edit(
-                "store_nodes/client_service.py",
+                "store_nodes/node/client_service.py",
                 "        await found.read_index()\n        return found",
                 "        return found",
             ),
@@ -490,7 +496,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a checkpoint forgets unapplied accepts below the end of the log",
         (
             Edit(
-                "store_nodes/start.py",
+                "store_nodes/node/start.py",
                 "[position for group in self.groups for position in group.positions.values()]",
                 "[]",
             ),
@@ -556,7 +562,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "an install drops the promise of the node",
         (
             Edit(
-                "store_nodes/start.py",
+                "store_nodes/node/start.py",
                 "GroupCheckpoint(group.id, acceptor.promised, upto, raw, machine.applied)",
                 "GroupCheckpoint(group.id, 0, upto, raw, machine.applied)",
             ),
@@ -586,7 +592,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "the offset of a time is one after lost messages of that time",
         (
             Edit(
-                "store_nodes/reads.py",
+                "store_nodes/node/reads.py",
                 "    if at > offsets.first and group.batches.missing(queue, at - 1, at):",
                 "    if False and group.batches.missing(queue, at - 1, at):",
             ),
@@ -654,7 +660,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a start asks for nothing of an index that is called repaired",
         (
             Edit(
-                "store_nodes/start.py",
+                "store_nodes/node/start.py",
                 "if one.repaired and loses_index(one)]",
                 "if one.repaired and False]",
             ),
@@ -667,7 +673,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "an index of instances that cannot be read is not reported",
         (
             Edit(
-                "store_nodes/group.py",
+                "store_nodes/node/group.py",
                 "                self._shell.damaged(error.damage)\n",
                 "",
             ),
@@ -678,7 +684,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "an image that the group has passed is installed",
-        (Edit("store_nodes/start.py", " and is_ahead(acceptor, image.applied)", ""),),
+        (Edit("store_nodes/node/start.py", " and is_ahead(acceptor, image.applied)", ""),),
         breaks="P1",
         killed_by="tests/unit/store_node/test_never_back.py"
         "::test_an_image_that_the_group_has_passed_is_not_installed",
@@ -687,7 +693,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a checkpoint counts a group that it does not have",
         (
             Edit(
-                "store_nodes/start.py",
+                "store_nodes/node/start.py",
                 "for group in self.groups if group.id == 0",
                 "for group in self.groups if group.id < 0",
             ),

@@ -23,7 +23,7 @@ from store_nodes.consensus.replica import Replica
 from store_nodes.machine.queues import Queue
 from store_nodes.machine.sessions import Session
 from store_nodes.membership import Membership
-from store_nodes.requests import RequestLine
+from store_nodes.node.requests import RequestLine
 from tests.simulation.mutations_members import MUTATIONS_OF_MEMBERS
 
 Mutation = Callable[[], AbstractContextManager[object]]

@@ -15,11 +15,11 @@ from store_nodes.consensus.acceptor import Recovered
 from store_nodes.consensus.effects import ReadFailed, ReadReady, Replicated, SteppedDown
 from store_nodes.consensus.leadership import Leadership
 from store_nodes.consensus.replica import Replica
-from store_nodes.group import Group
 from store_nodes.machine.machine import Machine
 from store_nodes.membership import VOTER
-from store_nodes.requests import Budget, RequestLine
-from store_nodes.start import GroupStart
+from store_nodes.node.group import Group
+from store_nodes.node.requests import Budget, RequestLine
+from store_nodes.node.start import GroupStart
 from store_nodes.storage.batch_index import BatchIndex
 from store_nodes.wal.frame import HEADER_BYTES, Record
 from store_nodes.wal.position import Position

@@ -12,8 +12,8 @@ from unittest import mock
 
 import structlog
 
-from store_nodes import group
 from store_nodes.consensus import acceptor
+from store_nodes.node import group
 from tests.simulation.cluster import Cluster, Result
 from tests.simulation.coverage import ALSO_EXPECTED, REQUIRED
 from tests.simulation.options import Options

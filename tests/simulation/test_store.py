@@ -109,9 +109,9 @@ def test_a_set_that_missed_a_fault_fails() -> None:
 
 def test_a_module_that_no_run_executes_is_told_with_its_name() -> None:
     assert unreached(modules()) == []
-    without = {path for path in modules() if not path.endswith("store_nodes/install.py")}
+    without = {path for path in modules() if not path.endswith("store_nodes/node/install.py")}
     assert unreached(without) == [
-        "no run executed store_nodes/install.py, and no reason is written down"
+        "no run executed store_nodes/node/install.py, and no reason is written down"
     ]
     assert all(reason for reason in UNREACHED.values())
 

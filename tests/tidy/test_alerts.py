@@ -16,8 +16,8 @@ from prometheus_client.core import Metric
 
 from publish_forwarder.budget import Budget
 from publish_forwarder.metrics import PublishMetrics
-from store_nodes import metrics as store_metrics
-from store_nodes.group import Group
+from store_nodes.node import metrics as store_metrics
+from store_nodes.node.group import Group
 
 ROOT = Path(__file__).parents[2]
 PARTS = (

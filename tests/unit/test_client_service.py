@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from store_nodes.client_service import ClientService
 from store_nodes.commands import Create, Release, StageExtras, encode, encode_stage, encode_value
 from store_nodes.errors import NotLeader
-from store_nodes.group import Group
 from store_nodes.machine.machine import Machine
+from store_nodes.node.client_service import ClientService
+from store_nodes.node.group import Group
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 from store_nodes.record_batch import encode as encode_batch

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import pytest
 
-from store_nodes import reads
 from store_nodes.commands import (
     Create,
     Discard,
@@ -21,9 +20,10 @@ from store_nodes.commands import (
     encode_value,
 )
 from store_nodes.errors import QueueTruncated, Unavailable
-from store_nodes.group import Group
 from store_nodes.machine.machine import Machine
 from store_nodes.machine.outcomes import AppendDone, ReleaseDone, StageDone, TruncateDone
+from store_nodes.node import reads
+from store_nodes.node.group import Group
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 from store_nodes.record_batch import encode as encode_batch

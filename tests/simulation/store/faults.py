@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from store_nodes.repair import NO_SEGMENT
+from store_nodes.node.repair import NO_SEGMENT
 from store_nodes.wal.identity import IDENTITY_NAME
 from tests.simulation.kernel import network
 from tests.simulation.kernel.world import SECOND, World

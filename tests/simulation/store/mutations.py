@@ -12,21 +12,21 @@ from typing import Any
 from unittest import mock
 from weakref import WeakKeyDictionary
 
-from store_nodes import install, node, start
 from store_nodes.checkpoint.files import DiskFiles
 from store_nodes.checkpoint.format import GroupCheckpoint
 from store_nodes.client.appender import _Entry
-from store_nodes.client_service import ClientService
 from store_nodes.consensus.acceptor import Acceptor
-from store_nodes.copying import Copier
 from store_nodes.errors import NotLeader
-from store_nodes.group import Group
 from store_nodes.machine import machine, snapshot
 from store_nodes.machine.dedup import DedupTable
 from store_nodes.machine.outcomes import CounterSet
 from store_nodes.machine.queues import Queue
 from store_nodes.machine.stages import Stages
-from store_nodes.start import CheckpointDraft
+from store_nodes.node import install, node, start
+from store_nodes.node.client_service import ClientService
+from store_nodes.node.copying import Copier
+from store_nodes.node.group import Group
+from store_nodes.node.start import CheckpointDraft
 from store_nodes.storage import settle
 from store_nodes.wal.frame import HEADER_BYTES
 from store_nodes.wal.log import WriteAheadLog

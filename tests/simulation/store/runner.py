@@ -12,8 +12,8 @@ from unittest import mock
 
 import structlog
 
-from store_nodes import aging, copying, housekeeping
 from store_nodes.consensus import acceptor
+from store_nodes.node import aging, copying, housekeeping
 from store_nodes.settings import StoreNodeSettings
 from store_nodes.storage.storage import StorageSettings
 from tests.simulation.kernel.stdlib import installed
@@ -69,7 +69,7 @@ def small(options: Options) -> Iterator[None]:
             (copying, "FETCH_BYTES", options.fetch_bytes),
         ):
             stack.enter_context(mock.patch.object(module, name, value))
-        stack.enter_context(mock.patch("store_nodes.node.storage_settings", storage_settings))
+        stack.enter_context(mock.patch("store_nodes.node.node.storage_settings", storage_settings))
         yield
 
 

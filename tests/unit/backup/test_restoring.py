@@ -10,11 +10,11 @@ import pytest
 from peering.shared_secret import SharedSecret
 from store_nodes.backup.packs import PackDamaged
 from store_nodes.backup.restoring import NOT_FINISHED, Copy, NotRestorable, restore_node
-from store_nodes.boot import BootRecord
 from store_nodes.checkpoint.store import CheckpointStore
+from store_nodes.node.boot import BootRecord
+from store_nodes.node.start import Started, load
 from store_nodes.queue_id import QueueId
 from store_nodes.settings import StoreNodeSettings
-from store_nodes.start import Started, load
 from tests.unit.backup.backup_support import OLD_UID, TOPIC, FakeStore, copy, nothing
 
 A, B = QueueId(TOPIC, 0), QueueId(TOPIC, 1)

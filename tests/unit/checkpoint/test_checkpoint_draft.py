@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from store_nodes.start import CheckpointDraft
+from store_nodes.node.start import CheckpointDraft
 from store_nodes.wal.frame import HEADER_BYTES
 from store_nodes.wal.position import Position
 

@@ -24,7 +24,7 @@ from store_nodes.consensus.messages import (
 )
 from store_nodes.machine.machine import Machine
 from store_nodes.membership import LEARNER, Membership
-from store_nodes.start import GroupStart
+from store_nodes.node.start import GroupStart
 from store_nodes.wal.frame import FrameKind, Record
 from store_nodes.wal.position import Position
 from tests.unit.consensus.bench import Bench, Envelope, first_membership, without

@@ -20,7 +20,7 @@ from publish_forwarder.failures import problem_of
 from store_nodes import wire
 from store_nodes.disk_room import no_room_of
 from store_nodes.errors import DiskFull
-from store_nodes.housekeeping import DiskWatch
+from store_nodes.node.housekeeping import DiskWatch
 from store_nodes.wal.disk import OsDisk
 from tests.unit.store_node.node_support import settings_of
 

@@ -13,8 +13,8 @@ from store_nodes.admin import Note, NotFinished, Operator, Refused, members
 from store_nodes.client import Reconfigure, StoreClient
 from store_nodes.commands import GROUPS_COUNTER
 from store_nodes.errors import NotAllowed, OutcomeUnknown, Unavailable
-from store_nodes.members import first_of
 from store_nodes.membership import LEARNER, VOTER, ZONE, Membership
+from store_nodes.node.members import first_of
 from store_nodes.wire import NodeView
 
 

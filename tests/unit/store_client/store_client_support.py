@@ -26,8 +26,8 @@ from store_nodes.commands import (
 from store_nodes.errors import NotLeader, QueueTruncated, StoreError
 from store_nodes.machine.machine import Machine
 from store_nodes.machine.outcomes import AppendDone, Outcome, StageDone
+from store_nodes.node.requests import answer
 from store_nodes.queue_id import QueueId
-from store_nodes.requests import answer
 from store_nodes.transport.handshake import Identity
 from store_nodes.transport.server import StoreServer
 from store_nodes.transport.service import (

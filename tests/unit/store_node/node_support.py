@@ -11,18 +11,18 @@ from typing import NamedTuple, NoReturn
 import pytest
 
 from peering.shared_secret import SharedSecret
-from store_nodes.boot import BootRecord
 from store_nodes.checkpoint.files import DiskFiles
 from store_nodes.checkpoint.format import Checkpoint
 from store_nodes.checkpoint.store import CheckpointStore
 from store_nodes.client import SnapshotImage
 from store_nodes.commands import GROUPS_COUNTER, CompareAndSet, encode, encode_value
 from store_nodes.errors import Conflict, StoreError, Unavailable
-from store_nodes.known_peers import KnownPeers
 from store_nodes.machine.machine import Machine
-from store_nodes.node import Node
+from store_nodes.node.boot import BootRecord
+from store_nodes.node.known_peers import KnownPeers
+from store_nodes.node.node import Node
+from store_nodes.node.start import load
 from store_nodes.settings import StoreNodeSettings
-from store_nodes.start import load
 from store_nodes.wal.group_commit import GroupCommit
 from store_nodes.wire import Durability
 
@@ -161,9 +161,9 @@ def with_peers(one: RunningNode, peers: Peers) -> Iterator[None]:
     """The first of them is the source that says it has what is needed."""
     recovering = one.node._recovering
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("store_nodes.copying.LINK_TRIES", 0)
-        patch.setattr("store_nodes.install.SETTLE_S", 0.02)
-        patch.setattr("store_nodes.install.RETRY_S", 0.02)
+        patch.setattr("store_nodes.node.copying.LINK_TRIES", 0)
+        patch.setattr("store_nodes.node.install.SETTLE_S", 0.02)
+        patch.setattr("store_nodes.node.install.RETRY_S", 0.02)
         patch.setattr(recovering, "store_client", lambda: peers)
         patch.setattr(recovering, "sources", lambda best=None: list(peers.images))
         yield

@@ -19,13 +19,13 @@ from store_nodes.commands import (
     encode_append,
     encode_value,
 )
-from store_nodes.copying import Sources
 from store_nodes.errors import QueueTruncated, Unavailable
 from store_nodes.machine.machine import Machine
+from store_nodes.node.copying import Sources
+from store_nodes.node.recovering import Recovering
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 from store_nodes.record_batch import encode as encode_batch
-from store_nodes.recovering import Recovering
 from store_nodes.wal.footer import BatchEntry
 from store_nodes.wal.position import Position
 from tests.unit.store_node.node_support import Peers, RunningNode, running, until_ended, with_peers
@@ -115,7 +115,7 @@ async def test_what_no_peer_gave_an_install_is_asked_for_after_it(
         peers = Holders(image_with_a_message(one), set())
         await install(one, peers)
         assert one.node.restarting
-    monkeypatch.setattr("store_nodes.copying.LINK_TRIES", 0)
+    monkeypatch.setattr("store_nodes.node.copying.LINK_TRIES", 0)
     monkeypatch.setattr(Recovering, "store_client", lambda self: peers)
     monkeypatch.setattr(Recovering, "sources", lambda self, best=None: [2, 3])
     async with running(tmp_path) as one:
@@ -222,7 +222,7 @@ async def test_what_a_truncation_keeps_is_asked_for_until_this_machine_names_it(
         await install(one, peers)
         assert one.node.restarting
         assert lacks_the_kept(one)
-    monkeypatch.setattr("store_nodes.copying.LINK_TRIES", 0)
+    monkeypatch.setattr("store_nodes.node.copying.LINK_TRIES", 0)
     monkeypatch.setattr(Recovering, "store_client", lambda self: peers)
     monkeypatch.setattr(Recovering, "sources", lambda self, best=None: [2, 3])
     peers.fetched_from.clear()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from store_nodes.consensus.acceptor import Acceptor, Recovered
 from store_nodes.consensus.effects import Outbox
-from store_nodes.install import is_ahead, least_of
 from store_nodes.membership import Membership
+from store_nodes.node.install import is_ahead, least_of
 
 
 def test_what_an_image_must_cover() -> None:

@@ -15,7 +15,7 @@ from store_nodes.client import SnapshotImage
 from store_nodes.commands import GROUPS_COUNTER, encode_noop
 from store_nodes.machine.machine import Machine
 from store_nodes.membership import Membership
-from store_nodes.start import load
+from store_nodes.node.start import load
 from tests.unit.store_node.node_support import GROUPS, running, settings_of
 from tests.unit.store_node.test_never_back import Peers, with_peers
 

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 
 import pytest
 
-from store_nodes.repair import Repair
-from store_nodes.start import load
+from store_nodes.node.repair import Repair
+from store_nodes.node.start import load
 from store_nodes.storage.damage import DamageReport
 from store_nodes.storage.instance_index import InstanceIndex
 from store_nodes.wal.errors import WalDamaged

@@ -9,8 +9,8 @@ import pytest
 from crc32c import crc32c
 from msgspec.structs import replace
 
-from store_nodes.boot import BootRecord, pack_tail
-from store_nodes.known_peers import KnownPeers
+from store_nodes.node.boot import BootRecord, pack_tail
+from store_nodes.node.known_peers import KnownPeers
 from store_nodes.wal.position import Position
 from store_nodes.wire import REFUSED, Remote, Role
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from store_nodes.boot import BootRecord, pack_tail
+from store_nodes.node.boot import BootRecord, pack_tail
 from store_nodes.wal.position import Position
 from tests.unit.wal.wal_support import DIRECTORY, PowerCut, SimDisk
 

@@ -15,30 +15,30 @@ import structlog
 
 from peering.rpc.handshake import Refusal
 from peering.tls import PeerTls
-from store_nodes import reads
-from store_nodes.aging import life_of, storage_settings
-from store_nodes.boot import BootRecord
 from store_nodes.checkpoint.format import Checkpoint
 from store_nodes.client import SnapshotImage
-from store_nodes.client_service import ClientService
 from store_nodes.commands import GROUPS_COUNTER
 from store_nodes.errors import Unavailable
-from store_nodes.group import Group
-from store_nodes.housekeeping import Housekeeping
-from store_nodes.known_peers import KnownPeers
 from store_nodes.machine.machine import Machine
-from store_nodes.members import Members, first_of
 from store_nodes.membership import VOTER
-from store_nodes.recovering import Recovering
-from store_nodes.requests import Budget
-from store_nodes.settings import StoreNodeSettings
-from store_nodes.start import (
+from store_nodes.node import reads
+from store_nodes.node.aging import life_of, storage_settings
+from store_nodes.node.boot import BootRecord
+from store_nodes.node.client_service import ClientService
+from store_nodes.node.group import Group
+from store_nodes.node.housekeeping import Housekeeping
+from store_nodes.node.known_peers import KnownPeers
+from store_nodes.node.members import Members, first_of
+from store_nodes.node.recovering import Recovering
+from store_nodes.node.requests import Budget
+from store_nodes.node.start import (
     CheckpointDraft,
     GroupStart,
     Started,
     checkpoint_of,
     is_behind,
 )
+from store_nodes.settings import StoreNodeSettings
 from store_nodes.storage.storage import Storage
 from store_nodes.transport.peers import PeerNetwork
 from store_nodes.transport.server import StoreServer

@@ -35,10 +35,10 @@ from store_nodes.commands import GROUPS_COUNTER
 from store_nodes.consensus.acceptor import Recovered
 from store_nodes.consensus.ballot import CHOSEN
 from store_nodes.consensus.replica import Replica
-from store_nodes.group import Group, Shell
-from store_nodes.install import is_ahead
 from store_nodes.machine.machine import Machine
-from store_nodes.requests import Budget, RequestLine
+from store_nodes.node.group import Group, Shell
+from store_nodes.node.install import is_ahead
+from store_nodes.node.requests import Budget, RequestLine
 from store_nodes.settings import StoreNodeSettings
 from store_nodes.storage.batch_index import BatchIndex
 from store_nodes.storage.checkpoint_tail import pack_tail, unpack_tail

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from edge.exposition import exposition
 from edge.page_server import JSON, Cached, Page, PageServer
-from store_nodes.metrics import Told, families, unready
+from store_nodes.node.metrics import Told, families, unready
 from store_nodes.settings import Address
 
 ANSWER_S = 5.0

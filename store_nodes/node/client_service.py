@@ -5,9 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 
-from store_nodes import reads
 from store_nodes.errors import StoreError
-from store_nodes.group import Group
+from store_nodes.node import reads
+from store_nodes.node.group import Group
+from store_nodes.node.watches import Watches
 from store_nodes.transport.service import (
     CommandReply,
     FetchResult,
@@ -17,7 +18,6 @@ from store_nodes.transport.service import (
     WatchSink,
 )
 from store_nodes.wal.position import Position
-from store_nodes.watches import Watches
 from store_nodes.wire import (
     Durability,
     LeaderView,

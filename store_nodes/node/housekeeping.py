@@ -16,12 +16,12 @@ from typing import TypeVar
 
 import structlog
 
-from store_nodes.boot import BootRecord, pack_tail
 from store_nodes.checkpoint.format import Checkpoint
 from store_nodes.disk_room import no_room
-from store_nodes.known_peers import FLUSH_S, KnownPeers
+from store_nodes.node.boot import BootRecord, pack_tail
+from store_nodes.node.known_peers import FLUSH_S, KnownPeers
+from store_nodes.node.start import CheckpointDraft, Started
 from store_nodes.settings import StoreNodeSettings
-from store_nodes.start import CheckpointDraft, Started
 from store_nodes.wal.disk import Disk
 from store_nodes.wal.group_commit import GroupCommit
 

@@ -64,7 +64,7 @@ from store_nodes.machine.outcomes import (
     StageDone,
     TruncateDone,
 )
-from store_nodes.requests import PendingCommand, RequestLine
+from store_nodes.node.requests import PendingCommand, RequestLine
 from store_nodes.storage.batch_index import BatchIndex
 from store_nodes.storage.instance_index import InstanceIndex
 from store_nodes.transport.service import CommandReply

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from store_nodes.errors import QueueTruncated, Unavailable
-from store_nodes.group import Group
+from store_nodes.node.group import Group
 from store_nodes.record_batch import BadBatch, peek
 from store_nodes.transport.service import FetchedEntry, FetchResult, GroupSnapshot, StagedBatch
 from store_nodes.wal.errors import WalDamaged

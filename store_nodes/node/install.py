@@ -31,9 +31,9 @@ import structlog
 
 from store_nodes.client import SnapshotImage, StoreClient
 from store_nodes.consensus.acceptor import Acceptor
-from store_nodes.copying import Copier, Sources, Store
 from store_nodes.errors import StoreError, Unavailable
 from store_nodes.machine.machine import Machine
+from store_nodes.node.copying import Copier, Sources, Store
 
 SETTLE_S = 0.5
 """Seconds to wait for other groups that need an install, too: one restart serves all."""

@@ -28,8 +28,8 @@ from typing import Protocol
 import structlog
 
 from store_nodes.client import StoreClient
-from store_nodes.copying import Copier, Missing, Sources, Store
-from store_nodes.group import Group
+from store_nodes.node.copying import Copier, Missing, Sources, Store
+from store_nodes.node.group import Group
 from store_nodes.storage.damage import DamageReport
 from store_nodes.wal.log import WriteAheadLog
 from store_nodes.wal.recovery import Damage

@@ -13,13 +13,13 @@ from peering.tls import PeerTls
 from store_nodes.client import SnapshotImage, StoreClient
 from store_nodes.consensus.acceptor import Acceptor
 from store_nodes.errors import StoreError
-from store_nodes.group import Group
-from store_nodes.install import Installer
 from store_nodes.machine.machine import Machine
-from store_nodes.members import Members
 from store_nodes.membership import VOTER, Membership
-from store_nodes.repair import Repair, note_lost_votes, note_missing
-from store_nodes.start import Started
+from store_nodes.node.group import Group
+from store_nodes.node.install import Installer
+from store_nodes.node.members import Members
+from store_nodes.node.repair import Repair, note_lost_votes, note_missing
+from store_nodes.node.start import Started
 from store_nodes.storage.batch_index import BatchIndex
 from store_nodes.storage.damage import DamageReport
 from store_nodes.wal.batch_frame import batch_record, moved

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from store_nodes.errors import QueueNotFound
-from store_nodes.group import Group
+from store_nodes.node.group import Group
 from store_nodes.settings import StoreNodeSettings
 from store_nodes.storage.life import Life, QueueLife
 from store_nodes.storage.storage import StorageSettings

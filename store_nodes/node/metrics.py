@@ -15,7 +15,7 @@ from prometheus_client.core import (
     SummaryMetricFamily,
 )
 
-from store_nodes.group import Group
+from store_nodes.node.group import Group
 
 PART = "packetboat_store_"
 Summary = Mapping[str, Any]
