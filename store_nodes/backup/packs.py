@@ -15,6 +15,7 @@ from typing import Protocol
 
 from store_nodes.backup.held import Held
 from store_nodes.record_batch import BadBatch, peek
+from store_nodes.storage.traces import Accepted
 from store_nodes.wal.footer import RELEASED, BatchEntry, BatchRows, decode_footer
 from store_nodes.wal.position import Position
 
@@ -82,6 +83,10 @@ class PackWriter:
             self._at += len(batch)
             self.bytes += len(batch)
             self.messages += entry.messages
+
+    def accepted(self, group: int) -> Accepted:
+        """Return nothing, because a backup accepts no values."""
+        return {}
 
     def close(self) -> None:
         """End the pack that is being written."""

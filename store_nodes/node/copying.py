@@ -3,7 +3,8 @@
 A batch that a machine says is live and the index lacks is fetched, checked by its own CRC, written
 to the log as a BATCH frame, synced, and only then indexed. So batches that were fetched before a
 crash are held after it, and are not fetched again. Staged batches come before released runs, which
-have no bytes of their own.
+have no bytes of their own. A batch that every peer lost may be in a value that this node has
+accepted and not applied (storage/traces.py).
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from store_nodes.errors import QueueNotFound, QueueTruncated, StoreError
 from store_nodes.machine.machine import Machine
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import BadBatch, peek
+from store_nodes.storage import traces
 from store_nodes.storage.rows import pack_run
+from store_nodes.storage.traces import Accepted, Trace
 from store_nodes.wal.footer import APPENDED, RELEASED, STAGED, BatchEntry
 from store_nodes.wal.position import Position
 
@@ -42,6 +45,14 @@ class Missing(NamedTuple):
     staged: bool
     first: int
     end: int
+
+
+class Told(NamedTuple):
+    """The answers of peers about a number that none of them gave."""
+
+    ends: list[int]
+    """The ends of what they lack from there on, and where other batches begin that they lost."""
+    traces: list[Trace]
 
 
 class Lack(NamedTuple):
@@ -75,6 +86,9 @@ class Store(Protocol):
 
     async def keep(self, group: int, found: Sequence[tuple[BatchEntry, bytes]]) -> None:
         """Write, sync and index batches; return when all of them are on disk."""
+
+    def accepted(self, group: int) -> Accepted:
+        """Return the values of a group that this node has accepted and may not have applied."""
 
 
 class Sources:
@@ -160,10 +174,13 @@ class Copier:
                 at = max(at + 1, error.first_offset)
                 continue
             if not found:
-                upto = await self._lost_upto(queue, False, at, end)
-                missing.append(Missing(group, queue, False, at, upto))
-                at = upto
-                continue
+                told = await self._told(queue, False, at)
+                found = self._own(group, told)
+                if not found:
+                    upto = max(at + 1, min([end, *told.ends]))
+                    missing.append(Missing(group, queue, False, at, upto))
+                    at = upto
+                    continue
             await self._keep(group, found)
             at = max(_end(entry) for entry, _ in found)
         return missing
@@ -188,6 +205,8 @@ class Copier:
 
             found = [each for each in await self._ask(fetch) if each[0].base_offset < end]
             if not found or found[0][0].base_offset > base:
+                found = self._own(machine.group, await self._told(queue, True, base))
+            if not found:
                 missing.append(Missing(machine.group, queue, True, base, base + messages))
                 at = base + messages
                 continue
@@ -211,11 +230,9 @@ class Copier:
                 return found
         return []
 
-    async def _lost_upto(self, queue: bytes, staged: bool, at: int, end: int) -> int:
-        """Return where to continue if nobody gives the number `at`: peers list what they have
-        lost.
-        """
-        ends = [end]
+    async def _told(self, queue: bytes, staged: bool, at: int) -> Told:
+        """Ask the peers, of which none gave the number `at`, what they know of what they lost."""
+        told = Told([], [])
         for node in self._sources.in_turn():
             try:
                 status = await self._client.node_status(node, timeout_s=FETCH_TIMEOUT_S)
@@ -225,8 +242,24 @@ class Copier:
             for row in rows if isinstance(rows, list) else []:
                 name, of_stages, first, stop = row["queue"], row["staged"], row["first"], row["end"]
                 if name == queue.hex() and of_stages == staged and first <= at < stop:
-                    ends.append(stop)
-        return max(at + 1, min(ends))
+                    told.ends.append(stop)
+            for one in traces.told(status):
+                if (one.queue, one.staged) == (queue, staged):
+                    if one.base > at:
+                        told.ends.append(one.base)
+                    elif at < one.base + one.messages:
+                        told.traces.append(one)
+        return told
+
+    def _own(self, group: int, told: Told) -> _Found:
+        """Return the batch that every peer lost, if it is among the values accepted here."""
+        accepted = self._store.accepted(group)
+        for trace in told.traces:
+            found = trace.found(accepted)
+            if found is not None:
+                log.info("found among accepted values", **trace.row())
+                return [found]
+        return []
 
     async def _keep(self, group: int, found: Sequence[tuple[BatchEntry, bytes]]) -> None:
         size = sum(len(batch) for _, batch in found)

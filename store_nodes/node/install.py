@@ -217,9 +217,11 @@ class Installer:
             if is_enough and not outdated:
                 if looked_again or group not in self._incomplete:
                     return image
-                # A newer machine may not name the messages that nobody gave, and a peer that was
-                # away may be back.
+                # A newer machine may not name the messages that nobody gave, a peer that was away
+                # may be back, and one that found its damage just now knows what it lost. With the
+                # start that follows, this node forgets the values that it has accepted.
                 looked_again = True
+                await asyncio.sleep(RETRY_S)
             image = newest
             outdated = await self._fill(copier, group, image)
         return image

@@ -22,6 +22,7 @@ from store_nodes.node.repair import Repair, note_lost_votes, note_missing
 from store_nodes.node.start import Started
 from store_nodes.storage.batch_index import BatchIndex
 from store_nodes.storage.damage import DamageReport
+from store_nodes.storage.traces import MOST_TOLD, Accepted
 from store_nodes.wal.batch_frame import batch_record, moved
 from store_nodes.wal.footer import BatchEntry
 from store_nodes.wal.frame import Record
@@ -91,8 +92,10 @@ class Recovering:
             "damaged": str(report) if report is not None else None,
             "votes_lost": report is not None and report.votes,
             "lost": [
-                one._asdict() | {"queue": one.queue.hex()} for one in self.repair.missing[:1000]
+                one._asdict() | {"queue": one.queue.hex()}
+                for one in self.repair.missing[:MOST_TOLD]
             ],
+            "traces": [one.row() for one in self.repair.traces[:MOST_TOLD]],
             "installing": self.installer.status(),
         }
 
@@ -123,6 +126,10 @@ class Recovering:
             placed = moved(entry, position, len(batch))
             if self.batches.add_entry(placed):
                 self._node.note_batch(placed)
+
+    def accepted(self, group: int) -> Accepted:
+        """Return the values of a group that this node has accepted and may not have applied."""
+        return self.acceptor(group).accepted
 
     def store_client(self) -> StoreClient:
         """Return a client of the peers, not started."""

@@ -10,6 +10,9 @@ does; it is allowed to vote when it is made a voter again (consensus/reconfiguri
 were lost is in `damage.json` before anything else is written, because with the next checkpoint the
 damaged place looks harmless.
 
+The node tells its peers how lost batches were written (storage/traces.py): one of them may have
+the bytes among values that it has accepted and cannot apply.
+
 *An install lacked messages* that no peer gave, because one was away: the start after it finds that
 in the list, too, and asks for them like for lost batches.
 
@@ -30,7 +33,8 @@ import structlog
 from store_nodes.client import StoreClient
 from store_nodes.node.copying import Copier, Missing, Sources, Store
 from store_nodes.node.group import Group
-from store_nodes.storage.damage import DamageReport
+from store_nodes.storage.damage import DamageReport, LostBatch
+from store_nodes.storage.traces import Trace, traces_of
 from store_nodes.wal.log import WriteAheadLog
 from store_nodes.wal.recovery import Damage
 
@@ -95,6 +99,9 @@ class Repair:
         self.report = report
         self.missing: tuple[Missing, ...] = ()
         """Messages that were asked for and that no node had."""
+        self.traces: list[Trace] = []
+        """Traces of the lost batches: a peer may have their bytes without knowing it."""
+        self._untraced: list[LostBatch] = list(report.lost) if report is not None else []
         self._host = host
         self._wal = wal
         self._bytes_per_s = bytes_per_s
@@ -131,6 +138,7 @@ class Repair:
         self.report = DamageReport(
             votes=before is not None and before.votes, texts=(*texts, *report.texts)
         )
+        self._untraced += report.lost
         self._batches_whole = False
         self._again.set()
         if self._task is None or self._task.done():
@@ -172,6 +180,7 @@ class Repair:
                     log.info("repaired", damage=str(report))
                     if self.report is report:
                         self.report = None
+                        self.traces = []
                     continue
                 await self._pause(wait_s)
                 wait_s = min(MOST_RETRY_S, wait_s * 2)
@@ -187,6 +196,9 @@ class Repair:
 
     async def _fill(self, client: StoreClient) -> bool:
         """Try once to fetch everything; return whether nothing is missing any more."""
+        lost, self._untraced = self._untraced, []
+        if lost:
+            self.traces += await asyncio.to_thread(traces_of, self._wal, lost)
         sources = Sources(client, self._host.sources())
         await sources.linked()
         copier = Copier(self._host, sources, self._bytes_per_s)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from store_nodes.storage.pages import Pages
-from store_nodes.storage.rows import Row
+from store_nodes.storage.rows import STAGES, Row
 from store_nodes.storage.sidecar import Run, Stretch, Tables, extent_of, stretch_of
 from store_nodes.storage.space import Extent
 from store_nodes.wal.position import Position
@@ -34,6 +34,13 @@ class LostBatch(NamedTuple):
     staged: bool
     base: int
     messages: int
+    log_time_us: int = 0
+    position: Position = Position(0, 0, 0)
+    """The place of its bytes, which do not verify."""
+
+
+def lost_of(queue: bytes, space: int, row: Row) -> LostBatch:
+    return LostBatch(queue, space == STAGES, row.base, row.messages, row.log_time_us, row.position)
 
 
 @dataclass(slots=True)

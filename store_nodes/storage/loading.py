@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from store_nodes.storage.batch_index import BatchIndex
-from store_nodes.storage.damage import LostBatch, Whereabouts, loses_index
+from store_nodes.storage.damage import LostBatch, Whereabouts, loses_index, lost_of
 from store_nodes.storage.instance_index import InstanceIndex
 from store_nodes.storage.pages import Pages
-from store_nodes.storage.rows import STAGES, space_of
+from store_nodes.storage.rows import row_of, space_of
 from store_nodes.storage.sidecar import Tables
 from store_nodes.wal.errors import WalDamaged
 from store_nodes.wal.footer import RELEASED, BatchEntry
@@ -65,9 +65,7 @@ class IndexLoader:
     def _attach(self, tables: Tables, where: Whereabouts) -> None:
         stretches, lost = where.sound(self._pages, tables)
         self._batches.attach_all(tables.run.segment, stretches)
-        self._lost += [
-            LostBatch(queue, space == STAGES, row.base, row.messages) for queue, space, row in lost
-        ]
+        self._lost += [lost_of(*each) for each in lost]
 
     def entries(self, entries: Iterable[BatchEntry]) -> list[BatchEntry]:
         """Add the entries of a checkpoint's tail or of BATCH frames; return those that were not
@@ -80,10 +78,7 @@ class IndexLoader:
                 if where.is_stale(entry.position):
                     continue
                 if where.is_lost(entry.position):
-                    staged = space_of(entry.flags) == STAGES
-                    self._lost.append(
-                        LostBatch(entry.queue, staged, entry.base_offset, entry.messages)
-                    )
+                    self._lost.append(lost_of(entry.queue, space_of(entry.flags), row_of(entry)))
                     continue
             if self._batches.add_entry(entry):
                 added.append(entry)

@@ -27,11 +27,11 @@ from store_nodes.storage.damage import (
     Whereabouts,
     costs_votes,
     loses_index,
+    lost_of,
 )
 from store_nodes.storage.instance_index import InstanceIndex
 from store_nodes.storage.life import Life
 from store_nodes.storage.pages import Pages
-from store_nodes.storage.rows import STAGES
 from store_nodes.storage.scrub import Place, verify
 from store_nodes.storage.settle import DamageFound, Pause, Shop, live_bytes, settle
 from store_nodes.storage.sidecar import extent_of
@@ -364,7 +364,7 @@ class Storage:
         row = self._batches.row(queue, space, base)
         if row is not None and not row.extra and where.is_lost(row.position):
             self._batches.exclude(queue, space, row.base, row.end)
-            lost.append(LostBatch(queue, space == STAGES, row.base, row.messages))
+            lost.append(lost_of(queue, space, row))
 
     async def _in_thread(
         self, call: Callable[_Args, _Result], *args: _Args.args, **kwargs: _Args.kwargs

@@ -362,6 +362,59 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_what_no_peer_gave_an_install_is_asked_for_after_it",
     ),
     Mutant(
+        "an install forgets what this node alone has accepted and every peer has lost",
+        (
+            Edit(
+                "store_nodes/node/copying.py",
+                "found = self._own(group, told)\n",
+                "found = []\n",
+            ),
+        ),
+        breaks="P1",
+        killed_by="tests/unit/store_node/test_copying.py"
+        "::test_an_install_finds_what_every_peer_lost_among_the_values_accepted_here",
+    ),
+    Mutant(
+        "a lost batch is looked for in any value that was accepted in its instance",
+        (
+            Edit(
+                "store_nodes/storage/traces.py",
+                "return len(payload) == self.payload_bytes and crc32c(payload) == self.payload_crc",
+                "return len(payload) == self.payload_bytes",
+            ),
+        ),
+        breaks="P2",
+        killed_by="tests/unit/storage/test_traces.py"
+        "::test_a_batch_of_a_raw_segment_is_found_by_its_value",
+    ),
+    Mutant(
+        "a value of any ballot is taken for the one that was lost",
+        (
+            Edit(
+                "store_nodes/storage/traces.py",
+                "is_same = ballot == self.ballot if of_ballot",
+                "is_same = ballot > 0 if of_ballot",
+            ),
+        ),
+        breaks="P2",
+        killed_by="tests/unit/storage/test_traces.py"
+        "::test_a_value_is_the_one_of_its_ballot_if_the_frame_header_is_damaged_too",
+    ),
+    Mutant(
+        "a damaged node does not tell how its lost batches were written",
+        (
+            Edit(
+                "store_nodes/node/repair.py",
+                "        if lost:\n            self.traces +=",
+                "        if False:\n            self.traces +=",
+            ),
+        ),
+        breaks="P1",
+        killed_by="tests/unit/store_node/test_copying.py"
+        "::test_a_node_tells_how_the_messages_that_it_lost_were_written",
+        fails_with="TimeoutError",
+    ),
+    Mutant(
         "what was deleted while an install copied counts as missing",
         (
             Edit(

@@ -43,7 +43,12 @@ def flip(store: Store, name: str, at: int) -> None:
 def scrub(store: Store) -> list[LostBatch]:
     store.storage._scrub_due_s = 0.0
     store.settle(60)
-    return [one for report in store.reports for one in report.lost]
+    return [bare(one) for report in store.reports for one in report.lost]
+
+
+def bare(lost: LostBatch) -> LostBatch:
+    """Return a lost batch without when it was written, and where."""
+    return LostBatch(*lost[:4])
 
 
 def test_a_scrub_of_what_is_whole_finds_nothing() -> None:
@@ -78,7 +83,7 @@ def test_a_bit_in_a_settled_batch(queue: int) -> None:
     # Until it is repaired, a start finds the same.
     store.kill()
     assert store.recovery.state is RecoveryState.DAMAGED
-    assert store.loader.lost(lambda _: True) == [lost]
+    assert [bare(one) for one in store.loader.lost(lambda _: True)] == [lost]
     store.repair([lost])
     store.check()
     store.kill()
@@ -105,7 +110,7 @@ def test_a_bit_in_a_raw_batch_below_the_checkpoint_stops_its_settle() -> None:
     store.settle(4)
     assert store.log.settled.first_segment == found.position.segment
     lost = [LostBatch(queue_id(0), False, 20, 2)]
-    assert store.reports[0].lost_batches() == lost
+    assert [bare(one) for one in store.reports[0].lost_batches()] == lost
     assert store.batches.missing(queue_id(0), 0, 40) == [(20, 22)]
     assert [one.base_offset for one in store.batches.locate(queue_id(0), 16, 10_000)] == [16, 18]
     store.repair(lost)

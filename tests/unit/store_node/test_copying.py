@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from crc32c import crc32c
 
 from store_nodes.client import Entry, SnapshotImage, StoreClient
 from store_nodes.client.reads import FetchedEntries
 from store_nodes.commands import (
+    Append,
     Create,
     Delete,
     Truncate,
+    decode_value,
     encode,
     encode_append,
     encode_value,
@@ -23,12 +27,22 @@ from store_nodes.errors import QueueTruncated, Unavailable
 from store_nodes.machine.machine import Machine
 from store_nodes.node.copying import Sources
 from store_nodes.node.recovering import Recovering
+from store_nodes.node.start import load
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 from store_nodes.record_batch import encode as encode_batch
+from store_nodes.storage.traces import Trace, told
 from store_nodes.wal.footer import BatchEntry
+from store_nodes.wal.frame import FrameKind
 from store_nodes.wal.position import Position
-from tests.unit.store_node.node_support import Peers, RunningNode, running, until_ended, with_peers
+from tests.unit.store_node.node_support import (
+    Peers,
+    RunningNode,
+    running,
+    settings_of,
+    until_ended,
+    with_peers,
+)
 
 QUEUE = QueueId(bytes(range(16)), 1)
 BATCH = encode_batch([Message(b"hello")], 1)
@@ -291,3 +305,64 @@ def test_a_stop_while_a_copied_batch_is_written_is_no_failure(
             tell([position])
 
     asyncio.run(go())
+
+
+class Damaged(Holders):
+    """Peers that all lost the message; node 3 has its trace."""
+
+    def __init__(self, image: SnapshotImage, trace: Trace) -> None:
+        super().__init__(image, set())
+        self.trace = trace
+
+    async def node_status(self, node: int, *, timeout_s: float) -> dict[str, object]:
+        return {"traces": [self.trace.row()]} if node == 3 else {"lost": None}
+
+
+def trace_of(instance: int, value: bytes) -> Trace:
+    [(_, append)] = decode_value(value)
+    assert isinstance(append, Append)
+    place = (len(BATCH), append.batch_at, FrameKind.ACCEPT, instance, 7)
+    return Trace(0, QUEUE.pack(), False, 0, 1, 1, *place, len(value), crc32c(value))
+
+
+@pytest.mark.parametrize("accepted", [True, False])
+async def test_an_install_finds_what_every_peer_lost_among_the_values_accepted_here(
+    tmp_path: Path, accepted: bool
+) -> None:
+    """This node had voted for the message, and lacked an instance before it. The install took it
+    past both, so the damage of one disk lost a message that two had.
+    """
+    async with running(tmp_path) as one:
+        image = image_with_a_message(one)
+        instance = image.applied - 1
+        append = encode_append(QUEUE.pack(), bytes(16), 1, 1 << 60, 1, BATCH)
+        value = encode_value([append], 1)
+        trace = trace_of(instance, value)
+        if not accepted:
+            value = encode_value([append], 2)
+        one.node.group(0).replica.acceptor.accepted[instance] = (7, value)
+        await install(one, Damaged(image, trace))
+        assert one.node.restarting
+        assert has_the_message(one) == accepted
+    damage = load(settings_of(tmp_path)).damage
+    assert (damage is None) == accepted, "what was not found is asked for later"
+
+
+async def test_a_node_tells_how_the_messages_that_it_lost_were_written(tmp_path: Path) -> None:
+    async with running(tmp_path) as one:
+        group = one.node.group(0)
+        await one.command(encode(Create(QUEUE.pack(), 0, b"")))
+        soon_us = time.time_ns() // 1000 + 60_000_000
+        await one.command(encode_append(QUEUE.pack(), bytes(16), 1, soon_us, 1, BATCH))
+        instance = one.applied() - 1
+        (held,) = group.batches.locate(QUEUE.pack(), 0, 0)
+        one.node.bad_batch(held.position)
+        async with asyncio.timeout(10):
+            while not (found := told(await one.node.status(groups=False))):
+                await asyncio.sleep(0.02)
+        (trace,) = found
+        assert (trace.group, trace.queue, trace.base) == (0, QUEUE.pack(), 0)
+        assert trace.instance == instance
+        entry, batch = trace.found(group.replica.acceptor.accepted) or (None, b"")
+        assert entry is not None
+        assert batch == BATCH
