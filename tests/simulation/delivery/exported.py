@@ -35,6 +35,10 @@ OVERTAKEN = "an attempt of an export that was given up would commit after anothe
 SITUATIONS = (ALREADY, SUPERSEDED, LOST, OVERTAKEN)
 RUNNERS = 2
 LEASE_S = 1.0
+"""Amid faults leases are short, so that many end."""
+CALM_LEASE_S = 30.0
+"""Once faults are healed, a lease outlasts the calls of an attempt, some of which take seconds:
+Postgres' network stays as slow as the seed drew it."""
 EXPORTED_S = 100.0
 """Everything is exported within this time once all faults are healed."""
 OVERTAKEN_S = 30.0
@@ -48,10 +52,11 @@ class Gone(Exception):
 
 @dataclass(slots=True)
 class Attempt:
-    """A runner holds a run. `until_s` is the end of its lease by our own clock."""
+    """A runner holds a run for `lease_s` seconds, until `until_s` by its own clock."""
 
     run: dict[str, Any]
     until_s: float
+    lease_s: float = LEASE_S
     dies_at: str = ""
     given_up: bool = False
 
@@ -114,10 +119,11 @@ class Exported(Actor):
 
     async def _carry_out_one(self, caller: Caller) -> None:
         asked_s = time.monotonic()
+        lease_s = CALM_LEASE_S if self._lake.calm else LEASE_S
         wanted = {
             "runner": "simulated",
             "lakes": ["default"],
-            "lease_seconds": LEASE_S,
+            "lease_seconds": lease_s,
             "wait_seconds": 0.5,
         }
         reply = await caller.call("POST", "/export_runs:claim", wanted)
@@ -125,7 +131,7 @@ class Exported(Actor):
         if run is None:
             await asyncio.sleep(PAUSE_S)
             return
-        attempt = Attempt(run, asked_s + LEASE_S)
+        attempt = Attempt(run, asked_s + lease_s, lease_s)
         if not self._lake.calm:
             attempt.dies_at = self.dice.choice((*STEPS, *[""] * 8)) if self._overtaken else ""
             # One runner at a time, so that another can go on.
@@ -156,13 +162,13 @@ class Exported(Actor):
         """An attempt that is given up renews nothing."""
         caller = self.caller()
         while not attempt.given_up and time.monotonic() < attempt.until_s:
-            body = attempt.lease | {"lease_seconds": LEASE_S}
+            body = attempt.lease | {"lease_seconds": attempt.lease_s}
             reply = await caller.call("POST", f"{attempt.path}:renew", body)
             if reply.ok:
-                attempt.until_s = reply.sent_s + LEASE_S
+                attempt.until_s = reply.sent_s + attempt.lease_s
             elif reply.status == 409:
                 break
-            await asyncio.sleep(LEASE_S / 4)
+            await asyncio.sleep(attempt.lease_s / 4)
         caller.close()
 
     async def _export(
