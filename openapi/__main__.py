@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from openapi.assembly import assembled
+from openapi.assembly import Document
+from openapi.reference import Reference
 from openapi.sdk import areas, flags, modules
 from openapi.sdk.text import PACKAGE, styled
 from openapi.terraform import provider_contract
@@ -31,7 +32,8 @@ class _Dumper(yaml.CSafeDumper):
 @cache
 def generated() -> dict[Path, str]:
     """Return the text of each file that is derived from the contract."""
-    document = assembled()
+    source = Document()
+    document = source.whole()
     text = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
     return {
         HERE / "openapi.yaml": HEADER + text,
@@ -40,6 +42,7 @@ def generated() -> dict[Path, str]:
         **styled({MODELS / f"{name}.py": text for name, text in modules.generated().items()}),
         **areas.generated(),
         **styled({PACKAGE / "cli/flags.py": flags.written()}),
+        **Reference(source).pages(),
     }
 
 
@@ -64,7 +67,7 @@ def main() -> None:
     ]
     if "--check" in sys.argv[1:]:
         if stale:
-            names = ", ".join(path.name for path in stale)
+            names = ", ".join(str(path.relative_to(HERE.parent)) for path in stale)
             sys.exit(f"{names} is not what the contract says: run `make generate`")
         return
     for path in stale:

@@ -14,37 +14,41 @@ from openapi.json_schema import Schemas
 from openapi.overview import HEAD
 from openapi.refusals import refusals_of
 
-_PARAMETER = re.compile(r"\{(\w+)\}")
+PATH_PARAMETER = re.compile(r"\{(\w+)\}")
 
 
 def assembled() -> dict[str, Any]:
     """Return the document."""
-    return _Document().whole()
+    return Document().whole()
 
 
-class _Document:
+class Document:
+    """The OpenAPI document; the components that `whole` met stay in the attributes."""
+
     def __init__(self) -> None:
-        self._schemas = Schemas()
+        self.schemas = Schemas()
         self._parameters: dict[str, Any] = {}
         self._responses: dict[str, Any] = {}
-        self._headers: dict[str, Any] = {}
+        self.headers: dict[str, Any] = {}
 
     def whole(self) -> dict[str, Any]:
         paths: dict[str, Any] = {}
         for operation in OPERATIONS.values():
             path = operation.path
             if path not in paths:
-                named = [self._parameter(common.IN_PATH[each]) for each in _PARAMETER.findall(path)]
+                named = [
+                    self._parameter(common.IN_PATH[each]) for each in PATH_PARAMETER.findall(path)
+                ]
                 paths[path] = {"parameters": named} if named else {}
             paths[path][operation.method.lower()] = self._operation(operation)
         return HEAD | {
             "paths": paths,
             "components": {
                 "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
-                "headers": self._headers,
+                "headers": self.headers,
                 "parameters": self._parameters,
                 "responses": self._responses,
-                "schemas": self._schemas.named,
+                "schemas": self.schemas.named,
             },
         }
 
@@ -69,7 +73,7 @@ class _Document:
 
     def _body(self, operation: Operation) -> dict[str, Any]:
         kinds = operation.media or {"application/json": operation.body}
-        content = {media: {"schema": self._schemas.of(kind)} for media, kind in kinds.items()}
+        content = {media: {"schema": self.schemas.of(kind)} for media, kind in kinds.items()}
         return {"required": operation.body_required, "content": content}
 
     def _success(self, answer: Success) -> dict[str, Any]:
@@ -79,7 +83,7 @@ class _Document:
         if answer.kind is not None:
             kinds = dict.fromkeys(answer.media, answer.kind) | answer.others
             written["content"] = {
-                media: {"schema": self._schemas.of(kind)} for media, kind in kinds.items()
+                media: {"schema": self.schemas.of(kind)} for media, kind in kinds.items()
             }
         return written
 
@@ -88,16 +92,16 @@ class _Document:
             written: dict[str, Any] = {"description": refusal.description}
             if refusal.headers:
                 written["headers"] = {each.name: self._header(each) for each in refusal.headers}
-            schema = self._schemas.of(refusal.kind)
+            schema = self.schemas.of(refusal.kind)
             written["content"] = {refusal.media: {"schema": schema}}
             self._responses[refusal.key] = written
         return {"$ref": f"#/components/responses/{refusal.key}"}
 
     def _header(self, header: Header) -> dict[str, Any]:
-        written = {"description": header.description, "schema": self._schemas.of(header.kind)}
+        written = {"description": header.description, "schema": self.schemas.of(header.kind)}
         if not header.component:
             return written
-        self._headers[header.name] = written
+        self.headers[header.name] = written
         return {"$ref": f"#/components/headers/{header.name}"}
 
     def _parameter(self, parameter: Parameter) -> dict[str, Any]:
@@ -106,7 +110,7 @@ class _Document:
             "in": parameter.where,
             "required": parameter.required,
             "description": parameter.description,
-            "schema": self._schemas.of(parameter.kind),
+            "schema": self.schemas.of(parameter.kind),
         }
         if parameter.default is not msgspec.UNSET:
             written["schema"]["default"] = parameter.default

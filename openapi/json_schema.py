@@ -49,7 +49,8 @@ class Schemas:
 
     def __init__(self) -> None:
         self.named: dict[str, Schema] = {}
-        self._classes: dict[str, type] = {}
+        self.classes: dict[str, type[msgspec.Struct]] = {}
+        """The class of each named schema."""
 
     def of(self, kind: Any) -> Schema:
         """Return the schema of an annotation; classes are put among the named ones."""
@@ -91,7 +92,7 @@ class Schemas:
 
     def _reference(self, kind: type[msgspec.Struct]) -> Schema:
         name = kind.__name__
-        known = self._classes.setdefault(name, kind)
+        known = self.classes.setdefault(name, kind)
         if known is not kind:
             raise TypeError(f"{known.__module__} and {kind.__module__} both have a {name}")
         if name not in self.named:
