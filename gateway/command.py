@@ -57,14 +57,14 @@ app.add_typer(signing_keys.app)
 app.add_typer(certificates.app)
 app.command()(adopt.adopt)
 app.command()(forwarders.forwarders)
-Host = Annotated[str | None, typer.Option(help="Address to listen on.  [default: 127.0.0.1]")]
+Host = Annotated[str | None, typer.Option(help="Address to listen on. Default: 127.0.0.1.")]
 Port = Annotated[int | None, typer.Option(help="Port to listen on; `up` takes 0 for any free.")]
 
 
 @app.command()
 def up(
     data_dir: Annotated[
-        Path | None, typer.Option(help="Directory for all data.  [default: .packetboat]")
+        Path | None, typer.Option(help="Directory for all data. Default: .packetboat.")
     ] = None,
     host: Host = None,
     port: Port = None,
@@ -72,7 +72,7 @@ def up(
         bool | None,
         typer.Option(
             "--exports/--no-exports",
-            help="Run exports if Spark is installed.  [default: --exports]",
+            help="Run exports if Spark is installed. Default: --exports.",
         ),
     ] = None,
 ) -> None:

@@ -40,6 +40,7 @@ class ScheduleMessage(Body):
     data_base64: Base64 | None = None
     content_type: ShortText | None = None
     key: Key | None = None
+    """The key of the message."""
     attributes: dict[str, str] = {}
     ttl_seconds: TtlSeconds | None = None
     priority: Priority = 0

@@ -52,6 +52,7 @@ class SchemaCreate(Body):
 
     name: Name
     type: Type
+    """The language of the definition."""
     definition: Definition
     """The definition as JSON, or its JSON text."""
     compatibility: Compatibility = "backward"

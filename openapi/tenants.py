@@ -127,6 +127,7 @@ class QuotaBody(Body):
     limits: LimitsBody | UnsetType = UNSET
     """A limit that is left out is the platform's default; null and 0 are no limit."""
     weight: Annotated[float, Meta(gt=0, le=1000)] = DEFAULT_WEIGHT
+    """The tenant's share where tenants compete."""
 
 
 FORCE_TOPICS = Parameter(

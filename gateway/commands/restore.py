@@ -38,7 +38,7 @@ def node(
         int | None,
         typer.Option(
             help="Offsets to skip: more than any partition took since the backup."
-            " The same for every node.  [default: 16777216]",
+            " The same for every node. Default: 16777216.",
             min=0,
         ),
     ] = None,

@@ -1,8 +1,7 @@
 """Writes the options of commands that are fields of requests.
 
 A row of FLAGS names a field of the contract; its type, limits, default and sentence follow from
-there. Options that are no plain field, such as a time that may be an age, are written by hand in
-`packetboat.cli.commands`.
+there. A row adds a sentence where the command takes more than the field, such as an age as a time.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from msgspec import NODEFAULT, UNSET
 
 from openapi import (
     access,
+    exports,
     flow,
     jobs,
     positions,
@@ -58,10 +58,13 @@ class Flag(NamedTuple):
     completion: str = ""
     """The function of `packetboat.cli.completing` that knows possible values."""
     required: bool = False
+    also: str = ""
+    """A sentence for what the command makes of the option."""
     patched: bool = False
     """Whether a command that changes a part of a thing has it too; then no default is shown."""
 
 
+PLACE = "One of `latest`, `earliest`, a time and an age such as `2h`."
 FLAGS = (
     Flag("Partitions", topics.TopicCreate, "partitions"),
     Flag("Priorities", topics.TopicCreate, "priorities"),
@@ -83,12 +86,22 @@ FLAGS = (
     Flag("Ordered", subscriptions.SubscriptionCreate, "ordered", "--ordered"),
     Flag("Delivery", subscriptions.SubscriptionCreate, "delivery"),
     Flag("PushUrl", subscriptions.SubscriptionCreate, "push.url"),
+    Flag("Start", subscriptions.SubscriptionCreate, "start", also=PLACE),
     Flag("ScheduleTopic", schedules.SchedulePut, "topic", completion="topic_names"),
     Flag("Cron", schedules.SchedulePut, "cron"),
     Flag("TimeZone", schedules.SchedulePut, "time_zone", patched=True),
     Flag("MissedRuns", schedules.SchedulePut, "missed_runs", patched=True),
+    Flag(
+        "MessageData",
+        schedules.SchedulePut,
+        "message.data",
+        "--data",
+        also="The value is JSON, else a string.",
+    ),
+    Flag("MessageKey", schedules.SchedulePut, "message.key", "--key"),
     Flag("ExpiresIn", positions.SnapshotCreate, "expires_in_seconds", "--expires-in", "SECONDS"),
     Flag("MaxRunning", jobs.PoolPut, "max_running", required=True),
+    Flag("SchemaType", schemas.SchemaCreate, "type", required=True),
     Flag("SchemaCompatibility", schemas.SchemaCreate, "compatibility", patched=True),
     Flag("NewCompatibility", schemas.SchemaPatch, "compatibility", required=True, patched=True),
     Flag("FlowRate", flow.FlowSpec, "messages_per_second", "--rate"),
@@ -116,6 +129,37 @@ FLAGS = (
     Flag("Algorithms", access.IssuerBody, "algorithms", "--algorithm"),
     Flag("TenantDisplayName", tenants.TenantBody, "display_name"),
     Flag("TenantState", tenants.TenantBody, "state"),
+    Flag(
+        "FirstOwner",
+        tenants.TenantBody,
+        "owner",
+        metavar="NAME",
+        also="Its secret is shown only once.",
+    ),
+    Flag("Weight", tenants.QuotaBody, "weight"),
+    Flag("ExportTopic", exports.ExportPut, "topic", completion="topic_names"),
+    Flag("ExportTable", exports.ExportPut, "table"),
+    Flag("Lake", exports.ExportPut, "lake"),
+    Flag("ExportFormat", exports.ExportPut, "format"),
+    Flag("ExportBody", exports.ExportPut, "body"),
+    Flag("ExportStart", exports.ExportPut, "start", also="An age such as `2d` is a time too."),
+    Flag("PartitionBy", exports.ExportPut, "partition_by"),
+    Flag("KeyBuckets", exports.ExportPut, "key_buckets"),
+    Flag(
+        "Columns",
+        exports.ExportPut,
+        "columns",
+        "--column",
+        "FIELD=TYPE",
+        also="An example is `amount=decimal(10,2)`; the option may be repeated.",
+    ),
+    Flag("KeepData", exports.ExportPut, "keep_data", "--keep-data/--no-keep-data"),
+    Flag("ExportFilter", exports.ExportPut, "filter"),
+    Flag("ExportCron", exports.ExportPut, "cron"),
+    Flag("ExportTimeZone", exports.ExportPut, "time_zone", patched=True),
+    Flag("ExportMissedRuns", exports.ExportPut, "missed_runs", patched=True),
+    Flag("MaintainCron", exports.ExportPut, "maintain_cron"),
+    Flag("MaxBytesPerSecond", exports.ExportPut, "max_bytes_per_second"),
 )
 
 
@@ -132,7 +176,8 @@ def option_text(flag: Flag) -> str:
     options = [repr(flag.option or spelled)]
     if flag.metavar:
         options.append(f"metavar={flag.metavar!r}")
-    text = _help(sentence, words, UNSET if flag.patched else field.default)
+    text = _help(sentence, words, UNSET if flag.patched or flag.required else field.default)
+    text += f" {flag.also}" if flag.also else ""
     options.append(f"help={_in_lines(text)}")
     options += [f"{name}={limit!r}" for name, limit in limits.items()]
     if flag.completion:
@@ -169,10 +214,12 @@ def _plain(annotation: Any) -> tuple[str, dict[str, float], tuple[str, ...]]:
         limits |= {
             name: limit for name, limit in (("min", note.ge), ("max", note.le)) if limit is not None
         }
-    (kind,) = _alternatives(annotation)
+    kind, *others = _alternatives(annotation)
+    if others:
+        return "str", {}, ()
     if get_origin(kind) is Literal:
         return "str", limits, get_args(kind)
-    if get_origin(kind) is list:
+    if get_origin(kind) in (list, dict):
         return "list[str]", {}, ()
     return (kind.__name__ if kind in (int, float, bool) else "str"), limits, ()
 

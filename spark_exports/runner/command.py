@@ -36,7 +36,7 @@ app.add_typer(runner)
 Lakes = Annotated[
     Path | None,
     typer.Option(
-        "--lakes", help="File that lists the lakes, JSON or TOML.  [default: PACKETBOAT_LAKES]"
+        "--lakes", help="File that lists the lakes, JSON or TOML. Default: PACKETBOAT_LAKES."
     ),
 ]
 
@@ -46,12 +46,12 @@ def start(
     context: typer.Context,
     lakes: Lakes = None,
     name: Annotated[
-        str | None, typer.Option(help="Name of the runner.  [default: host/process id]")
+        str | None, typer.Option(help="Name of the runner. Default: host/process id.")
     ] = None,
-    concurrency: Annotated[int | None, typer.Option(help="Drivers at once.  [default: 1]")] = None,
+    concurrency: Annotated[int | None, typer.Option(help="Drivers at once. Default: 1.")] = None,
     drain_seconds: Annotated[
         float | None,
-        typer.Option(help="Time for running drivers after SIGTERM.  [default: 30]"),
+        typer.Option(help="Time for running drivers after SIGTERM. Default: 30."),
     ] = None,
     driver_memory: Annotated[
         str | None, typer.Option(help="Java heap of a driver, such as 2g.")
@@ -60,7 +60,7 @@ def start(
         Path | None, typer.Option(help="Directory for the files of working drivers.")
     ] = None,
     metrics_port: Annotated[
-        int | None, typer.Option(help="Port for Prometheus metrics.  [default: none]")
+        int | None, typer.Option(help="Port for Prometheus metrics. Default: none.")
     ] = None,
 ) -> None:
     """Run exports: claim their runs and carry them out with Spark, until SIGTERM.

@@ -7,11 +7,15 @@ without need fails the test too.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 
 import pytest
 
+from openapi.areas import OPERATIONS
+from openapi.assembly import Document
+from openapi.reference import HEADER, fields_of
 from tests.parts import ROOT
 
 SERVERS = (
@@ -45,19 +49,6 @@ NO_MODELS = {
 COMMANDS = "sdk/python/packetboat/cli/commands"
 CHANGING = {"create", "update", "set", "change"}
 """Commands whose options are fields of a request."""
-WRITTEN_OPTIONS = {
-    "export": (
-        *("body_", "column", "cron", "filter_", "format_", "keep_data", "key_buckets", "lake"),
-        *("maintain_cron", "max_bytes_per_second", "missed_runs", "partition_by", "start"),
-        *("table", "time_zone", "topic"),
-    ),
-    "quotas": ("weight",),
-    "schedules": ("data", "key"),
-    "schemas": ("type_",),
-    "subscriptions": ("start",),
-    "tenants": ("owner",),
-}
-"""Options of changing commands that are written by hand, by the module of the command."""
 NO_FIELDS = {"if_absent"}
 """Options of such commands that are no fields: the command itself does what they say."""
 
@@ -133,11 +124,7 @@ def test_options_of_changing_commands_are_generated_from_the_contract() -> None:
         for path in (ROOT / COMMANDS).glob("*.py")
         if (found := options_written_in(path.read_text(encoding="utf-8")) - NO_FIELDS)
     }
-    listed = {module: set(names) for module, names in WRITTEN_OPTIONS.items()}
-    new = {module: names - listed.get(module, set()) for module, names in written.items()}
-    gone = {module: names - written.get(module, set()) for module, names in listed.items()}
-    assert not any(new.values()), f"{new}: openapi/sdk/flags.py generates options"
-    assert not any(gone.values()), f"{gone}: take what is generated off the list of this test"
+    assert written == {}, "openapi/sdk/flags.py generates options"
 
 
 def options_written_in(text: str) -> set[str]:
@@ -165,6 +152,66 @@ def _verbs(function: ast.FunctionDef) -> set[str]:
         for each in function.decorator_list
         if isinstance(each, ast.Call) and ast.unparse(each.func) == "add" and len(each.args) > 1
     }
+
+
+def test_pages_leave_limits_and_defaults_of_fields_to_the_reference() -> None:
+    """Guides show how to use fields, and may name them."""
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    written = {
+        str(page.relative_to(ROOT)): rows
+        for page in pages
+        if (text := page.read_text(encoding="utf-8")) and not text.startswith(HEADER)
+        if page.parent.name != "guides" and page.name not in FROM_ELSEWHERE
+        if (rows := list(rows_of_fields(text)))
+    }
+    assert written == {}, "link to docs/reference, which is generated"
+
+
+FROM_ELSEWHERE = {"terraform-resources.md"}
+"""Pages that are generated from another source than the contract."""
+_TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
+_LIMITED = re.compile(
+    r"\bdefaults?\b|\brange\b|\blimits?\b|\bat (most|least) \d|\b\d[\d,.]* (to|or more)\b", re.I
+)
+
+
+def rows_of_fields(text: str) -> Iterator[str]:
+    """Yield the rows of tables that say a limit or the default of a field of the contract."""
+    for table in _TABLE.findall(text):
+        head, *rows = table.splitlines()
+        for row in rows:
+            first, *others = row.strip("| ").split("|")
+            named = {name.rpartition(".")[2] for name in re.findall(r"`([\w.-]+)`", first)}
+            if named & field_names() and _LIMITED.search("|".join([head, *others])):
+                yield row
+
+
+@cache
+def field_names() -> set[str]:
+    """Return the names of all fields and parameters of the contract."""
+    document = Document()
+    document.whole()
+    names = {each.name for row in OPERATIONS.values() for each in row.parameters}
+    for schema in document.schemas.named.values():
+        names |= {name for name, _, _ in fields_of(schema)}
+    return names
+
+
+def test_the_rule_of_pages_sees_what_it_is_about() -> None:
+    text = """
+| field | default | meaning |
+|---|---|---|
+| `ack_deadline_seconds` | 30 | the lease |
+| `PACKETBOAT_PORT` | 8080 | the port |
+
+| field | |
+|---|---|
+| `retry.max_attempts` | 1 to 100 |
+| `time_zone` | a name |
+| `wait_seconds` | at most 60 |
+"""
+    seen = [re.findall(r"`(.+?)`", row)[0] for row in rows_of_fields(text)]
+    assert seen == ["ack_deadline_seconds", "retry.max_attempts", "wait_seconds"]
 
 
 def test_the_rule_of_options_sees_what_it_is_about() -> None:

@@ -6,8 +6,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import rich.markup
+import typer
 from typer.testing import CliRunner
 
 from gateway.command import ONLY_LINUX, app
@@ -32,6 +35,16 @@ def settings(**more: str) -> dict[str, str]:
         "PACKETBOAT_PORT": str(free_port()),
     }
     return os.environ | own | more
+
+
+def test_help_is_shown_in_full() -> None:
+    """Rich takes a word in brackets, such as `[default: .packetboat]`, for markup."""
+    waiting: list[Any] = [typer.main.get_command(app)]
+    while waiting:
+        command = waiting.pop()
+        waiting += getattr(command, "commands", {}).values()
+        for text in (command.help, *(getattr(each, "help", None) for each in command.params)):
+            assert rich.markup.render(text or "").plain == (text or "")
 
 
 def test_workers_are_forked_before_metrics_are_made() -> None:

@@ -11,6 +11,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 import pytest
+import rich.markup
 import typer
 from packetboat.cli import commands, plugins
 from packetboat.cli.app import app
@@ -106,6 +107,14 @@ def test_each_has_help_and_the_shared_options(name: str) -> None:
     assert {each.name for each in parameters()} <= {each.name for each in leaf.params}
     for param in leaf.params:
         assert param.help or getattr(param, "metavar", None), param.name
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_help_is_shown_in_full(name: str) -> None:
+    """Rich takes a word in brackets, such as `[default: 4]`, for markup and leaves it out."""
+    leaf = LEAVES[name]
+    for text in (leaf.help, leaf.epilog, *(getattr(param, "help", None) for param in leaf.params)):
+        assert rich.markup.render(text or "").plain == (text or "")
 
 
 @pytest.mark.parametrize("name", LEAVES)

@@ -50,7 +50,7 @@ def replay(
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(help="With --since: messages published before this time.  [default: now]"),
+        typer.Option(help="With --since: messages published before this time. Default: now."),
     ] = None,
     max_: Annotated[
         int | None,

@@ -133,6 +133,17 @@ PushUrl = Annotated[
         ),
     ),
 ]
+Start = Annotated[
+    str | None,
+    typer.Option(
+        "--start",
+        help=(
+            "Where the subscription begins: at what is published from now on, at the first "
+            "message kept, at a time, at an offset of every partition, or with what was unacked "
+            "in a snapshot. One of `latest`, `earliest`, a time and an age such as `2h`."
+        ),
+    ),
+]
 ScheduleTopic = Annotated[
     str | None,
     typer.Option(
@@ -162,6 +173,17 @@ MissedRuns = Annotated[
         ),
     ),
 ]
+MessageData = Annotated[
+    str | None,
+    typer.Option(
+        "--data",
+        help=(
+            "JSON, or a string, which is text where content_type is not JSON. The value is JSON, "
+            "else a string."
+        ),
+    ),
+]
+MessageKey = Annotated[str | None, typer.Option("--key", help="The key of the message.")]
 ExpiresIn = Annotated[
     float | None,
     typer.Option(
@@ -180,6 +202,10 @@ MaxRunning = Annotated[
         min=0,
         max=1000000,
     ),
+]
+SchemaType = Annotated[
+    str,
+    typer.Option("--type", help="The language of the definition. One of `json_schema` and `avro`."),
 ]
 SchemaCompatibility = Annotated[
     str | None,
@@ -346,5 +372,164 @@ TenantState = Annotated[
             "The credentials of a `suspended` tenant are refused; its data stays. One of `active`"
             " and `suspended`. Default: active."
         ),
+    ),
+]
+FirstOwner = Annotated[
+    str | None,
+    typer.Option(
+        "--owner",
+        metavar="NAME",
+        help=(
+            "The first client, an owner that is made with the tenant. It counts only in that "
+            "request. Its secret is shown only once."
+        ),
+    ),
+]
+Weight = Annotated[
+    float | None,
+    typer.Option(
+        "--weight", help="The tenant's share where tenants compete. Default: 1.", max=1000
+    ),
+]
+ExportTopic = Annotated[
+    str | None,
+    typer.Option(
+        "--topic",
+        help=(
+            "A topic, or a pattern: `*` stands for any characters, also of topics that are "
+            "created later."
+        ),
+        autocompletion=topic_names,
+    ),
+]
+ExportTable = Annotated[
+    str | None,
+    typer.Option(
+        "--table",
+        help=(
+            "The name of the table in the lake, among those of this tenant. Left out, it is the "
+            "name of the export in small letters, with `_` for other characters than letters and "
+            "digits."
+        ),
+    ),
+]
+Lake = Annotated[
+    str | None, typer.Option("--lake", help="A lake of the installation. Default: default.")
+]
+ExportFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        help=(
+            "`parquet`: plain files without a table's snapshots, each message at least once. One "
+            "of `iceberg` and `parquet`. Default: iceberg."
+        ),
+    ),
+]
+ExportBody = Annotated[
+    str | None,
+    typer.Option(
+        "--body",
+        help=(
+            "The form of the bodies, from which columns are made. One of `json`, `avro` and "
+            "`raw`. Default: json."
+        ),
+    ),
+]
+ExportStart = Annotated[
+    str | None,
+    typer.Option(
+        "--start",
+        help=(
+            "`earliest`, `latest` or a time (RFC 3339): messages that were published before are "
+            "not exported. Default: earliest. An age such as `2d` is a time too."
+        ),
+    ),
+]
+PartitionBy = Annotated[
+    str | None,
+    typer.Option(
+        "--partition-by",
+        help=(
+            "The part of the publish time by which the table is partitioned. One of `hour`, `day`"
+            " and `none`. Default: day."
+        ),
+    ),
+]
+KeyBuckets = Annotated[
+    int | None,
+    typer.Option(
+        "--key-buckets",
+        help="The number of buckets of keys by which the table is partitioned too; 0 is none.",
+        min=0,
+        max=1024,
+    ),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        metavar="FIELD=TYPE",
+        help=(
+            "Types of body fields that are given rather than found out: string, boolean, long, "
+            "double, timestamp, date, binary, decimal(p,s). An example is `amount=decimal(10,2)`;"
+            " the option may be repeated."
+        ),
+    ),
+]
+KeepData = Annotated[
+    bool | None,
+    typer.Option(
+        "--keep-data/--no-keep-data",
+        help="Whether the table also has the bodies as they were published.",
+    ),
+]
+ExportFilter = Annotated[
+    str | None,
+    typer.Option(
+        "--filter", help="A CEL expression; messages that it does not match are not exported."
+    ),
+]
+ExportCron = Annotated[
+    str | None,
+    typer.Option(
+        "--cron",
+        help=(
+            "Minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, "
+            "@monthly, @yearly. Null: it runs on demand."
+        ),
+    ),
+]
+ExportTimeZone = Annotated[
+    str | None, typer.Option("--time-zone", help="A name of the IANA time zone database.")
+]
+ExportMissedRuns = Annotated[
+    str | None,
+    typer.Option(
+        "--missed-runs",
+        help=(
+            "The rule for runs that could not be made in their minute: none is made, or one for "
+            "all of them. The next run exports their messages in either case. One of `skip` and "
+            "`latest`."
+        ),
+    ),
+]
+MaintainCron = Annotated[
+    str | None,
+    typer.Option(
+        "--maintain-cron",
+        help=(
+            "The times at which the table is maintained. Null: on demand. Left out: `@daily` of "
+            "the format iceberg, and null of others, which have nothing to maintain."
+        ),
+    ),
+]
+MaxBytesPerSecond = Annotated[
+    int | None,
+    typer.Option(
+        "--max-bytes-per-second",
+        help="The limit of bytes that runs read.",
+        min=1,
+        max=1000000000000,
     ),
 ]

@@ -36,7 +36,7 @@ def _shared(*names: str, help: str, **more: Any) -> Any:
 
 def _all(
     output: Annotated[
-        Format | None, _shared("--output", "-o", help="How results are printed.  [default: table]")
+        Format | None, _shared("--output", "-o", help="How results are printed. Default: table.")
     ] = None,
     quiet: Annotated[
         bool | None, _shared("--quiet", "-q", help="No notes; of listings the names alone.")

@@ -23,6 +23,7 @@ class ScheduleMessage(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes are sent as they are, text as UTF-8, anything else as JSON."""
     content_type: str | None = None
     key: str | None = None
+    """The key of the message."""
     attributes: Mapping[str, str] | None = None
     ttl_seconds: float | None = None
     priority: int = 0

@@ -25,7 +25,6 @@ func Quota() Kind {
 		Options: shape.Options{
 			"limits": {Text: "The tenant's own; one that is left out has the platform's default, " +
 				"0 is no limit."},
-			"weight": {Text: "Its share where tenants compete."},
 			"own":    {Omit: true},
 			"exempt": {Omit: true}, // in_force shows it: such a limit is null there
 		},

@@ -13,6 +13,24 @@ from packetboat.cli.exit_codes import ExitCode
 from packetboat.cli.export_programs import described
 from packetboat.cli.export_runs import followed, say_where_spark_is_missing
 from packetboat.cli.failures import CommandFailed
+from packetboat.cli.flags import (
+    Columns,
+    ExportBody,
+    ExportCron,
+    ExportFilter,
+    ExportFormat,
+    ExportMissedRuns,
+    ExportStart,
+    ExportTable,
+    ExportTimeZone,
+    ExportTopic,
+    KeepData,
+    KeyBuckets,
+    Lake,
+    MaintainCron,
+    MaxBytesPerSecond,
+    PartitionBy,
+)
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.output import Format
 from packetboat.cli.shared_options import add, commands
@@ -30,34 +48,6 @@ Number = Annotated[int, typer.Argument(metavar="RUN", help="The number of the ru
 OfTopic = Annotated[
     str | None,
     typer.Option("--topic", help="A topic, or a pattern with `*`.", autocompletion=topic_names),
-]
-Cron = Annotated[
-    str | None, typer.Option(help="Cron schedule, such as `@hourly` or `*/5 * * * *`.")
-]
-Zone = Annotated[str | None, typer.Option("--time-zone", help="Time zone, such as Europe/Berlin.")]
-Missed = Annotated[
-    str | None, typer.Option("--missed-runs", help="Handling of missed runs: `skip` or `latest`.")
-]
-MaintainCron = Annotated[
-    str | None, typer.Option("--maintain-cron", help="Cron schedule of table maintenance.")
-]
-Filter = Annotated[
-    str | None,
-    typer.Option("--filter", help="Export only messages that this CEL expression matches."),
-]
-KeepData = Annotated[
-    bool | None, typer.Option("--keep-data/--no-keep-data", help="Also keep the original bodies.")
-]
-Columns = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--column",
-        metavar="FIELD=TYPE",
-        help="The type of a field of the bodies, such as `amount=decimal(10,2)`; may be repeated.",
-    ),
-]
-MaxBytes = Annotated[
-    int | None, typer.Option("--max-bytes-per-second", help="Maximum read rate of a run.", min=1)
 ]
 FromTime = Annotated[
     str | None, typer.Option("--from-time", help="Start of a range: a time, or an age such as 2d.")
@@ -78,36 +68,22 @@ ToOffset = Annotated[
 def create(
     context: typer.Context,
     name: Name,
-    topic: OfTopic = None,
-    table: Annotated[
-        str | None, typer.Option(help="Table name.  [default: the name of the export]")
-    ] = None,
-    lake: Annotated[str | None, typer.Option(help="A lake of the installation.")] = None,
-    format_: Annotated[
-        str | None, typer.Option("--format", help="`iceberg`, or `parquet`: plain files.")
-    ] = None,
-    body_: Annotated[
-        str | None,
-        typer.Option("--body", help="How bodies become columns: `json`, `avro`, or `raw`."),
-    ] = None,
-    start: Annotated[
-        str | None, typer.Option(help="`earliest`, `latest`, a time, or an age such as 2d.")
-    ] = None,
-    partition_by: Annotated[
-        str | None, typer.Option("--partition-by", help="Publish time: `day`, `hour`, `none`.")
-    ] = None,
-    key_buckets: Annotated[
-        int | None,
-        typer.Option("--key-buckets", help="Also partition by the hash of the key.", min=0),
-    ] = None,
+    topic: ExportTopic = None,
+    table: ExportTable = None,
+    lake: Lake = None,
+    format_: ExportFormat = None,
+    body_: ExportBody = None,
+    start: ExportStart = None,
+    partition_by: PartitionBy = None,
+    key_buckets: KeyBuckets = None,
     column: Columns = None,
     keep_data: KeepData = None,
-    filter_: Filter = None,
-    cron: Cron = None,
-    time_zone: Zone = None,
-    missed_runs: Missed = None,
+    filter_: ExportFilter = None,
+    cron: ExportCron = None,
+    time_zone: ExportTimeZone = None,
+    missed_runs: ExportMissedRuns = None,
     maintain_cron: MaintainCron = None,
-    max_bytes_per_second: MaxBytes = None,
+    max_bytes_per_second: MaxBytesPerSecond = None,
     label: Labels = None,
     file: File = None,
     set_: Set = None,
@@ -167,12 +143,12 @@ def change(
     name: Export,
     column: Columns = None,
     keep_data: KeepData = None,
-    filter_: Filter = None,
-    cron: Cron = None,
-    time_zone: Zone = None,
-    missed_runs: Missed = None,
+    filter_: ExportFilter = None,
+    cron: ExportCron = None,
+    time_zone: ExportTimeZone = None,
+    missed_runs: ExportMissedRuns = None,
     maintain_cron: MaintainCron = None,
-    max_bytes_per_second: MaxBytes = None,
+    max_bytes_per_second: MaxBytesPerSecond = None,
     label: Labels = None,
     file: File = None,
     set_: Set = None,

@@ -52,7 +52,7 @@ def lock(
         typer.Option(metavar="SECONDS", help="Time to wait for another holder.", min=0, max=60),
     ] = 0,
     holder: Annotated[
-        str | None, typer.Option(help="Name of the holder.  [default: host:pid]")
+        str | None, typer.Option(help="Name of the holder. Default: host:pid.")
     ] = None,
 ) -> None:
     """Run a program while holding a lock; exit code 5 if another holder has it."""

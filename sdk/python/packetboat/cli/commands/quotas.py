@@ -8,6 +8,7 @@ import typer
 
 from packetboat.cli.api import path
 from packetboat.cli.arguments import wrong
+from packetboat.cli.flags import Weight
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.shared_options import add, commands
 
@@ -34,7 +35,7 @@ def set_(
         list[str] | None,
         typer.Argument(metavar="LIMIT=NUMBER…", help="All of them: the rest is as by default."),
     ] = None,
-    weight: Annotated[float | None, typer.Option(help="Its share where all want more.")] = None,
+    weight: Weight = None,
 ) -> None:
     """Say what a tenant may use; for operators."""
     here = Invocation.of(context)

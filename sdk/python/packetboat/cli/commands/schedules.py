@@ -8,7 +8,7 @@ import typer
 
 from packetboat.cli.api import path
 from packetboat.cli.arguments import File, Labels, Name, Set, body
-from packetboat.cli.flags import Cron, MissedRuns, ScheduleTopic, TimeZone
+from packetboat.cli.flags import Cron, MessageData, MessageKey, MissedRuns, ScheduleTopic, TimeZone
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_common
 from packetboat.cli.shared_options import add, commands
@@ -16,8 +16,6 @@ from packetboat.cli.shared_options import add, commands
 app: typer.Typer = commands("schedules", "Publish messages at times.")
 COLUMNS = ("name", "topic", "cron", "time_zone", "paused", "next_runs", "runs", "failure")
 add_common(app, Noun("schedules", "schedule", COLUMNS, "nightly"))
-Data = Annotated[str | None, typer.Option(help="The body: JSON, otherwise a string.")]
-Key = Annotated[str | None, typer.Option(help="Key of the message.")]
 
 
 @add(
@@ -30,8 +28,8 @@ def create(
     name: Name,
     topic: ScheduleTopic = None,
     cron: Cron = None,
-    data: Data = None,
-    key: Key = None,
+    data: MessageData = None,
+    key: MessageKey = None,
     time_zone: TimeZone = None,
     missed_runs: MissedRuns = None,
     label: Labels = None,
@@ -52,8 +50,8 @@ def update(
     context: typer.Context,
     name: Name,
     cron: Cron = None,
-    data: Data = None,
-    key: Key = None,
+    data: MessageData = None,
+    key: MessageKey = None,
     time_zone: TimeZone = None,
     missed_runs: MissedRuns = None,
     label: Labels = None,

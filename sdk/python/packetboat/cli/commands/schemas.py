@@ -10,7 +10,7 @@ import typer
 from packetboat.cli.api import path
 from packetboat.cli.arguments import Name, read_json
 from packetboat.cli.exit_codes import ExitCode
-from packetboat.cli.flags import NewCompatibility, SchemaCompatibility
+from packetboat.cli.flags import NewCompatibility, SchemaCompatibility, SchemaType
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_common
 from packetboat.cli.shared_options import add, commands
@@ -30,7 +30,7 @@ def create(
     context: typer.Context,
     name: Name,
     file: Definition,
-    type_: Annotated[str, typer.Option("--type", help="`json_schema` or `avro`.")] = "json_schema",
+    type_: SchemaType = "json_schema",
     compatibility: SchemaCompatibility = None,
 ) -> None:
     """Create a schema with its first version."""

@@ -18,6 +18,7 @@ from packetboat.cli.flags import (
     MaxAttempts,
     Ordered,
     PushUrl,
+    Start,
 )
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.previews import Expression, Messages, preview_filter
@@ -74,9 +75,7 @@ def create(
         ),
     ],
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the subscription.")],
-    start: Annotated[
-        str | None, typer.Option(help="`latest`, `earliest`, or a time or an age (2h).")
-    ] = None,
+    start: Start = None,
     filter_: Filter = None,
     ack_deadline: AckDeadline = None,
     max_attempts: MaxAttempts = None,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from packetboat.cli.api import path
 from packetboat.cli.arguments import File, Force, Labels, Name, Set, body
-from packetboat.cli.flags import TenantDisplayName, TenantState
+from packetboat.cli.flags import FirstOwner, TenantDisplayName, TenantState
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.nouns import Noun, add_get, add_list
 from packetboat.cli.shared_options import add, commands
@@ -23,10 +21,7 @@ add_get(app, NOUN)
 def set_(
     context: typer.Context,
     name: Name,
-    owner: Annotated[
-        str | None,
-        typer.Option(help="First client of a new tenant; its secret is shown only once."),
-    ] = None,
+    owner: FirstOwner = None,
     display_name: TenantDisplayName = None,
     state: TenantState = None,
     label: Labels = None,
