@@ -594,7 +594,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (Edit("gateway/resources.py", "MOST_RACES = 8\n", "MOST_RACES = 1\n"),),
         killed_by="tests/unit/gateway/test_resources.py"
         "::test_two_puts_at_one_moment_are_both_answered",
-        fails_with="edge.problem.Problem",
+        fails_with="metadata.errors.Conflict",
         breaks="P8",
     ),
     Mutant(

@@ -13,6 +13,7 @@ from tests.parts import ROOT
 from tests.simulation.__main__ import findings
 from tests.simulation.cluster import Result, fork_options, harsh_options
 from tests.simulation.coverage import ALSO_EXPECTED, REQUIRED
+from tests.simulation.misfits import misfit
 from tests.simulation.mutations import MUTATIONS, Mutation
 from tests.simulation.mutations_members import MUTATIONS_OF_MEMBERS
 from tests.simulation.runner import run, run_many, summarise
@@ -87,12 +88,21 @@ def test_every_mutation_names_the_promise_that_it_breaks() -> None:
         assert f"\n## {named[1]} " in page
 
 
+def test_a_mutation_that_the_product_has_outgrown_is_told() -> None:
+    """An AttributeError shows nothing: the mutation of installs failed by one, unnoticed."""
+    stopped = """Violation: node 1 left with 70: AttributeError("'list' object has no attribute")"""
+    assert misfit(stopped) == "AttributeError"
+    assert misfit("Violation: offset 3 of queue 2 is lost at node 1") is None
+    assert misfit(None) is None
+
+
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
 def test_every_mutation_is_caught(mutation: Mutation) -> None:
     members = mutation in MUTATIONS_OF_MEMBERS
     likely = [CAUGHT_BY[mutation.__name__]] if mutation.__name__ in CAUGHT_BY else []
     with mutation():
         for seed in (*likely, *range(MUTATION_SEEDS)):
-            if run(seed, harsh_options(seed, members=members)).failure:
+            if (failure := run(seed, harsh_options(seed, members=members)).failure) is not None:
+                assert misfit(failure) is None, failure
                 return
     pytest.fail(f"{mutation.__name__}: {MUTATION_SEEDS} runs and nothing noticed")

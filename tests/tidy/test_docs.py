@@ -150,7 +150,27 @@ def test_guarantees_name_tests_that_exist() -> None:
     assert missing == set()
 
 
-WATCHED = {f"P{number}" for number in (*range(1, 11), *range(14, 17))}
+def test_guarantees_name_a_file_or_test_beside_the_path_before_it() -> None:
+    """A test is in the file named before it, and a file without a folder is in the folder named
+    before it.
+    """
+    page = (DOCS / "GUARANTEES.md").read_text(encoding="utf-8")
+    missing, before, looked = [], ROOT, 0
+    for name in re.findall(r"`(tests/[A-Za-z0-9_/.-]+|test_[A-Za-z0-9_.]+)[`:]", page):
+        if name.startswith("tests/"):
+            before = ROOT / name
+            continue
+        looked += 1
+        if name.endswith(".py"):
+            found = (before.parent / name).exists()
+        else:
+            found = name in names_in(before)
+        missing += [] if found else [f"{before.relative_to(ROOT)}: {name}"]
+    assert missing == []
+    assert looked > 5
+
+
+WATCHED = {f"P{number}" for number in (*range(1, 11), *range(14, 20))}
 """Promises that an oracle watches; the others name their tests."""
 
 

@@ -34,7 +34,7 @@ from tests.simulation.delivery import growing
 from tests.simulation.delivery.acked import Acked
 from tests.simulation.delivery.exported import Exported
 from tests.simulation.delivery.locked import Locked
-from tests.simulation.delivery.options import GO_BACK, KILL_IN_STALL, SLOW, Options
+from tests.simulation.delivery.options import GO_BACK, KILL_IN_STALL, LOSE, SLOW, Options
 
 
 class Mutation(NamedTuple):
@@ -48,7 +48,7 @@ class Mutation(NamedTuple):
 
     def aimed(self, options: Options) -> Options:
         """Return the options of the same seed, with actors and faults that can show this bug."""
-        lost = 0.1 if "lose answers" in self.faults else 0.0
+        lost = 0.1 if LOSE in self.faults else 0.0
         return replace(
             options,
             actors=self.actors,

@@ -45,6 +45,7 @@ GO_BACK = "go back in time"
 KILL_NODE = "kill a store node"
 KILL_IN_STALL = "kill in a stall"
 SLOW = "slow scheduler"
+LOSE = "lose answers"
 TURNS = 5
 """The length of a cycle of seeds: in each, one has a Postgres that goes back in time, one
 has three store nodes, and one has an export.
@@ -63,7 +64,7 @@ FAULTS = (
     "fail over",
     GO_BACK,
     SLOW,
-    "lose answers",
+    LOSE,
 )
 
 
@@ -98,7 +99,7 @@ def draw(seed: int) -> Options:
     dice = Random(f"delivery {seed}")
     loses = dice.random() < 0.6
     goes_back, has_three = seed % TURNS == 2, seed % TURNS == 4
-    kinds = {kind for kind in FAULTS[:-1] if kind != GO_BACK and dice.random() < 0.6}
+    kinds = {kind for kind in FAULTS if kind not in (GO_BACK, LOSE) and dice.random() < 0.6}
     kinds |= {GO_BACK} if goes_back else {KILL_NODE} if has_three else set()
     grows = GROWING[seed % len(GROWING)]
     played = {growing.Ordered: KILL_IN_STALL, growing.Delayed: SLOW}[grows]
@@ -109,11 +110,13 @@ def draw(seed: int) -> Options:
         loses, kinds = False, set()
     if not goes_back:
         kinds.add(played)
+    if loses:
+        kinds.add(LOSE)
     two = _two(seed - (seed + 2) // TURNS)
     return Options(
         seed=seed,
         actors=_forgetting() if goes_back else (*two, grows, *EXPORTING[: seed % TURNS == 3]),
-        faults=tuple(each for each in FAULTS if each in kinds or (loses and each == FAULTS[-1])),
+        faults=tuple(each for each in FAULTS if each in kinds),
         # A repair takes four seconds and more.
         busy_s=dice.uniform(10, 14) if goes_back else dice.uniform(7, 8),
         every_s=dice.uniform(0.4, 2.0),

@@ -1,5 +1,7 @@
 """`python -m tests.simulation.store.breaking --seed 7000 NAME …`: each mutation, or those named,
-with one seed after the other until a run fails. Exit status 1 where one survives all of them."""
+with one seed after the other until a run fails. Exit status 1 where one survives all of them, or
+makes the product fail by an error of Python: it does not fit the product any more.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import argparse
 import sys
 import time
 
+from tests.simulation.misfits import misfit
 from tests.simulation.store.mutations import MUTATIONS, Mutation
 from tests.simulation.store.runner import Result, run
 
@@ -31,7 +34,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--runs", type=int, default=CI_RUNS)
     options = parser.parse_args(arguments)
-    survived = 0
+    unnoticed = 0
     for mutation in MUTATIONS:
         if options.names and mutation.__name__ not in options.names:
             continue
@@ -39,16 +42,19 @@ def main(arguments: list[str]) -> int:
         found = first_failure(mutation, options.seed, options.runs)
         seconds = time.perf_counter() - began_s
         if found is None:
-            survived += 1
+            unnoticed += 1
             print(
                 f"{mutation.__name__} SURVIVES {options.runs} seeds ({seconds:.0f} s)", flush=True
             )
         else:
+            unfit = misfit(found.failure) is not None
+            unnoticed += unfit
             print(
-                f"{mutation.__name__}: seed {found.seed} ({seconds:.0f} s): {found.failure}",
+                f"{mutation.__name__}{' DOES NOT FIT' if unfit else ''}: seed {found.seed}"
+                f" ({seconds:.0f} s): {found.failure}",
                 flush=True,
             )
-    return 1 if survived else 0
+    return 1 if unnoticed else 0
 
 
 if __name__ == "__main__":

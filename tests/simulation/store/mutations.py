@@ -24,7 +24,7 @@ from store_nodes.machine.queues import Queue
 from store_nodes.machine.stages import Stages
 from store_nodes.node import install, node, start
 from store_nodes.node.client_service import ClientService
-from store_nodes.node.copying import Copier
+from store_nodes.node.copying import Copier, Lack
 from store_nodes.node.group import Group
 from store_nodes.node.start import CheckpointDraft
 from store_nodes.storage import settle
@@ -180,8 +180,8 @@ def an_unknown_append_moves_to_a_new_session() -> AbstractContextManager[object]
 def an_install_copies_no_batches() -> AbstractContextManager[object]:
     """P1: the machine is there, and what it says is stored is not."""
 
-    async def nothing(self: Copier, machine: Any) -> list[Any]:
-        return []
+    async def nothing(self: Copier, machine: Any) -> Lack:
+        return Lack([], False)
 
     return patches((Copier, "fill", nothing))
 
