@@ -202,6 +202,7 @@ def load(
         batches = BatchIndex(pages, wal.report_damage)
         machines = _machines(settings, loaded)
         started = Started(settings, wal, checkpoints, batches, machines, pages)
+        wal.forget_instances(_passed(machines, loaded))
         oldest = wal.settled.oldest
         for group, found in started.found.items():
             found.instances = InstanceIndex(oldest.get(group, 0))
@@ -348,6 +349,20 @@ def _machines(settings: StoreNodeSettings, loaded: Loaded | None) -> dict[int, G
     for group_id in range(settings.groups, found[0].machine.counters.get(GROUPS_COUNTER, 0)):
         found.setdefault(group_id, GroupStart(Machine(group_id)))
     return found
+
+
+def _passed(machines: Mapping[int, GroupStart], loaded: Loaded | None) -> dict[int, int]:
+    """Return the groups that an install took past instances, and the first instance after those.
+
+    The log may hold accepted values of these instances, and nobody here knows which were chosen:
+    told to a peer as chosen, one that was not would make the group's nodes differ for ever. A
+    checkpoint of release 0.2.0 does not say how far the node itself was.
+    """
+    return {
+        one.group: applied
+        for one in (loaded.checkpoint.groups if loaded is not None else ())
+        if (applied := machines[one.group].machine.applied) > one.reached
+    }
 
 
 def _restore_tail(started: Started, loaded: Loaded | None, loader: IndexLoader) -> None:

@@ -22,6 +22,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+
 from store_nodes.wal import opening
 from store_nodes.wal import settled as settled_list
 from store_nodes.wal.disk import Disk, OsDisk
@@ -265,6 +267,17 @@ class WriteAheadLog:
         settled_list.store(self._disk, self.directory, settled)
         self._sizes.update(sizes)
         self._settled = settled
+
+    def forget_instances(self, oldest: Mapping[int, int]) -> None:
+        """Let each group's instances begin at `oldest`; durable when this returns.
+
+        The log may hold values of earlier ones that were not chosen.
+        """
+        known = self._settled.oldest
+        raised = {group: max(one, known.get(group, 0)) for group, one in oldest.items()}
+        settled = msgspec.structs.replace(self._settled, oldest={**known, **raised})
+        if settled.oldest != known:
+            self.commit_settle(settled, {})
 
     def remove_segments(self, segments: Iterable[int]) -> None:
         """Delete the files and caches of segments that the list left out.

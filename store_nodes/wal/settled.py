@@ -30,7 +30,8 @@ class SettledList(msgspec.Struct, frozen=True):
     """The list in `settled.json`: `segments` are in use, and `next_segment` was never used.
 
     `oldest` has, for each group, the first instance whose record was not in a raw segment removed
-    so far. `crc32c` is that of the JSON of the same object with `crc32c` 0.
+    so far, and is no earlier than the last machine that the node installed. `crc32c` is that of the
+    JSON of the same object with `crc32c` 0.
     """
 
     format_version: int = FORMAT_VERSION

@@ -362,6 +362,19 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_what_no_peer_gave_an_install_is_asked_for_after_it",
     ),
     Mutant(
+        "a node tells peers values as chosen that it accepted below an installed machine",
+        (
+            Edit(
+                "store_nodes/node/start.py",
+                "        wal.forget_instances(_passed(machines, loaded))\n",
+                "",
+            ),
+        ),
+        breaks="P2",
+        killed_by="tests/unit/store_node/test_never_back.py"
+        "::test_a_value_below_an_installed_machine_is_told_to_no_peer_as_chosen",
+    ),
+    Mutant(
         "an install forgets what this node alone has accepted and every peer has lost",
         (
             Edit(

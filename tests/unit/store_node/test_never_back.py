@@ -10,10 +10,15 @@ import pytest
 
 from store_nodes.checkpoint.files import DiskFiles
 from store_nodes.checkpoint.store import CheckpointStore
+from store_nodes.commands import CompareAndSet, encode, encode_value
+from store_nodes.consensus import messages
 from store_nodes.machine.machine import Machine
 from store_nodes.main import EXIT_REFUSED, main
+from store_nodes.wal.frame import FrameKind, Record
+from store_nodes.wal.position import Position
 from tests.unit.store_node.node_support import (
     Peers,
+    RunningNode,
     last_checkpoint,
     running,
     settings_of,
@@ -124,3 +129,41 @@ async def test_a_start_refuses_a_checkpoint_that_is_behind_its_mark(
     said = "".join(capsys.readouterr())
     assert f"at instance {early.applied}, and this node was at {before}" in said
     assert "replace-node" in said
+
+
+async def test_a_value_below_an_installed_machine_is_told_to_no_peer_as_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This node had accepted a value, and the others chose another one while it was away. After its
+    install it told peers that its own had been chosen.
+    """
+
+    async def told(one: RunningNode, instance: int) -> list[messages.Message]:
+        sent: list[bytes] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(one.node, "send", lambda node, group, payload: sent.append(payload))
+            one.node.group(0)._send_from_disk(2, instance, instance + 1)
+            await asyncio.sleep(0.1)
+        return [messages.decode(payload) for payload in sent]
+
+    async with running(tmp_path) as one:
+        await one.advance(instances=3)
+        image, instance = one.image(ahead=5), one.applied() + 1
+        value = encode_value([encode(CompareAndSet("mine", 0, 1))], 7)
+        ballot = one.node.group(0).replica.acceptor.promised
+        written: asyncio.Future[list[Position]] = asyncio.get_running_loop().create_future()
+        accept = Record(FrameKind.ACCEPT, 0, instance, ballot, value)
+        one.node.submit([accept], True, written.set_result)
+        await written
+        assert [type(each) for each in await told(one, 1)] == [messages.Learned]
+        await one.install({0: image})
+    async with running(tmp_path) as one:
+        assert one.applied() > instance
+        assert await told(one, instance) == [messages.TooOld(instance + 1)]
+        await one.advance(instances=3)
+        own = one.applied() - 1
+        assert [type(each) for each in await told(one, own)] == [messages.Learned]
+        assert await one.node._housekeeping.checkpoint()
+    async with running(tmp_path) as one:
+        assert await told(one, instance) == [messages.TooOld(instance + 1)], "it forgot the install"
+        assert [type(each) for each in await told(one, own)] == [messages.Learned]
