@@ -26,11 +26,11 @@ from store_nodes.node.boot import BootRecord, pack_tail
 from store_nodes.node.known_peers import REMEDY, KnownPeers
 from store_nodes.node.metrics_server import MetricsServer
 from store_nodes.node.node import Node
+from store_nodes.node.server import StoreServer
 from store_nodes.node.start import Started, directories, load
 from store_nodes.settings import StoreNodeSettings
 from store_nodes.transport.handshake import Identity
 from store_nodes.transport.peers import PeerNetwork
-from store_nodes.transport.server import StoreServer
 from store_nodes.wal import identity as identities
 from store_nodes.wal.disk import Disk, OsDisk
 from store_nodes.wal.errors import DirectoryLocked, IdentityMismatch, WalUnsupported
@@ -189,7 +189,9 @@ async def _run(settings: StoreNodeSettings, tls: PeerTls | None, process: _Proce
         own_tail=lambda: node.told_tail,
         tls=tls,
     )
-    server = StoreServer(node, identity, admit_peer=peers.admit, adopt_peer=peers.adopt, tls=tls)
+    server = StoreServer(
+        node.clients, identity, admit_peer=peers.admit, adopt_peer=peers.adopt, tls=tls
+    )
     node.connect(peers, server)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(process.on_unhandled)

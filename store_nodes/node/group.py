@@ -64,10 +64,9 @@ from store_nodes.machine.outcomes import (
     StageDone,
     TruncateDone,
 )
-from store_nodes.node.requests import PendingCommand, RequestLine
+from store_nodes.node.requests import CommandReply, PendingCommand, RequestLine
 from store_nodes.storage.batch_index import BatchIndex
 from store_nodes.storage.instance_index import InstanceIndex
-from store_nodes.transport.service import CommandReply
 from store_nodes.wal.errors import WalDamaged
 from store_nodes.wal.footer import STAGED, BatchEntry
 from store_nodes.wal.frame import FrameKind, Record
@@ -173,7 +172,7 @@ class Group:
     def command(
         self, raw: bytes, durability: Durability, timeout_ms: int, reply: CommandReply
     ) -> None:
-        """Accept a command or refuse it at once; see transport.service."""
+        """Accept a command or refuse it at once."""
         if not self.replica.leading:
             reply.failed(NotLeader(self.replica.leader), decided=False)
             return

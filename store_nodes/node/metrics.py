@@ -27,14 +27,15 @@ class Told(Protocol):
 
     def summary(self) -> dict[str, object]: ...
 
-    def groups(self) -> Iterable[Group]: ...
+    @property
+    def groups(self) -> Mapping[int, Group]: ...
 
 
 def families(node: Told) -> list[Metric]:
     """Return all metric families, with their present values."""
     summary = node.summary()
     name = str(summary["node"])
-    return [*_node_families(name, summary), *_group_families(name, list(node.groups()))]
+    return [*_node_families(name, summary), *_group_families(name, list(node.groups.values()))]
 
 
 def unready(node: Told) -> dict[str, str]:
@@ -43,7 +44,7 @@ def unready(node: Told) -> dict[str, str]:
     It may answer reads all the same. It does not know how far it is behind; others do.
     """
     summary: Summary = node.summary()
-    groups = list(node.groups())
+    groups = list(node.groups.values())
     lacking = {
         "first start, waits for nodes": summary["waits_for"],
         "groups fetched as a whole": summary["installing"],

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
@@ -18,10 +18,8 @@ from peering.tls import PeerTls
 from store_nodes.checkpoint.format import Checkpoint
 from store_nodes.client import SnapshotImage
 from store_nodes.commands import GROUPS_COUNTER
-from store_nodes.errors import Unavailable
 from store_nodes.machine.machine import Machine
 from store_nodes.membership import VOTER
-from store_nodes.node import reads
 from store_nodes.node.aging import life_of, storage_settings
 from store_nodes.node.boot import BootRecord
 from store_nodes.node.client_service import ClientService
@@ -31,6 +29,7 @@ from store_nodes.node.known_peers import KnownPeers
 from store_nodes.node.members import Members, first_of
 from store_nodes.node.recovering import Recovering
 from store_nodes.node.requests import Budget
+from store_nodes.node.server import StoreServer
 from store_nodes.node.start import (
     CheckpointDraft,
     GroupStart,
@@ -41,7 +40,6 @@ from store_nodes.node.start import (
 from store_nodes.settings import StoreNodeSettings
 from store_nodes.storage.storage import Storage
 from store_nodes.transport.peers import PeerNetwork
-from store_nodes.transport.server import StoreServer
 from store_nodes.wal.footer import BatchEntry
 from store_nodes.wal.frame import Record
 from store_nodes.wal.group_commit import GroupCommit
@@ -55,8 +53,8 @@ DISK_CHECK_S = 1.0
 log = structlog.get_logger()
 
 
-class Node(ClientService):
-    """The `NodeService` of the transport and the `Shell` of the groups."""
+class Node:
+    """The `Shell` of the groups, and the owner of all parts of a running node."""
 
     def __init__(
         self,
@@ -76,7 +74,6 @@ class Node(ClientService):
         `refused` and `fatal` end the process at once. `restart` begins an orderly stop, after which
         `restarting` says that the process starts again.
         """
-        super().__init__()
         self.settings = settings
         self._started = started
         self._wal = started.wal
@@ -95,14 +92,17 @@ class Node(ClientService):
         self._pumping = False
         self._ticker: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._groups = {
+        self.groups = {
             group.id: group for group in started.groups(self, self._budget, self.now_us())
         }
+        self.clients = ClientService(
+            self.groups, self.summary, started.wal.read_slice, self.bad_batch
+        )
         started.batches.on_damage = self.damaged
         self._last_position = started.last_position
         to_meet = [] if started.ever_ran or settings.join else settings.peers
         self.members = Members(settings, [node for node in to_meet if node not in known])
-        for group in self._groups.values():
+        for group in self.groups.values():
             self.members.put(group.id, group.replica.membership)
         self._announced: list[NodeView] = []
         self._learning: asyncio.Task[None] | None = None
@@ -114,7 +114,7 @@ class Node(ClientService):
             started.checkpoints,
             started.pages,
             started.batches,
-            lambda: {group.id: group.instances for group in self._groups.values()},
+            lambda: {group.id: group.instances for group in self.groups.values()},
             started.segment_groups,
             settings=storage_settings(settings),
             on_damage=self._recovering.damage_found,
@@ -178,7 +178,7 @@ class Node(ClientService):
         self._restart()
 
     def _last_checkpoint(self, images: Mapping[int, SnapshotImage]) -> Checkpoint:
-        groups = self._groups.values()
+        groups = self.groups.values()
         checkpoint = checkpoint_of(groups, self._wal, self._last_position, images)
         assert not is_behind(checkpoint, groups), "an install may never take a group back"
         return checkpoint
@@ -199,7 +199,7 @@ class Node(ClientService):
     def take_part(self) -> None:
         """Let the groups run, if nothing holds them back."""
         if self._takes_part:
-            for group in self._groups.values():
+            for group in self.groups.values():
                 self.touch(group)
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
@@ -213,7 +213,7 @@ class Node(ClientService):
             await asyncio.sleep(TICK_S)
             if self._takes_part:
                 now_us, wall_us = self.now_us(), time.time_ns() // 1000
-                for group in list(self._groups.values()):
+                for group in list(self.groups.values()):
                     if group.id not in self._new_groups:
                         group.tick(now_us, wall_us)
             now_s = time.monotonic()
@@ -259,17 +259,13 @@ class Node(ClientService):
     def read(self, position: Position) -> bytes:
         return self._wal.read(position)
 
-    def read_batch(self, position: Position) -> bytes:
-        """Return a batch inside a value; its reader verifies it."""
-        return self._wal.read_slice(position)
-
     def damaged(self, damage: Damage) -> None:
         self.own(
             asyncio.create_task(self._storage.found_damaged([damage]), name="store-node-damage")
         )
 
     def _age(self) -> None:
-        self._storage.housekeep(life_of(self._groups))
+        self._storage.housekeep(life_of(self.groups))
 
     def note_batch(self, entry: BatchEntry) -> None:
         self._wal.note_batches((entry,))
@@ -283,7 +279,7 @@ class Node(ClientService):
             self._server.announce([group.view()])
 
     def queues_changed(self, group: Group, queues: Sequence[bytes]) -> None:
-        self.watches.changed(group.id, queues)
+        self.clients.watches.changed(group.id, queues)
 
     def membership_changed(self, group: Group) -> None:
         """Tell the transport of new members: peers follow memberships as chosen, clients as
@@ -296,7 +292,7 @@ class Node(ClientService):
 
     def _announce_nodes(self) -> None:
         """Tell clients of members as applied, which may be a little later than chosen."""
-        views = list(self.nodes())
+        views = list(self.clients.nodes())
         if views != self._announced and self._server is not None:
             self._announced = views
             self._server.announce([], views)
@@ -305,13 +301,13 @@ class Node(ClientService):
         """Add groups, which a counter of group 0 counts; the new ones begin with its members."""
         if group.id != 0 or name != GROUPS_COUNTER:
             return
-        added = [number for number in range(value) if number not in self._groups]
+        added = [number for number in range(value) if number not in self.groups]
         for number in added:
             found = self._started.strays.pop(number, None) or GroupStart(Machine(number))
             found.machine = Machine(number, first_of(group.machine.membership))
             # From here on every checkpoint has the group; it runs once one does.
             self._new_groups.add(number)
-            self._groups[number] = self._started.group(found, self, self._budget, self.now_us())
+            self.groups[number] = self._started.group(found, self, self._budget, self.now_us())
             self.members.put(number, found.machine.membership)
         if added:
             log.info("groups added", groups=added)
@@ -323,7 +319,7 @@ class Node(ClientService):
         self._new_groups.difference_update(added)
         now_us = self.now_us()
         for number in added:
-            group = self._groups[number]
+            group = self.groups[number]
             for node in self._peers.connected() if self._peers is not None else ():
                 group.replica.peer_connected(now_us, node)
             self.leader_changed(group)
@@ -338,10 +334,10 @@ class Node(ClientService):
         me = self.settings.node_id
         strangers = [
             group.id
-            for group in self._groups.values()
+            for group in self.groups.values()
             if not group.replica.membership.members and group.id not in self._new_groups
         ]
-        at_home = self._groups[0].replica.membership.member(me)
+        at_home = self.groups[0].replica.membership.member(me)
         if not strangers or at_home is None or at_home.role != VOTER or not self._takes_part:
             return
         if self._learning is None or self._learning.done():
@@ -354,13 +350,13 @@ class Node(ClientService):
         machines = await self._recovering.first_machines(numbers)
         begun: list[int] = []
         for number, machine in machines.items():
-            old = self._groups[number]
+            old = self.groups[number]
             acceptor = old.replica.acceptor
             if old.replica.membership.members or acceptor.promised or acceptor.accepted:
                 continue  # a leader exists by now, and tells more
             found = GroupStart(machine, instances=old.instances)
             self._new_groups.add(number)
-            self._groups[number] = self._started.group(found, self, self._budget, self.now_us())
+            self.groups[number] = self._started.group(found, self, self._budget, self.now_us())
             self.members.put(number, machine.membership)
             begun.append(number)
         if begun:
@@ -402,13 +398,13 @@ class Node(ClientService):
         return refusal
 
     def on_message(self, node: int, group: int, payload: bytes) -> None:
-        found = self._groups.get(group)
+        found = self.groups.get(group)
         if found is not None and group not in self._new_groups and self._takes_part:
             found.receive(node, payload)
 
     def on_connected(self, node: int) -> None:
         now_us = self.now_us()
-        for group in self._groups.values():
+        for group in self.groups.values():
             group.replica.peer_connected(now_us, node)
         if self.members.met(node):
             log.info("every first node was met")
@@ -416,7 +412,7 @@ class Node(ClientService):
 
     def on_lost(self, node: int) -> None:
         self._housekeeping.want_flush()
-        for group in self._groups.values():
+        for group in self.groups.values():
             group.replica.peer_lost(self.now_us(), node)
         self.take_part()
 
@@ -428,15 +424,6 @@ class Node(ClientService):
 
     # -- clients (client_service.py) -----------------------------------------------------------
 
-    def group(self, group: int) -> Group:
-        found = self._groups.get(group)
-        if found is None:
-            raise Unavailable(f"no group {group}")
-        return found
-
-    def groups(self) -> Iterable[Group]:
-        return self._groups.values()
-
     def bad_batch(self, position: Position) -> None:
         """Report a batch whose bytes fail their checks or are gone; its reader was told that it is
         lost.
@@ -444,14 +431,6 @@ class Node(ClientService):
         if position.length:
             end = position.offset + position.length
             self.damaged(Damage(position.segment, position.offset, end, "batch"))
-
-    async def status(self, *, groups: bool = True) -> Mapping[str, object]:
-        if not groups:
-            return self.summary()
-        return {
-            **self.summary(),
-            "groups": [reads.group_status(group) for group in self._groups.values()],
-        }
 
     def summary(self) -> dict[str, object]:
         """Return the status without the groups, whose part takes longer the more they hold."""
@@ -482,4 +461,4 @@ class Node(ClientService):
         }
 
     def draft_checkpoint(self) -> CheckpointDraft:
-        return CheckpointDraft(self._groups.values(), self._wal, self._last_position)
+        return CheckpointDraft(self.groups.values(), self._wal, self._last_position)

@@ -39,9 +39,8 @@ class Whole(Protocol):
     @property
     def members(self) -> Members: ...
 
-    def groups(self) -> Iterable[Group]: ...
-
-    def group(self, group: int) -> Group: ...
+    @property
+    def groups(self) -> Mapping[int, Group]: ...
 
     def submit(
         self, records: Sequence[Record], must_sync: bool, done: Callable[[list[Position]], None]
@@ -110,7 +109,7 @@ class Recovering:
         return self._started.batches
 
     def groups(self) -> Iterable[Group]:
-        return self._node.groups()
+        return self._node.groups.values()
 
     async def keep(self, group: int, found: Sequence[tuple[BatchEntry, bytes]]) -> None:
         """Write, sync and index batches; return when all of them are on disk."""
@@ -135,7 +134,7 @@ class Recovering:
         """Return a client of the peers, not started."""
         return StoreClient(
             self._node.members.addresses(),
-            groups=[group.id for group in self._node.groups()],
+            groups=[group.id for group in self._node.groups.values()],
             secret=self._settings.secret,
             tls=self._tls,
             cluster_uid=self._settings.cluster_uid,
@@ -207,10 +206,10 @@ class Recovering:
     # -- install -------------------------------------------------------------------------------
 
     def acceptor(self, group: int) -> Acceptor:
-        return self._node.group(group).replica.acceptor
+        return self._node.groups[group].replica.acceptor
 
     def set_installing(self, group: int, installing: bool) -> None:
-        self._node.group(group).replica.installing = installing
+        self._node.groups[group].replica.installing = installing
 
     async def finish_install(self, images: dict[int, SnapshotImage], *, whole: bool) -> None:
         """Write the checkpoint with these machines and start again.
@@ -219,9 +218,9 @@ class Recovering:
         """
         machines = {group: Machine.restore(group, image.raw) for group, image in images.items()}
         me = self._settings.node_id
-        at_home = self._is_voter(self._node.group(0).replica.membership)
+        at_home = self._is_voter(self._node.groups[0].replica.membership)
         for group, machine in machines.items():
-            replica = self._node.group(group).replica
+            replica = self._node.groups[group].replica
             unknown = replica.voting and not replica.membership.members
             if unknown and not at_home and self._is_voter(machine.membership):
                 # A new node is a learner first: a voter that knows nothing has lost its directory.

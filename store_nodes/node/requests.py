@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from store_nodes.commands import Reconfigure
 from store_nodes.errors import OutcomeUnknown, StoreError, Unavailable
@@ -25,12 +25,41 @@ from store_nodes.machine.outcomes import (
     StageDone,
     TruncateDone,
 )
-from store_nodes.transport.service import CommandReply
 from store_nodes.wire import Durability
 
 MAX_VALUE_BYTES = 4 * 1024 * 1024
 """Bytes up to which a value takes waiting commands; a larger single command goes alone."""
 MAX_VALUE_COMMANDS = 1024
+
+
+class CommandReply(Protocol):
+    """Answers one command.
+
+    `accepted` may be called once, before the final answer; exactly one of the others is the final
+    answer. Calls after the client has gone do nothing.
+    """
+
+    def accepted(self) -> None:
+        """Send the early answer, for durability LEADER (synced here) and NONE (proposed)."""
+
+    def appended(
+        self, base_offset: int, count: int, log_time_us: int, *, duplicate: bool = False
+    ) -> None:
+        """Answer that an append took effect."""
+
+    def released(self, offsets: tuple[int | None, ...], log_time_us: int) -> None:
+        """Answer that a release took effect; `offsets` are those of wire.Released."""
+
+    def finished(self, value: int, log_time_us: int) -> None:
+        """Answer that another command took effect; `value` is that of wire.Finished."""
+
+    def failed(self, error: StoreError, *, decided: bool) -> None:
+        """Answer that the command failed.
+
+        With `decided`, the log decided it (a machine's Refused), for every transmission of the
+        command. Otherwise it was refused here and never proposed, such as NotLeader and Overloaded.
+        A command that was proposed and whose outcome is not known is `OutcomeUnknown`, not decided.
+        """
 
 
 class PendingCommand(NamedTuple):

@@ -8,15 +8,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from store_nodes.transport.service import WatchSink
 from store_nodes.wire import QueueOffsets
 
+WatchSink = Callable[[Sequence[QueueOffsets]], None]
+"""Takes changed queues, each with its latest state; it never blocks and never fails.
+
+States that a slow client has not read yet are reduced to the latest per queue, so it may be called
+at any time.
+"""
 OffsetsOf = Callable[[int, bytes], QueueOffsets | None]
 """Returns the state of a queue by (group, queue), None if it does not exist (yet)."""
 
 
 class Watch:
-    """One open watch (a `WatchHandle`)."""
+    """One open watch; soon after a queue is added, its `WatchSink` gets the present state."""
 
     def __init__(self, watches: Watches, group: int, sink: WatchSink) -> None:
         self._watches = watches
@@ -25,6 +30,7 @@ class Watch:
         self.queues: dict[bytes, None] = {}
 
     def add(self, queue: bytes) -> None:
+        """Watch one more queue; one that does not exist (yet) is reported once it does."""
         self.queues[queue] = None
         self._watches.subscribe(self, queue)
 
@@ -33,6 +39,7 @@ class Watch:
             self._watches.unsubscribe(self, queue)
 
     def close(self) -> None:
+        """End the watch; its `WatchSink` is not called again."""
         for queue in list(self.queues):
             self.remove(queue)
 

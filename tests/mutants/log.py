@@ -219,9 +219,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "a peer gives an image that would take the other back",
         (
             Edit(
-                "store_nodes/node/reads.py",
-                "    if group.machine.applied < least:\n",
-                "    if False:\n",
+                "store_nodes/node/client_service.py",
+                "        if machine.applied < least:\n",
+                "        if False:\n",
             ),
         ),
         killed_by="tests/unit/store_client/test_snapshots.py::test_a_node_that_is_behind_refuses",
@@ -284,8 +284,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "store_nodes/node/client_service.py",
-                "reads.staged(await self._confirmed(group)",
-                "reads.staged(self.group(group)",
+                "        machine = (await self._confirmed(group)).machine\n        changes = ",
+                "        machine = self.group(group).machine\n        changes = ",
             ),
         ),
         killed_by="tests/unit/test_client_service.py"
@@ -297,8 +297,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "store_nodes/node/client_service.py",
-                "reads.staged_changes(await self._confirmed(group)",
-                "reads.staged_changes(self.group(group)",
+                "        machine = (await self._confirmed(group)).machine\n        numbers, now = ",
+                "        machine = self.group(group).machine\n        numbers, now = ",
             ),
         ),
         killed_by="tests/unit/test_client_service.py"
@@ -310,8 +310,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "store_nodes/node/client_service.py",
-                "reads.queues(await self._confirmed(group)",
-                "reads.queues(self.group(group)",
+                "        found = await self._confirmed(group)\n        rows = sorted(",
+                "        found = self.group(group)\n        rows = sorted(",
             ),
         ),
         killed_by="tests/unit/test_client_service.py"
@@ -323,8 +323,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "store_nodes/node/client_service.py",
-                "reads.offset_at(await self._confirmed(group)",
-                "reads.offset_at(self.group(group)",
+                "        found = await self._confirmed(group)\n        offsets, batches = ",
+                "        found = self.group(group)\n        offsets, batches = ",
             ),
         ),
         killed_by="tests/unit/test_client_service.py"
@@ -336,8 +336,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "store_nodes/node/client_service.py",
-                "reads.offset_back(await self._confirmed(group)",
-                "reads.offset_back(self.group(group)",
+                "        found = await self._confirmed(group)\n        offsets = found",
+                "        found = self.group(group)\n        offsets = found",
             ),
         ),
         killed_by="tests/unit/test_client_service.py"

@@ -658,9 +658,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "the offset of a time is one after lost messages of that time",
         (
             Edit(
-                "store_nodes/node/reads.py",
-                "    if at > offsets.first and group.batches.missing(queue, at - 1, at):",
-                "    if False and group.batches.missing(queue, at - 1, at):",
+                "store_nodes/node/client_service.py",
+                "        if at > offsets.first and batches.missing(queue, at - 1, at):",
+                "        if False and batches.missing(queue, at - 1, at):",
             ),
         ),
         breaks="P1",

@@ -73,8 +73,9 @@ class Node:
             "log": {"bytes": 0, "flushes": 0, "flush_seconds": 0.0},
         }
 
-    def groups(self) -> list[Group]:
-        return []
+    @property
+    def groups(self) -> dict[int, Group]:
+        return {}
 
 
 def families() -> list[Metric]:

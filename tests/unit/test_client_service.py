@@ -40,11 +40,11 @@ AS_FAR_AS_IT_IS: dict[str, Read] = {
 
 
 class Node(ClientService):
-    """A node of one group, with one staged message, that takes itself for the leader.
+    """The service of one group, with one staged message, that takes itself for the leader.
     `confirmation` happens when it asks a majority whether it leads."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__({}, dict, self._no_batch, self._no_batch)
         self.machine = Machine(0)
         self.leading = True
         self.confirmation: Callable[[], None] = lambda: None
@@ -74,17 +74,8 @@ class Node(ClientService):
             raise NotLeader(2)
         self.confirmation()
 
-    def groups(self) -> list[Group]:
-        return [self.group(0)]
-
-    def read_batch(self, position: Any) -> bytes:
+    def _no_batch(self, position: Any) -> bytes:
         raise AssertionError
-
-    def bad_batch(self, position: Any) -> None:
-        raise AssertionError
-
-    async def status(self) -> dict[str, object]:
-        return {}
 
 
 def deposed() -> None:

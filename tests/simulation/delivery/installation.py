@@ -32,8 +32,8 @@ from peering.rpc.connection import FrameConnection
 from peering.shared_secret import SharedSecret
 from store_nodes import main as store_main
 from store_nodes.client.watch import Watch
+from store_nodes.node.client_session import ClientSession
 from store_nodes.settings import StoreNodeSettings
-from store_nodes.transport.client_session import ClientSession
 from subscribe_forwarder.delivery.line import PullWaiter
 from tests.simulation.delivery.postgres_network import PostgresFaults, PostgresNetwork, Trace
 from tests.simulation.delivery.postgres_server import SimulatedServer

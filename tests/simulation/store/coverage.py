@@ -78,7 +78,6 @@ UNREACHED = {
     "store_nodes/admin/wellness.py": "says in words what a status says: tests/unit/store_admin",
     "store_nodes/client/guard.py": "is of publishing: tests/unit/store_client/test_guard.py",
     "store_nodes/node/metrics.py": "metrics are off: tests/integration/store_nodes/test_metrics.py",
-    "store_nodes/transport/service.py": "declares what is asked of a node; nothing runs",
     "store_nodes/wal/errors.py": "few seeds read damage, and few are looked at",
     "store_nodes/wire.py": "frames of a later version, its one function, do not come",
 }

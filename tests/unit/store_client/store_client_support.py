@@ -26,18 +26,12 @@ from store_nodes.commands import (
 from store_nodes.errors import NotLeader, QueueTruncated, StoreError
 from store_nodes.machine.machine import Machine
 from store_nodes.machine.outcomes import AppendDone, Outcome, StageDone
-from store_nodes.node.requests import answer
+from store_nodes.node.client_service import FetchedEntry, FetchResult, GroupSnapshot, StagedBatch
+from store_nodes.node.requests import CommandReply, answer
+from store_nodes.node.server import StoreServer
+from store_nodes.node.watches import WatchSink
 from store_nodes.queue_id import QueueId
 from store_nodes.transport.handshake import Identity
-from store_nodes.transport.server import StoreServer
-from store_nodes.transport.service import (
-    CommandReply,
-    FetchedEntry,
-    FetchResult,
-    GroupSnapshot,
-    StagedBatch,
-    WatchSink,
-)
 from store_nodes.wire import LeaderView, NodeView, QueueInfo, QueueOffsets, StagedInfo
 
 SECRET = SharedSecret(b"a secret of the cluster")
@@ -125,7 +119,7 @@ class FakeWatch:
 
 
 class FakeNode:
-    """A `NodeService` with its server."""
+    """A node with its server, which asks it what it asks a `ClientService`."""
 
     def __init__(self, store: FakeStore, node: int) -> None:
         self.store = store

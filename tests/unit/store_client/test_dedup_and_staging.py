@@ -285,7 +285,7 @@ async def test_transfer_and_checkpoint_are_decided():
 
 
 async def test_a_snapshot_of_many_parts_arrives_whole(monkeypatch):
-    monkeypatch.setattr("store_nodes.transport.client_session.SNAPSHOT_PART_BYTES", 1000)
+    monkeypatch.setattr("store_nodes.node.client_session.SNAPSHOT_PART_BYTES", 1000)
     async with store_and_client() as (store, client):
         store.snapshot = os.urandom(123_456)
         image = await client.snapshot(GROUP, 2)

@@ -14,9 +14,10 @@ from tests.unit.store_node.node_support import running
 async def test_a_node_that_is_behind_refuses(tmp_path: Path) -> None:
     async with running(tmp_path) as one:
         await one.advance(instances=3)
-        assert (await one.node.snapshot(0, one.applied(), confirm=False)).applied == one.applied()
+        clients = one.node.clients
+        assert (await clients.snapshot(0, one.applied(), confirm=False)).applied == one.applied()
         with pytest.raises(Unavailable, match="is at instance 3, not at 4"):
-            await one.node.snapshot(0, one.applied() + 1, confirm=False)
+            await clients.snapshot(0, one.applied() + 1, confirm=False)
 
 
 async def test_a_node_of_an_older_release_gives_what_it_has_and_it_is_not_taken() -> None:

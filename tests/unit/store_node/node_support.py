@@ -73,11 +73,11 @@ class RunningNode:
         self.node = node
 
     def applied(self, group: int = 0) -> int:
-        return self.node.group(group).machine.applied
+        return self.node.groups[group].machine.applied
 
     async def command(self, raw: bytes, group: int = 0) -> None:
         reply = _Reply()
-        self.node.group(group).command(raw, Durability.QUORUM, 5000, reply)
+        self.node.groups[group].command(raw, Durability.QUORUM, 5000, reply)
         await reply.answer
 
     async def set_counter(self, group: int, name: str, old: int, new: int) -> None:
@@ -85,7 +85,7 @@ class RunningNode:
 
     async def advance(self, group: int = 0, instances: int = 10) -> None:
         """Apply `instances` values, one after the other."""
-        counters = self.node.group(group).machine.counters
+        counters = self.node.groups[group].machine.counters
         for _ in range(instances):
             at = counters.get("tests", 0)
             try:
@@ -100,7 +100,7 @@ class RunningNode:
 
         The machine counts `groups` groups, unless that is 0.
         """
-        machine = Machine.restore(group, self.node.group(group).machine.state_snapshot())
+        machine = Machine.restore(group, self.node.groups[group].machine.state_snapshot())
         for _ in range(ahead):
             at = machine.counters.get("tests", 0)
             value = encode_value(
@@ -208,8 +208,8 @@ async def running(
     node.start()
     try:
         async with asyncio.timeout(10):
-            wanted = {group.id for group in node.groups()} if until_led is None else {*until_led}
-            while not all(node.group(group).replica.leading for group in wanted):
+            wanted = {*(node.groups if until_led is None else until_led)}
+            while not all(node.groups[group].replica.leading for group in wanted):
                 await asyncio.sleep(0.01)
         yield RunningNode(node)
     finally:

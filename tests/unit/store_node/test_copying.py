@@ -92,7 +92,7 @@ def has_the_message(one: RunningNode) -> bool:
 
 async def install(one: RunningNode, peers: Peers) -> None:
     with with_peers(one, peers):
-        one.node.install_needed(one.node.group(0), 2, one.applied() + 1)
+        one.node.install_needed(one.node.groups[0], 2, one.applied() + 1)
         await until_ended(one)
 
 
@@ -276,7 +276,7 @@ async def test_an_install_that_is_wanted_while_another_ends_is_carried_out(tmp_p
     async with running(tmp_path) as one:
         behind = one.image()
         await one.advance(instances=5)
-        group, oldest = one.node.group(0), one.applied() + 10
+        group, oldest = one.node.groups[0], one.applied() + 10
         peers = Ending({2: behind})
         with with_peers(one, peers):
             one.node.install_needed(group, 2, oldest)
@@ -340,7 +340,7 @@ async def test_an_install_finds_what_every_peer_lost_among_the_values_accepted_h
         trace = trace_of(instance, value)
         if not accepted:
             value = encode_value([append], 2)
-        one.node.group(0).replica.acceptor.accepted[instance] = (7, value)
+        one.node.groups[0].replica.acceptor.accepted[instance] = (7, value)
         await install(one, Damaged(image, trace))
         assert one.node.restarting
         assert has_the_message(one) == accepted
@@ -350,7 +350,7 @@ async def test_an_install_finds_what_every_peer_lost_among_the_values_accepted_h
 
 async def test_a_node_tells_how_the_messages_that_it_lost_were_written(tmp_path: Path) -> None:
     async with running(tmp_path) as one:
-        group = one.node.group(0)
+        group = one.node.groups[0]
         await one.command(encode(Create(QUEUE.pack(), 0, b"")))
         soon_us = time.time_ns() // 1000 + 60_000_000
         await one.command(encode_append(QUEUE.pack(), bytes(16), 1, soon_us, 1, BATCH))
@@ -358,7 +358,7 @@ async def test_a_node_tells_how_the_messages_that_it_lost_were_written(tmp_path:
         (held,) = group.batches.locate(QUEUE.pack(), 0, 0)
         one.node.bad_batch(held.position)
         async with asyncio.timeout(10):
-            while not (found := told(await one.node.status(groups=False))):
+            while not (found := told(await one.node.clients.status(groups=False))):
                 await asyncio.sleep(0.02)
         (trace,) = found
         assert (trace.group, trace.queue, trace.base) == (0, QUEUE.pack(), 0)

@@ -48,7 +48,7 @@ async def test_an_image_that_is_ahead_is_installed_and_the_promise_stays(tmp_pat
     async with running(tmp_path) as one:
         await one.advance(instances=5)
         image = one.image(ahead=7)
-        promised = one.node.group(0).replica.acceptor.promised
+        promised = one.node.groups[0].replica.acceptor.promised
         assert promised
         await one.install({0: image})
     (first, _) = last_checkpoint(tmp_path).groups
@@ -68,7 +68,7 @@ async def test_a_source_that_is_behind_is_passed_over(tmp_path: Path) -> None:
         before = one.applied()
         peers = Peers({2: behind, 3: one.image(ahead=2), 4: one.image(ahead=20)})
         with with_peers(one, peers):
-            one.node.install_needed(one.node.group(0), 2, before + 10)
+            one.node.install_needed(one.node.groups[0], 2, before + 10)
             await until_ended(one)
     assert applied_after_restart(tmp_path) == before + 20
     assert peers.asked[:3] == [2, 3, 4]
@@ -79,7 +79,7 @@ async def test_with_no_source_that_has_enough_nothing_is_installed(tmp_path: Pat
         behind = one.image(ahead=1)
         await one.advance(instances=10)
         peers = Peers({2: behind})
-        group = one.node.group(0)
+        group = one.node.groups[0]
         with with_peers(one, peers):
             one.node.install_needed(group, 2, one.applied() + 10)
             await until_ended(one)
@@ -99,7 +99,7 @@ async def test_an_install_ends_when_the_group_went_on_without_it(
     """The group was taught by another peer from its log while the install copied, or at its end."""
     async with running(tmp_path) as one:
         await one.advance(instances=5)
-        group, oldest = one.node.group(0), one.applied() + 2
+        group, oldest = one.node.groups[0], one.applied() + 2
         peers = Peers({2: one.image(ahead=3)}, meanwhile=one.advance, before=before)
         with with_peers(one, peers):
             one.node.install_needed(group, 2, oldest)

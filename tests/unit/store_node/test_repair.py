@@ -114,7 +114,7 @@ async def test_damage_found_while_an_install_copies_stays_in_the_list_for_the_ne
 
         peers = Peers({2: one.image(ahead=5)}, meanwhile=found, before=2)
         with with_peers(one, peers):
-            one.node.install_needed(one.node.group(0), 2, one.applied() + 1)
+            one.node.install_needed(one.node.groups[0], 2, one.applied() + 1)
             await until_ended(one)
             assert one.node.restarting
             assert recovering.installing, "until it starts again"
@@ -133,7 +133,7 @@ async def test_a_peer_that_asks_for_an_instance_of_an_unreadable_index_does_not_
 
     async with running(tmp_path) as one:
         await one.advance(instances=5)
-        group = one.node.group(0)
+        group = one.node.groups[0]
         with monkeypatch.context() as patch:
             patch.setattr(InstanceIndex, "get", unreadable)
             try:

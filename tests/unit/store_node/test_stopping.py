@@ -28,7 +28,7 @@ async def test_what_a_group_hears_while_connections_close_is_not_written(tmp_pat
         await node.stop()
         records = node._commit.records
         raw = encode(CompareAndSet("late", 0, 1))
-        node.group(0).command(raw, Durability.QUORUM, 5000, Silent())  # type: ignore[arg-type]
+        node.groups[0].command(raw, Durability.QUORUM, 5000, Silent())  # type: ignore[arg-type]
         node.on_lost(2)
         for _ in range(5):
             await asyncio.sleep(0.01)

@@ -16,11 +16,11 @@ from peering.shared_secret import SharedSecret
 from store_nodes import wire
 from store_nodes.client import StoreClient
 from store_nodes.errors import NotSupported, Unavailable
+from store_nodes.node.server import StoreServer
 from store_nodes.transport import failures
 from store_nodes.transport.handshake import PROTOCOL, Identity, dial
 from store_nodes.transport.legacy import Version2
 from store_nodes.transport.peers import PeerNetwork
-from store_nodes.transport.server import StoreServer
 from tests.unit.peering.peer_certificates import Certificates
 from tests.unit.store_client.store_client_support import (
     CLUSTER,

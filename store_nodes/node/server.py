@@ -9,9 +9,9 @@ from peering.rpc.frames import encode_head
 from peering.rpc.handshake import Listening, Refusal
 from peering.rpc.listening import PeerListener
 from peering.tls import PeerTls
-from store_nodes.transport.client_session import ClientSession
+from store_nodes.node.client_service import ClientService
+from store_nodes.node.client_session import ClientSession
 from store_nodes.transport.handshake import PROTOCOL, Admit, Identity, remote_of
-from store_nodes.transport.service import NodeService
 from store_nodes.wire import Leaders, LeaderView, NodeView, Remote, Role, StoreConnection, Welcome
 
 AdoptPeer = Callable[[StoreConnection, Remote], None]
@@ -22,7 +22,7 @@ class StoreServer:
 
     def __init__(
         self,
-        service: NodeService,
+        service: ClientService,
         identity: Identity,
         *,
         admit_peer: Admit | None = None,

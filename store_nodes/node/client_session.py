@@ -1,4 +1,4 @@
-"""One client of a store node: its requests, each answered from the `NodeService`.
+"""One client of a store node: its requests, each answered from the `ClientService`.
 
 Bounds, per connection: `MAX_REQUESTS_IN_FLIGHT` requests and `MAX_COMMAND_BYTES_IN_FLIGHT` of
 commands; beyond either bound, and while the client reads its replies too slowly, nothing more is
@@ -15,14 +15,14 @@ import structlog
 
 from peering.rpc.frames import Buffer, Goodbye
 from store_nodes.errors import Conflict, NotSupported, StoreError
-from store_nodes.transport import failures
-from store_nodes.transport.service import (
+from store_nodes.node.client_service import (
+    ClientService,
     FetchResult,
     GroupSnapshot,
-    NodeService,
     StagedBatch,
-    WatchHandle,
 )
+from store_nodes.node.watches import Watch as QueueWatch
+from store_nodes.transport import failures
 from store_nodes.wire import (
     REQUESTS,
     Accepted,
@@ -119,7 +119,7 @@ class _WatchStream:
         self._id = stream_id
         self._changed: dict[bytes, QueueOffsets] = {}
         self._scheduled = False
-        self.handle: WatchHandle | None = None
+        self.handle: QueueWatch | None = None
 
     def sink(self, queues: Sequence[QueueOffsets]) -> None:
         for queue in queues:
@@ -147,7 +147,7 @@ class ClientSession:
 
     def __init__(
         self,
-        service: NodeService,
+        service: ClientService,
         connection: StoreConnection,
         on_closed: Callable[[ClientSession], None],
     ) -> None:
