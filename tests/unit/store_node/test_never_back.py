@@ -142,7 +142,7 @@ async def test_a_value_below_an_installed_machine_is_told_to_no_peer_as_chosen(
         sent: list[bytes] = []
         with monkeypatch.context() as patch:
             patch.setattr(one.node, "send", lambda node, group, payload: sent.append(payload))
-            one.node.group(0)._send_from_disk(2, instance, instance + 1)
+            one.node.groups[0]._send_from_disk(2, instance, instance + 1)
             await asyncio.sleep(0.1)
         return [messages.decode(payload) for payload in sent]
 
@@ -150,7 +150,7 @@ async def test_a_value_below_an_installed_machine_is_told_to_no_peer_as_chosen(
         await one.advance(instances=3)
         image, instance = one.image(ahead=5), one.applied() + 1
         value = encode_value([encode(CompareAndSet("mine", 0, 1))], 7)
-        ballot = one.node.group(0).replica.acceptor.promised
+        ballot = one.node.groups[0].replica.acceptor.promised
         written: asyncio.Future[list[Position]] = asyncio.get_running_loop().create_future()
         accept = Record(FrameKind.ACCEPT, 0, instance, ballot, value)
         one.node.submit([accept], True, written.set_result)
