@@ -1,4 +1,4 @@
-"""The modules of `packetboat.models` for messages, subscriptions and what belongs to them."""
+"""The parts of `packetboat.models` for messages, subscriptions and what belongs to them."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ DEAD_LETTERS = Module(
         ),
     ),
 )
-MODULES = {
+PARTS = {
     "messages": MESSAGES,
     "positions": POSITIONS,
     "push": PUSH,

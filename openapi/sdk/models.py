@@ -48,7 +48,7 @@ class Model(NamedTuple):
     base: Model | None = None
     """The model that this one adds fields to."""
     methods: str = ""
-    """The class of `packetboat.models.methods` with the methods of the model."""
+    """The class of `packetboat.models.data` with the methods of the model."""
     options: str = ""
     """Options of the class, as text."""
 

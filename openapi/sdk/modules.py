@@ -1,4 +1,4 @@
-"""The modules of `packetboat.models`, and the models of each."""
+"""The models of `packetboat.models`, part by part, and the module that each part is in."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from openapi.sdk.models import Keywords, Model, Module, defined, written
 from openapi.sdk.text import HEADER
 
 JSON_NULL = msgspec.Raw(b"null")
-OTHERS = messaging_models.MODULES | work_models.MODULES
-MODULES = OTHERS | {
+OTHERS = messaging_models.PARTS | work_models.PARTS
+PARTS = OTHERS | {
     "filters": Module(
         "Previews of filters.",
         (
@@ -299,16 +299,38 @@ MODULES = OTHERS | {
     ),
 }
 
+
+def _joined(summary: str, *names: str) -> Module:
+    """Return one module of several parts: the package imports all of them at once."""
+    parts = [PARTS[each] for each in names]
+    aliases = {name: kind for each in parts for name, kind in each.aliases.items()}
+    return Module(summary, tuple(model for each in parts for model in each.models), aliases)
+
+
+APART = ("exports", "export_runs", "jobs")
+"""Modules that the package does not import: few programs need them."""
+MODULES = {
+    "messages": _joined(
+        "Messages, schedules that publish them, backlogs and dead letters.",
+        *("messages", "schedules", "filters", "backlog", "dead_letters"),
+    ),
+    "topics": _joined(
+        "Topics and their schemas, subscriptions and their endpoints, and locks.",
+        *("topics", "schemas", "subscriptions", "positions", "push", "locks"),
+    ),
+    "tenancy": _joined(
+        "Tenants, who may do what in them, their limits and usage, and the installation.",
+        *("tenancy", "usage", "server"),
+    ),
+    **{name: PARTS[name] for name in APART},
+}
 BY_HAND = {
-    "data": ("Data", "Position"),
-    "page": ("Page",),
+    "data": ("Data", "Page", "Position"),
     "results": ("BacklogUpdate", "PartitionLoad", "Settled"),
 }
 """Names of modules that are written by hand."""
 METHODS = ("Failure", "Progress", "Readable", "Redriving", "Running")
-"""The classes of `packetboat.models.methods`, which models inherit from."""
-APART = ("exports", "export_runs", "jobs")
-"""Modules that the package does not import: few programs need them."""
+"""The classes of `packetboat.models.data` that models inherit from."""
 PACKAGE = '''\
 {header}
 """Models: the values that the API takes and returns."""
@@ -334,6 +356,6 @@ def generated() -> dict[str, str]:
     shown = {each: name for each, name in sorted(homes.items()) if name not in APART}
     imports = [f"from packetboat.models.{name} import {each}" for each, name in shown.items()]
     package = PACKAGE.format(header=HEADER, imports="\n".join(imports), names=list(shown))
-    homes |= dict.fromkeys(METHODS, "methods")
+    homes |= dict.fromkeys(METHODS, "data")
     texts = {name: written(module, homes) for name, module in MODULES.items()}
     return texts | {"__init__": package}

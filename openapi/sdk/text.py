@@ -90,7 +90,7 @@ def _models(area: Area, body: str) -> Iterable[str]:
     homes: dict[str, set[str]] = {}
     for name in set(_MODEL.findall(code)) - others:
         if not name.endswith("Operations"):
-            home = "packetboat.models.page" if name == "Page" else area.models
+            home = "packetboat.models" if name == "Page" else area.models
             homes.setdefault(area.homes.get(name, home), set()).add(name)
     if "models." in code:
         homes.setdefault("packetboat", set()).add("models")

@@ -11,7 +11,7 @@ NOTHING_YET = dict.fromkeys(("rows", "rejected", "filtered", "bytes", "expired")
 FOR_GOOD = tuple(each for each in exports.ExportPut.FIXED if each not in ("name", "topic"))
 
 CLOCK = ("topic", "cron", "message")
-MODULES = {
+PARTS = {
     "schedules": Module(
         "Messages that are published by the clock.",
         (

@@ -28,9 +28,8 @@ from typing import Any
 
 from packetboat.aio.client import AsyncClient
 from packetboat.errors import PacketboatError
-from packetboat.models import Outgoing
+from packetboat.models import Outgoing, Retention
 from packetboat.models.exports import ExportRun
-from packetboat.models.topics import Retention
 
 from benchmarks.processes import Processes
 from spark_exports.fail_points import FAIL_POINTS

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 from packetboat import Client
 from packetboat.errors import NotFound
-from packetboat.models import Outgoing, Receipt
-from packetboat.models.topics import Retention
+from packetboat.models import Outgoing, Receipt, Retention
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import StaticTable
 

@@ -38,13 +38,7 @@ QUERIES: set[str] = set()
 """Modules that read a query without the limits of the contract's parameters."""
 WRITTEN_MODELS: set[str] = set()
 """Modules of the SDK's models that are written by hand."""
-NO_MODELS = {
-    "data.py",
-    "methods.py",
-    "page.py",
-    "results.py",
-    "task_results.py",
-}
+NO_MODELS = {"data.py", "results.py", "task_results.py"}
 """Modules whose classes are no classes of the contract."""
 COMMANDS = "sdk/python/packetboat/cli/commands"
 CHANGING = {"create", "update", "set", "change"}

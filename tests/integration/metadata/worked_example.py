@@ -16,7 +16,7 @@ from typing import Any
 import asyncpg
 import msgspec
 from packetboat import models
-from packetboat.models.subscriptions import SubscriptionChanges
+from packetboat.models import SubscriptionChanges
 
 import openapi
 from edge.asgi import CALLER, TENANT

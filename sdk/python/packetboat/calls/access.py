@@ -16,8 +16,7 @@ from packetboat.calls.call import (
     put,
     with_query,
 )
-from packetboat.models import Issuer, Key, OAuthClient, Policy, Role
-from packetboat.models.page import Page
+from packetboat.models import Issuer, Key, OAuthClient, Page, Policy, Role
 
 
 def create_client(name: str, settings: Mapping[str, Any]) -> Call[OAuthClient]:

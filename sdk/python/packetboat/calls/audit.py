@@ -12,8 +12,7 @@ from packetboat.calls.call import (
     page,
     part,
 )
-from packetboat.models import AuditEntry
-from packetboat.models.page import Page
+from packetboat.models import AuditEntry, Page
 
 
 def get_audit(

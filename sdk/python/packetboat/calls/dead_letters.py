@@ -24,10 +24,10 @@ from packetboat.models import (
     Discarded,
     DryRun,
     Edit,
+    Page,
     ParkedKey,
     Redrive,
 )
-from packetboat.models.page import Page
 
 
 def list_dead_letters(

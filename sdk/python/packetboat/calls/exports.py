@@ -20,8 +20,8 @@ from packetboat.calls.call import (
     put,
     text,
 )
+from packetboat.models import Page
 from packetboat.models.exports import Export, ExportKind, ExportRun
-from packetboat.models.page import Page
 
 
 def create_export(name: str, topic: str, settings: Mapping[str, Any]) -> Call[Export]:

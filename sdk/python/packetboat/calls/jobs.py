@@ -19,8 +19,8 @@ from packetboat.calls.call import (
     send_json,
     waiting,
 )
+from packetboat.models import Page
 from packetboat.models.jobs import Job, JobOutput, JobSpec, JobState, JobTask, TaskState
-from packetboat.models.page import Page
 
 
 def create_job(name: str, spec: JobSpec) -> Call[Job]:

@@ -18,8 +18,7 @@ from packetboat.calls.call import (
     send_json,
     waiting,
 )
-from packetboat.models import Lock, LockState, LockVerified
-from packetboat.models.page import Page
+from packetboat.models import Lock, LockState, LockVerified, Page
 
 
 def acquire_lock(

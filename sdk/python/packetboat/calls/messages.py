@@ -18,8 +18,7 @@ from packetboat.calls.call import (
     put,
     send_json,
 )
-from packetboat.models import AckState, DelayedMessage, PartitionOffsets, StoredMessage
-from packetboat.models.page import Page
+from packetboat.models import AckState, DelayedMessage, Page, PartitionOffsets, StoredMessage
 
 
 def get_message(topic: str, message_id: str) -> Call[StoredMessage]:

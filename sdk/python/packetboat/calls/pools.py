@@ -13,8 +13,8 @@ from packetboat.calls.call import (
     page,
     part,
 )
+from packetboat.models import Page
 from packetboat.models.jobs import Pool
-from packetboat.models.page import Page
 
 
 def put_pool(name: str, max_running: int | None) -> Call[Pool]:

@@ -18,8 +18,7 @@ from packetboat.calls.call import (
     page,
     part,
 )
-from packetboat.models import Schedule, ScheduleMessage, ScheduleRun
-from packetboat.models.page import Page
+from packetboat.models import Page, Schedule, ScheduleMessage, ScheduleRun
 
 
 def create_schedule(

@@ -20,13 +20,13 @@ from packetboat.calls.call import (
 )
 from packetboat.models import (
     Compatibility,
+    Page,
     Schema,
     SchemaChecked,
     SchemaType,
     SchemaValidated,
     SchemaVersion,
 )
-from packetboat.models.page import Page
 
 
 def create_schema(

@@ -27,6 +27,7 @@ from packetboat.models import (
     Flow,
     Hold,
     NewSigningSecret,
+    Page,
     Position,
     PushAttempt,
     PushEndpointState,
@@ -43,7 +44,6 @@ from packetboat.models import (
     Subscription,
     SubscriptionState,
 )
-from packetboat.models.page import Page
 
 
 def create_subscription(topic: str, name: str, settings: Mapping[str, Any]) -> Call[Subscription]:

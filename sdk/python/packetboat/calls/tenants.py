@@ -16,8 +16,7 @@ from packetboat.calls.call import (
     put,
     with_query,
 )
-from packetboat.models import Limits, Quotas, Tenant, UsageHour
-from packetboat.models.page import Page
+from packetboat.models import Limits, Page, Quotas, Tenant, UsageHour
 
 
 def create_tenant(name: str, settings: Mapping[str, Any]) -> Call[Tenant]:

@@ -17,8 +17,15 @@ from packetboat.calls.call import (
     part,
     put,
 )
-from packetboat.models import FilterPreview, Hold, Partitions, SchemaPreviewed, SchemaType, Topic
-from packetboat.models.page import Page
+from packetboat.models import (
+    FilterPreview,
+    Hold,
+    Page,
+    Partitions,
+    SchemaPreviewed,
+    SchemaType,
+    Topic,
+)
 
 
 def create_topic(name: str, settings: Mapping[str, Any]) -> Call[Topic]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from packetboat.models.messages import StoredMessage
+from packetboat.models import StoredMessage
 
 
 class ReadMessage(msgspec.Struct, frozen=True, kw_only=True):

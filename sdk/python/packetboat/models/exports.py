@@ -9,7 +9,7 @@ from typing import Literal, TypedDict
 
 import msgspec
 
-from packetboat.models.methods import Running
+from packetboat.models.data import Running
 
 ExportBody = Literal["json", "avro", "raw"]
 ExportFormat = Literal["iceberg", "parquet"]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from packetboat.models.methods import Failure, Progress
+from packetboat.models.data import Failure, Progress
 
 OnFailure = Literal["fail", "continue"]
 Phase = Literal["map", "reduce"]

@@ -7,8 +7,8 @@ from typing import Protocol
 
 import msgspec
 
+from packetboat.models import Page
 from packetboat.models.jobs import JobOutput
-from packetboat.models.page import Page
 
 FIRST_PAGE = 100
 MAX_PAGE = 1000

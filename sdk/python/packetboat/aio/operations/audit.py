@@ -9,8 +9,7 @@ from typing import Unpack
 from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
 from packetboat.calls import audit as calls
-from packetboat.models import AuditEntry, AuditFilter
-from packetboat.models.page import Page
+from packetboat.models import AuditEntry, AuditFilter, Page
 
 
 class AsyncAuditOperations:

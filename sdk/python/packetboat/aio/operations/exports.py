@@ -9,8 +9,8 @@ from typing import Unpack
 from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
 from packetboat.calls import exports as calls
+from packetboat.models import Page
 from packetboat.models.exports import Export, ExportChanges, ExportRun, ExportSettings
-from packetboat.models.page import Page
 
 
 class AsyncExportsOperations:

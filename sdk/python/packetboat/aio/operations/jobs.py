@@ -10,8 +10,8 @@ import msgspec
 from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
 from packetboat.calls import jobs as calls
+from packetboat.models import Page
 from packetboat.models.jobs import Job, JobSpec, JobState, JobTask, TaskState
-from packetboat.models.page import Page
 
 
 class AsyncJobsOperations:

@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
 from packetboat.calls import locks as calls
-from packetboat.models import Lock, LockState, LockVerified
-from packetboat.models.page import Page
+from packetboat.models import Lock, LockState, LockVerified, Page
 
 
 class AsyncLocksOperations:

@@ -9,8 +9,7 @@ from datetime import datetime
 from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
 from packetboat.calls import messages as calls
-from packetboat.models import AckState, DelayedMessage, PartitionOffsets, StoredMessage
-from packetboat.models.page import Page
+from packetboat.models import AckState, DelayedMessage, Page, PartitionOffsets, StoredMessage
 
 
 class AsyncMessagesOperations:

@@ -14,6 +14,7 @@ from packetboat.models import (
     FilterPreview,
     Flow,
     Hold,
+    Page,
     Position,
     Reconciliation,
     SkipRule,
@@ -25,7 +26,6 @@ from packetboat.models import (
     SubscriptionSettings,
     SubscriptionState,
 )
-from packetboat.models.page import Page
 
 
 class AsyncSubscriptionsOperations:

@@ -16,9 +16,9 @@ from packetboat.models import (
     Discarded,
     DryRun,
     Edit,
+    Page,
     Redrive,
 )
-from packetboat.models.page import Page
 
 
 class AsyncDeadLetters:

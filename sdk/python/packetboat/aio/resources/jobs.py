@@ -11,6 +11,7 @@ from packetboat.aio.resources.job_handles import AsyncJobHandle
 from packetboat.aio.resources.pages import every
 from packetboat.calls import jobs as calls
 from packetboat.calls import work
+from packetboat.models import Page
 from packetboat.models.jobs import (
     ClaimedTask,
     Completion,
@@ -19,7 +20,6 @@ from packetboat.models.jobs import (
     JobOutput,
     JobSpec,
 )
-from packetboat.models.page import Page
 from packetboat.models.task_results import TasksSettled
 
 if TYPE_CHECKING:

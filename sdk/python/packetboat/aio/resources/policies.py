@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
 from packetboat.calls import access as calls
-from packetboat.models import Policy, Role
-from packetboat.models.page import Page
+from packetboat.models import Page, Policy, Role
 
 
 class AsyncPolicies:

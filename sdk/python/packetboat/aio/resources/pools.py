@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
 from packetboat.calls import pools as calls
+from packetboat.models import Page
 from packetboat.models.jobs import Pool
-from packetboat.models.page import Page
 
 
 class AsyncPools:

@@ -11,13 +11,13 @@ from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
 from packetboat.calls import schedules as calls
 from packetboat.models import (
+    Page,
     Schedule,
     ScheduleChanges,
     ScheduleMessage,
     ScheduleRun,
     ScheduleSettings,
 )
-from packetboat.models.page import Page
 
 
 class AsyncSchedules:

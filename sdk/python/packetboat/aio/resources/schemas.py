@@ -11,13 +11,13 @@ from packetboat.aio.sender import AsyncSender
 from packetboat.calls import schemas as calls
 from packetboat.models import (
     Compatibility,
+    Page,
     Schema,
     SchemaChecked,
     SchemaType,
     SchemaValidated,
     SchemaVersion,
 )
-from packetboat.models.page import Page
 
 
 class AsyncSchemas:

@@ -9,8 +9,7 @@ from typing import Unpack
 from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
 from packetboat.calls import tenants as calls
-from packetboat.models import Tenant, TenantSettings
-from packetboat.models.page import Page
+from packetboat.models import Page, Tenant, TenantSettings
 
 
 class AsyncTenants:

@@ -12,6 +12,7 @@ from packetboat.calls import topics as calls
 from packetboat.models import (
     FilterPreview,
     Hold,
+    Page,
     Partitions,
     SchemaPreviewed,
     SchemaType,
@@ -19,7 +20,6 @@ from packetboat.models import (
     TopicChanges,
     TopicSettings,
 )
-from packetboat.models.page import Page
 
 
 class AsyncTopics:

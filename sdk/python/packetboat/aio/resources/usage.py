@@ -9,8 +9,7 @@ from datetime import datetime
 from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
 from packetboat.calls import tenants as calls
-from packetboat.models import UsageHour
-from packetboat.models.page import Page
+from packetboat.models import Page, UsageHour
 
 
 class AsyncUsage:

@@ -12,6 +12,7 @@ from packetboat.aio.sender import AsyncSender
 from packetboat.calls import subscriptions as calls
 from packetboat.models import (
     NewSigningSecret,
+    Page,
     PushAttempt,
     PushEndpointState,
     PushReplayed,
@@ -19,7 +20,6 @@ from packetboat.models import (
     SigningKind,
     SigningSecrets,
 )
-from packetboat.models.page import Page
 
 
 class AsyncWebhooks:

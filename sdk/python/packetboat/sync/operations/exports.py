@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Unpack
 
 from packetboat.calls import exports as calls
+from packetboat.models import Page
 from packetboat.models.exports import Export, ExportChanges, ExportRun, ExportSettings
-from packetboat.models.page import Page
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
 

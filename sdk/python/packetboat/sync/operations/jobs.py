@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from packetboat.calls import jobs as calls
+from packetboat.models import Page
 from packetboat.models.jobs import Job, JobSpec, JobState, JobTask, TaskState
-from packetboat.models.page import Page
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
 

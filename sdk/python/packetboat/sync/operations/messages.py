@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from packetboat.calls import messages as calls
-from packetboat.models import AckState, DelayedMessage, PartitionOffsets, StoredMessage
-from packetboat.models.page import Page
+from packetboat.models import AckState, DelayedMessage, Page, PartitionOffsets, StoredMessage
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
 

@@ -12,6 +12,7 @@ from packetboat.models import (
     FilterPreview,
     Flow,
     Hold,
+    Page,
     Position,
     Reconciliation,
     SkipRule,
@@ -23,7 +24,6 @@ from packetboat.models import (
     SubscriptionSettings,
     SubscriptionState,
 )
-from packetboat.models.page import Page
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Unpack
 
 from packetboat.calls import access as calls
-from packetboat.models import ClientSettings, OAuthClient
-from packetboat.models.page import Page
+from packetboat.models import ClientSettings, OAuthClient, Page
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
 

@@ -14,9 +14,9 @@ from packetboat.models import (
     Discarded,
     DryRun,
     Edit,
+    Page,
     Redrive,
 )
-from packetboat.models.page import Page
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from packetboat.calls import jobs as calls
 from packetboat.calls import work
+from packetboat.models import Page
 from packetboat.models.jobs import (
     ClaimedTask,
     Completion,
@@ -17,7 +18,6 @@ from packetboat.models.jobs import (
     JobOutput,
     JobSpec,
 )
-from packetboat.models.page import Page
 from packetboat.models.task_results import TasksSettled
 from packetboat.sync.operations.jobs import JobsOperations
 from packetboat.sync.resources.job_handles import JobHandle

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from packetboat.calls import access as calls
-from packetboat.models import Policy, Role
-from packetboat.models.page import Page
+from packetboat.models import Page, Policy, Role
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from packetboat.calls import pools as calls
+from packetboat.models import Page
 from packetboat.models.jobs import Pool
-from packetboat.models.page import Page
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
 

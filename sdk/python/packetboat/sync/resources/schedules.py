@@ -9,13 +9,13 @@ from typing import Unpack
 
 from packetboat.calls import schedules as calls
 from packetboat.models import (
+    Page,
     Schedule,
     ScheduleChanges,
     ScheduleMessage,
     ScheduleRun,
     ScheduleSettings,
 )
-from packetboat.models.page import Page
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
 

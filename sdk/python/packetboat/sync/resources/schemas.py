@@ -9,13 +9,13 @@ from typing import Any
 from packetboat.calls import schemas as calls
 from packetboat.models import (
     Compatibility,
+    Page,
     Schema,
     SchemaChecked,
     SchemaType,
     SchemaValidated,
     SchemaVersion,
 )
-from packetboat.models.page import Page
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
 

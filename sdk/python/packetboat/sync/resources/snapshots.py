@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from packetboat.calls import subscriptions as calls
-from packetboat.models import Snapshot
-from packetboat.models.page import Page
+from packetboat.models import Page, Snapshot
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
 

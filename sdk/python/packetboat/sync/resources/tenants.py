@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Unpack
 
 from packetboat.calls import tenants as calls
-from packetboat.models import Tenant, TenantSettings
-from packetboat.models.page import Page
+from packetboat.models import Page, Tenant, TenantSettings
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
 

@@ -10,6 +10,7 @@ from packetboat.calls import topics as calls
 from packetboat.models import (
     FilterPreview,
     Hold,
+    Page,
     Partitions,
     SchemaPreviewed,
     SchemaType,
@@ -17,7 +18,6 @@ from packetboat.models import (
     TopicChanges,
     TopicSettings,
 )
-from packetboat.models.page import Page
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from packetboat.calls import tenants as calls
-from packetboat.models import UsageHour
-from packetboat.models.page import Page
+from packetboat.models import Page, UsageHour
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
 

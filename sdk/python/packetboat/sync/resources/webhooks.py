@@ -10,6 +10,7 @@ from typing import Literal
 from packetboat.calls import subscriptions as calls
 from packetboat.models import (
     NewSigningSecret,
+    Page,
     PushAttempt,
     PushEndpointState,
     PushReplayed,
@@ -17,7 +18,6 @@ from packetboat.models import (
     SigningKind,
     SigningSecrets,
 )
-from packetboat.models.page import Page
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
 
