@@ -96,6 +96,7 @@ TOPICS = Area(
         ),
     ),
     named={"topic": "name"},
+    calls="messaging",
 )
 
 MESSAGES = Area(
@@ -142,6 +143,7 @@ MESSAGES = Area(
         ),
     ),
     named={"id": "message_id"},
+    calls="messaging",
     base=True,
 )
 
@@ -167,7 +169,7 @@ SNAPSHOTS = Area(
             "Delete the snapshot; messages that nothing else keeps may go.",
         ),
     ),
-    calls="subscriptions",
+    calls="messaging",
 )
 
 SUBSCRIPTIONS = Area(
@@ -304,6 +306,7 @@ SUBSCRIPTIONS = Area(
         Method("flow", "getFlow", "Return the flow that was said, if it still holds."),
         Method("end_flow", "endFlow", "Take back the flow that was said.", safe="True"),
     ),
+    calls="messaging",
     base=True,
 )
 
@@ -370,7 +373,7 @@ WEBHOOKS = Area(
         ),
     ),
     named={"name": "subscription", "signing_secret": "secret"},
-    calls="subscriptions",
+    calls="messaging",
 )
 
 DEAD_LETTERS = Area(
@@ -430,6 +433,7 @@ DEAD_LETTERS = Area(
         ),
     ),
     named={"name": "subscription"},
+    calls="messaging",
 )
 
 PARKED_KEYS = Area(
@@ -456,7 +460,7 @@ PARKED_KEYS = Area(
         ),
     ),
     named={"name": "subscription"},
-    calls="dead_letters",
+    calls="messaging",
 )
 
 AREAS = (TOPICS, MESSAGES, SUBSCRIPTIONS, SNAPSHOTS, WEBHOOKS, DEAD_LETTERS, PARKED_KEYS)

@@ -49,6 +49,7 @@ TENANTS = Area(
         safe='settings.get("owner") is None',
     ),
     named={"tenant": "name"},
+    calls="tenancy",
 )
 
 CLIENTS = Area(
@@ -82,7 +83,7 @@ CLIENTS = Area(
             safe="True",
         ),
     ),
-    calls="access",
+    calls="tenancy",
 )
 
 KEYS = Area(
@@ -106,7 +107,7 @@ KEYS = Area(
             given=(LIFETIME,),
         ),
     ),
-    calls="access",
+    calls="tenancy",
 )
 
 POLICIES = Area(
@@ -122,7 +123,7 @@ POLICIES = Area(
         f". {NOBODY_LEFT}",
         given=(Given("resources", kind="Sequence[str]", default='("*",)'),),
     ),
-    calls="access",
+    calls="tenancy",
 )
 
 ISSUERS = Area(
@@ -140,7 +141,7 @@ ISSUERS = Area(
         fields=("audience",),
         positional=("audience",),
     ),
-    calls="access",
+    calls="tenancy",
 )
 
 QUOTAS = Area(
@@ -163,7 +164,7 @@ QUOTAS = Area(
             given=(Given("limits", kind="Limits"),),
         ),
     ),
-    calls="tenants",
+    calls="tenancy",
 )
 
 USAGE = Area(
@@ -179,7 +180,7 @@ USAGE = Area(
             own="getOwnUsage",
         ),
     ),
-    calls="tenants",
+    calls="tenancy",
 )
 
 AUDIT = Area(
@@ -197,6 +198,7 @@ AUDIT = Area(
             body="audit_query",
         ),
     ),
+    calls="tenancy",
     base=True,
 )
 
@@ -224,6 +226,7 @@ SERVER = Area(
             safe="False",
         ),
     ),
+    calls="tenancy",
 )
 
 AREAS = (TENANTS, CLIENTS, KEYS, POLICIES, ISSUERS, QUOTAS, USAGE, AUDIT, SERVER)

@@ -69,7 +69,7 @@ def put_together(doc: str, imports: Iterable[str], body: str) -> str:
         for home, known in HOMES.items()
         if used.intersection(known)
     ]
-    head = [HEADER, f'"""{doc}"""', "", "from __future__ import annotations", "", *standard]
+    head = [HEADER, docstring(doc, 0), "", "from __future__ import annotations", "", *standard]
     return "\n".join([*head, "import msgspec", *imports, "", "", body, ""])
 
 

@@ -42,6 +42,7 @@ LOCKS = Area(
         Method("list", "listLocks", LIST),
         Method("delete", "deleteLock", "Take the lock away from its holder."),
     ),
+    calls="tenancy",
     base=True,
 )
 
@@ -97,6 +98,7 @@ SCHEDULES = Area(
             "more.",
         ),
     ),
+    calls="messaging",
 )
 
 SCHEMAS = Area(
@@ -153,6 +155,7 @@ SCHEMAS = Area(
             safe="True",
         ),
     ),
+    calls="tenancy",
 )
 
 JOBS = Area(
@@ -268,6 +271,7 @@ POOLS = Area(
     ),
     named={"pool": "name"},
     models="packetboat.models.jobs",
+    calls="jobs",
 )
 
 EXPORTS = Area(

@@ -13,7 +13,7 @@ import msgspec
 import pydantic
 import pytest
 from packetboat import Client, Edit, Emit, Outgoing, Output, ScheduleMessage
-from packetboat.calls.content import content_members
+from packetboat.calls.bodies import content_members
 from packetboat.codec import decoder, encode_data, encode_json
 from packetboat.models import Message
 from packetboat.publisher.pending import pending

@@ -10,7 +10,7 @@ from contextlib import suppress
 from types import TracebackType
 
 from packetboat.aio.sender import AsyncSender
-from packetboat.calls import locks as calls
+from packetboat.calls import tenancy as calls
 from packetboat.errors import Conflict, LeaseLost, PacketboatError
 from packetboat.lock_lease import LockLease, goes_on, wait_seconds
 from packetboat.models import Lock

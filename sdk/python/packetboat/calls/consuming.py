@@ -1,18 +1,31 @@
-"""Pulling and streaming messages, and settling them."""
+"""Pulling and streaming messages, settling them, and reading partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from packetboat.calls.call import TIMEOUT_S, Call, StreamCall, get, numbers, path_of, put, send_json
-from packetboat.calls.content import content_members
+from packetboat.calls.bodies import content_members
+from packetboat.calls.call import (
+    TIMEOUT_S,
+    Call,
+    StreamCall,
+    get,
+    numbers,
+    part,
+    path_of,
+    put,
+    reader,
+    send_json,
+)
 from packetboat.calls.streams import stream_call
-from packetboat.models import ItemFailure, Message, Output, Settled
+from packetboat.models import ItemFailure, Message, Output, ReplayPage, Settled
 from packetboat.tracing import context_of
 
+ARROW = "application/vnd.apache.arrow.stream"
 Ids = str | Message | Iterable[str | Message]
 """One or many messages, or their ack ids; message ids with `by_message_id`."""
 
@@ -161,3 +174,56 @@ def _read_settled(body: bytes) -> Settled:
     answer = _settled.decode(body)
     published = tuple(each.message_id for each in answer.published)
     return Settled(answer.acked + answer.done, answer.results, published, answer.duplicate)
+
+
+def replay(
+    topic: str,
+    partition: int,
+    start: int | datetime | None,
+    *,
+    end_offset: int | None = None,
+    lane: int | None = None,
+    max_messages: int | None = None,
+    max_bytes: int | None = None,
+    wait_seconds: float | None = None,
+    filter: str | None = None,
+) -> Call[ReplayPage]:
+    query = _start(start) | {
+        "end_offset": end_offset,
+        "lane": lane,
+        "max_messages": max_messages,
+        "max_bytes": max_bytes,
+        "wait_seconds": wait_seconds,
+        "filter": filter,
+    }
+    request = get(f"{_partition(topic, partition)}/messages", query)
+    request = request._replace(timeout_s=TIMEOUT_S + (wait_seconds or 0))
+    return Call(request, reader(ReplayPage), safe=True)
+
+
+def replay_arrow(
+    topic: str,
+    partition: int,
+    start: int | datetime | None,
+    *,
+    end_offset: int | None = None,
+    lane: int | None = None,
+    max_messages: int | None = None,
+    filter: str | None = None,
+) -> StreamCall:
+    query = _start(start) | {
+        "end_offset": end_offset,
+        "lane": lane,
+        "max_messages": max_messages,
+        "filter": filter,
+    }
+    request = get(f"{_partition(topic, partition)}/messages", query)
+    return StreamCall(request._replace(headers={"Accept": ARROW}))
+
+
+def _start(start: int | datetime | None) -> dict[str, Any]:
+    return {"time" if isinstance(start, datetime) else "offset": start}
+
+
+def _partition(topic: str, partition: int) -> str:
+    return f"/topics/{part(topic)}/partitions/{partition}"

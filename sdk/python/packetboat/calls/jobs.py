@@ -1,5 +1,5 @@
 # Generated from openapi/: `make generate`. Do not edit.
-"""Calls of jobs."""
+"""Calls of jobs, pools."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from packetboat.calls.call import (
     waiting,
 )
 from packetboat.models import Page
-from packetboat.models.jobs import Job, JobOutput, JobSpec, JobState, JobTask, TaskState
+from packetboat.models.jobs import Job, JobOutput, JobSpec, JobState, JobTask, Pool, TaskState
 
 
 def create_job(name: str, spec: JobSpec) -> Call[Job]:
@@ -84,3 +84,20 @@ def list_outputs(
         page_token,
         {"first_index": first_index or None},
     )
+
+
+def put_pool(name: str, max_running: int | None) -> Call[Pool]:
+    body: dict[str, Any] = {"max_running": max_running}
+    return change("PUT", f"/pools/{part(name)}", body, Pool, safe=True)
+
+
+def get_pool(name: str) -> Call[Pool]:
+    return fetch(f"/pools/{part(name)}", Pool)
+
+
+def list_pools(page_size: int, page_token: str | None) -> Call[Page[Pool]]:
+    return page("/pools", "pools", Pool, page_size, page_token)
+
+
+def delete_pool(name: str) -> Call[None]:
+    return delete(f"/pools/{part(name)}")

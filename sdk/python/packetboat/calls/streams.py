@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from packetboat.calls.call import StreamCall, get
+from packetboat.calls.bodies import audit_query
+from packetboat.calls.call import StreamCall, get, part, path_of
 from packetboat.errors import (
     NotAuthorized,
     PacketboatError,
@@ -17,7 +18,7 @@ from packetboat.errors import (
     UnknownOutcome,
     error_of,
 )
-from packetboat.models import BacklogUpdate, Message
+from packetboat.models import AuditEntry, BacklogUpdate, Message
 from packetboat.retries import Retries
 
 SILENCE_S = 20.0
@@ -65,6 +66,47 @@ def stream_call(path: str, query: Mapping[str, Any], heartbeat_seconds: float) -
     """Return a call whose lines come at least as often as heartbeats do."""
     request = get(path, {**query, "heartbeat_seconds": heartbeat_seconds})
     return StreamCall(request._replace(timeout_s=heartbeat_seconds + SILENCE_S))
+
+
+def stream_backlog(
+    name: str,
+    min_messages: int | None,
+    heartbeat_seconds: float,
+    max_seconds: float | None,
+) -> StreamCall:
+    query = {"min_messages": min_messages, "max_seconds": max_seconds}
+    return stream_call(f"{path_of(name)}/backlog:stream", query, heartbeat_seconds)
+
+
+def stream_backlogs(
+    subscriptions: Sequence[str],
+    min_messages: int | None,
+    heartbeat_seconds: float,
+    max_seconds: float | None,
+) -> StreamCall:
+    """Open the stream of these names, or beginnings of names and a `*`; without any, of all."""
+    query = {
+        "subscription": list(subscriptions) or None,
+        "min_messages": min_messages,
+        "max_seconds": max_seconds,
+    }
+    return stream_call("/backlog:stream", query, heartbeat_seconds)
+
+
+def export_own_audit(filters: Mapping[str, Any]) -> StreamCall:
+    return StreamCall(get("/audit:export", audit_query(filters)))
+
+
+def export_audit(tenant: str, filters: Mapping[str, Any]) -> StreamCall:
+    return StreamCall(get(f"/tenants/{part(tenant)}/audit:export", audit_query(filters)))
+
+
+def read_entry(line: bytes) -> AuditEntry:
+    """Return the change that a line has. Raise ServerError where it has none."""
+    try:
+        return msgspec.json.decode(line, type=AuditEntry)
+    except msgspec.MsgspecError as error:
+        raise ServerError(200, f"unexpected line ({error})") from error
 
 
 class Splitter:

@@ -9,9 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
-from packetboat.calls import Call
-from packetboat.calls import messages as message_calls
-from packetboat.calls import topics as topic_calls
+from packetboat.calls import Call, messaging
 from packetboat.errors import NotAuthorized, PacketboatError
 from packetboat.models import PartitionGeneration, PartitionOffsets
 from packetboat.retries import Retries
@@ -117,7 +115,7 @@ class Planner:
     def _of_topic(self, topic: str) -> dict[Lane, Bounds | None]:
         """Return the bounds of the topic's lanes; None where only the lane itself can be asked."""
         lanes: dict[Lane, list[PartitionGeneration]] = {}
-        for each in self._ask(topic_calls.list_partitions(topic)).partitions:
+        for each in self._ask(messaging.list_partitions(topic)).partitions:
             lanes.setdefault(Lane(topic, each.partition, each.lane), []).append(each)
         wanted = self._options.partitions
         if wanted is not None:
@@ -128,9 +126,7 @@ class Planner:
         return {lane: _bounds(generations) for lane, generations in lanes.items()}
 
     def _at(self, lane: Lane, moment: datetime) -> PartitionOffsets:
-        call = message_calls.offsets_of_partition(
-            lane.topic, lane.partition, moment, lane.lane or None
-        )
+        call = messaging.offsets_of_partition(lane.topic, lane.partition, moment, lane.lane or None)
         return self._ask(call)
 
     def _each(self, lanes: Iterable[K], ask: Callable[[K], T]) -> dict[K, T]:

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from packetboat.calls import replays as calls
+from packetboat.calls import consuming as calls
 from packetboat.errors import ApiError, NotAuthorized, PacketboatError, UnknownOutcome
 from packetboat.retries import Retries
 from packetboat.spark.arrow_body import batches_of

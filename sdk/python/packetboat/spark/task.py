@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from packetboat.calls import schemas as schema_calls
-from packetboat.calls import topics as topic_calls
+from packetboat.calls import messaging, tenancy
 from packetboat.spark.avro import AvroSchemas
 from packetboat.spark.bodies import Bodies, converter
 from packetboat.spark.columns import BODY, Columns, arrow_schema, check
@@ -59,15 +58,15 @@ class Task:
         if BODY not in self.schema.names:
             return None
         patience_s = self.options.retry_for_s
-        name = ask(sender, topic_calls.get_topic(topic), patience_s).schema
+        name = ask(sender, messaging.get_topic(topic), patience_s).schema
         if name is None:
             return Bodies(None)
-        schema = ask(sender, schema_calls.get_schema(name), patience_s)
+        schema = ask(sender, tenancy.get_schema(name), patience_s)
         if schema.type != "avro":
             return Bodies(None)
 
         def version(number: int) -> object:
-            call = schema_calls.get_schema_version(name, number)
+            call = tenancy.get_schema_version(name, number)
             return ask(sender, call, patience_s).definition
 
         return Bodies(AvroSchemas(schema.number, schema.definition, version))

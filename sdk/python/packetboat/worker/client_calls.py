@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from packetboat.aio.sender import AsyncSender
-from packetboat.calls import Call, consuming, subscriptions
+from packetboat.calls import Call, consuming, messaging
 from packetboat.calls.call import long_poll_s
 from packetboat.calls.streams import Splitter, decode_line
 from packetboat.errors import NotAuthorized, UnknownOutcome, error_of
@@ -34,7 +34,7 @@ class SenderCalls:
         self._consumer = consumer or consumer_name()
 
     async def describe(self) -> Lease:
-        return await self._send(subscriptions.get_subscription(self._subscription))
+        return await self._send(messaging.get_subscription(self._subscription))
 
     async def pull(self, max_messages: int, max_bytes: int, wait_seconds: float) -> list[Message]:
         # A pull that timed out here might leave leased what it was answered.

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
-from packetboat.calls import messages as calls
+from packetboat.calls import messaging as calls
 from packetboat.models import AckState, DelayedMessage, Page, PartitionOffsets, StoredMessage
 
 

@@ -8,7 +8,7 @@ from typing import Unpack
 
 from packetboat.aio.operations.audit import AsyncAuditOperations
 from packetboat.aio.resources.lines import lines_of
-from packetboat.calls import audit_export as calls
+from packetboat.calls import streams as calls
 from packetboat.models import AuditEntry, AuditFilter
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
-from packetboat.calls import dead_letters as calls
+from packetboat.calls import messaging as calls
 from packetboat.models import (
     DeadLetter,
     DeadLetterPage,

@@ -8,7 +8,7 @@ from typing import Unpack
 
 from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
-from packetboat.calls import access as calls
+from packetboat.calls import tenancy as calls
 from packetboat.models import Key, KeySettings, Page
 
 

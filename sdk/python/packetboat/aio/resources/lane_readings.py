@@ -15,8 +15,8 @@ from itertools import count, takewhile
 from packetboat.aio.resources.lake_tables import AsyncLakeTables
 from packetboat.aio.sender import AsyncSender
 from packetboat.aio.waiting import apart
-from packetboat.calls import messages as calls
-from packetboat.calls import replays
+from packetboat.calls import consuming
+from packetboat.calls import messaging as calls
 from packetboat.errors import InvalidRequest
 from packetboat.lake.cursor import lane_name
 from packetboat.lake.errors import HistoryMissing
@@ -85,7 +85,7 @@ class AsyncLaneReading:
         Return none, and set `_first` above `at`, if the log no longer has them.
         """
         request = self._request
-        call = replays.replay(
+        call = consuming.replay(
             request.topic,
             self._partition,
             self.at,

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from datetime import datetime
 
 from packetboat.aio.operations.messages import AsyncMessagesOperations
-from packetboat.calls import replays as calls
+from packetboat.calls import consuming as calls
 from packetboat.calls.call import long_poll_s
 from packetboat.models import ReplayPage, StoredMessage
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from packetboat.aio.sender import AsyncSender
-from packetboat.calls import dead_letters as calls
+from packetboat.calls import messaging as calls
 from packetboat.models import ParkedKey
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
-from packetboat.calls import access as calls
+from packetboat.calls import tenancy as calls
 from packetboat.models import Page, Policy, Role
 
 

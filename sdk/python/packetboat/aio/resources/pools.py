@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
-from packetboat.calls import pools as calls
+from packetboat.calls import jobs as calls
 from packetboat.models import Page
 from packetboat.models.jobs import Pool
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from packetboat import models
 from packetboat.aio.sender import AsyncSender
-from packetboat.calls import tenants as calls
+from packetboat.calls import tenancy as calls
 from packetboat.models import Limits
 
 

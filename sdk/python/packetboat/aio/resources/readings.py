@@ -9,7 +9,7 @@ from packetboat.aio.resources.lake_tables import AsyncLakeTables
 from packetboat.aio.resources.lane_readings import AsyncLaneReading
 from packetboat.aio.sender import AsyncSender
 from packetboat.aio.waiting import pause
-from packetboat.calls import topics
+from packetboat.calls import messaging
 from packetboat.calls.call import long_poll_s
 from packetboat.lake.cursor import ReadCursor
 from packetboat.lake.read_message import ReadMessage
@@ -80,7 +80,7 @@ class AsyncReading:
     async def _begun(self) -> list[AsyncLaneReading]:
         """Return the lanes that are not known yet, each at its start."""
         request = self._request
-        topic = await self._sender.send(topics.get_topic(request.topic), request.timeout_s)
+        topic = await self._sender.send(messaging.get_topic(request.topic), request.timeout_s)
         if request.cursor is not None and request.cursor.created_at != topic.created_at:
             raise ValueError(f"the cursor is of another topic {topic.name}, deleted since")
         lanes = [

@@ -9,7 +9,7 @@ from typing import Unpack
 
 from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
-from packetboat.calls import schedules as calls
+from packetboat.calls import messaging as calls
 from packetboat.models import (
     Page,
     Schedule,

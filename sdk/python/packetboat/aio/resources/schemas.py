@@ -8,7 +8,7 @@ from typing import Any
 
 from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
-from packetboat.calls import schemas as calls
+from packetboat.calls import tenancy as calls
 from packetboat.models import (
     Compatibility,
     Page,

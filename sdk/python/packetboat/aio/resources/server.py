@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from packetboat.aio.sender import AsyncSender
-from packetboat.calls import server as calls
+from packetboat.calls import tenancy as calls
 from packetboat.models import Fleet, WhoAmI
 
 

@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 from packetboat.aio.operations.subscriptions import AsyncSubscriptionsOperations
 from packetboat.aio.resources.lines import lines
-from packetboat.calls import backlog
+from packetboat.calls import streams
 from packetboat.calls.call import StreamCall
 from packetboat.calls.streams import Reopening
 from packetboat.errors import NotFound
@@ -35,7 +35,7 @@ class AsyncSubscriptions(AsyncSubscriptionsOperations):
         """
 
         def call_of(left_s: float | None) -> StreamCall:
-            return backlog.stream_backlogs(names, min_messages, heartbeat_seconds, left_s)
+            return streams.stream_backlogs(names, min_messages, heartbeat_seconds, left_s)
 
         reopening = Reopening(
             call_of, time.monotonic(), max_seconds=max_seconds, reopen_for_s=reconnect_for_s
@@ -59,7 +59,7 @@ class AsyncSubscriptions(AsyncSubscriptionsOperations):
         is none of this name."""
 
         def call_of(left_s: float | None) -> StreamCall:
-            return backlog.stream_backlog(name, min_messages, heartbeat_seconds, left_s)
+            return streams.stream_backlog(name, min_messages, heartbeat_seconds, left_s)
 
         reopening = Reopening(
             call_of, time.monotonic(), max_seconds=max_seconds, reopen_for_s=reconnect_for_s

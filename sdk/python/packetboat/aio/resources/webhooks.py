@@ -9,7 +9,7 @@ from typing import Literal
 
 from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
-from packetboat.calls import subscriptions as calls
+from packetboat.calls import messaging as calls
 from packetboat.models import (
     NewSigningSecret,
     Page,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from packetboat.calls import locks as calls
+from packetboat.calls import tenancy as calls
 from packetboat.models import Lock, LockState, LockVerified, Page
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender

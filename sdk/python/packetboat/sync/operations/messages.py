@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from packetboat.calls import messages as calls
+from packetboat.calls import messaging as calls
 from packetboat.models import AckState, DelayedMessage, Page, PartitionOffsets, StoredMessage
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Unpack
 
-from packetboat.calls import subscriptions as calls
+from packetboat.calls import messaging as calls
 from packetboat.models import (
     Backlog,
     FilterPreview,

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import closing
 from typing import Unpack
 
-from packetboat.calls import audit_export as calls
+from packetboat.calls import streams as calls
 from packetboat.models import AuditEntry, AuditFilter
 from packetboat.sync.operations.audit import AuditOperations
 from packetboat.sync.resources.lines import lines_of

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from packetboat.calls import dead_letters as calls
+from packetboat.calls import messaging as calls
 from packetboat.models import (
     DeadLetter,
     DeadLetterPage,

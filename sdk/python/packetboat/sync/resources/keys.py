@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Unpack
 
-from packetboat.calls import access as calls
+from packetboat.calls import tenancy as calls
 from packetboat.models import Key, KeySettings, Page
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from itertools import count, takewhile
 
-from packetboat.calls import messages as calls
-from packetboat.calls import replays
+from packetboat.calls import consuming
+from packetboat.calls import messaging as calls
 from packetboat.errors import InvalidRequest
 from packetboat.lake.cursor import lane_name
 from packetboat.lake.errors import HistoryMissing
@@ -86,7 +86,7 @@ class LaneReading:
         Return none, and set `_first` above `at`, if the log no longer has them.
         """
         request = self._request
-        call = replays.replay(
+        call = consuming.replay(
             request.topic,
             self._partition,
             self.at,

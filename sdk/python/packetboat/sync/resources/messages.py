@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from datetime import datetime
 
-from packetboat.calls import replays as calls
+from packetboat.calls import consuming as calls
 from packetboat.calls.call import long_poll_s
 from packetboat.models import ReplayPage, StoredMessage
 from packetboat.sync.operations.messages import MessagesOperations

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from packetboat.calls import dead_letters as calls
+from packetboat.calls import messaging as calls
 from packetboat.models import ParkedKey
 from packetboat.sync.sender import Sender
 

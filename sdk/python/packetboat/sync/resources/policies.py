@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from packetboat.calls import access as calls
+from packetboat.calls import tenancy as calls
 from packetboat.models import Page, Policy, Role
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from packetboat.calls import pools as calls
+from packetboat.calls import jobs as calls
 from packetboat.models import Page
 from packetboat.models.jobs import Pool
 from packetboat.sync.resources.pages import every

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from packetboat import models
-from packetboat.calls import tenants as calls
+from packetboat.calls import tenancy as calls
 from packetboat.models import Limits
 from packetboat.sync.sender import Sender
 

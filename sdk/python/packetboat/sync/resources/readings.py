@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 
-from packetboat.calls import topics
+from packetboat.calls import messaging
 from packetboat.calls.call import long_poll_s
 from packetboat.lake.cursor import ReadCursor
 from packetboat.lake.read_message import ReadMessage
@@ -81,7 +81,7 @@ class Reading:
     def _begun(self) -> list[LaneReading]:
         """Return the lanes that are not known yet, each at its start."""
         request = self._request
-        topic = self._sender.send(topics.get_topic(request.topic), request.timeout_s)
+        topic = self._sender.send(messaging.get_topic(request.topic), request.timeout_s)
         if request.cursor is not None and request.cursor.created_at != topic.created_at:
             raise ValueError(f"the cursor is of another topic {topic.name}, deleted since")
         lanes = [

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Unpack
 
-from packetboat.calls import schedules as calls
+from packetboat.calls import messaging as calls
 from packetboat.models import (
     Page,
     Schedule,

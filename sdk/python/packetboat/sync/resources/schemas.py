@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from packetboat.calls import schemas as calls
+from packetboat.calls import tenancy as calls
 from packetboat.models import (
     Compatibility,
     Page,

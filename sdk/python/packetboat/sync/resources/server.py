@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from packetboat.calls import server as calls
+from packetboat.calls import tenancy as calls
 from packetboat.models import Fleet, WhoAmI
 from packetboat.sync.sender import Sender
 

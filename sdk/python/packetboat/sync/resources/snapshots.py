@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from packetboat.calls import subscriptions as calls
+from packetboat.calls import messaging as calls
 from packetboat.models import Page, Snapshot
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender

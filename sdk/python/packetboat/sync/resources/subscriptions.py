@@ -7,7 +7,7 @@ import time
 from collections.abc import Generator
 from contextlib import closing
 
-from packetboat.calls import backlog
+from packetboat.calls import streams
 from packetboat.calls.call import StreamCall
 from packetboat.calls.streams import Reopening
 from packetboat.errors import NotFound
@@ -36,7 +36,7 @@ class Subscriptions(SubscriptionsOperations):
         """
 
         def call_of(left_s: float | None) -> StreamCall:
-            return backlog.stream_backlogs(names, min_messages, heartbeat_seconds, left_s)
+            return streams.stream_backlogs(names, min_messages, heartbeat_seconds, left_s)
 
         reopening = Reopening(
             call_of, time.monotonic(), max_seconds=max_seconds, reopen_for_s=reconnect_for_s
@@ -60,7 +60,7 @@ class Subscriptions(SubscriptionsOperations):
         is none of this name."""
 
         def call_of(left_s: float | None) -> StreamCall:
-            return backlog.stream_backlog(name, min_messages, heartbeat_seconds, left_s)
+            return streams.stream_backlog(name, min_messages, heartbeat_seconds, left_s)
 
         reopening = Reopening(
             call_of, time.monotonic(), max_seconds=max_seconds, reopen_for_s=reconnect_for_s

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Unpack
 
-from packetboat.calls import tenants as calls
+from packetboat.calls import tenancy as calls
 from packetboat.models import Page, Tenant, TenantSettings
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Literal
 
-from packetboat.calls import subscriptions as calls
+from packetboat.calls import messaging as calls
 from packetboat.models import (
     NewSigningSecret,
     Page,
