@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from keyword import iskeyword
 from typing import get_type_hints
 
@@ -34,8 +35,12 @@ def written(*areas: Area) -> str:
             functions.append(_function(area, method, method.operation))
             if method.own:
                 functions.append(_function(area, method, method.own))
-    names = ", ".join(area.name.replace("_", " ") for area in areas)
-    return module(f"Calls of {names}.", areas[0], "\n\n\n".join(functions))
+    return module(f"Calls of {area_names(areas)}.", areas[0], "\n\n\n".join(functions))
+
+
+def area_names(areas: Iterable[Area]) -> str:
+    """Return the names of areas, for a sentence."""
+    return ", ".join(area.name.replace("_", " ") for area in areas)
 
 
 def result(method: Method, operation: Operation) -> tuple[str, str]:

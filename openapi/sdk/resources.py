@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from openapi.areas import OPERATIONS
-from openapi.sdk.calls import result
+from openapi.sdk.calls import area_names, result
 from openapi.sdk.methods import Area, Argument, Method, arguments, call_name, with_settings
 from openapi.sdk.text import docstring, module
 
@@ -12,14 +12,17 @@ TIMEOUT = "timeout_s: float | None = None"
 ONE_PAGE = "Return one page; `page_token` is that of the page before."
 
 
-def written(area: Area) -> str:
-    """Return the text of the resource of an area."""
+def written(*areas: Area) -> str:
+    """Return the text of the resources of areas whose calls are in one module."""
+    doc = areas[0].doc if len(areas) == 1 else f"Bases of resources: {area_names(areas)}."
+    return module(doc, areas[0], "\n\n\n".join(_resource(each) for each in areas), calls=True)
+
+
+def _resource(area: Area) -> str:
     shown = [each for each in area.methods if each.name]
     methods = "\n\n".join(text for each in shown for text in _methods(area, each))
-    kind = class_name(area)
     start = "    def __init__(self, sender: AsyncSender) -> None:\n        self._sender = sender"
-    text = f"class {kind}:\n{docstring(area.doc, 4)}\n\n{start}\n\n{methods}"
-    return module(area.doc, area, text, calls=True)
+    return f"class {class_name(area)}:\n{docstring(area.doc, 4)}\n\n{start}\n\n{methods}"
 
 
 def class_name(area: Area) -> str:

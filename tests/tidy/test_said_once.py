@@ -130,13 +130,21 @@ def options_written_in(text: str) -> set[str]:
         if isinstance(node, ast.Assign) and "typer.Option(" in ast.unparse(node.value)
     }
     return {
-        argument.arg
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef) and _verbs(node) & CHANGING
-        for argument in (*node.args.args, *node.args.kwonlyargs)
-        if argument.annotation is not None
-        and ("typer.Option(" in (kind := ast.unparse(argument.annotation)) or kind in aliases)
+        name
+        for name, kind in _options_of(tree)
+        if "typer.Option(" in (text := ast.unparse(kind)) or text in aliases
     }
+
+
+def _options_of(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the names and types of options of changing commands, and of `add_set`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and _verbs(node) & CHANGING:
+            for each in (*node.args.args, *node.args.kwonlyargs):
+                if each.annotation is not None:
+                    yield each.arg, each.annotation
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "add_set":
+            yield from ((each.arg, each.value) for each in node.keywords if each.arg)
 
 
 def _verbs(function: ast.FunctionDef) -> set[str]:
@@ -215,8 +223,9 @@ Size = Annotated[int, typer.Option(help="The size.")]
 def create(size: Size, kind: Annotated[str, typer.Option()], label: Labels): ...
 @add(app, "list")
 def list_(limit: Annotated[int, typer.Option()]): ...
+add_set(app, NOUN, "Set one.", "…", color=Annotated[str, typer.Option()], shape=Shape, weight=Size)
 """
-    assert options_written_in(text) == {"size", "kind"}
+    assert options_written_in(text) == {"size", "kind", "color", "weight"}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from packetboat.cli.secret_notes import SHOWN_ONCE
+from packetboat.cli.secret_text import SHOWN_ONCE
 
 from tests.unit.sdk.cli_support import Command
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Unpack
 
-from packetboat.aio.operations.audit import AsyncAuditOperations
+from packetboat.aio.operations.tenancy import AsyncAuditOperations
 from packetboat.aio.resources.lines import lines_of
 from packetboat.calls import streams as calls
 from packetboat.models import AuditEntry, AuditFilter

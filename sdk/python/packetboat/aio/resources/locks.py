@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from packetboat.aio.holding import AsyncHolding
-from packetboat.aio.operations.locks import AsyncLocksOperations
+from packetboat.aio.operations.tenancy import AsyncLocksOperations
 
 
 class AsyncLocks(AsyncLocksOperations):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from datetime import datetime
 
-from packetboat.aio.operations.messages import AsyncMessagesOperations
+from packetboat.aio.operations.messaging import AsyncMessagesOperations
 from packetboat.calls import consuming as calls
 from packetboat.calls.call import long_poll_s
 from packetboat.models import ReplayPage, StoredMessage

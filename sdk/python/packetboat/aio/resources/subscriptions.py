@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from packetboat.aio.operations.subscriptions import AsyncSubscriptionsOperations
+from packetboat.aio.operations.messaging import AsyncSubscriptionsOperations
 from packetboat.aio.resources.lines import lines
 from packetboat.calls import streams
 from packetboat.calls.call import StreamCall

@@ -11,7 +11,7 @@ import typer
 from packetboat import profiles
 from packetboat.cli.arguments import wrong
 from packetboat.cli.invocation import Invocation
-from packetboat.cli.secret_input import read_secret
+from packetboat.cli.secret_text import read_secret
 from packetboat.cli.shared_options import add, given
 from packetboat.cli.target import DEFAULT_URL
 from packetboat.profiles import DEFAULT, Profile

@@ -10,12 +10,13 @@ from packetboat.cli.api import path
 from packetboat.cli.arguments import File, Labels, Name, Set, body
 from packetboat.cli.flags import Cron, MessageData, MessageKey, MissedRuns, ScheduleTopic, TimeZone
 from packetboat.cli.invocation import Invocation
-from packetboat.cli.nouns import Noun, add_common
+from packetboat.cli.nouns import Noun, add_common, add_verb
 from packetboat.cli.shared_options import add, commands
 
 app: typer.Typer = commands("schedules", "Publish messages at times.")
 COLUMNS = ("name", "topic", "cron", "time_zone", "paused", "next_runs", "runs", "failure")
-add_common(app, Noun("schedules", "schedule", COLUMNS, "nightly"))
+NOUN = Noun("schedules", "schedule", COLUMNS, "nightly")
+add_common(app, NOUN)
 
 
 @add(
@@ -77,27 +78,9 @@ def next_(
     here.output.rows([{"next_run": each} for each in answer["next_runs"]], "next_run")
 
 
-@add(app, "pause", example="packetboat schedules pause nightly")
-def pause(context: typer.Context, name: Name) -> None:
-    """Stop a schedule until `resume`."""
-    _verb(context, name, "pause", safe=True)
-
-
-@add(app, "resume", example="packetboat schedules resume nightly")
-def resume(context: typer.Context, name: Name) -> None:
-    """Start a paused schedule again."""
-    _verb(context, name, "resume", safe=True)
-
-
-@add(app, "run", example="packetboat schedules run nightly")
-def run(context: typer.Context, name: Name) -> None:
-    """Publish the message now, in addition to the schedule."""
-    _verb(context, name, "run", safe=False)
-
-
-def _verb(context: typer.Context, name: str, verb: str, *, safe: bool) -> None:
-    here = Invocation.of(context)
-    here.output.record(here.api.post(path("schedules", name, verb=verb), safe=safe))
+add_verb(app, NOUN, "pause", "Stop a schedule until `resume`.")
+add_verb(app, NOUN, "resume", "Start a paused schedule again.")
+add_verb(app, NOUN, "run", "Publish the message now, in addition to the schedule.", safe=False)
 
 
 def _message(data: Any, key: str | None) -> list[str]:

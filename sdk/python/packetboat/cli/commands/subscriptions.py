@@ -22,7 +22,7 @@ from packetboat.cli.flags import (
 )
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.previews import Expression, Messages, preview_filter
-from packetboat.cli.secret_notes import note_secret
+from packetboat.cli.secret_text import note_secret
 from packetboat.cli.shared_options import add, commands
 
 app: typer.Typer = commands("subscriptions", "Create, show and change subscriptions.")

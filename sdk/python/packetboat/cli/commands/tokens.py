@@ -8,7 +8,7 @@ from packetboat.calls import tokens as calls
 from packetboat.cli.exit_codes import ExitCode
 from packetboat.cli.failures import CommandFailed
 from packetboat.cli.invocation import Invocation
-from packetboat.cli.secret_input import read_secret
+from packetboat.cli.secret_text import read_secret
 from packetboat.cli.shared_options import add, commands
 
 app: typer.Typer = commands("tokens", "Inspect and revoke access tokens, as a client.")

@@ -9,7 +9,7 @@ from typing import Unpack
 
 from packetboat.calls import streams as calls
 from packetboat.models import AuditEntry, AuditFilter
-from packetboat.sync.operations.audit import AuditOperations
+from packetboat.sync.operations.tenancy import AuditOperations
 from packetboat.sync.resources.lines import lines_of
 
 

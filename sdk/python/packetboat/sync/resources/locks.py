@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from packetboat.sync.holding import Holding
-from packetboat.sync.operations.locks import LocksOperations
+from packetboat.sync.operations.tenancy import LocksOperations
 
 
 class Locks(LocksOperations):

@@ -9,7 +9,7 @@ from datetime import datetime
 from packetboat.calls import consuming as calls
 from packetboat.calls.call import long_poll_s
 from packetboat.models import ReplayPage, StoredMessage
-from packetboat.sync.operations.messages import MessagesOperations
+from packetboat.sync.operations.messaging import MessagesOperations
 
 
 class Messages(MessagesOperations):

@@ -12,7 +12,7 @@ from packetboat.calls.call import StreamCall
 from packetboat.calls.streams import Reopening
 from packetboat.errors import NotFound
 from packetboat.models import BacklogUpdate
-from packetboat.sync.operations.subscriptions import SubscriptionsOperations
+from packetboat.sync.operations.messaging import SubscriptionsOperations
 from packetboat.sync.resources.lines import lines
 
 

@@ -1,12 +1,13 @@
-# Generated from aio/operations/locks.py: `make generate`. Do not edit.
-"""Locks: one client holds each at a time."""
+# Generated from aio/operations/tenancy.py: `make generate`. Do not edit.
+"""Bases of resources: locks, audit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Unpack
 
 from packetboat.calls import tenancy as calls
-from packetboat.models import Lock, LockState, LockVerified, Page
+from packetboat.models import AuditEntry, AuditFilter, Lock, LockState, LockVerified, Page
 from packetboat.sync.resources.pages import every
 from packetboat.sync.sender import Sender
 
@@ -75,3 +76,47 @@ class LocksOperations:
     def delete(self, name: str, *, timeout_s: float | None = None) -> None:
         """Take the lock away from its holder."""
         self._sender.send(calls.delete_lock(name), timeout_s)
+
+
+class AuditOperations:
+    """The changes of a tenant, and their authors."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    def list(
+        self,
+        tenant: str | None = None,
+        *,
+        page_size: int = 100,
+        timeout_s: float | None = None,
+        **filters: Unpack[AuditFilter],
+    ) -> Iterator[AuditEntry]:
+        """Iterate over the changes of a tenant, for operators, or of the own one, the newest first
+        unless `order` says otherwise."""
+        return every(
+            self._sender,
+            lambda token: (
+                calls.get_own_audit(filters, page_size, token)
+                if tenant is None
+                else calls.get_audit(tenant, filters, page_size, token)
+            ),
+            timeout_s,
+        )
+
+    def page(
+        self,
+        tenant: str | None = None,
+        *,
+        page_size: int = 100,
+        page_token: str | None = None,
+        timeout_s: float | None = None,
+        **filters: Unpack[AuditFilter],
+    ) -> Page[AuditEntry]:
+        """Return one page; `page_token` is that of the page before."""
+        return self._sender.send(
+            calls.get_own_audit(filters, page_size, page_token)
+            if tenant is None
+            else calls.get_audit(tenant, filters, page_size, page_token),
+            timeout_s,
+        )

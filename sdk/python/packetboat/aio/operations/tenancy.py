@@ -1,14 +1,15 @@
 # Generated from openapi/: `make generate`. Do not edit.
-"""Locks: one client holds each at a time."""
+"""Bases of resources: locks, audit."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from typing import Unpack
 
 from packetboat.aio.resources.pages import every
 from packetboat.aio.sender import AsyncSender
 from packetboat.calls import tenancy as calls
-from packetboat.models import Lock, LockState, LockVerified, Page
+from packetboat.models import AuditEntry, AuditFilter, Lock, LockState, LockVerified, Page
 
 
 class AsyncLocksOperations:
@@ -77,3 +78,47 @@ class AsyncLocksOperations:
     async def delete(self, name: str, *, timeout_s: float | None = None) -> None:
         """Take the lock away from its holder."""
         await self._sender.send(calls.delete_lock(name), timeout_s)
+
+
+class AsyncAuditOperations:
+    """The changes of a tenant, and their authors."""
+
+    def __init__(self, sender: AsyncSender) -> None:
+        self._sender = sender
+
+    def list(
+        self,
+        tenant: str | None = None,
+        *,
+        page_size: int = 100,
+        timeout_s: float | None = None,
+        **filters: Unpack[AuditFilter],
+    ) -> AsyncIterator[AuditEntry]:
+        """Iterate over the changes of a tenant, for operators, or of the own one, the newest first
+        unless `order` says otherwise."""
+        return every(
+            self._sender,
+            lambda token: (
+                calls.get_own_audit(filters, page_size, token)
+                if tenant is None
+                else calls.get_audit(tenant, filters, page_size, token)
+            ),
+            timeout_s,
+        )
+
+    async def page(
+        self,
+        tenant: str | None = None,
+        *,
+        page_size: int = 100,
+        page_token: str | None = None,
+        timeout_s: float | None = None,
+        **filters: Unpack[AuditFilter],
+    ) -> Page[AuditEntry]:
+        """Return one page; `page_token` is that of the page before."""
+        return await self._sender.send(
+            calls.get_own_audit(filters, page_size, page_token)
+            if tenant is None
+            else calls.get_audit(tenant, filters, page_size, page_token),
+            timeout_s,
+        )

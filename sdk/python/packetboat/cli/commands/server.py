@@ -1,4 +1,5 @@
-"""`packetboat api`: sends any request, with the credential of the other commands."""
+"""`packetboat whoami`, `docs`, and `api`, which sends any request with the credential of the other
+commands."""
 
 from __future__ import annotations
 
@@ -17,12 +18,36 @@ from packetboat.cli.output import Format
 from packetboat.cli.shared_options import add
 from packetboat.transport import Request
 
-app: typer.Typer = typer.Typer()
+whoami = typer.Typer()
+docs = typer.Typer()
+api = typer.Typer()
 SAFE = frozenset({"GET", "HEAD", "PUT", "OPTIONS"})
 
 
-@add(app, "api", example="packetboat api GET '/topics?page_size=5'")
-def api(
+@add(whoami, "whoami", example="packetboat whoami -o json")
+def show_identity(context: typer.Context) -> None:
+    """Show your identity at the server, and your roles."""
+    here = Invocation.of(context)
+    answer = here.api.get("/whoami")
+    here.output.record(answer)
+    target = here.target
+    here.output.note(
+        f"(server: {target.urls[0]} of {target.url_from}; "
+        f"credential of {target.credential_from or 'nowhere'})"
+    )
+
+
+@add(docs, "docs", example="packetboat docs")
+def show_links(context: typer.Context) -> None:
+    """Show where the documentation of the API and of its problems is."""
+    here = Invocation.of(context)
+    url = here.target.urls[0]
+    links = {"api": f"{url}/docs", "openapi": f"{url}/openapi.yaml"}
+    here.output.rows([{"what": what, "url": link} for what, link in links.items()], "what", "url")
+
+
+@add(api, "api", example="packetboat api GET '/topics?page_size=5'")
+def send(
     context: typer.Context,
     method: Annotated[str, typer.Argument(metavar="METHOD", help="GET, POST, …")],
     path: Annotated[str, typer.Argument(metavar="PATH", help="The path with its query.")],
