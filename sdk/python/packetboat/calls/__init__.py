@@ -1,4 +1,4 @@
-"""Every operation of the API as a value, one module for each area; nothing here does I/O.
+"""Every operation of the API as a value, by subject; nothing here does I/O.
 
 A call is named as its operation is in the API's description: `createTopic`, `create_topic`.
 """
