@@ -16,7 +16,7 @@ from auth.access_tokens import AccessToken, AccessTokens
 from auth.client_directory import ClientDirectory
 from auth.errors import TokenRefused
 from auth.permissions import GRANTABLE, OF_OPERATORS, Permission
-from auth.principal import Grant, Principal, everything
+from auth.principal import FromPolicies, Grant, Principal, everything
 from auth.revocations import Revocations
 from metadata.tenancy.clients import Client, ClientState
 from metadata.tenancy.tenants import PLATFORM_ID
@@ -28,7 +28,7 @@ OWNS = GRANTABLE - OF_OPERATORS
 class Grants(Protocol):
     """The grants that a tenant's policies give to a subject."""
 
-    async def of(self, tenant_id: bytes, subject: str) -> frozenset[Grant]:
+    async def of(self, tenant_id: bytes, subject: str) -> FromPolicies:
         """Return the grants of a subject. Raises VerifierUnavailable if they cannot be read now."""
         ...
 
@@ -51,11 +51,10 @@ class AccessTokenVerifier:
     async def verify(self, token: bytes) -> Principal:
         """Raises TokenRefused, TenantSuspended or VerifierUnavailable."""
         found = await self.held(token)
-        granted = await self._granted(found)
         return Principal(
             tenant_id=found.tenant_id,
             subject=found.subject,
-            grants=frozenset(grant for grant in granted if grant.permission in found.scope),
+            grants=await self._granted(found),
             credential=f"token:{found.jti.hex()}",
             expires_at=float(found.expires_at),
         )
@@ -76,14 +75,18 @@ class AccessTokenVerifier:
         await self._directory.require_served(found.tenant_id, suspended=bool(found.operator))
         return found
 
-    async def _granted(self, found: AccessToken) -> frozenset[Grant]:
+    async def _granted(self, found: AccessToken) -> frozenset[Grant] | FromPolicies:
+        """Return the grants that the scope of the token leaves."""
         if found.topics:
             named = [("topic", found.topics), *(("schema", name) for name in found.schemas)]
-            return frozenset(Grant(Permission.READ, *each) for each in named)
+            given = [Permission.READ] if Permission.READ in found.scope else []
+            return frozenset(Grant(each, *name) for each in given for name in named)
         if not found.operator:
-            return await self._grants.of(found.tenant_id, found.subject)
+            granted = await self._grants.of(found.tenant_id, found.subject)
+            return granted.within(found.scope)
         client = await self._directory.client(found.client_id)
-        return frozenset() if client is None else everything(allowed(client, found.tenant_id))
+        may = frozenset() if client is None else allowed(client, found.tenant_id)
+        return everything(may.intersection(found.scope))
 
 
 def subject_of(client: Client) -> str:

@@ -26,7 +26,7 @@ from auth.client_directory import ClientDirectory
 from auth.errors import TokenRefused
 from auth.issuer_keys import ALGORITHMS, IssuerKeys
 from auth.known import Known
-from auth.principal import Grant, Principal
+from auth.principal import FromPolicies, Principal
 from metadata.tenancy.issuers import Issuer, Trust
 from metadata.types import Change, ChangeKind
 
@@ -51,7 +51,7 @@ better.
 class Grants(Protocol):
     """The grants that a tenant's policies give to a subject."""
 
-    async def of(self, tenant_id: bytes, subject: str) -> frozenset[Grant]: ...
+    async def of(self, tenant_id: bytes, subject: str) -> FromPolicies: ...
 
 
 class Issuers(Protocol):

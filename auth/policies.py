@@ -10,14 +10,15 @@ A scope of an API key is a permission, or a permission and a resource: `read`,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import NamedTuple, Protocol
 
 from auth.known import Known
 from auth.permissions import EVERY, GRANTABLE, KINDS, OF_OPERATORS, Permission
-from auth.principal import Grant
-from edge.caller import fits
+from auth.principal import FromPolicies, Grant
+from edge.caller import Granted, fits
 from edge.slices import Slices
 from metadata.tenancy.policies import Policy
 from metadata.types import Change, ChangeKind
@@ -63,6 +64,15 @@ def parse_resource(text: str) -> Resource:
             " for any characters"
         )
     return Resource(PLURALS[plural], pattern)
+
+
+def is_resource(text: str) -> bool:
+    """Return whether this version knows the resource; a later one may have written it."""
+    try:
+        parse_resource(text)
+    except BadGrant:
+        return False
+    return True
 
 
 def parse_scope(text: str) -> Grant:
@@ -111,43 +121,32 @@ def _whole(member: str) -> str:
     return f"{member}#" if member.startswith("issuer:") and "#" not in member else member
 
 
-def grants_of(policies: Iterable[Policy]) -> frozenset[Grant]:
-    """Return the grants of policies to their members; an unknown role or resource grants
-    nothing.
-    """
-    return frozenset(
-        Grant(permission, *resource)
-        for policy in policies
-        for resource in _resources(policy.resources)
-        for permission in ROLES.get(policy.role, ())
-    )
-
-
-def _resources(texts: Sequence[str]) -> list[Resource]:
-    found = []
-    for text in texts:
-        try:
-            found.append(parse_resource(text))
-        except BadGrant:
-            continue  # written by a later version
-    return found
-
-
 class Policies(Protocol):
     """The part of `metadata.tenancy.policies.PolicyRepository` that this needs."""
 
     async def of_tenant(self, tenant_id: bytes) -> tuple[Policy, ...]: ...
 
 
+class _Gives(NamedTuple):
+    holder: int
+    digest: bytes
+    permissions: frozenset[Permission]
+
+
 class Members:
     """The policies of a tenant by their members, so that a look-up does not go through all members.
 
     A member without `*` is found by its text. The others are found by the characters before their
-    first `*`, and only these are compared, a slice of them in each turn of the loop.
+    first `*`, and only these are compared, a slice of them in each turn of the loop. The resources
+    of all policies are in one `Granted`, whose holders are the policies; an unknown role or
+    resource grants nothing.
     """
 
     def __init__(self, policies: tuple[Policy, ...]) -> None:
         self.policies = policies
+        self.granted = Granted()
+        self._gives: dict[str, _Gives] = {}
+        """The effect of each policy, by the policy's name."""
         self._exact: dict[str, list[int]] = {}
         self._by_prefix: dict[str, dict[str, list[int]]] = {}
         """The indices of policies, by prefix and member."""
@@ -157,6 +156,7 @@ class Members:
     @classmethod
     async def of(cls, policies: tuple[Policy, ...]) -> Members:
         made = cls(policies)
+        holders: dict[bytes, int] = {}
         slices = Slices()
         for index, policy in enumerate(policies):
             for member in policy.members:
@@ -166,6 +166,17 @@ class Members:
                     those.setdefault(member, []).append(index)
                 else:
                     made._exact.setdefault(_whole(member), []).append(index)
+                if slices.over:
+                    await slices.rest()
+            digest = sha256("\0".join((policy.role, *policy.resources)).encode()).digest()
+            fresh = digest not in holders
+            holder = holders.setdefault(digest, 1 << len(holders))
+            made._gives[policy.name] = _Gives(holder, digest, ROLES.get(policy.role, _NOTHING))
+            if not fresh:
+                continue  # another policy says the same
+            for text in policy.resources:
+                if is_resource(text):
+                    made.granted.add(holder, *parse_resource(text))
                 if slices.over:
                     await slices.rest()
         return made
@@ -189,7 +200,18 @@ class Members:
         naming = self._found[subject] = tuple(self.policies[index] for index in sorted(found))
         return naming
 
+    async def grants_to(self, subject: str) -> FromPolicies:
+        """Return the grants to a subject."""
+        gives = {self._gives[policy.name] for policy in await self.naming(subject)}
+        holders: dict[str, int] = {}
+        for holder, _, permissions in gives:
+            for permission in permissions:
+                holders[permission.value] = holders.get(permission.value, 0) | holder
+        digest = sha256(b"".join(sorted(each.digest for each in gives))).digest()
+        return FromPolicies(digest, frozenset(holders), self.granted, holders)
 
+
+_NOTHING: frozenset[Permission] = frozenset()
 _NOBODY: Mapping[str, list[int]] = {}
 
 
@@ -211,22 +233,18 @@ class PolicyBook:
 
         self._known = Known[bytes, _OfTenant](read)
 
-    async def of(self, tenant_id: bytes, subject: str) -> frozenset[Grant]:
+    async def of(self, tenant_id: bytes, subject: str) -> FromPolicies:
         """Return the grants of the tenant's policies to a subject. Raises VerifierUnavailable."""
-        grants: set[Grant] = set()
-        slices = Slices()
-        said = {(each.role, each.resources): each for each in await self.naming(tenant_id, subject)}
-        for policy in said.values():
-            grants |= grants_of([policy])
-            if slices.over:
-                await slices.rest()
-        return frozenset(grants)
+        return await (await self._members(tenant_id)).grants_to(subject)
 
     async def naming(self, tenant_id: bytes, subject: str) -> tuple[Policy, ...]:
         """Return the policies of which the subject is a member. Raises VerifierUnavailable."""
+        return await (await self._members(tenant_id)).naming(subject)
+
+    async def _members(self, tenant_id: bytes) -> Members:
         found = await self._known.get(tenant_id)
         assert found is not None, "a tenant without policies has none"
-        return await found.members.naming(subject)
+        return found.members
 
     async def on_changes(self, changes: Sequence[Change]) -> None:
         if any(change.kind is ChangeKind.RESET for change in changes):

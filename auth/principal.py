@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from auth.permissions import EVERY, GRANTABLE, Permission
-from edge.caller import Caller
+from edge.caller import Caller, Granted
 
 
 class Grant(NamedTuple):
@@ -24,6 +24,29 @@ def everything(permissions: Iterable[Permission] = GRANTABLE) -> frozenset[Grant
 
 
 @dataclass(frozen=True, slots=True)
+class FromPolicies:
+    """The grants of a tenant's policies to one subject.
+
+    All subjects share the `granted` of their tenant, whose holders are policies. Two are equal if
+    their policies give the same roles on the same resources, and their tokens allow the same.
+    """
+
+    digest: bytes
+    """The digest of the roles and resources."""
+    allowed: frozenset[str]
+    """The permissions that the token leaves of those that the roles have."""
+    granted: Granted = field(repr=False, compare=False)
+    holders: Mapping[str, int] = field(repr=False, compare=False)
+    """The policies of the subject that give a permission, by permission."""
+
+    def within(self, scope: Collection[Permission]) -> FromPolicies:
+        """Return the grants that a token has whose scope is that."""
+        allowed = self.allowed.intersection(each.value for each in scope)
+        holders = {name: self.holders[name] for name in allowed}
+        return FromPolicies(self.digest, allowed, self.granted, holders)
+
+
+@dataclass(frozen=True, slots=True)
 class Principal:
     """A caller of one tenant. `tenant_id` is 16 bytes; `subject` names the caller in audits.
 
@@ -33,14 +56,20 @@ class Principal:
 
     tenant_id: bytes
     subject: str
-    grants: frozenset[Grant]
+    grants: frozenset[Grant] | FromPolicies
     credential: str = ""
     expires_at: float | None = None
     caller: Caller = field(init=False, repr=False, compare=False)
     """The view of the principal for handlers: the same grants, by name."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "caller", Caller(self.grants))
+        found = self.grants
+        caller = (
+            Caller(found.granted, found.holders)
+            if isinstance(found, FromPolicies)
+            else Caller(found)
+        )
+        object.__setattr__(self, "caller", caller)
 
     def may(self, permission: Permission) -> bool:
         """Return whether the permission is granted on any name at all."""

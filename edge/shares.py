@@ -12,8 +12,8 @@ it before anything is done for the caller:
         replays.release(tenant_id)
 
 or `with replays.held_by(tenant_id) as refused:`, if one block covers the whole use. The key is the
-tenant's id, or any other key that shares are counted by: connections use `of_address`, by which all
-addresses of an IPv6 /64 are one. Amounts may be bytes. `refusal` asks without taking.
+tenant's id, or any other key that shares are counted by. Amounts may be bytes. `refusal` asks
+without taking.
 
 The rule, for a bound with the limit L and the share s:
 
@@ -32,7 +32,6 @@ Only `Turns` waits, and nothing is locked: use each on one event loop.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -333,20 +332,3 @@ class Turns:
             self._line.charge(who, 1)
             told.set_result(None)
         self._line.settle()
-
-
-def of_address(host: str) -> str:
-    """Return the key under which connections of an address are counted.
-
-    An IPv6 address is counted by its /64, since a host can have any number of addresses in it. Text
-    that is no address stays as it is.
-    """
-    if ":" not in host:
-        return host
-    try:
-        address = ipaddress.IPv6Address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import time
+from collections.abc import AsyncIterator, Iterable
 
 SLICE_S = 0.005
+SORTED_AT_ONCE = 2_000
 
 
 class Slices:
@@ -23,3 +26,21 @@ class Slices:
     async def rest(self) -> None:
         await asyncio.sleep(0)
         self._until_s = time.perf_counter() + SLICE_S
+
+
+async def in_order(texts: Iterable[str]) -> AsyncIterator[str]:
+    """Yield texts in ascending order; they are sorted in slices."""
+    slices = Slices()
+    runs, run = [], list[str]()
+    for text in texts:
+        run.append(text)
+        if len(run) == SORTED_AT_ONCE:
+            runs.append(sorted(run))
+            run = []
+        if slices.over:
+            await slices.rest()
+    runs.append(sorted(run))
+    for text in heapq.merge(*runs):
+        yield text
+        if slices.over:
+            await slices.rest()

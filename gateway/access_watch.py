@@ -227,6 +227,9 @@ class AccessWatch:
                 pass
             except TenantSuspended:
                 refused = tenant_suspended
+        if principal is not None and principal.caller.slow:
+            for request in self._open.intersection(requests):
+                await request.endpoint.learn(principal.caller, request.scope["path_params"])
         for request in self._open.intersection(requests):
             refusal = refused() if principal is None else _refusal(request, principal)
             if refusal is not None:

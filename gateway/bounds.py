@@ -27,7 +27,7 @@ from metadata.settings import DatabaseSettings
 from metadata.subscriptions import skip_rules, snapshots
 from metadata.topics import schemas
 from openapi.consume import MAX_OUTPUTS
-from peering.rpc import listening
+from peering.rpc import frames, handshake, listening
 from publish_forwarder import batch_body
 from publish_forwarder.settings import PublishSettings
 from quotas.settings import QuotaSettings
@@ -163,6 +163,18 @@ AREAS = (
                 listening.HANDSHAKES_PER_S,
                 "the connection is closed",
                 metric='packetboat_peer_connections_refused_total{why="rate"}',
+            ),
+            Bound(
+                "peer_handshake_seconds",
+                "descriptors: connections at a port of peers that have not proved the secret",
+                handshake.HANDSHAKE_TIMEOUT_S,
+                "the connection is ended",
+            ),
+            Bound(
+                "peer_handshake_bytes",
+                "memory: what such a connection may send",
+                frames.HANDSHAKE_FRAME_BYTES,
+                "the connection is ended",
             ),
         ),
     ),
@@ -423,6 +435,12 @@ something, so that one that comes next finds room. A default of 0 is no limit. A
 has more objects than a limit at an upgrade keeps all of them, and makes no more until some are
 deleted. The defaults of `topics`, `subscriptions` and `stored_bytes` do not hold for a tenant of an
 earlier release, until its operator [says otherwise](upgrade.md#what-030-asks-for).
+
+An address of IPv6 is a /64. A port of peers has no rate of connections in plain text: one that
+proves no secret takes less than 0.2 ms of the event loop, a fifth of a handshake of TLS, and ends
+after `peer_handshake_seconds`. Thousands a second still use up the descriptors of a process, so
+keep such ports in a network of the platform's own, whose hosts you trust, or require
+[TLS](peer-tls.md).
 """
 
 

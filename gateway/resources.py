@@ -153,7 +153,7 @@ class Resource(Generic[V]):
             asked = await read_json(scope, receive, body)
             call = Call(scope, receive, "" if asked.name is UNSET else asked.name)
             if operation.resource == names:
-                call.caller.require(operation.permission, self._kind, call.name)
+                await call.caller.require(operation.permission, self._kind, call.name)
             try:
                 made = await create(call, asked)
             except Conflict as error:
@@ -329,8 +329,8 @@ async def visible_page(
         page = await read(MAX_PAGE_SIZE, token)
         for item in page.items:
             if slices.over:
-                await slices.rest()  # a caller may have tens of thousands of patterns
-            if caller.may("read", kind, item.name):
+                await slices.rest()
+            if await caller.allows("read", kind, item.name):
                 if len(kept) == size:
                     return Page(tuple(kept), token_after(kept[-1].name))
                 kept.append(item)

@@ -62,7 +62,7 @@ class ExportRoutes:
         ]
 
     async def _create(self, call: Call, body: contract.ExportPut) -> Shown:
-        require_read(call.caller, body.topic)
+        await require_read(call.caller, body.topic)
         spec = new_spec(body, call.name, self._lakes, self._wall())
         topics = await self._exports.topics(call.tenant_id, spec.topic)
         if not topics and "*" not in spec.topic:
@@ -76,11 +76,11 @@ class ExportRoutes:
         return await self._whole(made)
 
     async def _put(self, call: Call, body: contract.ExportPut) -> Shown:
-        require_read(call.caller, body.topic)
+        await require_read(call.caller, body.topic)
         return await self._update(call, lambda export: changed(body, export, self._wall()))
 
     async def _patch(self, call: Call, patch: Body) -> Shown:
-        require_read(call.caller, (await self._find(call)).spec.topic)
+        await require_read(call.caller, (await self._find(call)).spec.topic)
         return await self._update(
             call, lambda export: changed(patched(patch, export), export, self._wall())
         )
@@ -105,7 +105,7 @@ class ExportRoutes:
 
     async def _resume(self, call: Call) -> Shown:
         """Resume from the next tick on."""
-        require_read(call.caller, (await self._find(call)).spec.topic)
+        await require_read(call.caller, (await self._find(call)).spec.topic)
         return await self._update(call, lambda export: paused(export, False, self._wall()))
 
     async def _update(self, call: Call, change: Callable[[Export], ExportSpec]) -> Shown:
@@ -136,9 +136,9 @@ class ExportRoutes:
             return list(export.positions)
 
 
-def require_read(caller: Caller, pattern: str) -> None:
+async def require_read(caller: Caller, pattern: str) -> None:
     """Require that the caller may read every topic that a pattern matches. Raise a 403 Problem.
 
     A pattern of a grant that matches the text of this pattern matches all that its `*` stands for.
     """
-    caller.require("read", "topic", pattern)
+    await caller.require("read", "topic", pattern)

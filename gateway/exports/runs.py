@@ -74,7 +74,7 @@ class ExportRunRoutes:
         body = decode_json(text, ExportRunStart) if text else ExportRunStart()
         window = window_of(body)
         export = await self._exports.get(tenant_of(scope), path_param(scope, "name"))
-        require_read(caller_of(scope), export.spec.topic)
+        await require_read(caller_of(scope), export.spec.topic)
         if export.spec.format == "parquet" and body.kind != EXPORT:
             raise _unfit("kind", f"export: plain files, which {export.name} writes, have no others")
         ranges = await self._ranges(export, body, window)

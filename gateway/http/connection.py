@@ -32,6 +32,7 @@ from gateway.http.request import (
     Malformed,
 )
 from gateway.http.unsent import Account, unsent_of
+from peering.addresses import of_address
 
 if TYPE_CHECKING:
     from gateway.http.dispatch import TurnedAway
@@ -78,9 +79,9 @@ _log = structlog.get_logger("packetboat.http")
 
 
 def address_of(transport: asyncio.BaseTransport) -> str:
-    """Return the address by which connections are counted."""
+    """Return the key by which connections are counted: the address, or its /64 for IPv6."""
     client = transport.get_extra_info("peername")
-    return str(client[0]) if isinstance(client, tuple) else ""
+    return of_address(str(client[0])) if isinstance(client, tuple) else ""
 
 
 def refusal(problem: Problem, date_line: bytes) -> bytes:

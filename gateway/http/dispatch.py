@@ -191,6 +191,8 @@ class Dispatcher:
                     token = bearer_token(authorization)
                     principal = self._verifier.cached(token) or await self._verify(token)
                     tenant_id = principal.tenant_id
+                    if principal.caller.slow:
+                        await endpoint.learn(principal.caller, params)
                     self._admit(scope, exchange, endpoint, principal)
                 if gate is not None:
                     asked, size = gate.kind(endpoint, priority), body_bytes(length, chunked=chunked)

@@ -69,6 +69,11 @@ class Endpoint:
         """Whether the handler looks up which names the caller may see."""
         return self._named_by == SOME
 
+    async def learn(self, caller: Caller, params: dict[str, str]) -> None:
+        """Look at the name in the path, so that `check` knows it; for a caller that is `slow`."""
+        if self._named_by not in ("", ANY, SOME):
+            await caller.learn(self._needs, self._kind, params[self._named_by])
+
     def check(self, caller: Caller, params: dict[str, str]) -> None:
         """Raises the 403 Problem, unless the caller has the permission on what the path names."""
         named_by = self._named_by

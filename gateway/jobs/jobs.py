@@ -78,14 +78,14 @@ class JobRoutes:
 
     async def _create(self, call: Call, body: contract.JobCreate | contract.JobPut) -> Job:
         spec = spec_of(body, call.name)
-        _require_places(call.caller, spec)
+        await _require_places(call.caller, spec)
         async with refusals():
             return await self._jobs.create(call.tenant_id, spec, self._limits)
 
     async def _same(self, call: Call, body: contract.JobPut) -> Job:
         """Return the job if it was made of the same content: a job does not change."""
         spec = spec_of(body, call.name)
-        _require_places(call.caller, spec)
+        await _require_places(call.caller, spec)
         job = await self._jobs.get(call.tenant_id, call.name)
         if call.if_version not in (None, job.version):
             raise precondition_failed("job")
@@ -163,13 +163,13 @@ class JobRoutes:
         await respond_listing(send, listing)
 
 
-def _require_places(caller: Caller, spec: JobSpec) -> None:
+async def _require_places(caller: Caller, spec: JobSpec) -> None:
     """Require `publish` on the pools and the parent of a job, which get work or output by it."""
-    caller.require("publish", "pool", spec.pool)
+    await caller.require("publish", "pool", spec.pool)
     if spec.reduce_pool is not None:
-        caller.require("publish", "pool", spec.reduce_pool)
+        await caller.require("publish", "pool", spec.reduce_pool)
     if spec.parent is not None:
-        caller.require("publish", "job", spec.parent.job)
+        await caller.require("publish", "job", spec.parent.job)
 
 
 def _shown(job: Job) -> Shown:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from metadata.errors import StatementRefused
 from metadata.jobs.claims import JobLeaseRepository
 from metadata.jobs.machine import Complete, Verdict
-from metadata.jobs.settling import Item
+from metadata.jobs.settling import Allowed, Item
 
 MAX_ITEMS = 500
 MAX_BYTES = 32 * 1024 * 1024
@@ -25,7 +25,7 @@ MAX_BYTES = 32 * 1024 * 1024
 @dataclass(slots=True, eq=False)
 class _Call:
     items: Sequence[Item]
-    allowed: Callable[[str], bool]
+    allowed: Allowed
     verdicts: asyncio.Future[list[Verdict]]
 
     @property
@@ -43,7 +43,7 @@ class SettleLine:
         self._owned: set[asyncio.Task[None]] = set()
 
     async def settle(
-        self, tenant_id: bytes, items: Sequence[Item], allowed: Callable[[str], bool]
+        self, tenant_id: bytes, items: Sequence[Item], allowed: Allowed
     ) -> list[Verdict]:
         """Return the verdict on each item once it is committed; nothing of pools that are not
         `allowed`.
@@ -73,11 +73,14 @@ class SettleLine:
 
     async def _settle(self, tenant_id: bytes, calls: Sequence[_Call]) -> None:
         items = [item for call in calls for item in call.items]
-        allowed = [call.allowed for call in calls for _ in call.items]
+        places = [(call.allowed, at) for call in calls for at in range(len(call.items))]
+
+        async def allowed(place: int, pool: str) -> bool:
+            of_call, at = places[place]
+            return await of_call(at, pool)
+
         try:
-            verdicts = await self._leases.settle(
-                tenant_id, items, lambda at, pool: allowed[at](pool)
-            )
+            verdicts = await self._leases.settle(tenant_id, items, allowed)
         except StatementRefused as error:
             if len(calls) == 1:
                 _fail(calls, error)

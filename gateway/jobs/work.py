@@ -7,7 +7,7 @@ like any lease that is over.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -36,7 +36,7 @@ from gateway.jobs.views import leased_view
 from gateway.names import name_errors
 from metadata.jobs.claims import JobLeaseRepository, Wanted
 from metadata.jobs.machine import Complete, Fail, Release, Settlement, Verdict
-from metadata.jobs.settling import Item
+from metadata.jobs.settling import Allowed, Item
 from metadata.jobs.types import BadLeaseId, Lease, LeasedTask
 from openapi import jobs as contract
 
@@ -192,9 +192,9 @@ def _leases(texts: Sequence[str], failures: Failures) -> dict[int, Lease]:
     return leases
 
 
-def _allowed(scope: Scope) -> Callable[[str], bool]:
+def _allowed(scope: Scope) -> Allowed:
     caller = caller_of(scope)
-    return lambda pool: caller.may("consume", "pool", pool)
+    return lambda at, pool: caller.allows("consume", "pool", pool)
 
 
 def _failure(at: int, lease_id: str, problem: Problem) -> contract.LeaseFailure:

@@ -91,7 +91,7 @@ class ScheduleRoutes:
         if body.name not in (msgspec.UNSET, call.name):
             detail = f"is {call.name!r} in the path"
             raise invalid("The body does not fit.", [FieldError("name", detail)])
-        _require_target(call.caller, body.topic)
+        await _require_target(call.caller, body.topic)
         topic = await self._topic(call.tenant_id, body.topic)
         message = checked(body)
         spec = new_spec(body, call.name, topic.uid, self._wall(), message)
@@ -113,7 +113,7 @@ class ScheduleRoutes:
     ) -> Schedule:
         """Return the changed schedule; `body_for` says what the caller asks for of a schedule."""
         body = body_for(await self._schedules.get(call.tenant_id, call.name))
-        _require_target(call.caller, body.topic)
+        await _require_target(call.caller, body.topic)
         topic = await self._topic(call.tenant_id, body.topic)
         await self._checker_of(topic, message_of(body.message))
 
@@ -131,7 +131,7 @@ class ScheduleRoutes:
     async def _resume(self, call: Call) -> Schedule:
         """Resume from the next run on; runs of the pause are not made up for."""
         found = await self._schedules.get(call.tenant_id, call.name)
-        _require_target(call.caller, found.topic_name)
+        await _require_target(call.caller, found.topic_name)
         return await self._update(call, lambda schedule: resumed(schedule, False, self._wall()))
 
     async def _update(self, call: Call, change: Callable[[Schedule], ScheduleSpec]) -> Schedule:
@@ -153,7 +153,7 @@ class ScheduleRoutes:
     async def run(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Publishes its message now, besides its runs; also while it is paused."""
         schedule = await self._find(scope)
-        _require_target(caller_of(scope), schedule.topic_name)
+        await _require_target(caller_of(scope), schedule.topic_name)
         topic = await self._topic(schedule.tenant_id, schedule.topic_name)
         message = stored_message(schedule)
         await self._checker_of(topic, message)
@@ -186,9 +186,9 @@ class ScheduleRoutes:
         return Shown(view(schedule, self._wall()), schedule.name, schedule.version)
 
 
-def _require_target(caller: Caller, topic: str) -> None:
+async def _require_target(caller: Caller, topic: str) -> None:
     """Require that the caller may publish to the topic itself."""
-    caller.require("publish", "topic", topic)
+    await caller.require("publish", "topic", topic)
 
 
 def _no_topic(name: str) -> Problem:

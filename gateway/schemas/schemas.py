@@ -175,7 +175,7 @@ class SchemaRoutes:
         tenant_id = tenant_of(scope)
         topic = await self._catalog.topic(tenant_id, path_param(scope, "topic"), refresh=True)
         if body.schema is not None:
-            caller_of(scope).require("read", "schema", body.schema)
+            await caller_of(scope).require("read", "schema", body.schema)
             schema = await self._named(tenant_id, body.schema)
             kind, text = schema.type, schema.definition
         else:

@@ -54,7 +54,7 @@ class SnapshotRoutes:
 
     async def _create(self, call: Call, body: contract.SnapshotCreate) -> Snapshot:
         """Take a snapshot; every ack that was answered before the call is in it."""
-        call.caller.require("manage", "snapshot", body.name)
+        await call.caller.require("manage", "snapshot", body.name)
         errors = name_errors(body.name) + label_errors(body.labels)
         if errors:
             raise invalid("The body does not fit.", errors)

@@ -103,7 +103,7 @@ class SubscriptionRoutes:
 
     async def _create(self, call: Call, body: contract.SubscriptionCreate) -> Shown:
         topic_name = call.path("topic")
-        call.caller.require("read", "topic", topic_name)
+        await call.caller.require("read", "topic", topic_name)
         topic = await self._catalog.topic(call.tenant_id, topic_name, refresh=True)
         return await self._create_on(topic, call, body)
 
@@ -153,7 +153,7 @@ class SubscriptionRoutes:
         maker = PushMaker(self._sealer, guard, topic.tenant_id, uid, datetime.now(UTC))
         spec = new_spec(body, topic.name, maker.config)
         if isinstance(body.start, contract.StartAt) and isinstance(body.start.snapshot, str):
-            call.caller.require("read", "snapshot", body.start.snapshot)
+            await call.caller.require("read", "snapshot", body.start.snapshot)
         await self._check_named_topics(call.caller, topic.tenant_id, spec, None)
         floors = await self._starts.floors(topic, start_of(body))
         made = await self._subscriptions.create(topic.tenant_id, topic.uid, spec, floors, uid)
@@ -168,7 +168,7 @@ class SubscriptionRoutes:
         present = await self._subscriptions.get(tenant_id, call.name)
         # By its answers a filter tells what the messages are, so who changes it must be able to
         # read them.
-        caller.require("read", "topic", present.topic_name)
+        await caller.require("read", "topic", present.topic_name)
         body = body_for(present)
         guard, now = await self._guard(tenant_id, body), datetime.now(UTC)
         maker = PushMaker(self._sealer, guard, tenant_id, present.uid, now)
@@ -177,7 +177,7 @@ class SubscriptionRoutes:
 
         def change(found: Subscription) -> SubscriptionSpec:
             nonlocal maker  # it may be another one of that name by now
-            caller.require("read", "topic", found.topic_name)
+            caller.must("read", "topic", found.topic_name)
             maker = PushMaker(self._sealer, guard, tenant_id, found.uid, now)
             return changed(body_for(found), found, maker.config)
 
@@ -199,7 +199,7 @@ class SubscriptionRoutes:
         if not isinstance(body.topic, str):
             errors = [FieldError("topic", "required: there is no such subscription yet")]
             raise invalid("The body does not fit.", errors)
-        caller.require("read", "topic", body.topic)
+        await caller.require("read", "topic", body.topic)
         try:
             return await self._catalog.topic(tenant_id, body.topic, refresh=True)
         except NotFound as error:
@@ -219,7 +219,7 @@ class SubscriptionRoutes:
         for field, name in named_topics(spec):
             if (field, name) in known:
                 continue
-            caller.require("publish", "topic", name)
+            await caller.require("publish", "topic", name)
             try:
                 await self._catalog.topic(tenant_id, name, refresh=True)
             except NotFound as error:

@@ -45,7 +45,7 @@ class TopicRoutes:
         ]
 
     async def _create(self, call: Call, body: contract.TopicCreate) -> Topic:
-        _check_schema(call.caller, body.schema)
+        await _check_schema(call.caller, body.schema)
         spec = new_spec(body)
         try:
             return await self._lifecycle.create(call.tenant_id, spec, body.partitions)
@@ -54,7 +54,7 @@ class TopicRoutes:
 
     async def _put(self, call: Call, body: contract.TopicPut) -> Topic:
         check(body)
-        _check_schema(call.caller, body.schema)
+        await _check_schema(call.caller, body.schema)
         if errors := name_errors(call.name, "topic"):
             raise invalid("The name does not fit.", errors)
         return await self._change(call, lambda topic: changed(body, topic))
@@ -64,7 +64,7 @@ class TopicRoutes:
 
     async def _patch(self, call: Call, patch: Body) -> Topic:
         if isinstance(schema := getattr(patch, "schema", None), str):
-            _check_schema(call.caller, schema)
+            await _check_schema(call.caller, schema)
         return await self._change(call, lambda topic: changed(patched(patch, topic), topic))
 
     async def _delete(self, call: Call) -> None:
@@ -117,10 +117,10 @@ def _shown(topic: Topic) -> Shown:
     return Shown(view(topic), topic.name, topic.version)
 
 
-def _check_schema(caller: Caller, name: str | None) -> None:
+async def _check_schema(caller: Caller, name: str | None) -> None:
     """Require that the caller may read the schema, which the refusal of a message tells of."""
     if name is not None:
-        caller.require("read", "schema", name)
+        await caller.require("read", "schema", name)
 
 
 def _of_schema(error: NotFound, spec: TopicSpec) -> Exception:

@@ -8,7 +8,7 @@ that is over does not count, and is never extended. Time is Postgres' own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -183,13 +183,13 @@ class JobLeaseRepository:
         tenant_id: bytes,
         leases: Sequence[Lease],
         lease_s: float,
-        allowed: Callable[[str], bool] = lambda pool: True,
+        allowed: Allowed = everywhere,
     ) -> list[Extension]:
         """Extend each lease that still holds, for `lease_s` from now on."""
 
         async def work(connection: Connection) -> list[Extension]:
             mine = await self._of_pools(connection, tenant_id, leases)
-            kept = [leases[at] for at, pool in mine.items() if allowed(pool)]
+            kept = [leases[at] for at, pool in mine.items() if await allowed(at, pool)]
             rows = await connection.fetch(
                 *(_EXTEND, tenant_id, [each.job_uid for each in kept]),
                 *([each.number for each in kept], [each.secret for each in kept], lease_s),

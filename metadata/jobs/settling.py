@@ -5,7 +5,7 @@ machine.py has its invariants and the order of its locks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -83,11 +83,11 @@ class Item(NamedTuple):
     what: Settlement
 
 
-Allowed = Callable[[int, str], bool]
+Allowed = Callable[[int, str], Awaitable[bool]]
 """Whether the item at a place may be of a pool."""
 
 
-def everywhere(at: int, pool: str) -> bool:
+async def everywhere(at: int, pool: str) -> bool:
     return True
 
 
@@ -169,7 +169,7 @@ class Settling:
             # An id may say of its depth what it likes; the order of locks may not.
             if job is None or task is None or job.depth != depth:
                 continue
-            if self._allowed(at, task.pool):
+            if await self._allowed(at, task.pool):
                 child = children.get(_waits_for(item.what) or "")
                 self._verdicts[at] = settle(job, task, lease.secret, item.what, child)
         for child in level.ended:

@@ -9,8 +9,9 @@ the other kind.
 A connection that has not sent these bytes within `FIRST_BYTES_S` is closed. While `MAX_UNDECIDED`
 connections have not, no other is accepted; the kernel holds up to `BACKLOG` more.
 
-A handshake of TLS costs the event loop a millisecond, also of a stranger. So an address may begin
-`HANDSHAKES_AT_ONCE`, and `HANDSHAKES_PER_S` in the long run; a connection beyond is closed.
+A handshake of TLS costs the event loop a millisecond, also of a stranger. So an address (of IPv6: a
+/64) may begin `HANDSHAKES_AT_ONCE`, and `HANDSHAKES_PER_S` in the long run; a connection beyond is
+closed.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from peering import metrics
+from peering.addresses import of_address
 from peering.tls import PeerTls
 
 FIRST_BYTES_S = 2.0
@@ -54,6 +56,7 @@ class HandshakeRates:
 
     def take(self, address: str, now_s: float) -> bool:
         """Return whether an address may begin a handshake, and count it."""
+        address = of_address(address)
         left, since_s = self._left.pop(address, (HANDSHAKES_AT_ONCE, now_s))
         left = min(HANDSHAKES_AT_ONCE, left + (now_s - since_s) * HANDSHAKES_PER_S)
         may = left >= 1

@@ -84,7 +84,7 @@ class Acks:
         request = await requests.ack_of(forwarder.workshop, tenant_of(scope), body)
         ids = request.ids
         for topic in request.topics:
-            caller_of(scope).require("publish", "topic", topic)
+            await caller_of(scope).require("publish", "topic", topic)
         hub = await hub_of(forwarder, scope)
         readers = hub.readers.copy()
         named = await self._named(hub, readers, ids)

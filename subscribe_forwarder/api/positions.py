@@ -73,7 +73,7 @@ class PositionRoutes:
     async def seek(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = decode(await read_body(scope, receive, _MAX_BODY_BYTES), _SEEK)
         if isinstance(body.to, StartAt) and isinstance(body.to.snapshot, str):
-            caller_of(scope).require("read", "snapshot", body.to.snapshot)
+            await caller_of(scope).require("read", "snapshot", body.to.snapshot)
         forwarder, tenant_id = self._forwarder, tenant_of(scope)
         name = path_param(scope, "name")
         subscription = await forwarder.catalog.subscription(tenant_id, name, refresh=True)

@@ -70,7 +70,7 @@ class Redrives:
         body = redrive_of(await read_body(scope, receive, MAX_BODY_BYTES))
         spec, wanted = body.spec(), filter_of(body)
         if spec.destination is not None:
-            caller_of(scope).require("publish", "topic", spec.destination)
+            await caller_of(scope).require("publish", "topic", spec.destination)
         subscription = await self._subscription(scope)
         await self._check_destination(subscription, spec)
         key = subscription.tenant_id, subscription.uid

@@ -75,7 +75,11 @@ class Views:
         if states is None:
             raise not_found("message", path_param(scope, "id"))
         caller = caller_of(scope)
-        shown = {n: state for n, state in states.items() if caller.may("read", "subscription", n)}
+        shown = {
+            name: state
+            for name, state in states.items()
+            if await caller.allows("read", "subscription", name)
+        }
         await respond(send, 200, _encode({"subscriptions": shown}), headers=NO_STORE)
 
     async def _scheduled(self, topic: Topic, wanted: MessageId) -> dict[str, dict[str, Any]] | None:

@@ -70,7 +70,7 @@ class BacklogRoutes:
         selection = Selection.of(Query(scope).several("subscription"))
         caller = caller_of(scope)
         for name in selection.names:
-            caller.require("read", "subscription", name)
+            await caller.require("read", "subscription", name)
         await self._serve(scope, receive, send, selection, None)
 
     async def _serve(

@@ -88,8 +88,8 @@ class Selector:
         found, slices = [], Slices()
         for one in begun:
             if slices.over:
-                await slices.rest()  # a caller may have tens of thousands of patterns
-            if caller.may("read", "subscription", one.name):
+                await slices.rest()
+            if await caller.allows("read", "subscription", one.name):
                 found.append(one)
         for name in selection.names:
             try:

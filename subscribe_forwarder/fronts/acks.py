@@ -68,7 +68,7 @@ class AckFront:
             request = await requests.ack_of(self._forwarder.workshop, tenant_of(scope), body)
             ids, publishes = request.ids, bool(request.publish)
             for topic in request.topics:  # its owner takes our word that the caller may
-                caller_of(scope).require("publish", "topic", topic)
+                await caller_of(scope).require("publish", "topic", topic)
         else:
             ids = requests.ids_of(decode(body, self.action.decoder))
         subscription = await self.routing.subscription(scope)

@@ -278,20 +278,25 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "edge/caller.py",
-                "{len(begins) for alike in self._patterns.values() for begins in alike}",
-                "{0}",
+                "        for chars in self._begin_chars:",
+                "        for chars in ():",
             ),
         ),
         killed_by="tests/unit/edge/test_caller.py::test_a_permission_on_names_of_one_kind",
         breaks="P19",
     ),
     Mutant(
-        "a name is held against all patterns",
+        "a name is held against all patterns that begin with a text",
         (
             Edit(
                 "edge/caller.py",
                 "            begins, star, rest = pattern.partition(ANY)\n",
-                "            begins, star, rest = '', '*', pattern\n",
+                "            begins, star, rest = '', ANY, pattern\n",
+            ),
+            Edit(
+                "edge/caller.py",
+                "            ends = rest.rpartition(ANY)[2]\n",
+                "            ends = ''\n",
             ),
         ),
         killed_by="tests/unit/edge/test_caller.py"
@@ -299,10 +304,130 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P19",
     ),
     Mutant(
+        "a name is held against all patterns that begin with a star",
+        (
+            Edit(
+                "edge/caller.py",
+                "            ends = rest.rpartition(ANY)[2]\n",
+                "            ends = ''\n",
+            ),
+        ),
+        killed_by="tests/unit/edge/test_caller.py"
+        "::test_a_name_is_held_against_few_of_many_patterns_that_begin_with_a_star",
+        breaks="P19",
+    ),
+    Mutant(
+        "a name is held against all patterns that are alike in one go",
+        (
+            Edit(
+                "edge/caller.py",
+                "                if slices.over:\n                    await slices.rest()\n"
+                "            self._remember",
+                "            self._remember",
+            ),
+        ),
+        killed_by="tests/unit/edge/test_caller.py"
+        "::test_a_name_beside_patterns_that_are_all_alike_leaves_the_loop_to_others",
+        breaks="P19",
+    ),
+    Mutant(
+        "names that are looked at together each take a slice of a turn of the loop",
+        (
+            Edit(
+                "edge/caller.py",
+                "        async with self._learning:\n",
+                "        async with asyncio.Lock():\n",
+            ),
+        ),
+        killed_by="tests/unit/edge/test_caller.py"
+        "::test_names_that_are_looked_at_together_take_one_slice_of_a_turn",
+        breaks="P19",
+    ),
+    Mutant(
+        "the name in a path is held against many patterns in one go",
+        (Edit("gateway/http/dispatch.py", "if principal.caller.slow:", "if False:"),),
+        killed_by="tests/unit/gateway/test_dispatch.py"
+        "::test_a_name_in_a_path_is_held_against_many_patterns_in_slices",
+        breaks="P19",
+    ),
+    Mutant(
+        "the resources of all policies of a tenant are noted in one go",
+        (
+            Edit(
+                "auth/policies.py",
+                "                    made.granted.add(holder, *parse_resource(text))\n"
+                "                if slices.over:\n",
+                "                    made.granted.add(holder, *parse_resource(text))\n"
+                "                if False:\n",
+            ),
+            Edit(
+                "auth/policies.py",
+                "                    made._exact.setdefault(_whole(member), []).append(index)\n"
+                "                if slices.over:\n",
+                "                    made._exact.setdefault(_whole(member), []).append(index)\n"
+                "                if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/auth/test_policies.py"
+        "::test_a_caller_with_as_many_grants_as_there_may_be_costs_no_long_callback",
+        breaks="P19",
+    ),
+    Mutant(
+        "a token has the permissions of policies of other members",
+        (
+            Edit(
+                "auth/policies.py",
+                "for policy in await self.naming(subject)}",
+                "for policy in self.policies}",
+            ),
+        ),
+        killed_by="tests/unit/auth/test_policies.py"
+        "::test_a_member_has_what_the_policies_that_name_it_give_and_no_more",
+    ),
+    Mutant(
+        "the lists of whoami are made in one go",
+        (
+            Edit(
+                "edge/slices.py",
+                "        return time.perf_counter() >= self._until_s",
+                "        return False",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_whoami.py"
+        "::test_as_many_grants_as_there_may_be_cost_no_long_callback",
+        breaks="P19",
+    ),
+    Mutant(
         "a listing asks about all of its names in one go",
         (Edit("gateway/resources.py", "            if slices.over:\n", "            if False:\n"),),
         killed_by="tests/unit/edge/test_caller.py"
         "::test_a_listing_beside_patterns_that_are_all_alike_leaves_the_loop_to_others",
+        breaks="P19",
+    ),
+    Mutant(
+        "each address of a network of IPv6 has handshakes of its own",
+        (
+            Edit(
+                "peering/rpc/listening.py",
+                "        address = of_address(address)\n",
+                "",
+            ),
+        ),
+        killed_by="tests/unit/peering/test_addresses.py"
+        "::test_all_addresses_of_one_network_share_the_handshakes_of_one",
+        breaks="P19",
+    ),
+    Mutant(
+        "each address of a network of IPv6 has connections of its own",
+        (
+            Edit(
+                "gateway/http/connection.py",
+                "of_address(str(client[0]))",
+                "str(client[0])",
+            ),
+        ),
+        killed_by="tests/unit/peering/test_addresses.py"
+        "::test_connections_of_one_network_count_as_one_address",
         breaks="P19",
     ),
     Mutant(

@@ -162,9 +162,13 @@ async def test_leases_of_pools_that_are_not_allowed_are_lost(desk: Desk) -> None
     await desk.job()
     (task, *_) = await desk.claim()
     items = [Item(task.lease, Complete(b"1"))]
-    verdicts = await desk.leases.settle(TENANT, items, lambda at, pool: pool == "other")
+
+    async def other(at: int, pool: str) -> bool:
+        return pool == "other"
+
+    verdicts = await desk.leases.settle(TENANT, items, other)
     assert verdicts == [Verdict.LOST]
-    refused = await desk.leases.extend(TENANT, [task.lease], 1.0, lambda pool: pool == "other")
+    refused = await desk.leases.extend(TENANT, [task.lease], 1.0, other)
     assert refused == [Extension(None, False)]
     assert await desk.complete(task) == [Verdict.DONE]
 

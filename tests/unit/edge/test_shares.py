@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from edge.shares import FULL, SHARE, Line, Shares, TooManyWaiting, Turns, of_address
+from edge.shares import FULL, SHARE, Line, Shares, TooManyWaiting, Turns
 
 
 def taken(shares: Shares, who: str, most: int = 1000) -> int:
@@ -164,12 +164,3 @@ async def test_who_is_cancelled_in_line_or_at_its_turn_leaves_nothing_behind() -
 async def _pass(turns: Turns, who: str) -> None:
     async with turns.turn(who):
         pass
-
-
-def test_addresses_of_one_network_are_one() -> None:
-    assert of_address("2001:db8:1:2:3:4:5:6") == of_address("2001:db8:1:2::1")
-    assert of_address("2001:db8:1:2::1") != of_address("2001:db8:1:3::1")
-    assert of_address("::ffff:192.0.2.1") == "192.0.2.1"
-    assert of_address("192.0.2.1") == "192.0.2.1"
-    assert of_address("fe80::1%eth0") == of_address("fe80::2%eth0")
-    assert of_address("unix:") == "unix:"

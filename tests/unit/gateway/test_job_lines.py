@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +17,7 @@ from gateway.jobs.settle_line import MAX_ITEMS, SettleLine
 from metadata.errors import MetadataUnavailable, StatementRefused
 from metadata.jobs.claims import Wanted
 from metadata.jobs.machine import Complete, Release, Verdict
-from metadata.jobs.settling import Item
+from metadata.jobs.settling import Allowed, Item, everywhere
 from metadata.jobs.types import Lease, LeasedTask
 
 TENANT = bytes(16)
@@ -58,7 +58,7 @@ class Store:
         self,
         tenant_id: bytes,
         items: Sequence[Item],
-        allowed: Callable[[int, str], bool] = lambda at, pool: True,
+        allowed: Allowed = everywhere,
     ) -> list[Verdict]:
         self.transactions.append(len(items))
         await self.gate.wait()
@@ -69,7 +69,9 @@ class Store:
         if isinstance(items[0].what, Release):
             self.released += [item.lease.number for item in items]
             self.waiting += [item.lease.number for item in items]
-        return [Verdict.DONE if allowed(at, "p") else Verdict.LOST for at, _ in enumerate(items)]
+        return [
+            Verdict.DONE if await allowed(at, "p") else Verdict.LOST for at, _ in enumerate(items)
+        ]
 
 
 @pytest.fixture
@@ -312,16 +314,16 @@ def items(*numbers: int) -> list[Item]:
     return [Item(lease(number), Complete()) for number in numbers]
 
 
-def anywhere(pool: str) -> bool:
-    return True
+async def nowhere(at: int, pool: str) -> bool:
+    return False
 
 
 async def test_what_comes_during_a_transaction_goes_with_the_next(store: Any) -> None:
     line = SettleLine(store)
     store.gate.clear()
-    calls = [asyncio.create_task(line.settle(TENANT, items(0), anywhere))]
+    calls = [asyncio.create_task(line.settle(TENANT, items(0), everywhere))]
     await turns()
-    calls += [asyncio.create_task(line.settle(TENANT, items(1, 2), anywhere)) for _ in range(3)]
+    calls += [asyncio.create_task(line.settle(TENANT, items(1, 2), everywhere)) for _ in range(3)]
     await turns()
     store.gate.set()
     assert [await call for call in calls] == [[Verdict.DONE]] + [[Verdict.DONE] * 2] * 3
@@ -332,7 +334,7 @@ async def test_what_comes_during_a_transaction_goes_with_the_next(store: Any) ->
 async def test_each_call_s_pools_are_its_own(store: Any) -> None:
     line = SettleLine(store)
     refused, done = await asyncio.gather(
-        line.settle(TENANT, items(0), lambda pool: False), line.settle(TENANT, items(1), anywhere)
+        line.settle(TENANT, items(0), nowhere), line.settle(TENANT, items(1), everywhere)
     )
     assert (refused, done) == ([Verdict.LOST], [Verdict.DONE])
     assert store.transactions == [2]
@@ -340,12 +342,12 @@ async def test_each_call_s_pools_are_its_own(store: Any) -> None:
 
 async def test_one_transaction_has_an_end(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     line = SettleLine(store)
-    calls = [line.settle(TENANT, items(*range(100)), anywhere) for _ in range(6)]
+    calls = [line.settle(TENANT, items(*range(100)), everywhere) for _ in range(6)]
     await asyncio.gather(*calls)
     assert store.transactions == [MAX_ITEMS, 100]
     store.transactions.clear()
     monkeypatch.setattr(settle_line, "MAX_BYTES", 2 * len(b"null"))
-    await asyncio.gather(*(line.settle(TENANT, items(at), anywhere) for at in range(5)))
+    await asyncio.gather(*(line.settle(TENANT, items(at), everywhere) for at in range(5)))
     assert store.transactions == [2, 2, 1]
 
 
@@ -353,7 +355,7 @@ async def test_nobody_pays_for_what_another_sent(store: Any) -> None:
     line = SettleLine(store)
     store.poison = 13
     answers = await asyncio.gather(
-        *(line.settle(TENANT, items(number), anywhere) for number in (12, 13, 14)),
+        *(line.settle(TENANT, items(number), everywhere) for number in (12, 13, 14)),
         return_exceptions=True,
     )
     assert answers[0] == answers[2] == [Verdict.DONE]
@@ -364,9 +366,9 @@ async def test_while_postgres_is_away_everybody_is_told(store: Any) -> None:
     line = SettleLine(store)
     store.broken = True
     answers = await asyncio.gather(
-        *(line.settle(TENANT, items(number), anywhere) for number in range(2)),
+        *(line.settle(TENANT, items(number), everywhere) for number in range(2)),
         return_exceptions=True,
     )
     assert [type(answer) for answer in answers] == [MetadataUnavailable] * 2
     store.broken = False
-    assert await line.settle(TENANT, items(0), anywhere) == [Verdict.DONE]
+    assert await line.settle(TENANT, items(0), everywhere) == [Verdict.DONE]
