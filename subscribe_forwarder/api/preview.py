@@ -1,7 +1,7 @@
 """Previews filters: reads the newest messages of a topic, as replays do, and counts.
 
-Any process can answer. A preview ends after MAX_EXAMINED_BYTES of
-messages, and after as many messages as were asked for.
+Any process can answer. A worker process evaluates the expressions, never the event loop. A preview
+ends after MAX_EXAMINED_BYTES of messages, and after as many messages as were asked for.
 """
 
 from __future__ import annotations
@@ -101,9 +101,11 @@ class PreviewRoutes:
                             for run in found
                             for piece in preview.pieces.of(*run)
                         ):
-                            if apart is not None and preview.dear(batch, low):
+                            if apart is not None:
                                 replays.turns.end()
-                                await apart.prepare(topic.tenant_id, preview.pieces, batch, low)
+                                await apart.prepare(
+                                    topic.tenant_id, preview.pieces, batch, low, high
+                                )
                                 await replays.turns.begin()
                             preview.look(batch, low, high, renderer)
                             if preview.examined_bytes > MAX_EXAMINED_BYTES:

@@ -140,7 +140,7 @@ class _Taker:
         if apart is None or pieces is None or not pieces.dear(run.batch.messages()[run.low]):
             return
         turns.end()
-        await apart.prepare(self._tenant_id, pieces, run.batch, run.low)
+        await apart.prepare(self._tenant_id, pieces, run.batch, run.low, run.low + 1)
         await turns.begin()
 
     def take(self, run: Run) -> Picked:

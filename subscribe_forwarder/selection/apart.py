@@ -1,6 +1,9 @@
-"""Single messages that may take longer to judge than the event loop has for it: a large body, or a
-loop over many elements. They are judged in a worker process, each expression by itself, and the
-batch keeps what came out.
+"""Messages that are judged in a worker process, each expression by itself; the batch keeps what
+came out.
+
+These are single messages that may take longer to judge than the event loop has for it: a large
+body, or a loop over many elements. The messages of a preview are judged here too, since its
+expression is one that nobody has created yet.
 
 An evaluation that takes too long is one that failed: it is true for nothing.
 """
@@ -9,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from edge.problem import Problem
 from edge.workshop import CallFailed, TookTooLong, Workshop
@@ -23,7 +28,7 @@ TOO_LONG = "it takes too long to evaluate"
 
 
 class _Alone(NamedTuple):
-    """A batch of one message, as workers read it."""
+    """A batch of a few messages, as workers read it."""
 
     base_offset: int
     log_time_us: int
@@ -33,12 +38,15 @@ class _Alone(NamedTuple):
 
 
 def evaluated(
-    text: str, message: bytes, offset: int, log_time_us: int, partition: int
-) -> tuple[bool, str | None]:
-    """Return whether the expression is true for the one message of a batch, and why it failed."""
-    rule = Rule(text, Bodies())
-    matched = rule.matches(Batch(_Alone(offset, log_time_us, message), 0, partition))
-    return bool(matched), rule.first_error
+    text: str, messages: bytes, offset: int, log_time_us: int, partition: int
+) -> list[tuple[bool, str | None]]:
+    """Return whether the expression is true for each message of a batch, and why it failed."""
+    batch = Batch(_Alone(offset, log_time_us, messages), 0, partition)
+    found = []
+    for index in range(len(batch.messages())):
+        rule = Rule(text, Bodies())
+        found.append((bool(rule.matches(batch, [index])), rule.first_error))
+    return found
 
 
 class Apart:
@@ -59,25 +67,32 @@ class Apart:
             return
         key = id(batch), index
         if key not in self._under_way:
-            work = self.prepare(tenant_id, pieces, batch, index)
+            work = self.prepare(tenant_id, pieces, batch, index, index + 1)
             task = self._under_way[key] = asyncio.create_task(work)
             task.add_done_callback(lambda _: self._under_way.pop(key))
         raise Pending
 
-    async def prepare(self, tenant_id: bytes, pieces: Pieces, batch: Batch, index: int) -> None:
-        """Returns once the batch knows it."""
-        message = record_batch.encode([batch.messages()[index]], batch.log_time_us)
+    async def prepare(
+        self, tenant_id: bytes, pieces: Pieces, batch: Batch, low: int, high: int
+    ) -> None:
+        """Returns once the batch knows it for the messages with the indices `low` … `high` − 1."""
+        judged = batch.messages()[low:high]
+        if not pieces.looks_at_data:
+            judged = [replace(message, data=b"") for message in judged]
+        messages = record_batch.encode(judged, batch.log_time_us)
         for rule in pieces.rules:
-            while (rule.text, index) not in batch.apart:
+            while (rule.text, low) not in batch.apart:
                 try:
                     found = await self._workshop.run(
                         tenant_id,
                         evaluated,
-                        *(rule.text, message, batch.base + index),
+                        *(rule.text, messages, batch.base + low),
                         *(batch.log_time_us, batch.partition),
                     )
-                    batch.apart[rule.text, index] = (found[0], found[1])
                 except (TookTooLong, CallFailed):
-                    batch.apart[rule.text, index] = (False, TOO_LONG)
+                    found = [(False, TOO_LONG)] * (high - low)
                 except Problem as refused:  # The tenant has used up its share for now.
                     await asyncio.sleep(refused.retry_after_s or 1.0)
+                    continue
+                for index, (matched, reason) in enumerate(found, low):
+                    batch.apart[rule.text, index] = matched, reason

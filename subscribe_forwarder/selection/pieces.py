@@ -20,11 +20,11 @@ class Pieces:
     The cost of a message grows faster than its size, so a straight line between none and
     `PIECE_BYTES` is above it for all sizes between."""
 
-    __slots__ = ("_base_ns", "_data", "_slope_ns", "rules")
+    __slots__ = ("_base_ns", "_slope_ns", "looks_at_data", "rules")
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules = rules
-        self._data = any(rule.looks_at_data for rule in rules)
+        self.looks_at_data = any(rule.looks_at_data for rule in rules)
         self._base_ns = sum(rule.ns(0) for rule in rules)
         self._slope_ns = sum(rule.ns(PIECE_BYTES) - rule.ns(0) for rule in rules) / PIECE_BYTES
 
@@ -50,7 +50,7 @@ class Pieces:
 
     def _size_bytes(self, message: Message) -> int:
         """Return the number of bytes that the expressions may look at."""
-        size = len(message.key or "") + (len(message.data) if self._data else 0)
+        size = len(message.key or "") + (len(message.data) if self.looks_at_data else 0)
         if message.attributes:
             size += sum(map(len, message.attributes)) + sum(map(len, message.attributes.values()))
         return size

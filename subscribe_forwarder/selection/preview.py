@@ -40,9 +40,6 @@ class Preview:
         self.examined = 0
         self.examined_bytes = 0
 
-    def dear(self, batch: Batch, index: int) -> bool:
-        return self.pieces.dear(batch.messages()[index])
-
     def look(self, batch: Batch, low: int, high: int, renderer: PartitionRenderer) -> None:
         """Count the messages with the indices `low` … `high` − 1. Raises BadBatch."""
         messages = batch.messages()

@@ -1,12 +1,17 @@
 """`make abuse`: hostile input to every route of the product, beside a tenant that must not notice.
 
     python -m tests.abuse [--short] [--part 2/3] [--only WORD] [--rounds 5] [--setting NAME=VALUE]
+    python -m tests.abuse --witness
 
 Three parts. *Routes*: each route that the server really serves is sent requests made from its
 contract (inputs.py); a route for which there are none is a failure. *Connections*: what a caller
 without a token does to the listener (connections.py). *Tenants*: what a tenant makes and then asks
 for, beside as many ordinary requests (scenarios.py). A fourth, h2spec, compares the listener with
 Hypercorn alone, where Go and that program's module are there.
+
+`--witness` makes the attacks of the audit that load alone, and prints what the witness saw beside
+each: its p99 beside as many ordinary requests (the median of the rounds), and its refused requests.
+It takes a quarter of an hour, and says something on a machine that does nothing else.
 
 `--part rotating` attacks half of the routes, and has half of the tenants' attacks; the other half
 with the next commit. Where a route is beyond the promise, the inputs are named that were.
@@ -31,7 +36,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests import parts
-from tests.abuse import h2spec
+from tests.abuse import connections, h2spec, scenarios
 from tests.abuse.client import NO_ANSWER, Connection, send_all
 from tests.abuse.connections import (
     ATTACKS,
@@ -44,7 +49,7 @@ from tests.abuse.connections import (
 )
 from tests.abuse.contract import Route, routes
 from tests.abuse.inputs import SIZES, Input, Maker
-from tests.abuse.judge import Row, compared, judged, table
+from tests.abuse.judge import Row, compared, judged, table, witness_table
 from tests.abuse.scenarios import SCENARIOS, Load, large_answer
 from tests.abuse.site import Site, running
 from tests.go_programs import NotHere
@@ -58,6 +63,9 @@ CONNECTIONS = 4
 PATIENCE_S = 30.0
 RENEW_S = 600.0
 """Seconds after which another tenant attacks: objects that an attack leaves change the next one."""
+WITNESS_S = 2.5
+"""Seconds of an attack whose witness is looked at: 150 publishes."""
+PROOFS = {**connections.PROOFS, **scenarios.PROOFS}
 T = TypeVar("T")
 PARTS = ("routes", "connections", "tenants", "h2spec")
 
@@ -249,7 +257,8 @@ class Program:
         )
 
     def _chosen(self, named: dict[str, T]) -> Iterator[tuple[str, T]]:
-        return ((name, one) for name, one in named.items() if self._options.only in name)
+        chosen = ((name, one) for name, one in named.items() if self._options.only in name)
+        return ((name, one) for name, one in chosen if not self._options.witness or name in PROOFS)
 
     def _add(self, row: Row) -> None:
         self.rows.append(row)
@@ -276,6 +285,9 @@ def main() -> int:
     parser.add_argument(
         "--short", action="store_true", help="fewer inputs, one short round: for CI"
     )
+    parser.add_argument(
+        "--witness", action="store_true", help="what the witness saw beside the audit's attacks"
+    )
     parser.add_argument("--parts", default=",".join(PARTS), help="comma-separated")
     parser.add_argument(
         "--part",
@@ -293,6 +305,8 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := set(options.parts.split(",")) - set(PARTS):
         parser.error(f"--parts: there is no {sorted(unknown)}")
+    if options.witness:
+        options.parts, options.seconds = "connections,tenants", options.seconds or WITNESS_S
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     options.rounds = options.rounds or (1 if options.short else 5)
     options.seconds = options.seconds or (1.5 if options.short else 4.0)
@@ -304,7 +318,8 @@ def main() -> int:
         try:
             asyncio.run(program.run())
         finally:
-            shown = table(program.rows)
+            rows = program.rows
+            shown = witness_table(rows, PROOFS) if options.witness else table(rows)
             say("\n" + shown)
             if options.table is not None:
                 options.table.write_text(shown + "\n")

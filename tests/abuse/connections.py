@@ -288,6 +288,16 @@ ATTACKS: dict[str, Attack] = {
     "HTTP/2 continuations": continuations,
     "HTTP/2 control frames": control_frames,
 }
+PROOFS = {
+    "HTTP/2 window of 0": 3,
+    "HTTP/2 answers never read": 3,
+    "HTTP/2 rapid reset": 3,
+    "HTTP/2 pseudo-headers": 3,
+    "answers never read": 6,
+    "large answers never read": 6,
+    "connection churn": 12,
+}
+"""The number of the audit's proof, for attacks that the audit made."""
 ON_STORE_NODES: dict[str, Attack] = {"store port: handshakes": unfinished_handshakes}
 """Attacks on a port of a store node."""
 OWN_CONNECTION = frozenset(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields
 
 from benchmarks.measure import median, percentile
@@ -78,6 +78,10 @@ class Row:
     ordinary_p99_ms: float | None = None
     """The witness's p99 beside as many ordinary requests."""
     breaches: list[str] = field(default_factory=list)
+    samples: int = 0
+    """The fewest publishes on which a p99 of the witness stands."""
+    refused: int = 0
+    """Requests of the witness that were refused beside the attack, in all rounds."""
 
     @property
     def ratio(self) -> float | None:
@@ -96,11 +100,13 @@ async def watched(site: Site, action: Action, *, settle: bool = False) -> Seen:
     began_s = time.monotonic()
     statuses = await action()
     took_s = time.monotonic() - began_s
+    seen = site.seen() if site.same_server() else None
     if settle:
         await _settled(site, before_mib, descriptors)
-    if not site.same_server():
+    if seen is None or not site.same_server():
         return Seen(statuses, took_s, 0.0, "", 0.0, 0.0, 0.0, 0, 0.0, [], [], gone=True)
-    measured, seen = await asyncio.to_thread(site.measured), site.seen()
+    # Calm seconds afterwards say nothing about the time that a publish took beside the attack.
+    measured, later = await asyncio.to_thread(site.measured), site.seen()
     longest = [one for each in (measured, *site.of_nodes()) for one in each.longest[:1]]
     worst = max(longest, key=lambda one: one.cpu_ms)
     after_mib = site.memory_mib()
@@ -116,7 +122,7 @@ async def watched(site: Site, action: Action, *, settle: bool = False) -> Seen:
         site.descriptors() - descriptors,
         (site.log_bytes() - log_bytes) / 1024,
         seen.publish_ms,
-        seen.refused,
+        seen.refused + later.refused,
         gone=False,
         after_mib=after_mib,
     )
@@ -169,6 +175,8 @@ async def compared(site: Site, name: str, hostile: Action, ordinary: Action, rou
             row.breaches.append(f"{grown_mib:.0f} MiB more than after the first round are kept")
         row.p99_ms = median([seen.p99_ms for seen in attacks])
         row.ordinary_p99_ms = median([seen.p99_ms for seen in calm])
+        row.samples = min(len(seen.publish_ms) for seen in (*attacks, *calm))
+        row.refused = sum(len(seen.refused) for seen in attacks)
         ratio = row.p99_ms / row.ordinary_p99_ms
         if rounds >= 3 and ratio > MAX_RATIO and row.p99_ms > LEAST_MS:
             row.breaches.append(f"the witness's p99 is {ratio:.1f} times that beside as many")
@@ -213,5 +221,21 @@ def table(rows: list[Row]) -> str:
             f"| {seen.kept_mib:.0f} | {seen.peak_mib:.0f} | {seen.other_threads_ms / 1000:.1f} "
             f"| {percentile(seen.publish_ms, 50):.0f} / {seen.p99_ms:.0f} | {len(seen.refused)} "
             f"| {' | '.join(shown)} | {'; '.join(row.breaches)} |"
+        )
+    return "\n".join(lines)
+
+
+def witness_table(rows: list[Row], proofs: Mapping[str, int]) -> str:
+    """Return what the witness saw, in Markdown, by the number of the audit's proof."""
+    lines = [
+        "| proof | attack | witness p99, ms | beside as many ordinary, ms | × | refused"
+        " | publishes of a p99 |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in sorted(rows, key=lambda row: proofs[row.name]):
+        shown = [row.p99_ms, row.ordinary_p99_ms, row.ratio]
+        numbers = " | ".join("" if each is None else f"{each:.1f}" for each in shown)
+        lines.append(
+            f"| {proofs[row.name]} | {row.name} | {numbers} | {row.refused} | {row.samples} |"
         )
     return "\n".join(lines)

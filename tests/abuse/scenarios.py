@@ -346,6 +346,24 @@ SCENARIOS: dict[str, Scenario] = {
     "acks that publish": acks_that_publish,
     "changes": changes,
 }
+PROOFS = {
+    "expressions": 1,
+    "schema: automaton": 2,
+    "schema: enum": 2,
+    "schema: validate": 2,
+    "schema: Avro nulls": 2,
+    "metrics": 7,
+    "keys of an issuer": 8,
+    "policies": 9,
+    "replays that wait": 10,
+    "backlog streams": 10,
+    "pulls that wait": 10,
+    "locks that wait": 10,
+    "previews": 10,
+    "acks that publish": 11,
+    "changes": 13,
+}
+"""The number of the audit's proof, for each."""
 
 
 def _topic(site: Site, **more: Any) -> str:

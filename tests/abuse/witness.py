@@ -2,9 +2,9 @@
 
     python -m tests.abuse.witness URL TOKEN TOPIC
 
-It publishes a small message 20 times a second. Beside that it reads, waits, previews and changes: a
-bound that an attacker has taken whole shows as a refusal. For each line of its input it says what
-it saw since the last one, as JSON.
+It publishes a small message 60 times a second, over three connections. Beside that it reads, waits,
+previews and changes: a bound that an attacker has taken whole shows as a refusal. For each line of
+its input it says what it saw since the last one, as JSON.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+PUBLISHERS = 3
 EVERY_S = 0.05
 OTHERS_EVERY_S = 0.2
 PATIENCE_S = 60.0
@@ -70,6 +71,12 @@ class Asker(threading.Thread):
             self.took_ms.append(took_s * 1000)
             pause.wait(max(0.0, self._every_s - took_s))
 
+    def taken(self) -> tuple[list[float], list[str]]:
+        """Return the milliseconds and the refusals since the last call."""
+        took_ms, self.took_ms = self.took_ms, []
+        refused, self.refused = self.refused, []
+        return took_ms, refused
+
 
 def _kind(problem: bytes) -> str:
     try:
@@ -87,15 +94,18 @@ def main(url: str, token: str, topic: str) -> None:
         ("POST", f"/topics/{topic}:preview_filter", b'{"filter":"true"}'),
         ("POST", f"/subscriptions/{topic}:pull", b'{"max_messages":1}'),
     ]
-    publisher = Asker(url, token, publish, EVERY_S)
+    publishers = [Asker(url, token, publish, EVERY_S) for _ in range(PUBLISHERS)]
     other = Asker(url, token, others, OTHERS_EVERY_S)
-    publisher.start()
-    other.start()
+    for each in (*publishers, other):
+        each.start()
     for _ in sys.stdin:
-        publish_ms, publisher.took_ms = publisher.took_ms, []
-        other_ms, other.took_ms = other.took_ms, []
-        refused, publisher.refused, other.refused = publisher.refused + other.refused, [], []
-        sys.stdout.buffer.write(msgspec.json.encode(Seen(publish_ms, other_ms, refused)) + b"\n")
+        took = [each.taken() for each in (*publishers, other)]
+        seen = Seen(
+            [ms for took_ms, _ in took[:-1] for ms in took_ms],
+            took[-1][0],
+            [text for _, refused in took for text in refused],
+        )
+        sys.stdout.buffer.write(msgspec.json.encode(seen) + b"\n")
         sys.stdout.flush()
 
 

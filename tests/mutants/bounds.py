@@ -385,6 +385,19 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_a_member_has_what_the_policies_that_name_it_give_and_no_more",
     ),
     Mutant(
+        "the event loop evaluates the expressions of previews",
+        (
+            Edit(
+                "subscribe_forwarder/api/preview.py",
+                "                            if apart is not None:\n",
+                "                            if False:\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_preview.py"
+        "::test_no_expression_of_a_preview_is_evaluated_in_this_process",
+        breaks="P19",
+    ),
+    Mutant(
         "the lists of whoami are made in one go",
         (
             Edit(

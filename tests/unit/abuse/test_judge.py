@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.abuse import judge
+from tests.abuse import connections, judge, scenarios
+from tests.abuse.__main__ import PROOFS
 from tests.abuse.h2spec import failed_in
-from tests.abuse.judge import Row, Seen, breaches, compared, judged, table
+from tests.abuse.judge import Row, Seen, breaches, compared, judged, table, witness_table
 from tests.loop_cpu import MAX_CALLBACK_MS
 
 GOOD = Seen(Counter({200: 9}), 1.0, 20.0, "GET /a", 0.0, 1.0, 9.0, 0, 1.0, [8.0] * 99, [], False)
@@ -120,3 +121,18 @@ def test_failures_of_h2spec_are_read() -> None:
 def test_a_report_of_h2spec_without_a_test_is_no_pass() -> None:
     with pytest.raises(AssertionError, match="no test has run"):
         failed_in("<testsuites></testsuites>")
+
+
+def test_the_table_of_the_witness_has_the_attacks_of_the_audit_by_number() -> None:
+    one = Row("changes", GOOD, 15.0, 10.0, samples=150)
+    other = Row("expressions", GOOD, 8.04, 8.0, samples=149, refused=2)
+    assert witness_table([one, other], PROOFS).splitlines()[2:] == [
+        "| 1 | expressions | 8.0 | 8.0 | 1.0 | 2 | 149 |",
+        "| 13 | changes | 15.0 | 10.0 | 1.5 | 0 | 150 |",
+    ]
+
+
+def test_every_attack_of_the_audit_that_loads_is_beside_a_witness() -> None:
+    assert set(PROOFS.values()) == {1, 2, 3, *range(6, 14)}
+    assert connections.PROOFS.keys() - {"large answers never read"} <= connections.ATTACKS.keys()
+    assert scenarios.PROOFS.keys() == scenarios.SCENARIOS.keys()

@@ -81,7 +81,7 @@ async def test_the_scopes_of_a_key() -> None:
 
 
 async def test_as_many_grants_as_there_may_be_cost_no_long_callback() -> None:
-    """They were written and sorted in one go, which took a second, and sent in one piece."""
+    """The answer was made in one go, which took a second, and sent in one piece."""
     resources = [[f"topics/*{one}-{other}" for other in range(100)] for one in range(500)]
     book = PolicyBook(
         Policies(

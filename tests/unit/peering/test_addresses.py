@@ -27,7 +27,7 @@ def test_addresses_of_one_network_are_one() -> None:
 
 @pytest.mark.parametrize("host", ["2001:db8:1:2::1", "2001:db8:1:2:ffff::2"])
 def test_connections_of_one_network_count_as_one_address(host: str) -> None:
-    """A host of IPv6 passed the limit of an address by taking another address of its /64."""
+    """No host of IPv6 may pass the limit of an address by taking another address of its /64."""
     assert address_of(From(host)) == address_of(From("2001:db8:1:2::3"))
     assert address_of(From(host)) != address_of(From("2001:db8:1:3::3"))
 

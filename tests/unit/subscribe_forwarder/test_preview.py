@@ -7,16 +7,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edge.expressions import Expression
 from edge.problem import Problem
-from openapi.common import MAX_FILTER_SAMPLES, FilterChanges
+from edge.workshop import Workshop
+from openapi.common import MAX_FILTER_SAMPLES, FilterChanges, FilterPreview
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.api.preview import MAX_PREVIEWS, PreviewRoutes, share_out
 from subscribe_forwarder.reading.places import Bounds
 from subscribe_forwarder.reading.render import PartitionRenderer
+from subscribe_forwarder.selection.apart import Apart
 from subscribe_forwarder.selection.preview import Preview
 from subscribe_forwarder.state.lanes import Lane
 from tests.unit.subscribe_forwarder.replay_support import Site
@@ -107,3 +111,32 @@ async def test_a_tenant_that_holds_previews_leaves_places_to_others_and_all_hold
     gate.set()
     assert {await one for one in ones[:2] + others[:2]} == {200}
     assert await previewed(routes, tenants[3]) == 200
+
+
+async def test_no_expression_of_a_preview_is_evaluated_in_this_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site, workshop = Site(), Workshop()
+    site.store.publish(*(message({"n": n}) for n in range(20)), message("text"))
+    site.apart = Apart(workshop)
+
+    def here(expression: Expression, variables: Mapping[str, object]) -> bool:
+        raise AssertionError(f"{expression.text!r} is evaluated here")
+
+    monkeypatch.setattr(Expression, "matches", here)
+    answer: list[bytes] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b'{"filter": "data.n < 12"}', "more_body": False}
+
+    async def send(sent: Mapping[str, Any]) -> None:
+        answer.append(sent.get("body", b""))
+
+    scope = {"packetboat.tenant": TENANT, "path_params": {"topic": "orders"}, "headers": []}
+    try:
+        await PreviewRoutes(site).of_topic(scope, receive, send)
+    finally:
+        site.apart.close()
+        await workshop.close()
+    found = msgspec.json.decode(b"".join(answer), type=FilterPreview)
+    assert (found.examined, found.matched, found.errors) == (21, 12, 1)
