@@ -186,9 +186,7 @@ class Dispatcher:
                 scope["method"] = endpoint.method
                 template = endpoint.template
                 if endpoint.permission is not Permission.PUBLIC:
-                    if authorization is None and self._tickets is not None:
-                        authorization = self._tickets.authorization(template, scope)
-                    token = bearer_token(authorization)
+                    token = self._token(scope, template, authorization)
                     principal = self._verifier.cached(token) or await self._verify(token)
                     tenant_id = principal.tenant_id
                     if principal.caller.slow:
@@ -220,6 +218,12 @@ class Dispatcher:
                 took_s = time.perf_counter() - exchange.started_s if done else None
                 gate.admission.leave(tenant_id, kind, size, took_s)
             self._finished(scope, exchange, method, template, shed=shed)
+
+    def _token(self, scope: Scope, template: str, authorization: bytes | None) -> bytes:
+        """Return the token of the header, or of a ticket; raises TokenRefused without one."""
+        if authorization is None and self._tickets is not None:
+            authorization = self._tickets.authorization(template, scope)
+        return bearer_token(authorization)
 
     def _admit(
         self, scope: Scope, exchange: Exchange, endpoint: Endpoint, principal: Principal
