@@ -118,14 +118,14 @@ class AckRequest(MessageChoice):
     publish: Outputs | UnsetType = UNSET
 
 
-class ItemFailure(OpenAnswer):
+class ItemFailure(OpenAnswer, kw_only=True):
     """The reason that one item failed."""
 
     index: int
-    status: int
-    type: str
     ack_id: str | UnsetType = UNSET
     message_id: str | UnsetType = UNSET
+    status: int
+    type: str
     detail: str | UnsetType = UNSET
 
 

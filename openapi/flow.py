@@ -39,7 +39,7 @@ class Throttle(OpenAnswer):
     deliveries of a forwarder together, messages a second. endpoint_messages_per_second,
     endpoint_requests, endpoint_pause: what the endpoint asked for. endpoint_breaker: it fails."""
     reason: str
-    value: float | None
+    value: int | float | None
     until: datetime | None
     """Null while its reason lasts."""
 

@@ -77,7 +77,8 @@ class Schemas:
         if origin is dict:
             return self._map(*arguments)
         if origin in (Union, types.UnionType):
-            return _alternatives([self.of(each) for each in arguments if each is not UnsetType])
+            kinds = without_int(each for each in arguments if each is not UnsetType)
+            return _alternatives([self.of(each) for each in kinds])
         raise TypeError(f"the contract has no schema for {kind!r}")
 
     def _map(self, key: Any, value: Any) -> Schema:
@@ -168,6 +169,13 @@ def _chosen(kind: type[msgspec.Struct], properties: Schema, required: list[str])
 def _literal_type(values: Iterable[Any]) -> str:
     (kind,) = {type(value) for value in values}
     return str(_PLAIN[kind]["type"])
+
+
+def without_int(kinds: Iterable[Any]) -> list[Any]:
+    """Return the alternatives without int where float is one, because a number may be whole. A
+    field that is both is written as it was given: `2`, or `2.5`."""
+    found = list(kinds)
+    return [each for each in found if each is not int or float not in found]
 
 
 def _alternatives(schemas: list[Schema]) -> Schema:

@@ -19,6 +19,7 @@ from openapi.common import (
 from openapi.contract import Answer, Body, Operation, Parameter, Success, ok, table
 
 State = Literal["unverified", "enabled", "disabled"]
+Breaker = Literal["closed", "half_open", "open"]
 AttemptOutcome = Literal["delivered", "refused", "busy", "failed", "gone"]
 
 
@@ -99,7 +100,7 @@ class PushStatus(Answer):
     state: State
     reason: str | None
     failing_since: datetime | None
-    breaker: Literal["closed", "half_open", "open"] | UnsetType = UNSET
+    breaker: Breaker | UnsetType = UNSET
     """`closed`, `half_open` or `open`."""
     breaker_reason: str | UnsetType | None = UNSET
     limit: float | UnsetType = UNSET

@@ -232,21 +232,22 @@ class Reconciliation(Answer):
     partitions: list[CursorBooks]
 
 
-class PartitionBacklog(OpenAnswer):
+class PartitionBacklog(OpenAnswer, kw_only=True):
     """read_to - start = acked + filtered + skipped + expired + dead_lettered + exceptions +
     pending"""
 
     partition: int
-    messages: int
-    floor: int
-    read_to: int
-    end: int
-    pending: int
     lane: int | UnsetType = UNSET
     """The priority; only where the topic has several."""
+    messages: int
+    start: int | UnsetType = UNSET
+    floor: int
+    read_to: int
+    end: int | None
+    """One past the last message; null until the store has told it."""
+    pending: int
     exceptions: int | UnsetType = UNSET
     """Open deliveries that the cursor has stepped over."""
-    start: int | UnsetType = UNSET
     acked_ranges: int | UnsetType = UNSET
     acked: int | UnsetType = UNSET
     filtered: int | UnsetType = UNSET
@@ -257,9 +258,6 @@ class PartitionBacklog(OpenAnswer):
 
 
 class Backlog(Answer):
-    throttles: list[Throttle]
-    """The limits that slow it now, beside its own settings."""
-    push: PushStatus | None
     messages: int
     """Messages that are not acked yet."""
     leased: int
@@ -272,8 +270,11 @@ class Backlog(Answer):
     blocked_by_keys (messages wait for earlier ones of their keys), too_many_ranges,
     too_many_exceptions, rate_limited, tenant_in_flight (the tenant has as many messages leased as
     it may)."""
+    throttles: list[Throttle]
+    """The limits that slow it now, beside its own settings."""
     forwarders: int
     """The number of forwarders that own its partitions between them."""
+    push: PushStatus | None
     partitions: list[PartitionBacklog]
 
 

@@ -228,6 +228,9 @@ class Rescheduled(Answer):
     scheduled_for: Moment
 
 
+Outcome = Literal["acked", "filtered", "skipped", "expired"]
+
+
 class AckState(Answer):
     state: Literal[
         "acked",
@@ -242,7 +245,7 @@ class AckState(Answer):
     ]
     """`acked`, `pending`, `leased`, `dead_lettered`, `expired`, `filtered`, `skipped`, `settled` or
     `scheduled`."""
-    outcomes: list[Literal["acked", "filtered", "skipped", "expired"]] | UnsetType = UNSET
+    outcomes: list[Outcome] | UnsetType = UNSET
     """The possible outcomes of a message that is `settled`, where the topic keeps no `ack_history`
     that says which."""
     attempts: Count | UnsetType = UNSET

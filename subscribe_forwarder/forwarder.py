@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 from edge.message_id import MessageId
 from edge.problem import not_found, unavailable
@@ -25,6 +24,7 @@ from edge.quota import NO_LIMITS, Levels, Usage
 from edge.workshop import Workshop
 from metadata.delivery.deliveries import OpenDelivery
 from metadata.types import Subscription, Topic, Unit
+from openapi.push import PushStatus
 from peering.shared_secret import SharedSecret
 from subscribe_forwarder.delivery.flush import AckFlusher
 from subscribe_forwarder.delivery.following import Following
@@ -115,7 +115,7 @@ class SubscribeForwarder:
         self.load: Callable[[], bytes] | None = None
         """A function that returns our load for each renewal, as JSON; None reports nothing."""
         self.late_s: Callable[[], float] = lambda: 0.0  # how late the loop calls timers now
-        self.push_status: Callable[[bytes], Mapping[str, Any] | None] = lambda _: None
+        self.push_status: Callable[[bytes], PushStatus | None] = lambda _: None
         """A function that returns the state of a push subscription here, for people."""
         self.staged = StagedLocator(store, forwarded, StagedIds())
         self._tails = Tails(

@@ -16,6 +16,7 @@ from typing import Any
 from metadata.database import Connection, Database
 from metadata.delivery.cursors import COLUMNS, state_of
 from metadata.types import CursorState
+from openapi.topics import Outcome
 
 _FATES = (
     "SELECT"
@@ -117,7 +118,7 @@ class DeadFate:
 class SettledFate:
     """The history says how it was settled, and when."""
 
-    outcome: str
+    outcome: Outcome
     settled_at: datetime
 
 

@@ -22,6 +22,7 @@ from openapi import (
     usage,
     webhooks,
 )
+from openapi.json_schema import without_int
 
 MODELS: dict[str, str] = {
     "Client": "OAuthClient",
@@ -118,7 +119,8 @@ def _written(kind: Any, *, answer: bool, left_out: bool = True) -> str:
     if origin is Literal:
         words = ", ".join(map(quoted, arguments))
         return type(arguments[0]).__name__ if answer else f"Literal[{words}]"
-    parts = [_written(each, answer=answer) for each in arguments if each not in NOTHING]
+    given = without_int(each for each in arguments if each not in NOTHING)
+    parts = [_written(each, answer=answer) for each in given]
     if origin in (list, tuple, set):
         return f"tuple[{parts[0]}, ...]" if answer else f"Sequence[{parts[0]}]"
     if origin is dict:

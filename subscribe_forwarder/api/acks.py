@@ -9,13 +9,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import UNSET
 
 from edge.asgi import Handler, Receive, Scope, Send, caller_of, read_body, respond, tenant_of
 from edge.message_id import MessageId
 from edge.problem import TYPE_BASE, Problem, unavailable
 from edge.quota import ACKS
 from metadata.types import Delivery
-from openapi.consume import OPERATIONS
+from openapi.consume import OPERATIONS, Acked, AckedOutput, Done, ItemFailure
 from openapi.contract import Operation
 from subscribe_forwarder import metrics
 from subscribe_forwarder.api import requests
@@ -90,13 +91,18 @@ class Acks:
         named = await self._named(hub, readers, ids)
         if request.publish:
             forwarder.require_lease()
-            members = await self._task_acks.ack(
+            published = await self._task_acks.ack(
                 tenant_of(scope), hub, readers, named, request.publish, forwarder.now
             )
             if hub.waiting:
                 hub.dispatch()
             forwarder.usage.count(hub.subscription.tenant_id, ACKS, len(ids.texts))
-            answer = {"acked": len(ids.texts), "results": [], **members}
+            answer = Acked(
+                len(ids.texts),
+                [],
+                published=[AckedOutput(each) for each in published.message_ids],
+                duplicate=published.duplicate,
+            )
             await respond(send, 200, _encode(answer))
             return
         exactly_once = hub.subscription.delivery is Delivery.EXACTLY_ONCE
@@ -111,7 +117,7 @@ class Acks:
         await forwarder.flusher.commit(touched)
         metrics.acked.inc(new)
         forwarder.usage.count(hub.subscription.tenant_id, ACKS, new)
-        await respond(send, 200, _results("acked", ids, named.failures))
+        await respond(send, 200, _results(Acked, ids, named.failures))
 
     async def nack(self, scope: Scope, body: bytes, send: Send) -> None:
         """Nack messages durably: they are delivered again after the given delay, or the policy's.
@@ -218,7 +224,7 @@ class Acks:
         if durably or hub.subscription.delivery is Delivery.EXACTLY_ONCE:
             await forwarder.flusher.commit(touched, what)
         hub.dispatch()
-        await respond(send, 200, _results("done", ids, named.failures))
+        await respond(send, 200, _results(Done, ids, named.failures))
 
     def _held(
         self, reader: Reader, places: Sequence[Place], failures: list[Failure]
@@ -260,15 +266,19 @@ def _require_owned(readers: Iterable[Reader]) -> None:
         raise unavailable("subscription", "A partition is being taken over; ask again.")
 
 
-def _results(count_name: str, ids: Ids, failures: list[Failure]) -> bytes:
-    results = [
-        {
-            "index": failure.item,
-            ids.field: ids.texts[failure.item],
-            "status": failure.problem.status,
-            "type": TYPE_BASE + failure.problem.slug,
-            "detail": failure.problem.detail,
-        }
-        for failure in sorted(failures, key=lambda failure: failure.item)
-    ]
-    return _encode({count_name: len(ids.texts) - len(failures), "results": results})
+def _results(kind: type[Acked | Done], ids: Ids, failures: list[Failure]) -> bytes:
+    failures.sort(key=lambda failure: failure.item)
+    results = [_failed(ids, failure) for failure in failures]
+    return _encode(kind(len(ids.texts) - len(failures), results))
+
+
+def _failed(ids: Ids, failure: Failure) -> ItemFailure:
+    text, problem = ids.texts[failure.item], failure.problem
+    return ItemFailure(
+        index=failure.item,
+        ack_id=text if ids.field == "ack_id" else UNSET,
+        message_id=text if ids.field == "message_id" else UNSET,
+        status=problem.status,
+        type=TYPE_BASE + problem.slug,
+        detail=problem.detail,
+    )

@@ -1,4 +1,4 @@
-"""The state of one message for one subscription, in JSON; pure.
+"""The state of one message for one subscription; pure.
 
 An unsettled message is `pending`, or `leased` where this process holds the lease; a `dead_lettered`
 one has its row: these are exact. The outcome of any other settled message is known where its topic
@@ -10,15 +10,19 @@ had.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
-from typing import Any
+from typing import TypeVar
+
+from msgspec import UNSET, UnsetType
 
 from metadata.delivery.ack_history import Fate
 from metadata.types import Counters
+from openapi.topics import AckState, Outcome
 from subscribe_forwarder.delivery.reader import Reader
 
+T = TypeVar("T")
 
-def ack_state(fate: Fate, reader: Reader | None, offset: int) -> dict[str, Any] | None:
+
+def ack_state(fate: Fate, reader: Reader | None, offset: int) -> AckState | None:
     """Return the state of the message; None below the subscription's start."""
     cursor = fate.cursor
     if offset < cursor.start:
@@ -29,58 +33,59 @@ def ack_state(fate: Fate, reader: Reader | None, offset: int) -> dict[str, Any] 
     return _pending(fate, reader, offset)
 
 
-def _settled(fate: Fate) -> dict[str, Any]:
+def _settled(fate: Fate) -> AckState:
     dead, settled = fate.dead, fate.settled
     if dead is not None:
-        return {
-            "state": "dead_lettered",
-            "attempts": dead.attempts,
-            "settled_at": dead.dead_at,
-            "reason": dead.reason,
-            **_given(detail=dead.detail),
-        }
+        return AckState(
+            "dead_lettered",
+            attempts=dead.attempts,
+            settled_at=dead.dead_at,
+            reason=dead.reason,
+            detail=_given(dead.detail),
+        )
     if settled is not None:
-        return {"state": settled.outcome, "settled_at": settled.settled_at}
+        return AckState(settled.outcome, settled_at=settled.settled_at)
     return _by_counters(fate.cursor.counters)
 
 
-def _pending(fate: Fate, reader: Reader | None, offset: int) -> dict[str, Any]:
+def _pending(fate: Fate, reader: Reader | None, offset: int) -> AckState:
     """Return the state of an unsettled message.
 
     Attempts are those that ended, and with a lease the present one; the knowledge of this process
     is newer than committed rows.
     """
     open_fate = fate.open
-    state: dict[str, Any] = {"state": "pending", "attempts": 0}
+    attempts = 0
+    state = AckState("pending")
     if open_fate is not None:
-        state["attempts"] = open_fate.attempts
+        attempts = open_fate.attempts
         if open_fate.reason != "hole":
-            state["reason"] = open_fate.reason
-        state |= _given(detail=open_fate.detail, not_before=open_fate.not_before)
-    if reader is None:
-        return state
-    ledger = reader.ledger
-    if ledger.grant_of(offset) is not None:
-        return {"state": "leased", "attempts": ledger.attempt(offset)}
-    if ledger.is_waiting(offset):
-        state["attempts"] = max(state["attempts"], ledger.attempt(offset) - 1)
+            state.reason = open_fate.reason
+        state.detail, state.not_before = _given(open_fate.detail), _given(open_fate.not_before)
+    if reader is not None:
+        ledger = reader.ledger
+        if ledger.grant_of(offset) is not None:
+            return AckState("leased", attempts=ledger.attempt(offset))
+        if ledger.is_waiting(offset):
+            attempts = max(attempts, ledger.attempt(offset) - 1)
+    state.attempts = attempts
     return state
 
 
-def _by_counters(counters: Counters) -> dict[str, Any]:
+def _by_counters(counters: Counters) -> AckState:
     """Return the state, by counters, of a message that has no row among the dead letters."""
-    counts = {
+    counts: dict[Outcome, int] = {
         "acked": counters.acked,
         "filtered": counters.filtered,
         "skipped": counters.skipped,
         "expired": counters.expired,
     }
     some = [outcome for outcome, count in counts.items() if count]
-    return {"state": some[0]} if len(some) == 1 else {"state": "settled", "outcomes": some}
+    return AckState(some[0]) if len(some) == 1 else AckState("settled", outcomes=some)
 
 
-def _given(**members: str | datetime | None) -> dict[str, Any]:
-    return {name: value for name, value in members.items() if value is not None}
+def _given(value: T | None) -> T | UnsetType:
+    return UNSET if value is None else value
 
 
 def _inside(ranges: Iterable[tuple[int, int]], offset: int) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 
 from edge.asgi import Receive, Route, Scope, Send, path_param, respond, tenant_of
 from metadata.delivery.books import CursorBooks
+from openapi import subscriptions as contract
 from openapi.subscriptions import OPERATIONS
 from subscribe_forwarder.forwarder import SubscribeForwarder
 
@@ -33,32 +33,32 @@ class Reconciliation:
         await respond(send, 200, body, headers=NO_STORE)
 
 
-def reconciliation(books: Sequence[CursorBooks], checked_at: datetime) -> dict[str, Any]:
-    """Return the JSON of `GET /subscriptions/{name}/reconciliation`."""
-    return {
-        "balanced": all(each.difference == 0 for each in books),
-        "partitions": [_terms(each, checked_at) for each in books],
-    }
+def reconciliation(books: Sequence[CursorBooks], checked_at: datetime) -> contract.Reconciliation:
+    """Return the terms of all cursors, and whether they are balanced."""
+    return contract.Reconciliation(
+        balanced=all(each.difference == 0 for each in books),
+        partitions=[_terms(each, checked_at) for each in books],
+    )
 
 
-def _terms(books: CursorBooks, checked_at: datetime) -> dict[str, Any]:
+def _terms(books: CursorBooks, checked_at: datetime) -> contract.CursorBooks:
     cursor = books.cursor
     counters = cursor.counters
-    return {
-        "partition": cursor.key.partition,
-        "lane": cursor.key.lane,
-        "generation": cursor.generation,
-        "start": cursor.start,
-        "floor": cursor.floor,
-        "read_to": cursor.read_to,
-        "acked": counters.acked,
-        "filtered": counters.filtered,
-        "skipped": counters.skipped,
-        "expired": counters.expired,
-        "dead_lettered": counters.dead_lettered,
-        "exceptions": cursor.exceptions,
-        "open_deliveries": books.open_deliveries,
-        "pending": cursor.pending(),
-        "difference": books.difference,
-        "checked_at": checked_at,
-    }
+    return contract.CursorBooks(
+        partition=cursor.key.partition,
+        lane=cursor.key.lane,
+        generation=cursor.generation,
+        start=cursor.start,
+        floor=cursor.floor,
+        read_to=cursor.read_to,
+        acked=counters.acked,
+        filtered=counters.filtered,
+        skipped=counters.skipped,
+        expired=counters.expired,
+        dead_lettered=counters.dead_lettered,
+        exceptions=cursor.exceptions,
+        open_deliveries=books.open_deliveries,
+        pending=cursor.pending(),
+        difference=books.difference,
+        checked_at=checked_at,
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from edge.asgi import Route
 from openapi import consume, subscriptions, topics
+from openapi.subscriptions import Backlog
 from subscribe_forwarder.api.acks import Acks
 from subscribe_forwarder.api.preview import PreviewRoutes
 from subscribe_forwarder.api.pulls import Pulls
@@ -46,7 +47,7 @@ def routes(
     attending = Attending(forwarder, routing)
     pull = PullFront(pulls, routing, attending)
     stream = StreamFront(streams, routing, attending)
-    backlog = BacklogFront(Parts(view_fronts.BACKLOG, views.backlog, routing))
+    backlog = BacklogFront(Parts(view_fronts.BACKLOG, views.backlog, routing, Backlog))
     routing.serve(pull_fronts.OPERATION, pulls.get)
     routing.serve(view_fronts.BACKLOG, views.backlog)
     routing.serve(view_fronts.ACK_STATES, views.ack_states)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
+
+from msgspec import UNSET
 
 from metadata.delivery.ack_history import Fate
 from metadata.types import Partition, SealedPartition, Topic
+from openapi.push import PushStatus
+from openapi.subscriptions import Backlog, PartitionBacklog
+from openapi.topics import AckState
 from store_nodes.errors import QueueNotFound, QueueTruncated
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.api.fate import ack_state
@@ -72,7 +76,7 @@ async def message(store: Store, topic: Topic, where: Where) -> bytes | None:
 
 async def ack_states(
     sources: Sources, fates: Fates, topic: Topic, where: Where
-) -> dict[str, dict[str, Any]] | None:
+) -> dict[str, AckState] | None:
     """Return the states by subscription name; None for a message that never existed.
 
     Raises StoreError, MetadataError.
@@ -90,7 +94,7 @@ async def ack_states(
             return None
         if where.offset >= end:
             return None
-    states: dict[str, dict[str, Any]] = {}
+    states: dict[str, AckState] = {}
     for subscription in await sources.catalog.subscriptions_of(topic.tenant_id, topic.uid):
         fate = by_uid.get(subscription.uid)
         reader = sources.reader(subscription.uid, where.place)
@@ -100,44 +104,44 @@ async def ack_states(
     return states
 
 
-def backlog(hub: Hub, push: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the JSON of `GET /subscriptions/{name}/backlog`; `push`: how it is pushed, if
+def backlog(hub: Hub, push: PushStatus | None = None) -> Backlog:
+    """Return the backlog of a subscription as this process sees it; `push`: how it is pushed, if
     it is.
     """
     readers = sorted(hub.readers.items())
     lanes = any(place.lane for place, _ in readers)
-    return {
-        "messages": sum(reader.backlog for _, reader in readers),
-        "leased": sum(reader.ledger.leased for _, reader in readers),
-        "waiting_redelivery": sum(reader.ledger.waiting for _, reader in readers),
-        "waiting_pulls": hub.waiting_pulls,
-        "streams": len(hub.streams),
-        "paused": hub.paused_reason(),
-        "throttles": [throttle.members() for throttle in hub.throttles()],
-        "forwarders": 1,
-        "push": push,
-        "partitions": [_partition(place, reader, lanes) for place, reader in readers],
-    }
+    return Backlog(
+        messages=sum(reader.backlog for _, reader in readers),
+        leased=sum(reader.ledger.leased for _, reader in readers),
+        waiting_redelivery=sum(reader.ledger.waiting for _, reader in readers),
+        waiting_pulls=hub.waiting_pulls,
+        streams=len(hub.streams),
+        paused=hub.paused_reason(),
+        throttles=hub.throttles(),
+        forwarders=1,
+        push=push,
+        partitions=[_partition(place, reader, lanes) for place, reader in readers],
+    )
 
 
-def _partition(place: Lane, reader: Reader, lanes: bool) -> dict[str, Any]:
+def _partition(place: Lane, reader: Reader, lanes: bool) -> PartitionBacklog:
     cursor, counters = reader.cursor, reader.cursor.counters()
     failure = reader.tail.failure
-    return {
-        "partition": place.partition,
-        **({"lane": place.lane} if lanes else {}),
-        "messages": reader.backlog,
-        "start": cursor.start,
-        "floor": cursor.floor,
-        "read_to": cursor.read_to,
-        "end": reader.tail.end,
-        "pending": cursor.pending(),
-        "exceptions": cursor.exceptions,
-        "acked_ranges": cursor.range_count,
-        "acked": counters.acked,
-        "filtered": counters.filtered,
-        "skipped": counters.skipped,
-        "expired": counters.expired,
-        "dead_lettered": counters.dead_lettered,
-        "failure": None if failure is None else type(failure).__name__,
-    }
+    return PartitionBacklog(
+        partition=place.partition,
+        lane=place.lane if lanes else UNSET,
+        messages=reader.backlog,
+        start=cursor.start,
+        floor=cursor.floor,
+        read_to=cursor.read_to,
+        end=reader.tail.end,
+        pending=cursor.pending(),
+        exceptions=cursor.exceptions,
+        acked_ranges=cursor.range_count,
+        acked=counters.acked,
+        filtered=counters.filtered,
+        skipped=counters.skipped,
+        expired=counters.expired,
+        dead_lettered=counters.dead_lettered,
+        failure=None if failure is None else type(failure).__name__,
+    )

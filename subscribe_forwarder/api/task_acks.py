@@ -15,7 +15,7 @@ from store_nodes.errors import StoreError
 from subscribe_forwarder import metrics
 from subscribe_forwarder.api.items import Failure, Named, Place, lease_expired
 from subscribe_forwarder.delivery.hub import Hub
-from subscribe_forwarder.delivery.publishing import AckPublisher
+from subscribe_forwarder.delivery.publishing import AckPublisher, Published
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.ports import Outputs
 from subscribe_forwarder.state.lanes import Lane
@@ -37,8 +37,8 @@ class TaskAcks:
         named: Named,
         publish: bytes,
         now: Callable[[], Now],
-    ) -> dict[str, Any]:
-        """Return the members of the answer beside the count.
+    ) -> Published:
+        """Return the messages that were published with the acks.
 
         Raises Problem: nothing was done, or with 503 the outcome is unknown; sending it again is
         safe.
@@ -74,10 +74,7 @@ class TaskAcks:
             ) from error
         if not published.duplicate:
             metrics.acked.inc(len(offsets))
-        return {
-            "published": [{"message_id": each} for each in published.message_ids],
-            "duplicate": published.duplicate,
-        }
+        return published
 
 
 def _only(readers: Mapping[Lane, Reader], named: Named) -> tuple[Reader, Sequence[Place]]:

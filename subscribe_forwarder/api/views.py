@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
+from typing import cast
 
 import msgspec
 
@@ -19,6 +20,7 @@ from edge.asgi import (
 from edge.message_id import BadMessageId, MessageId
 from edge.problem import not_found
 from metadata.types import Topic
+from openapi.topics import AckState, AckStates
 from store_nodes.errors import QueueNotFound
 from subscribe_forwarder.api import status
 from subscribe_forwarder.api.hubs import hub_of
@@ -60,7 +62,11 @@ class Views:
         await respond(send, 200, body)
 
     async def ack_states(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the states of a message by subscription of its topic that the caller may read.
+        """Answer the states of a message by subscription, as far as they are known here."""
+        await tell_states(send, await self.states(scope))
+
+    async def states(self, scope: Scope) -> dict[str, AckState]:
+        """Return the states of a message by subscription of its topic that the caller may read.
 
         They come from committed rows and from the leases held here. A message that waits for its
         time is `scheduled` for all subscriptions.
@@ -75,22 +81,21 @@ class Views:
         if states is None:
             raise not_found("message", path_param(scope, "id"))
         caller = caller_of(scope)
-        shown = {
+        return {
             name: state
             for name, state in states.items()
             if await caller.allows("read", "subscription", name)
         }
-        await respond(send, 200, _encode({"subscriptions": shown}), headers=NO_STORE)
 
-    async def _scheduled(self, topic: Topic, wanted: MessageId) -> dict[str, dict[str, Any]] | None:
+    async def _scheduled(self, topic: Topic, wanted: MessageId) -> dict[str, AckState] | None:
         """Return the states of a delayed message; None where its queue is gone."""
         try:
             due = await due_us(self._forwarder.history, topic, wanted)
         except QueueNotFound:
             return None
-        state: dict[str, Any] = {"state": "scheduled"}
-        if due is not None:
-            state["not_before"] = msgspec.Raw(time_json(due))
+        state = AckState("scheduled")
+        if due is not None:  # as the message itself tells it, with all six digits
+            state.not_before = cast(datetime, msgspec.Raw(time_json(due)))
         subscriptions = await self._forwarder.catalog.subscriptions_of(topic.tenant_id, topic.uid)
         return {subscription.name: state for subscription in subscriptions}
 
@@ -115,3 +120,8 @@ class Views:
         if parsed.form == message_id.FORM_OFFSET:
             return topic, parsed, Where(parsed.partition, parsed.number, parsed.lane)
         return topic, parsed, await self._forwarder.staged.locate(topic, parsed)
+
+
+async def tell_states(send: Send, states: dict[str, AckState]) -> None:
+    """Answer the states of a message by subscription."""
+    await respond(send, 200, _encode(AckStates(states)), headers=NO_STORE)

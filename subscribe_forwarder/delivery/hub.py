@@ -19,6 +19,7 @@ from functools import partial
 from edge.problem import Problem, unavailable
 from edge.quota import DELIVERED_BYTES, DELIVERED_MESSAGES, NO_LIMITS, Usage
 from metadata.types import Subscription, SubscriptionState
+from openapi.flow import Throttle
 from subscribe_forwarder.delivery.collector import Collector
 from subscribe_forwarder.delivery.dealing import Dealing
 from subscribe_forwarder.delivery.growth import Growth
@@ -41,7 +42,7 @@ from subscribe_forwarder.state.ledger import Now
 from subscribe_forwarder.state.rate import RateLimits
 from subscribe_forwarder.throttling.flows import Said
 from subscribe_forwarder.throttling.in_flight import Both, TenantInFlight
-from subscribe_forwarder.throttling.throttling import Restraint, Throttling, of_flow, of_machine
+from subscribe_forwarder.throttling.throttling import Throttling, of_flow, of_machine
 
 _RETRY_AFTER_S = 1.0
 _ANY_NUMBER = 2**31
@@ -97,7 +98,7 @@ class Hub:
         else:
             in_flight.add(self)
             self.limits = RateLimits(in_flight if beside is None else Both(beside, in_flight))
-        self.throttled_by: dict[object, Callable[[], Sequence[Restraint]]] = {}
+        self.throttled_by: dict[object, Callable[[], Sequence[Throttle]]] = {}
         """Other restraints, by the object that reports them."""
         self.dealing = Dealing(may_hand_out, progressed)
         self._limits_of: tuple[Subscription, float, Said | None] | None = None
@@ -153,9 +154,9 @@ class Hub:
             return PAUSED_RATE
         return None
 
-    def throttles(self) -> list[Restraint]:
+    def throttles(self) -> list[Throttle]:
         """Return the restraints that slow it now, besides its own settings."""
-        found: list[Restraint] = []
+        found: list[Throttle] = []
         if self._throttling is not None:
             self._limits_now()
             if self._said is not None:

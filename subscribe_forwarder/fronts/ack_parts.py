@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from edge import message_id
 from edge.message_id import BadMessageId, MessageId
 from metadata.types import Subscription, Topic
+from openapi.consume import Acked, Done
 from subscribe_forwarder.api.items import Ids
 from subscribe_forwarder.delivery import ack_id
 from subscribe_forwarder.delivery.ack_id import BadAckId
@@ -54,19 +55,20 @@ def part_body(body: bytes, ids: Ids, items: Sequence[int]) -> bytes:
     return msgspec.json.encode({**kept, ids.field + "s": [ids.texts[item] for item in items]})
 
 
-def merged(parts: Sequence[tuple[Sequence[int], Mapping[str, Any]]]) -> bytes:
+def merged(parts: Sequence[tuple[Sequence[int], Acked | Done]]) -> Acked | Done:
     """One answer of those to the parts: counts added, results by their places in the request; of
     an ack that publishes there is one part, and its other members are the answer's."""
-    members: dict[str, Any] = {}
-    results: list[dict[str, Any]] = []
+    count, results = 0, []
     for items, answer in parts:
-        for name, value in answer.items():
-            if name == "results":
-                results += [{**one, "index": items[one["index"]]} for one in value]
-            else:
-                members[name] = members[name] + value if name in members else value
-    results.sort(key=lambda one: int(one["index"]))
-    return msgspec.json.encode({**members, "results": results})
+        count += answer.acked if isinstance(answer, Acked) else answer.done
+        for one in answer.results:
+            one.index = items[one.index]
+            results.append(one)
+    results.sort(key=lambda one: one.index)
+    _, whole = parts[0]
+    if isinstance(whole, Done):
+        return Done(count, results)
+    return replace(whole, acked=count, results=results)
 
 
 def _of_ack_id(text: str, subscription: Subscription) -> int:

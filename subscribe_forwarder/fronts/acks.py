@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -17,6 +16,7 @@ from edge.asgi import Receive, Scope, Send, caller_of, read_body, respond, tenan
 from edge.message_id import MessageId
 from edge.problem import Problem
 from metadata.types import Subscription
+from openapi.consume import Acked, Done
 from subscribe_forwarder.api import requests
 from subscribe_forwarder.api.acks import Action
 from subscribe_forwarder.api.bodies import decode
@@ -35,7 +35,7 @@ PATIENCE_S = 1.0
 """Seconds a part may have no owner."""
 REST_S = 0.02
 """Before the owner that the directory names is asked again, when it said that it is none."""
-Answer = Mapping[str, Any]
+Answer = Acked | Done
 
 
 class AckFront:
@@ -45,6 +45,8 @@ class AckFront:
         self.action = action
         self.routing = routing
         self.operation = action.operation.route
+        self._answers: msgspec.json.Decoder[Answer]
+        self._answers = msgspec.json.Decoder(action.operation.answers[0].kind)
         self._forwarder = forwarder
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -91,7 +93,7 @@ class AckFront:
                 parts, answers, waiting, done, publishes=publishes
             )
             if not waiting:
-                return merged(done)
+                return msgspec.json.encode(merged(done))
             left_s = until_s - loop.time()
             if left_s <= 0:
                 raise ack_unavailable("A partition is changing hands.", self.action.what)
@@ -139,8 +141,7 @@ class AckFront:
             await peer.request(
                 self.operation, part_of(scope, headers=[]), receiving(part), captured.send
             )
-        answer: Answer = msgspec.json.decode(captured.body)
-        return answer
+        return self._answers.decode(captured.body)
 
     def _not_done(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -18,18 +18,21 @@ from subscribe_forwarder.links.ports import PeerGone
 PATIENCE_S = 1.0
 """Seconds a partition may have no owner."""
 REST_S = 0.02
-Answer = dict[str, Any]
+Answer = TypeVar("Answer", bound=msgspec.Struct)
 
 
-class Parts:
+class Parts(Generic[Answer]):
     """The owner proxy in front of `local`, which answers for the partitions that are owned
-    here, in JSON.
+    here, with an `answer` in JSON.
     """
 
-    def __init__(self, operation: str, local: Handler, routing: Routing) -> None:
+    def __init__(
+        self, operation: str, local: Handler, routing: Routing, answer: type[Answer]
+    ) -> None:
         self.operation = operation
         self.local = local
         self.routing = routing
+        self._decoder = msgspec.json.Decoder(answer)
 
     async def of_all(self, scope: Scope, body: bytes = b"") -> list[Answer]:
         """Return the answers of the owners that have all of it between them.
@@ -71,10 +74,9 @@ class Parts:
                 if peer is None:
                     return PeerGone("there is no link to the owner")
                 await peer.request(self.operation, part_of(scope), receiving(body), captured.send)
+            return self._decoder.decode(captured.body)
         except Exception as error:
             return error
-        answer: Answer = msgspec.json.decode(captured.body)
-        return answer
 
 
 def lost(error: Exception) -> bool:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Generic
 
 import msgspec
 
 from edge.asgi import Receive, Route, Scope, Send, read_body, respond
 from edge.problem import Problem
 from metadata.types import Subscription
+from openapi import dead_letters as contract
+from openapi.flow import Throttle
+from openapi.subscriptions import Backlog, PartitionBacklog
+from openapi.topics import AckState, AckStates
 from subscribe_forwarder.api.parked import MAX_BODY_BYTES, MAX_SHOWN, ParkedKeys
-from subscribe_forwarder.api.views import NO_STORE, Views
+from subscribe_forwarder.api.views import NO_STORE, Views, tell_states
 from subscribe_forwarder.delivery.flush import ack_unavailable
 from subscribe_forwarder.fleet.misdirected import is_misdirected
 from subscribe_forwarder.fronts.parts import PATIENCE_S, REST_S, Answer, Parts, is_not_found, lost
@@ -26,12 +30,12 @@ ACK_STATES = "GET /topics/{topic}/messages/{id}/ack"
 _encode = msgspec.json.encode
 
 
-class ViewFront:
+class ViewFront(Generic[Answer]):
     """The owner proxy in front of a view of what is owned here; `merge` makes one view of
     several.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts[Answer]) -> None:
         self._parts = parts
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -47,33 +51,35 @@ class ViewFront:
         answers = await self._parts.of_all(scope)
         await respond(send, 200, _encode(self.merge(answers)), headers=NO_STORE)
 
-    def merge(self, answers: Sequence[Answer]) -> Mapping[str, Any]:
+    def merge(self, answers: Sequence[Answer]) -> Answer:
         raise NotImplementedError
 
 
-class BacklogFront(ViewFront):
+class BacklogFront(ViewFront[Backlog]):
     """Counts add up. Every owner knows of every consumer: the most that one of them has."""
 
-    def merge(self, answers: Sequence[Answer]) -> Mapping[str, Any]:
-        added = ("messages", "leased", "waiting_redelivery", "forwarders")
-        most = ("waiting_pulls", "streams")
-        partitions = [one for answer in answers for one in answer["partitions"]]
-        return {
-            **{name: sum(answer[name] for answer in answers) for name in added},
-            **{name: max(answer[name] for answer in answers) for name in most},
-            "paused": next((one["paused"] for one in answers if one["paused"]), None),
-            "throttles": _together([one["throttles"] for one in answers]),
-            "push": merged([one["push"] for one in answers if one.get("push")]),
-            "partitions": sorted(partitions, key=_place),
-        }
+    def merge(self, answers: Sequence[Backlog]) -> Backlog:
+        partitions = [one for answer in answers for one in answer.partitions]
+        return Backlog(
+            messages=sum(one.messages for one in answers),
+            leased=sum(one.leased for one in answers),
+            waiting_redelivery=sum(one.waiting_redelivery for one in answers),
+            waiting_pulls=max(one.waiting_pulls for one in answers),
+            streams=max(one.streams for one in answers),
+            paused=next((one.paused for one in answers if one.paused), None),
+            throttles=_together([one.throttles for one in answers]),
+            forwarders=sum(one.forwarders for one in answers),
+            push=merged([one.push for one in answers if one.push]),
+            partitions=sorted(partitions, key=_place),
+        )
 
 
-class ParkedFront(ViewFront):
+class ParkedFront(ViewFront[contract.ParkedKeys]):
     """The owner proxy of parked keys, wherever their partitions are owned."""
 
-    def merge(self, answers: Sequence[Answer]) -> Mapping[str, Any]:
-        keys = [one for answer in answers for one in answer["parked_keys"]]
-        return {"parked_keys": sorted(keys, key=_place)[:MAX_SHOWN]}
+    def merge(self, answers: Sequence[contract.ParkedKeys]) -> contract.ParkedKeys:
+        keys = [one for answer in answers for one in answer.parked_keys]
+        return contract.ParkedKeys(sorted(keys, key=_place)[:MAX_SHOWN])
 
 
 class ParkedActionFront:
@@ -82,7 +88,7 @@ class ParkedActionFront:
     It is done once: an owner that has done it is not asked again.
     """
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts[contract.ParkedKeyDone]) -> None:
         self._parts = parts
 
     async def post(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -96,7 +102,8 @@ class ParkedActionFront:
             else:
                 return
             self._parts.routing.not_here(scope)
-        await respond(send, 200, _encode({"done": await self._done(scope, body)}), headers=NO_STORE)
+        done = contract.ParkedKeyDone(await self._done(scope, body))
+        await respond(send, 200, _encode(done), headers=NO_STORE)
 
     async def _done(self, scope: Scope, body: bytes) -> int:
         loop = asyncio.get_running_loop()
@@ -104,7 +111,7 @@ class ParkedActionFront:
         while True:
             found = await self._parts.routing.find(scope)
             answers = await self._parts.ask(found, scope, body) if found.whole else ()
-            done: int = sum(one["done"] for one in answers if not isinstance(one, Exception))
+            done = sum(one.done for one in answers if not isinstance(one, Exception))
             if done:
                 return done
             failures = [one for one in answers if isinstance(one, Exception)]
@@ -135,15 +142,13 @@ class AckStatesFront:
 
         A state that cannot be asked for comes from committed rows.
         """
-        captured = Captured()
-        await self._views.ack_states(scope, receive, captured.send)
-        states = msgspec.json.decode(captured.body)["subscriptions"]
-        pending = {name for name, state in states.items() if state["state"] == "pending"}
+        states = await self._views.states(scope)
+        pending = {name for name, state in states.items() if state.state == "pending"}
         by_owner = await self._owners(scope, pending) if pending else {}
         told = await asyncio.gather(*(self._ask(owner, scope) for owner in by_owner))
         for names, answer in zip(by_owner.values(), told, strict=True):
             states |= {name: state for name, state in answer.items() if name in names}
-        await respond(send, 200, _encode({"subscriptions": states}), headers=NO_STORE)
+        await tell_states(send, states)
 
     async def _owners(self, scope: Scope, names: set[str]) -> dict[bytes, set[str]]:
         """Return the subscriptions that are owned elsewhere, by owner."""
@@ -159,7 +164,7 @@ class AckStatesFront:
                     by_owner.setdefault(owner, set()).add(subscription.name)
         return by_owner
 
-    async def _ask(self, owner: bytes, scope: Scope) -> Answer:
+    async def _ask(self, owner: bytes, scope: Scope) -> dict[str, AckState]:
         """Empty where the owner does not say."""
         peer, captured = self._routing.peer(owner), Captured()
         if peer is None:
@@ -167,10 +172,9 @@ class AckStatesFront:
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await peer.request(ACK_STATES, part_of(scope), receiving(b""), captured.send)
-        except (PeerGone, TimeoutError, Problem):
+            return msgspec.json.decode(captured.body, type=AckStates).subscriptions
+        except (PeerGone, TimeoutError, Problem, msgspec.MsgspecError):
             return {}
-        answer: Answer = msgspec.json.decode(captured.body)["subscriptions"]
-        return answer
 
 
 def parked_routes(parked: ParkedKeys, routing: Routing) -> list[Route]:
@@ -179,20 +183,23 @@ def parked_routes(parked: ParkedKeys, routing: Routing) -> list[Route]:
     for route in parked.routes():
         operation = route.operation.route
         routing.serve(operation, route.handler)
-        parts = Parts(operation, route.handler, routing)
-        get = route.method == "GET"
-        front = ParkedFront(parts).get if get else ParkedActionFront(parts).post
+        if route.method == "GET":
+            keys = Parts(operation, route.handler, routing, contract.ParkedKeys)
+            front = ParkedFront(keys).get
+        else:
+            done = Parts(operation, route.handler, routing, contract.ParkedKeyDone)
+            front = ParkedActionFront(done).post
         fronted.append(route._replace(handler=front))
     return fronted
 
 
-def _together(throttles: Sequence[Sequence[Answer]]) -> list[Answer]:
+def _together(throttles: Sequence[Sequence[Throttle]]) -> list[Throttle]:
     """Join restraints; those that several owners report alike appear once."""
-    found: dict[tuple[Any, ...], Answer] = {}
+    found: dict[tuple[str, str, float | None], Throttle] = {}
     for one in (each for some in throttles for each in some):
-        found.setdefault((one["kind"], one["reason"], one["value"]), one)
+        found.setdefault((one.kind, one.reason, one.value), one)
     return list(found.values())
 
 
-def _place(one: Mapping[str, Any]) -> tuple[int, int]:
-    return one["partition"], one.get("lane", 0)
+def _place(one: PartitionBacklog | contract.ParkedKey) -> tuple[int, int]:
+    return one.partition, one.lane or 0

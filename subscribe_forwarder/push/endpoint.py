@@ -11,19 +11,24 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any
 
 from edge.breaker import State
+from openapi.flow import Throttle
+from openapi.push import Breaker, PushStatus
 from subscribe_forwarder.push import metrics
 from subscribe_forwarder.push.breaker import EndpointBreaker
 from subscribe_forwarder.push.limiter import Limiter, Load
 from subscribe_forwarder.push.origin import EndpointKey, Origin, endpoint_key
 from subscribe_forwarder.push.verdict import Outcome, Verdict
-from subscribe_forwarder.throttling.throttling import Restraint
 
 __all__ = ["Endpoint", "EndpointKey", "Wake", "endpoint_key"]
 
 Wake = Callable[[], bool]
+_BREAKERS: dict[State, Breaker] = {
+    State.CLOSED: "closed",
+    State.HALF_OPEN: "half_open",
+    State.OPEN: "open",
+}
 _SILENT = "its origin answers none of the subscriptions that are pushed there"
 
 
@@ -135,23 +140,21 @@ class Endpoint:
         self._count_turn(was)
         self.origin.reset(now_s)
 
-    def status(self, now_s: float) -> dict[str, Any]:
-        """Return the state, for people."""
-        return {
-            "breaker": self.breaker.state.name.lower(),
-            "breaker_reason": self.breaker.reason or (_SILENT if self.origin.silent else None),
-            **self.origin.status(now_s),
-            "last_error": self.last_error,
-        }
+    def tell(self, shown: PushStatus, now_s: float) -> None:
+        """Write the state of the endpoint into the status that people see."""
+        shown.breaker = _BREAKERS[self.breaker.state]
+        shown.breaker_reason = self.breaker.reason or (_SILENT if self.origin.silent else None)
+        self.origin.tell(shown, now_s)
+        shown.last_error = self.last_error
 
-    def throttles(self, now_s: float) -> list[Restraint]:
+    def throttles(self, now_s: float) -> list[Throttle]:
         """Return the restraints of requests, beside the limit that is found by trying."""
         found = self.origin.throttles(now_s)
         if self.breaker.state is not State.CLOSED:
             why = self.breaker.reason or "it fails"
-            found.append(Restraint("endpoint_breaker", why, 0.0, None))
+            found.append(Throttle("endpoint_breaker", why, 0.0, None))
         elif self.origin.silent:
-            found.append(Restraint("endpoint_breaker", _SILENT, 0.0, None))
+            found.append(Throttle("endpoint_breaker", _SILENT, 0.0, None))
         return found
 
     def _count_turn(self, was: State) -> None:

@@ -37,6 +37,8 @@ from metadata.errors import MetadataError
 from metadata.subscriptions.push_config import PushConfig
 from metadata.types import Delivery as Guarantee
 from metadata.types import Subscription, SubscriptionState
+from openapi.flow import Throttle
+from openapi.push import PushStatus
 from subscribe_forwarder.delivery.flush import AckFlusher
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.line import Delivery, Want
@@ -53,7 +55,6 @@ from subscribe_forwarder.push.settling import Item, Late, Settling
 from subscribe_forwarder.push.spans import PushSpans
 from subscribe_forwarder.push.verdict import Outcome, Verdict, judge
 from subscribe_forwarder.state.ledger import Now
-from subscribe_forwarder.throttling.throttling import Restraint
 
 MAX_OUT_BYTES = 32 * 1024 * 1024
 """The limit of bytes of messages that are leased at once; one is sent whatever its size."""
@@ -284,18 +285,16 @@ class Engine:
         metrics.decisions.labels("released").inc()
         self._settling.give_back(items)
 
-    def status(self) -> dict[str, Any]:
-        """Return the state in this process, for people."""
-        return {
-            **self.endpoint.status(self._means.endpoints.clock()),
-            "requests_in_flight": self._out,
-            "leased_ahead": len(self._queue),
-            "uncommitted": self._settling.uncommitted,
-            "delivered": self.delivered,
-            "last_error": self.last_error or self.endpoint.last_error,
-        }
+    def tell(self, shown: PushStatus) -> None:
+        """Write the state in this process into the status that people see."""
+        self.endpoint.tell(shown, self._means.endpoints.clock())
+        shown.requests_in_flight = self._out
+        shown.leased_ahead = len(self._queue)
+        shown.uncommitted = self._settling.uncommitted
+        shown.delivered = self.delivered
+        shown.last_error = self.last_error or self.endpoint.last_error
 
-    def throttles(self) -> list[Restraint]:
+    def throttles(self) -> list[Throttle]:
         """Return the restraints that the endpoint asked for, or its failures led to."""
         return self.endpoint.throttles(self._means.endpoints.clock())
 

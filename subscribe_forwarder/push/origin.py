@@ -12,15 +12,16 @@ last `MANY_FAILURES` were. Then no more than one request at a time goes there, a
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
+from openapi import flow
+from openapi.push import PushStatus
 from subscribe_forwarder.push import metrics
 from subscribe_forwarder.push.breaker import FAILURES
 from subscribe_forwarder.push.limiter import Limiter
 from subscribe_forwarder.push.verdict import Throttle
 from subscribe_forwarder.state.rate import TokenBucket
-from subscribe_forwarder.throttling.throttling import Restraint
 
 if TYPE_CHECKING:
     from subscribe_forwarder.push.endpoint import Endpoint, Wake
@@ -179,31 +180,29 @@ class Origin:
             self.bucket = TokenBucket(rate, now_s)
             self.bucket.take(int(self.bucket.burst * (1 - RATE_BURST_S)), now_s)
 
-    def status(self, now_s: float) -> dict[str, Any]:
-        """Return the state, for people."""
+    def tell(self, shown: PushStatus, now_s: float) -> None:
+        """Write the state of the origin into the status that people see."""
         self._forget_throttle(now_s)
-        return {
-            "limit": round(self.limiter.limit, 4),
-            "in_flight": self.limiter.in_flight,
-            "paused_seconds": round(max(0.0, self.pause_until_s - now_s), 3),
-            "max_rate": None if self.bucket is None else self.bucket.per_second,
-            "max_concurrency": self.concurrency,
-        }
+        shown.limit = round(self.limiter.limit, 4)
+        shown.in_flight = self.limiter.in_flight
+        shown.paused_seconds = round(max(0.0, self.pause_until_s - now_s), 3)
+        shown.max_rate = None if self.bucket is None else self.bucket.per_second
+        shown.max_concurrency = self.concurrency
 
-    def throttles(self, now_s: float) -> list[Restraint]:
+    def throttles(self, now_s: float) -> list[flow.Throttle]:
         """Return the restraints that the origin asked for."""
         self._forget_throttle(now_s)
-        found: list[Restraint] = []
+        found: list[flow.Throttle] = []
         asked = "the endpoint asked for it"
         until = _from_now(self._throttled_until_s - now_s)
         if self.bucket is not None:
             rate = self.bucket.per_second
-            found.append(Restraint("endpoint_messages_per_second", asked, rate, until))
+            found.append(flow.Throttle("endpoint_messages_per_second", asked, rate, until))
         if self.concurrency is not None:
-            found.append(Restraint("endpoint_requests", asked, self.concurrency, until))
+            found.append(flow.Throttle("endpoint_requests", asked, self.concurrency, until))
         if now_s < self.pause_until_s:
             pause = _from_now(self.pause_until_s - now_s)
-            found.append(Restraint("endpoint_pause", asked, 0.0, pause))
+            found.append(flow.Throttle("endpoint_pause", asked, 0.0, pause))
         return found
 
     def _forget_throttle(self, now_s: float) -> None:

@@ -11,7 +11,7 @@ failures began is kept in Postgres, and one success anywhere ends them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -22,6 +22,7 @@ from edge.problem import Problem
 from metadata.errors import MetadataError, NotFound
 from metadata.subscriptions.push_endpoints import PushEndpoint
 from metadata.types import Change, ChangeKind, Subscription, SubscriptionType, Unit
+from openapi.push import PushStatus
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.push import metrics
 from subscribe_forwarder.push.engine import Engine, Means
@@ -187,7 +188,7 @@ class Pushers:
         self._stale_topics.add(topic_uid)
         self._wake.set()
 
-    def status(self, subscription_uid: bytes) -> Mapping[str, Any] | None:
+    def status(self, subscription_uid: bytes) -> PushStatus | None:
         """Return the state, for people; None: nothing of it is pushed from here."""
         pushed = self._pushed.get(subscription_uid)
         if pushed is None:
@@ -197,8 +198,10 @@ class Pushers:
             reason = "its tenant is not active"
         since_s = pushed.failing_since_s()
         since = None if since_s is None else datetime.fromtimestamp(since_s, UTC)
-        shown: dict[str, Any] = {"state": state, "reason": reason, "failing_since": since}
-        return shown if pushed.engine is None else shown | pushed.engine.status()
+        shown = PushStatus(state, reason, since)
+        if pushed.engine is not None:
+            pushed.engine.tell(shown)
+        return shown
 
     async def verify_now(self, subscription: Subscription) -> Verified:
         """Asks the endpoint once, and writes down what came of it. Raises MetadataError."""

@@ -13,8 +13,8 @@ from typing import Protocol
 from weakref import WeakSet
 
 from edge.quota import IN_FLIGHT, Levels
+from openapi.flow import Throttle
 from subscribe_forwarder.state.rate import Beside
-from subscribe_forwarder.throttling.throttling import Restraint
 
 COUNT_EVERY_S = 0.05
 LOOK_AGAIN_S = 0.1
@@ -75,13 +75,13 @@ class TenantInFlight:
         """Return when to look again; None if there is room."""
         return None if self.room(1, now_s) else now_s + LOOK_AGAIN_S
 
-    def restraints(self) -> list[Restraint]:
+    def restraints(self) -> list[Throttle]:
         """Return the limit for display if it holds deliveries back."""
         if self.room(1, self._clock()):
             return []
         share = self._levels.share(self._tenant_id, IN_FLIGHT, 0, 0)
         reason = "the tenant has as many messages in flight as it may"
-        return [Restraint("tenant_in_flight", reason, share, None)]
+        return [Throttle("tenant_in_flight", reason, share, None)]
 
     def _count(self, now_s: float) -> int:
         if now_s - self._counted_s >= COUNT_EVERY_S:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from edge.egress.guard import Guard
 from metadata.database import Database
@@ -62,7 +63,8 @@ class Pushing:
 
     @property
     def status(self) -> Any:
-        return self.pushers.status(self.site.subscription.uid) or {}
+        shown = self.pushers.status(self.site.subscription.uid)
+        return {} if shown is None else structs.asdict(shown)
 
     @property
     def engine(self) -> Engine:

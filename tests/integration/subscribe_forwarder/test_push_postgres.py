@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -19,6 +19,7 @@ from metadata.subscriptions.push_config import PushConfig
 from metadata.subscriptions.push_endpoints import PushEndpointRepository
 from metadata.tenancy.audit import AuditFilter, AuditLog
 from metadata.types import RetryPolicy, Subscription, SubscriptionType
+from openapi.push import PushStatus
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.push import breaker as breaker_module
 from subscribe_forwarder.push import pushers as pushers_module
@@ -64,7 +65,8 @@ class Pushing:
         self.pushers = Pushers(forwarder, self.endpoints, self.means, requests)
 
     def state(self, one: Subscription) -> Any:
-        return (self.pushers.status(one.uid) or {}).get("state")
+        shown = self.pushers.status(one.uid)
+        return None if shown is None else shown.state
 
 
 @asynccontextmanager
@@ -110,7 +112,9 @@ async def test_what_was_delivered_is_acked_and_not_repeated_after_a_kill(
         await kill(first.consumer)
         engine = next(iter(first.pushers._pushed.values())).engine
         assert engine is not None
-        at_most = engine.in_flight + engine.status()["uncommitted"]
+        shown = PushStatus("enabled", None, None)
+        engine.tell(shown)
+        at_most = engine.in_flight + cast(int, shown.uncommitted)
         await first.pushers.close()
     received = len(endpoint.received)
     row = await site.row()

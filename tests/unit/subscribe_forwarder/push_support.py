@@ -18,6 +18,7 @@ from metadata.subscriptions.push_attempts import AttemptOf
 from metadata.subscriptions.push_config import PushConfig
 from metadata.subscriptions.push_endpoints import PushEndpoint
 from metadata.types import Change, ChangeKind, Subscription, SubscriptionType
+from openapi.push import PushStatus
 from subscribe_forwarder.push.attempts import AttemptLog
 from subscribe_forwarder.push.endpoint import Endpoint
 from subscribe_forwarder.push.endpoints import Endpoints
@@ -227,7 +228,14 @@ class Pushing:
 
     def state(self, name: str = "reader") -> Mapping[str, Any]:
         """Empty until it is known."""
-        return self.pushers.status(self.w.metadata.subscriptions[name].uid) or {"state": None}
+        shown = self.pushers.status(self.w.metadata.subscriptions[name].uid)
+        return {"state": None} if shown is None else structs.asdict(shown)
+
+    def told(self) -> PushStatus:
+        """Return the state that the engine tells of itself."""
+        shown = PushStatus("enabled", None, None)
+        self.engine.tell(shown)
+        return shown
 
     async def until(self, true: Callable[[], bool]) -> None:
         async with asyncio.timeout(20):

@@ -9,6 +9,7 @@ import msgspec
 from edge import message_id
 from edge.message_id import MessageId
 from metadata.types import Epoch
+from openapi.consume import Acked, AckedOutput, Done, ItemFailure
 from subscribe_forwarder.api.items import Ids
 from subscribe_forwarder.delivery.ack_id import Head, Minter
 from subscribe_forwarder.fronts.ack_parts import ANYWHERE, by_partition, merged, part_body
@@ -77,18 +78,15 @@ def test_a_part_is_the_request_with_some_of_its_ids() -> None:
 
 
 def test_answers_are_added_and_name_the_places_of_the_request() -> None:
-    answer = merged(
-        [
-            ([1, 3], {"acked": 1, "results": [{"index": 1, "status": 409}]}),
-            ([0, 2], {"acked": 1, "results": [{"index": 0, "status": 400}]}),
-        ]
-    )
-    assert msgspec.json.decode(answer) == {
-        "acked": 2,
-        "results": [{"index": 0, "status": 400}, {"index": 3, "status": 409}],
-    }
+    for kind in (Acked, Done):
+        parts = [([1, 3], kind(1, [failure(1, 409)])), ([0, 2], kind(1, [failure(0, 400)]))]
+        assert merged(parts) == kind(2, [failure(0, 400), failure(3, 409)])
+
+
+def failure(index: int, status: int) -> ItemFailure:
+    return ItemFailure(index=index, status=status, type="x")
 
 
 def test_what_one_answer_has_beside_stays() -> None:
-    answer = merged([([0], {"acked": 1, "results": [], "published": [1], "duplicate": True})])
-    assert msgspec.json.decode(answer)["duplicate"] is True
+    answer = Acked(1, [], published=[AckedOutput("m")], duplicate=True)
+    assert merged([([0], answer)]) == answer

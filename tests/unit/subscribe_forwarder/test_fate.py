@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from metadata.delivery.ack_history import DeadFate, Fate, OpenFate, SettledFate
@@ -41,6 +42,12 @@ class KnownHere:
     @property
     def ledger(self) -> KnownHere:
         return self
+
+
+def told(fate: Fate, reader: Reader | None, offset: int) -> Any:
+    """Return the members of the state that an answer has; None for no state."""
+    shown = ack_state(fate, reader, offset)
+    return None if shown is None else msgspec.to_builtins(shown, builtin_types=(datetime,))
 
 
 HERE = cast(Reader, KnownHere())
@@ -89,7 +96,7 @@ PENDING = {"state": "pending", "attempts": 0}
 def test_the_state_of_a_message(
     offset: int, reader: Reader | None, fate: Fate, shown: dict[str, Any] | None
 ) -> None:
-    assert ack_state(fate, reader, offset) == shown
+    assert told(fate, reader, offset) == shown
 
 
 @pytest.mark.parametrize(
@@ -103,7 +110,7 @@ def test_the_state_of_a_message(
     ],
 )
 def test_without_a_history_the_counters_decide(counters: Counters, state: str) -> None:
-    assert ack_state(Fate(cursor(counters)), None, 5) == {"state": state}
+    assert told(Fate(cursor(counters)), None, 5) == {"state": state}
 
 
 @pytest.mark.parametrize(
@@ -117,5 +124,5 @@ def test_without_a_history_the_counters_decide(counters: Counters, state: str) -
 def test_without_a_history_nothing_is_called_acked_that_may_not_be(
     counters: Counters, outcomes: list[str]
 ) -> None:
-    shown = ack_state(Fate(cursor(counters)), None, 5)
+    shown = told(Fate(cursor(counters)), None, 5)
     assert shown == {"state": "settled", "outcomes": outcomes}

@@ -138,7 +138,7 @@ async def test_nothing_is_leased_while_the_endpoint_is_away() -> None:
     async with pushing(away) as p:
         p.w.store.publish(*[b"%d" % i for i in range(1000)])
         await p.until(lambda: p.state().get("breaker") == "open")
-        await p.until(lambda: p.sender.at_once == 0 and p.engine.status()["leased_ahead"] == 0)
+        await p.until(lambda: p.sender.at_once == 0 and p.told().leased_ahead == 0)
         tried = len(p.sender.arrived)
         assert tried < 20
         await p.until(lambda: bool(p.w.metadata.row().stepped_over))
@@ -181,7 +181,8 @@ async def test_a_path_that_fails_stops_no_other_of_its_origin(status: int | None
             return lambda: arrived("/good") == count
 
         def breaker(uid: bytes) -> object:
-            return (p.pushers.status(uid) or {}).get("breaker")
+            shown = p.pushers.status(uid)
+            return None if shown is None else shown.breaker
 
         p.w.store.publish(*[b"%d" % i for i in range(300)])
         await p.until(reached(300))
@@ -456,7 +457,7 @@ async def test_what_is_out_or_not_committed_is_bounded(requests: int, batch: int
         await p.until(lambda: not p.engine.in_flight)
         await asyncio.sleep(0.1)
         assert waits <= len(p.sender.data) < waits + requests * batch
-        assert p.engine.status()["uncommitted"] == len(p.sender.data)
+        assert p.told().uncommitted == len(p.sender.data)
         gate.set()
         p.w.metadata.flush_gate = None
         await p.settled()
@@ -480,21 +481,21 @@ async def test_acks_of_what_went_elsewhere_hold_up_nothing() -> None:
         await p.until(lambda: p.engine.in_flight == 3)
         gate = p.w.metadata.flush_gate = asyncio.Event()
         p.w.store.publish(b"other", partition=1)
-        await p.until(lambda: p.engine.status()["uncommitted"] == 1)
+        await p.until(lambda: p.told().uncommitted == 1)
         for owner in [one for one in p.w.forwarder.owners if one.key.partition == 0]:
             await p.w.forwarder.owners.drop(owner.key)
         let_go.set()
         await p.until(lambda: len(p.late) == 300)
         assert {how for how, _ in p.late} == {"ack"}
         gate.set()
-        await p.until(lambda: p.engine.status()["uncommitted"] == 0)
+        await p.until(lambda: p.told().uncommitted == 0)
 
 
 async def test_an_ack_whose_commit_failed_as_it_went_elsewhere_is_passed_on() -> None:
     async with pushing() as p:
         gate = p.w.metadata.flush_gate = asyncio.Event()
         p.w.store.publish(b"a")
-        await p.until(lambda: p.engine.status()["uncommitted"] == 1)
+        await p.until(lambda: p.told().uncommitted == 1)
         await p.until(lambda: p.engine._settling._task is not None)
         p.w.store.publish(b"b")
         await p.arrived(2)
@@ -514,7 +515,7 @@ async def test_what_was_leased_and_not_sent_is_released_where_it_is_now() -> Non
 
     async with pushing(holds) as p:
         p.w.store.publish(*[b"%d" % i for i in range(20)])
-        await p.until(lambda: p.engine.status()["leased_ahead"] == 4)
+        await p.until(lambda: p.told().leased_ahead == 4)
         (owner,) = p.w.forwarder.owners
         await p.w.forwarder.owners.drop(owner.key)
         await p.until(lambda: len(p.late) == 4)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from edge.breaker import State
-from subscribe_forwarder.push.endpoint import endpoint_key
+from openapi.push import PushStatus
+from subscribe_forwarder.push.endpoint import Endpoint, endpoint_key
 from subscribe_forwarder.push.limiter import Load
 from subscribe_forwarder.push.sender import Answer
 from subscribe_forwarder.push.status import merged
@@ -118,8 +122,8 @@ def test_what_it_asks_for_is_kept_until_it_expires() -> None:
             endpoint.ended(now_s, judge(of(200), NOW_S), now_s)
         now_s += 0.01
     assert 0.9 * 500 <= sent <= 500 + 10
-    assert endpoint.status(50.0)["max_rate"] == 10
-    assert endpoint.status(61.0)["max_rate"] is None
+    assert told(endpoint, 50.0).max_rate == 10
+    assert told(endpoint, 61.0).max_rate is None
 
 
 def test_half_open_carries_one_message() -> None:
@@ -147,12 +151,32 @@ def test_an_endpoint_is_an_origin(url: str, origin: str) -> None:
 
 
 def test_owners_are_shown_together() -> None:
-    one = {"state": "enabled", "reason": None, "failing_since": None, **made().status(0.0)}
-    one |= {"requests_in_flight": 1, "leased_ahead": 2, "uncommitted": 3, "delivered": 4}
-    other = one | {"breaker": "open", "breaker_reason": "why", "last_error": "an error"}
+    one = replace(
+        told(made(), 0.0), requests_in_flight=1, leased_ahead=2, uncommitted=3, delivered=4
+    )
+    other = replace(one, breaker="open", breaker_reason="why", last_error="an error")
     assert merged([]) is None
     assert merged([one]) == one
     both = merged([one, other])
     assert both is not None
-    assert (both["breaker"], both["breaker_reason"]) == ("open", "why")
-    assert (both["delivered"], both["limit"], both["last_error"]) == (8, 8.0, "an error")
+    assert (both.breaker, both.breaker_reason) == ("open", "why")
+    assert (both.delivered, both.limit, both.last_error) == (8, 8.0, "an error")
+
+
+def test_the_strictest_of_all_owners_is_shown() -> None:
+    early, late = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+    one = replace(told(made(), 0.0), failing_since=late, max_rate=9.0, paused_seconds=1.0)
+    other = replace(one, failing_since=early, max_rate=2.5, max_concurrency=3, paused_seconds=2.0)
+    idle = PushStatus("enabled", None, None)
+    shown = merged([one, other, idle])
+    assert shown is not None
+    assert (shown.failing_since, shown.paused_seconds) == (early, 2.0)
+    assert (shown.max_rate, shown.max_concurrency, shown.last_error) == (2.5, 3, None)
+    assert merged([idle, idle]) == idle
+
+
+def told(endpoint: Endpoint, now_s: float) -> PushStatus:
+    """Return the status of a push into which the endpoint has written its state."""
+    shown = PushStatus("enabled", None, None)
+    endpoint.tell(shown, now_s)
+    return shown

@@ -344,13 +344,14 @@ class PartitionBacklog(msgspec.Struct, frozen=True):
     messages: int
     floor: int
     read_to: int
-    end: int
     pending: int
     lane: int | None = None
     """The priority; only where the topic has several."""
+    start: int | None = None
+    end: int | None = None
+    """One past the last message; None until the store has told it."""
     exceptions: int | None = None
     """Open deliveries that the cursor has stepped over."""
-    start: int | None = None
     acked_ranges: int | None = None
     acked: int | None = None
     filtered: int | None = None
@@ -368,9 +369,6 @@ class Backlog(msgspec.Struct, frozen=True):
     leased: int
     waiting_redelivery: int
     partitions: tuple[PartitionBacklog, ...]
-    throttles: tuple[Throttle, ...] = ()
-    """The limits that slow it now, beside its own settings."""
-    push: PushStatus | None = None
     waiting_pulls: int = 0
     streams: int = 0
     """Streams that are open."""
@@ -379,8 +377,11 @@ class Backlog(msgspec.Struct, frozen=True):
     blocked_by_keys (messages wait for earlier ones of their keys), too_many_ranges,
     too_many_exceptions, rate_limited, tenant_in_flight (the tenant has as many messages leased as
     it may)."""
+    throttles: tuple[Throttle, ...] = ()
+    """The limits that slow it now, beside its own settings."""
     forwarders: int = 0
     """The number of forwarders that own its partitions between them."""
+    push: PushStatus | None = None
 
 
 class CursorBooks(msgspec.Struct, frozen=True):
