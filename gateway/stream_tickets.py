@@ -24,7 +24,7 @@ from edge.parameters import Query
 from edge.problem import Problem
 from edge.sealing import SealBroken, Sealer
 from gateway.middleware.auth import bearer_token
-from openapi.consume import OPERATIONS
+from openapi.consume import OPERATIONS, StreamTicket
 
 STREAM = "/subscriptions/{name}/messages:stream"
 PARAMETER = b"ticket="
@@ -70,11 +70,9 @@ class StreamTickets:
         sealed = self._sealer.seal(_ENDS.pack(ends_s) + token, _purpose(name))
         ticket = urlsafe_b64encode(sealed).decode().rstrip("=")
         path = STREAM.replace("{name}", quote(name, safe=""))
-        answer = {
-            "ticket": ticket,
-            "expires_at": datetime.fromtimestamp(ends_s, UTC),
-            "path": f"{path}?ticket={ticket}",
-        }
+        answer = StreamTicket(
+            ticket, datetime.fromtimestamp(ends_s, UTC), f"{path}?ticket={ticket}"
+        )
         headers = [(b"cache-control", b"no-store")]
         await respond(send, 201, msgspec.json.encode(answer), headers=headers)
 

@@ -107,10 +107,13 @@ class QuotaProblem(Problem):
     used: int | UnsetType = UNSET
 
 
+HoldKind = Literal["undelivered", "delayed", "export", "snapshot", "dead_letters"]
+
+
 class Hold(Answer):
     """One thing that would be lost by a delete."""
 
-    kind: Literal["undelivered", "delayed", "export", "snapshot", "dead_letters"]
+    kind: HoldKind
     name: str | None
     """The name of the subscription, export or snapshot; null for delayed messages."""
     messages: Count

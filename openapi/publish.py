@@ -89,9 +89,9 @@ class Receipt(Answer):
     duplicate: bool
     """Whether the message was known by its idempotency key or its batch; the receipt is then that
     of the first one."""
-    scheduled_for: datetime | UnsetType | None = UNSET
+    scheduled_for: Moment | UnsetType | None = UNSET
     """The time of a delayed message; null in the receipt of a duplicate."""
-    accepted_time: datetime | UnsetType | None = UNSET
+    accepted_time: Moment | UnsetType | None = UNSET
     """The time at which a delayed message was stored."""
 
 

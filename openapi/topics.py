@@ -168,8 +168,8 @@ class DelayedMessage(Answer):
     message_id: str
     partition: Count
     key: str | None
-    scheduled_for: datetime
-    accepted_time: datetime
+    scheduled_for: Moment
+    accepted_time: Moment
     content_type: str | None
     size_bytes: Count
     """The size of the body."""

@@ -12,6 +12,7 @@ from functools import lru_cache
 import msgspec
 
 from edge import message_id
+from openapi.publish import Receipt
 
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 _PAIRS = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
@@ -98,16 +99,16 @@ class ReceiptWriter:
         staged_id = message_id.staged(
             self.topic_uid, self.partition, generation, stage_number, self.lane
         )
-        receipt = {
-            "message_id": str(staged_id),
-            "topic": self.topic,
-            "partition": self.partition,
-            "offset": None,
-            "publish_time": None,
-            "duplicate": duplicate,
-            "scheduled_for": rfc3339(due_us) if due_us is not None else None,
-            "accepted_time": rfc3339(accepted_us) if accepted_us else None,
-        }
+        receipt = Receipt(
+            message_id=str(staged_id),
+            topic=self.topic,
+            partition=self.partition,
+            offset=None,
+            publish_time=None,
+            duplicate=duplicate,
+            scheduled_for=rfc3339(due_us) if due_us is not None else None,
+            accepted_time=rfc3339(accepted_us) if accepted_us else None,
+        )
         return msgspec.json.encode(receipt).decode()
 
     def _head(self, offset: int) -> str:

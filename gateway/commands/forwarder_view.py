@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from metadata.delivery.fleet import LiveForwarder
 from metadata.delivery.hints import Hint
 from metadata.delivery.loads import Load, UnitLoad
 from metadata.types import WHOLE, Unit
+from openapi.forwarders import Fleet, Forwarder, ForwarderHint, ForwarderLoad, ForwarderUnit
 
 
 def named_in(
@@ -25,70 +25,68 @@ def named_in(
 
 def document(
     forwarders: Sequence[LiveForwarder], hints: Sequence[Hint], names: Mapping[bytes, str]
-) -> dict[str, Any]:
+) -> Fleet:
     """Return the answer to `GET /forwarders`. Units of topics without a name are left out."""
     live = {one.incarnation for one in forwarders}
-    return {
-        "forwarders": [_forwarder(one, names) for one in forwarders],
-        "hints": [
-            _unit(hint.unit, names)
-            | {
-                "forwarder": hint.forwarder.hex(),
-                "reason": hint.reason,
-                "age_seconds": _rounded(hint.age_s),
-            }
+    return Fleet(
+        [_forwarder(one, names) for one in forwarders],
+        [
+            ForwarderHint(
+                *_unit(hint.unit, names),
+                forwarder=hint.forwarder.hex(),
+                reason=hint.reason,
+                age_seconds=_rounded(hint.age_s),
+            )
             for hint in hints
             if hint.forwarder in live and hint.unit.topic_uid in names
         ],
-    }
+    )
 
 
-def _forwarder(one: LiveForwarder, names: Mapping[bytes, str]) -> dict[str, Any]:
-    return {
-        "id": one.incarnation.hex(),
-        "role": one.role,
-        "address": one.address,
-        "weight": one.weight,
-        "age_seconds": _rounded(one.age_s),
-        "lease_seconds": _rounded(one.remaining_s),
-        "load": None if one.load is None else _load(one.load),
-        "busiest": [
-            _unit(part.unit, names)
-            | {
-                "messages_per_second": part.per_second,
-                "backlog": part.backlog,
-                "backlog_growth_per_second": part.growth_per_s,
-                "waiting": part.waiting,
-            }
+def _forwarder(one: LiveForwarder, names: Mapping[bytes, str]) -> Forwarder:
+    return Forwarder(
+        id=one.incarnation.hex(),
+        role=one.role,
+        address=one.address,
+        weight=one.weight,
+        age_seconds=_rounded(one.age_s),
+        lease_seconds=_rounded(one.remaining_s),
+        load=None if one.load is None else _load(one.load),
+        busiest=[
+            ForwarderUnit(
+                *_unit(part.unit, names),
+                messages_per_second=part.per_second,
+                backlog=part.backlog,
+                backlog_growth_per_second=part.growth_per_s,
+                waiting=part.waiting,
+            )
             for part in _busiest(one.load)
             if part.unit.topic_uid in names
         ],
-    }
+    )
 
 
-def _load(load: Load) -> dict[str, Any]:
-    return {
-        "cpu": load.cpu,
-        "lag_seconds": load.lag_s,
-        "messages_per_second": load.per_second,
-        "bytes_per_second": load.bytes_per_second,
-        "waiting": load.waiting,
-        "units": load.units,
-    }
+def _load(load: Load) -> ForwarderLoad:
+    return ForwarderLoad(
+        cpu=load.cpu,
+        lag_seconds=load.lag_s,
+        messages_per_second=load.per_second,
+        bytes_per_second=load.bytes_per_second,
+        waiting=load.waiting,
+        units=load.units,
+    )
 
 
 def _busiest(load: Load | None) -> Sequence[UnitLoad]:
     return () if load is None else load.subscriptions
 
 
-def _unit(unit: Unit, names: Mapping[bytes, str]) -> dict[str, Any]:
-    """A subscription that has no name any more is told by its uid."""
+def _unit(unit: Unit, names: Mapping[bytes, str]) -> tuple[str, int, str | None]:
+    """Return topic, partition and subscription. A subscription that has no name any more is told
+    by its uid."""
     uid = unit.subscription_uid
-    return {
-        "topic": names[unit.topic_uid],
-        "partition": unit.partition,
-        "subscription": None if uid == WHOLE else names.get(uid, uid.hex()),
-    }
+    subscription = None if uid == WHOLE else names.get(uid, uid.hex())
+    return names[unit.topic_uid], unit.partition, subscription
 
 
 def _rounded(seconds: float) -> float:

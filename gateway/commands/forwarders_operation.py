@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from rich.console import Group
@@ -24,6 +22,7 @@ from metadata.delivery.hints import HintRepository
 from metadata.errors import MetadataError
 from metadata.postgres.embedded import EmbeddedPostgres
 from metadata.settings import DatabaseSettings
+from openapi.forwarders import Fleet, Forwarder, ForwarderHint, ForwarderUnit
 
 DONE = 0
 REFUSED = 1
@@ -59,7 +58,7 @@ def show(settings: DatabaseSettings, *, json: bool) -> int:
     return DONE
 
 
-async def _look(settings: DatabaseSettings) -> dict[str, Any]:
+async def _look(settings: DatabaseSettings) -> Fleet:
     database = Database(settings)
     await database.connect()
     try:
@@ -71,16 +70,16 @@ async def _look(settings: DatabaseSettings) -> dict[str, Any]:
     return document(forwarders, hints, names)
 
 
-def tables(seen: Mapping[str, Any]) -> Group:
+def tables(seen: Fleet) -> Group:
     """Return tables of forwarders, of the busiest units of each, and of hints; omit the
     last two if empty.
     """
-    busiest = [(one["id"], part) for one in seen["forwarders"] for part in one["busiest"]]
-    found = [_forwarders(seen["forwarders"])]
+    busiest = [(one.id, part) for one in seen.forwarders for part in one.busiest]
+    found = [_forwarders(seen.forwarders)]
     if busiest:
-        found.append(_busiest(sorted(busiest, key=lambda each: -each[1]["messages_per_second"])))
-    if seen["hints"]:
-        found.append(_hints(seen["hints"]))
+        found.append(_busiest(sorted(busiest, key=lambda each: -each[1].messages_per_second)))
+    if seen.hints:
+        found.append(_hints(seen.hints))
     return Group(*[part for table in found for part in (table, Text())][:-1])
 
 
@@ -92,29 +91,29 @@ def _table(*names: str, left: int) -> Table:
     return table
 
 
-def _forwarders(rows: list[dict[str, Any]]) -> Table:
+def _forwarders(rows: list[Forwarder]) -> Table:
     table = _table(
         "forwarder", "role", "address", "age", "units", "cpu", "lag", "msg/s", "B/s", "waiting",
         left=3,
     )  # fmt: skip
     for row in rows:
-        load = row["load"]
+        load = row.load
         numbers = ["–"] * 6
         if load is not None:
             numbers = [
-                str(load["units"]),
-                f"{load['cpu']:.0%}",
-                f"{1000 * load['lag_seconds']:.0f} ms",
-                f"{load['messages_per_second']:.0f}",
-                size(round(load["bytes_per_second"])),
-                str(load["waiting"]),
+                str(load.units),
+                f"{load.cpu:.0%}",
+                f"{1000 * load.lag_seconds:.0f} ms",
+                f"{load.messages_per_second:.0f}",
+                size(round(load.bytes_per_second)),
+                str(load.waiting),
             ]
-        age = f"{row['age_seconds']:.0f} s"
-        table.add_row(row["id"][:SHORT], row["role"], Text(row["address"]), age, *numbers)
+        age = f"{row.age_seconds:.0f} s"
+        table.add_row(row.id[:SHORT], row.role, Text(row.address), age, *numbers)
     return table
 
 
-def _busiest(rows: list[tuple[str, dict[str, Any]]]) -> Table:
+def _busiest(rows: list[tuple[str, ForwarderUnit]]) -> Table:
     table = _table(
         "busiest", "partition", "subscription", "at", "msg/s", "backlog", "growth/s", "waiting",
         left=4,
@@ -123,21 +122,21 @@ def _busiest(rows: list[tuple[str, dict[str, Any]]]) -> Table:
         table.add_row(
             *_unit(row),
             where[:SHORT],
-            f"{row['messages_per_second']:.0f}",
-            str(row["backlog"]),
-            f"{row['backlog_growth_per_second']:.0f}",
-            str(row["waiting"]),
+            f"{row.messages_per_second:.0f}",
+            str(row.backlog),
+            f"{row.backlog_growth_per_second:.0f}",
+            str(row.waiting),
         )
     return table
 
 
-def _hints(rows: list[dict[str, Any]]) -> Table:
+def _hints(rows: list[ForwarderHint]) -> Table:
     table = _table("hint", "partition", "subscription", "to", "why", "age", left=5)
     for row in rows:
-        age = f"{row['age_seconds']:.0f} s"
-        table.add_row(*_unit(row), row["forwarder"][:SHORT], Text(row["reason"]), age)
+        age = f"{row.age_seconds:.0f} s"
+        table.add_row(*_unit(row), row.forwarder[:SHORT], Text(row.reason), age)
     return table
 
 
-def _unit(row: Mapping[str, Any]) -> tuple[Text, str, Text]:
-    return Text(row["topic"]), str(row["partition"]), Text(row["subscription"] or "all")
+def _unit(row: ForwarderUnit | ForwarderHint) -> tuple[Text, str, Text]:
+    return Text(row.topic), str(row.partition), Text(row.subscription or "all")

@@ -18,9 +18,10 @@ from gateway.http import viewer
 from gateway.http.router import method_not_allowed
 from gateway.middleware.errors import internal
 from gateway.readiness import Readiness
-from openapi.server import OPERATIONS
+from openapi.server import OPERATIONS, Ready, Status
 
 Page = Callable[[Request], Awaitable[Response]]
+_ALIVE = msgspec.json.encode(Status("ok"))
 VIEWER_HEADERS = {
     "content-security-policy": viewer.CONTENT_SECURITY,
     "x-content-type-options": "nosniff",
@@ -59,13 +60,12 @@ class Pages:
         return RedirectResponse("/docs", status_code=302)
 
     async def healthz(self, request: Request) -> Response:
-        return Response(b'{"status":"ok"}', media_type="application/json")
+        return Response(_ALIVE, media_type="application/json")
 
     async def readyz(self, request: Request) -> Response:
         reasons = self._readiness.reasons()
         if not reasons:
-            warnings = self._readiness.warnings()
-            ready = {"status": "ready"} | ({"warnings": warnings} if warnings else {})
+            ready = Ready("ready", self._readiness.warnings() or msgspec.UNSET)
             return Response(msgspec.json.encode(ready), media_type="application/json")
         detail = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
         problem = Problem(

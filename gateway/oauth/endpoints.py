@@ -10,11 +10,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 from authlib.oauth2 import OAuth2Error
 from authlib.oauth2.rfc6749 import InvalidRequestError
+from msgspec.structs import asdict
 from prometheus_client import Counter
 
 from auth.access_token_verifier import AccessTokenVerifier
@@ -33,7 +33,7 @@ from metadata.tenancy.clients import Client, ClientRepository, ClientState
 from metadata.tenancy.credentials import CLIENT_ID, matches
 from metadata.tenancy.revoked_tokens import RevokedToken, RevokedTokenRepository
 from metadata.tenancy.tenants import PLATFORM_ID, TenantRepository
-from openapi.identity import OPERATIONS
+from openapi.identity import OPERATIONS, OAuthError
 
 MAX_WAITING = 200
 """The number of answers that are held back at a time, half of them for one client id;
@@ -215,9 +215,6 @@ def _without_hint(form: dict[str, str]) -> dict[str, str]:
 def _unavailable(error: Exception) -> Answer:
     if isinstance(error, Conflict):
         text = f"The {error.kind} {error.detail}: wait until some are over, or revoke them all."
-        return Answer(429, {"error": "temporarily_unavailable", "error_description": text}, {})
-    body: dict[str, Any] = {
-        "error": "temporarily_unavailable",
-        "error_description": "This cannot be answered now. Try again.",
-    }
-    return Answer(503, body, {})
+        return Answer(429, asdict(OAuthError("temporarily_unavailable", text)), {})
+    text = "This cannot be answered now. Try again."
+    return Answer(503, asdict(OAuthError("temporarily_unavailable", text)), {})

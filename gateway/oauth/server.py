@@ -27,6 +27,7 @@ from authlib.oauth2.rfc6749.grants import ClientCredentialsGrant
 from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
 from authlib.oauth2.rfc7009 import RevocationEndpoint
 from authlib.oauth2.rfc7662 import IntrospectionEndpoint
+from msgspec import UNSET, structs
 
 from auth.access_token_verifier import allowed, subject_of
 from auth.access_tokens import AccessToken, AccessTokens, parse_scope
@@ -35,6 +36,7 @@ from gateway.oauth.form import Credentials, refused
 from metadata.tenancy.clients import Client
 from metadata.tenancy.tenants import PLATFORM_ID
 from metadata.types import Tenant, TenantState
+from openapi import identity as contract
 
 # Its debug lines have whole tokens in them, whatever level is asked for.
 logging.getLogger("authlib").setLevel(logging.WARNING)
@@ -150,12 +152,9 @@ class Server(AuthorizationServer):  # type: ignore[misc]
             operator=subject if client.operates else "",
             not_before_s=-math.inf if valid_from is None else valid_from.timestamp(),
         )
-        return {
-            "access_token": text,
-            "token_type": "Bearer",
-            "expires_in": self.tokens.lasts_s,
-            "scope": said.scope_text,
-        }
+        return structs.asdict(
+            contract.AccessToken(text, "Bearer", self.tokens.lasts_s, said.scope_text)
+        )
 
 
 class _Request(OAuth2Request):  # type: ignore[misc]
@@ -222,21 +221,21 @@ class Introspection(IntrospectionEndpoint):  # type: ignore[misc]
 
     def introspect_token(self, token: OwnToken) -> dict[str, Any]:
         said, tokens = token.token, self.server.tokens
-        actor = {"act": {"sub": said.operator}} if said.operator else {}
-        return {
-            "active": True,
-            "token_type": "Bearer",
-            "iss": tokens.issuer,
-            "sub": said.subject,
-            "aud": tokens.audience,
-            "exp": said.expires_at,
-            "iat": said.issued_at,
-            "jti": str(uuid.UUID(bytes=said.jti)),
-            "client_id": said.client_id,
-            "tenant": str(uuid.UUID(bytes=said.tenant_id)),
-            "scope": said.scope_text,
-            **actor,
-        }
+        answer = contract.Introspection(
+            active=True,
+            token_type="Bearer",
+            iss=tokens.issuer,
+            sub=said.subject,
+            aud=tokens.audience,
+            exp=said.expires_at,
+            iat=said.issued_at,
+            jti=str(uuid.UUID(bytes=said.jti)),
+            client_id=said.client_id,
+            tenant=str(uuid.UUID(bytes=said.tenant_id)),
+            scope=said.scope_text,
+            act=contract.IntrospectionActor(said.operator) if said.operator else UNSET,
+        )
+        return {name: value for name, value in structs.asdict(answer).items() if value is not UNSET}
 
 
 class Revocation(RevocationEndpoint):  # type: ignore[misc]

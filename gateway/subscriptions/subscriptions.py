@@ -24,7 +24,7 @@ from gateway.subscriptions.bodies import (
 )
 from gateway.subscriptions.push_bodies import NewSecret, PushMaker
 from gateway.subscriptions.start_positions import StartPositions
-from gateway.topics.holds import Hold, Holds, held
+from gateway.topics.holds import Holds, held
 from gateway.topics.topics import respond_holds
 from metadata.catalog import Catalog
 from metadata.errors import NotFound
@@ -33,6 +33,7 @@ from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.subscriptions.subscriptions import SubscriptionRepository
 from metadata.types import Subscription, SubscriptionSpec, Topic
 from openapi import subscriptions as contract
+from openapi.common import Hold
 from openapi.contract import Body
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.reading.places import Found

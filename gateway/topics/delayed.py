@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -21,7 +21,7 @@ from gateway.topics.placement import queue_of
 from metadata.catalog import Catalog
 from metadata.types import Partition, SealedPartition, Topic
 from openapi.common import PAGE_SIZE
-from openapi.topics import OPERATIONS
+from openapi.topics import OPERATIONS, DelayedMessage, DelayedPage
 from publish_forwarder.receipts import rfc3339
 from store_nodes import record_batch
 from store_nodes.client import StagedEntry, StagedPage
@@ -77,15 +77,15 @@ class DelayedRoutes:
         start = _place_of(query.text("page_token"))
         topic = await self._catalog.topic(tenant_of(scope), path_param(scope, "topic"))
         found, then = await delayed_page(self._store, topic, size, start)
-        listing = {"messages": found, "next_page_token": None if then is None else str(then)}
+        listing = DelayedPage(found, None if then is None else str(then))
         await respond(send, 200, msgspec.json.encode(listing))
 
 
 async def delayed_page(
     store: DelayedStore, topic: Topic, size: int, start: Place | None = None
-) -> tuple[list[dict[str, Any]], Place | None]:
+) -> tuple[list[DelayedMessage], Place | None]:
     """Return the messages of one page, and the start of the next one; None after the last."""
-    found: list[dict[str, Any]] = []
+    found: list[DelayedMessage] = []
     left_bytes = MAX_FETCHED_BYTES
     for queue in _queues(topic, start):
         at = start.at if start is not None and start[:3] == _order(queue) else 0
@@ -141,21 +141,21 @@ async def _read(
     return messages, read_bytes, None
 
 
-def _shown(topic: Topic, queue: Queue, info: StagedInfo, message: Message) -> dict[str, Any]:
+def _shown(topic: Topic, queue: Queue, info: StagedInfo, message: Message) -> DelayedMessage:
     name = message_id.staged(
         topic.uid, queue.number, queue.generation, info.stage_number, queue.lane
     )
     assert info.due_us is not None
-    return {
-        "message_id": str(name),
-        "partition": queue.number,
-        "key": message.key,
-        "scheduled_for": rfc3339(info.due_us),
-        "accepted_time": rfc3339(info.log_time_us),
-        "content_type": message.content_type,
-        "size_bytes": len(message.data),
-        "priority": message.priority,
-    }
+    return DelayedMessage(
+        message_id=str(name),
+        partition=queue.number,
+        key=message.key,
+        scheduled_for=rfc3339(info.due_us),
+        accepted_time=rfc3339(info.log_time_us),
+        content_type=message.content_type,
+        size_bytes=len(message.data),
+        priority=message.priority,
+    )
 
 
 def _queues(topic: Topic, start: Place | None) -> list[Queue]:

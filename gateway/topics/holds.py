@@ -14,14 +14,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from edge.problem import FieldError, Problem, unavailable
 from gateway.subscriptions.backlog import ASK_AT_ONCE, ASK_TIMEOUT_S, EndStore, backlogs, ends
 from gateway.topics.placement import queue_of
 from metadata.topics.holds import Held
 from metadata.types import CursorState, Partition, SealedPartition, Subscription, Topic
+from openapi.common import Hold, HoldKind
 from store_nodes.client import StagedPage
 from store_nodes.errors import QueueNotFound, StoreError
 from store_nodes.queue_id import QueueId
@@ -30,7 +30,7 @@ NAMED = 20
 PAGE = 1000
 MAX_COUNTED = 100_000
 """Delayed messages of one queue that are counted."""
-_LOSSES = {
+_LOSSES: dict[HoldKind, tuple[str, str]] = {
     "undelivered": ("messages that are not acked", "have the subscriptions ack their messages"),
     "delayed": ("delayed messages", "cancel the delayed messages or wait for their time"),
     "export": ("messages that exports have not taken", "run the exports or delete them"),
@@ -40,23 +40,10 @@ _LOSSES = {
 """The loss, and the advice to avoid it, by kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """One thing that would be lost. `name` is the subscription's, export's or snapshot's."""
-
-    kind: str
-    name: str | None
-    messages: int
-
-    def members(self) -> dict[str, Any]:
-        """Return the members as the API shows them."""
-        advice = _LOSSES[self.kind][1]
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "messages": self.messages,
-            "advice": advice[0].upper() + advice[1:] + ".",
-        }
+def hold(kind: HoldKind, name: str | None, messages: int) -> Hold:
+    """Return one thing that would be lost, with the advice to avoid it."""
+    advice = _LOSSES[kind][1]
+    return Hold(kind, name, messages, advice[0].upper() + advice[1:] + ".")
 
 
 class Store(EndStore, Protocol):
@@ -127,10 +114,10 @@ class Holds:
         except StoreError as error:
             raise _uncounted() from error
         return [
-            *(Hold("undelivered", one.name, left[one.uid]) for one in named if left[one.uid]),
+            *(hold("undelivered", one.name, left[one.uid]) for one in named if left[one.uid]),
             *delayed,
             *pinned,
-            *(Hold("dead_letters", name, count) for name, count in rows.letters.items()),
+            *(hold("dead_letters", name, count) for name, count in rows.letters.items()),
         ]
 
     async def of_subscription(self, subscription: Subscription, topic: Topic) -> list[Hold]:
@@ -147,9 +134,9 @@ class Holds:
         except StoreError as error:
             raise _uncounted() from error
         found = [
-            Hold("undelivered", subscription.name, left),
+            hold("undelivered", subscription.name, left),
             *delayed,
-            Hold("dead_letters", subscription.name, letters),
+            hold("dead_letters", subscription.name, letters),
         ]
         return [hold for hold in found if hold.messages]
 
@@ -165,7 +152,7 @@ class Holds:
 
         generations: list[Partition | SealedPartition] = [*topic.partitions, *topic.sealed]
         found = sum(await asyncio.gather(*(count(one) for one in generations)))
-        return [Hold("delayed", None, found)] if found else []
+        return [hold("delayed", None, found)] if found else []
 
     async def _count_delayed(self, topic: Topic, generation: Partition | SealedPartition) -> int:
         """Count messages with a time; one staged without a time belongs to an ack that
@@ -191,11 +178,11 @@ class Holds:
         there = {(part.number, part.lane) for part in topic.partitions}
         pins = [pin for pin in rows.pins if (pin.partition, pin.lane) in there]
         found = await ends(self._store, topic, {(pin.partition, pin.lane) for pin in pins})
-        kept: Counter[tuple[str, str]] = Counter()
+        kept: Counter[tuple[HoldKind, str]] = Counter()
         for pin in pins:
             kept[pin.kind, pin.name] += max(0, found[pin.partition, pin.lane] - pin.offset)
         return [
-            Hold(kind, name, messages)
+            hold(kind, name, messages)
             for (kind, name), messages in kept.items()
             if messages or kind == "snapshot"
         ]
@@ -215,11 +202,11 @@ def held(kind: str, name: str, holds: Sequence[Hold]) -> Problem:
         f"Deleting the {kind} {name!r} loses {losses}{more}. To keep that, {advice}. "
         "Give force=true to delete it all the same.",
         errors=[FieldError(hold.name or hold.kind, _counted(hold)) for hold in worst],
-        extra={"holds": [hold.members() for hold in worst]},
+        extra={"holds": worst},
     )
 
 
-def _loss(kind: str, holds: Iterable[Hold]) -> str:
+def _loss(kind: HoldKind, holds: Iterable[Hold]) -> str:
     """Return a text such as `messages that are not acked: 'billing' (40), 'audit' (2)`."""
     counts = ", ".join(
         str(hold.messages) if hold.name is None else f"{hold.name!r} ({hold.messages})"

@@ -12,12 +12,13 @@ from edge.problem import FieldError, invalid, not_found
 from gateway.names import name_errors
 from gateway.resources import Call, Resource, Shown, taken
 from gateway.topics.bodies import changed, check, new_spec, patched, to_create, view
-from gateway.topics.holds import Hold, Holds, held
+from gateway.topics.holds import Holds, held
 from gateway.topics.lifecycle import TopicLifecycle
 from metadata.errors import NotFound
 from metadata.topics.topics import TopicRepository
 from metadata.types import Topic, TopicSpec, TopicState
 from openapi import topics as contract
+from openapi.common import Hold, HoldList
 from openapi.contract import Body
 
 
@@ -109,8 +110,8 @@ class TopicRoutes:
 
 
 async def respond_holds(send: Send, holds: Sequence[Hold]) -> None:
-    body = {"holds": [hold.members() for hold in holds]}
-    await respond(send, 200, msgspec.json.encode(body), headers=[(b"cache-control", b"no-store")])
+    body = msgspec.json.encode(HoldList(list(holds)))
+    await respond(send, 200, body, headers=[(b"cache-control", b"no-store")])
 
 
 def _shown(topic: Topic) -> Shown:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from metadata.database import Connection, Database
+from openapi.common import HoldKind
 
 _PINS = """
 SELECT pins.kind, coalesce(exports.name, snapshots.name) AS name, pins.partition, pins.lane,
@@ -37,7 +38,7 @@ ORDER BY subscriptions.name
 class Pin(NamedTuple):
     """An export or a snapshot (`kind`) needs a lane from `offset` on."""
 
-    kind: str
+    kind: HoldKind
     name: str
     partition: int
     lane: int

@@ -27,7 +27,7 @@ from edge.asgi import (
 from edge.departure import disconnected, ended_by
 from edge.problem import Problem
 from metadata.types import Topic
-from openapi.topics import OPERATIONS
+from openapi.topics import OPERATIONS, PartitionOffsets
 from subscribe_forwarder.api.replay_query import (
     ReplayRequest,
     moment_of,
@@ -193,7 +193,7 @@ class ReplayRoutes:
         store = self._reading.history
         at = await at_time(store, topic, number, lane, time_us)
         first, end = await bounds(store, topic, number, lane)
-        body = {"first": first, "end": end, "at": min(max(at, first), end)}
+        body = PartitionOffsets(first, end, min(max(at, first), end))
         await respond(send, 200, msgspec.json.encode(body), headers=_NO_STORE)
 
     async def messages(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -17,6 +17,7 @@ from edge.asgi import AUTHORISED, CALLER, TENANT, Handler, Scope
 from edge.problem import Problem
 from metadata.errors import MetadataError
 from metadata.types import Subscription
+from openapi.consume import MessageChoice
 from subscribe_forwarder.fronts.relay import receiving
 from subscribe_forwarder.push.settling import Late
 
@@ -54,7 +55,7 @@ class LateAcks:
     async def _pass_on(
         self, subscription: Subscription, how: Late, ack_ids: Sequence[bytes]
     ) -> None:
-        body = msgspec.json.encode({"ack_ids": [one.decode("ascii") for one in ack_ids]})
+        body = msgspec.json.encode(MessageChoice(ack_ids=[one.decode("ascii") for one in ack_ids]))
         loop = asyncio.get_running_loop()
         until_s = loop.time() + PATIENCE_S
         while True:

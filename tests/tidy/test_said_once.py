@@ -7,14 +7,18 @@ without need fails the test too.
 from __future__ import annotations
 
 import ast
+import pkgutil
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib import import_module
 
 import pytest
 
+import openapi
 from openapi.areas import OPERATIONS
 from openapi.assembly import Document
+from openapi.contract import Answer, OpenAnswer
 from openapi.reference import HEADER, fields_of
 from tests.parts import ROOT
 
@@ -27,6 +31,27 @@ SERVERS = (
     "scheduler",
     "subscribe_forwarder",
 )
+NO_ANSWERS = {
+    "auth/access_tokens.py": {"iss", "sub"},  # claims
+    "auth/signing_keys.py": {"alg"},  # a JWK
+    "edge/problem.py": {"type"},  # of every problem; each kind adds members
+    "edge/quota.py": {"quota"},  # members that a problem adds
+    "gateway/http/connection.py": {"type"},  # an event of ASGI
+    "gateway/jobs/payload.py": {"tasks"},  # the data of a message
+    "gateway/locks/locks.py": {"holder"},  # members that a problem adds
+    "gateway/middleware/errors.py": {"quota"},  # members that a problem adds
+    "gateway/oauth/discovery.py": {"keys"},  # JWKs as they are kept
+    "gateway/oauth/server.py": {"client_id"},  # credentials of a request
+    "gateway/schedules/bodies.py": {"content_type"},  # arguments of the contract's classes
+    "gateway/subscriptions/bodies.py": {"type", "min_backoff_seconds"},  # arguments as well
+    "gateway/subscriptions/push_bodies.py": {"url", "id"},  # arguments as well
+    "gateway/tenancy/auditor.py": {"members"},  # a column of the audit
+    "gateway/topics/holds.py": {"holds"},  # a member that a problem adds
+    "subscribe_forwarder/api/fate.py": {"acked"},  # counts by outcome
+    "subscribe_forwarder/backlogs/stream.py": {"subscriptions"},  # a line of a stream
+    "subscribe_forwarder/reading/arrow.py": {"message_id"},  # columns
+}
+"""Dictionaries that have the names of an answer's fields and are none, by their first name."""
 MODELS = "sdk/python/packetboat/models"
 GENERATED = "# Generated from openapi/"
 
@@ -68,6 +93,58 @@ def writes_a_dictionary(node: ast.AST) -> bool:
 def parses_a_query(node: ast.AST) -> bool:
     """Return whether a node imports the parser of queries."""
     return isinstance(node, ast.ImportFrom) and any(each.name == "parse_qs" for each in node.names)
+
+
+@cache
+def answers() -> tuple[frozenset[str], ...]:
+    """Return the names of the fields of each answer in the contract."""
+    return tuple(
+        frozenset(kind.__struct_encode_fields__)
+        for module in pkgutil.iter_modules(openapi.__path__, "openapi.")
+        for kind in vars(import_module(module.name)).values()
+        if isinstance(kind, type) and issubclass(kind, (Answer, OpenAnswer))
+    )
+
+
+def names_an_answer(node: ast.AST) -> str | None:
+    """Return the first name of a dictionary that has names of one answer's fields, two at least or
+    all of them."""
+    if not isinstance(node, ast.Dict):
+        return None
+    keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
+    if len(keys) < sum(key is not None for key in node.keys):
+        return None
+    names = frozenset(key for key in keys if isinstance(key, str))
+    if any(names == fields or (len(names) > 1 and names < fields) for fields in answers() if names):
+        return str(keys[0])
+    return None
+
+
+def test_answers_are_classes_of_the_contract() -> None:
+    written: dict[str, set[str]] = {}
+    for path, tree in trees():
+        for node in ast.walk(tree):
+            if (name := names_an_answer(node)) is not None:
+                written.setdefault(path, set()).add(name)
+    new = {path: names - NO_ANSWERS.get(path, set()) for path, names in written.items()}
+    gone = {path: names - written.get(path, set()) for path, names in NO_ANSWERS.items()}
+    assert not any(new.values()), f"{new}: answer with the classes of openapi/"
+    assert not any(gone.values()), f"{gone}: take these off the list of this test"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ('{"acked": 1, "results": []}', "acked"),
+        ('{**more, "done": 1, "results": []}', "done"),
+        ('{"subscriptions": {}}', "subscriptions"),
+        ('{"acked": 1}', None),
+        ('{"acked": 1, "colour": []}', None),
+        ("{name: 1}", None),
+    ],
+)
+def test_the_rule_of_answers_sees_what_it_is_about(text: str, named: str | None) -> None:
+    assert names_an_answer(ast.parse(text, mode="eval").body) == named
 
 
 RULES: dict[str, tuple[Callable[[ast.AST], bool], set[str]]] = {

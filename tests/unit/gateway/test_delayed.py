@@ -12,6 +12,7 @@ from edge.problem import Problem
 from gateway.topics import delayed
 from gateway.topics.delayed import Place, delayed_page
 from metadata.types import SealedPartition
+from openapi.topics import DelayedMessage
 from store_nodes import record_batch
 from store_nodes.client import StagedEntry, StagedPage
 from store_nodes.errors import QueueNotFound
@@ -64,8 +65,8 @@ class Store:
         return []
 
 
-async def every(store: Store, size: int, of: Any = TOPIC) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+async def every(store: Store, size: int, of: Any = TOPIC) -> list[DelayedMessage]:
+    found: list[DelayedMessage] = []
     start: Place | None = None
     while True:
         page, then = await delayed_page(store, of, size, start)
@@ -83,19 +84,19 @@ async def test_pages_have_each_message_once(size: int) -> None:
     store.stage(0, "c")
     store.stage(1, "d", "e", "f")
     found = await every(store, size)
-    assert [one["key"] for one in found] == ["a", "b", "c", "d", "e", "f"]
-    third = message_id.parse(found[2]["message_id"])
+    assert [one.key for one in found] == ["a", "b", "c", "d", "e", "f"]
+    third = message_id.parse(found[2].message_id)
     assert (third.form, third.partition, third.stage_number) == (message_id.FORM_STAGE, 0, 2)
-    assert found[0] == {
-        "message_id": found[0]["message_id"],
-        "partition": 0,
-        "key": "a",
-        "scheduled_for": "2023-11-14T22:13:20.000000Z",
-        "accepted_time": "2023-11-14T22:13:20.000000Z",
-        "content_type": "text/plain",
-        "size_bytes": 4,
-        "priority": 0,
-    }
+    assert found[0] == DelayedMessage(
+        message_id=found[0].message_id,
+        partition=0,
+        key="a",
+        scheduled_for="2023-11-14T22:13:20.000000Z",
+        accepted_time="2023-11-14T22:13:20.000000Z",
+        content_type="text/plain",
+        size_bytes=4,
+        priority=0,
+    )
 
 
 async def test_what_is_staged_without_a_time_or_gone_is_not_listed() -> None:
@@ -104,7 +105,7 @@ async def test_what_is_staged_without_a_time_or_gone_is_not_listed() -> None:
     store.stage(0, "of an ack", timed=False)
     store.stage(0, "d")
     store.gone = {(0, 0, 1)}
-    assert [one["key"] for one in await every(store, 2)] == ["a", "c", "d"]
+    assert [one.key for one in await every(store, 2)] == ["a", "c", "d"]
 
 
 async def test_sealed_queues_are_listed_too_and_one_that_is_gone_ends_nothing() -> None:
@@ -113,7 +114,7 @@ async def test_sealed_queues_are_listed_too_and_one_that_is_gone_ends_nothing() 
     store = Store()
     store.stage(0, "old", generation=2)
     store.stage(1, "new")
-    assert [one["key"] for one in await every(store, 1, moved)] == ["old", "new"]
+    assert [one.key for one in await every(store, 1, moved)] == ["old", "new"]
 
 
 async def test_a_page_ends_where_it_has_read_enough(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,9 +123,9 @@ async def test_a_page_ends_where_it_has_read_enough(monkeypatch: pytest.MonkeyPa
     for key in "abc":
         store.stage(0, key)
     page, then = await delayed_page(store, TOPIC, 100)
-    assert ([one["key"] for one in page], store.fetches) == (["a"], 1)
+    assert ([one.key for one in page], store.fetches) == (["a"], 1)
     assert then is not None
-    assert [one["key"] for one in await every(store, 100)] == ["a", "b", "c"]
+    assert [one.key for one in await every(store, 100)] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("token", ["x", "1.2.3", "1.2.3.4.5", "-1.0.0.0", "9" * 400])

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 import pytest
 
 from edge.problem import Problem
-from gateway.topics.holds import MAX_COUNTED, Hold, Holds, held
+from gateway.topics.holds import MAX_COUNTED, Holds, held, hold
 from metadata.topics.holds import Held, Pin
 from metadata.types import CursorKey, CursorState, Epoch, SealedPartition, Subscription, Topic
 from store_nodes.client import StagedPage
@@ -111,11 +111,11 @@ async def test_all_that_a_topic_holds_is_counted() -> None:
     )
     world.held = Held(pins, {"others": 4})
     assert await world.holds().of_topic(TOPIC) == [
-        Hold("undelivered", "billing", 7),
-        Hold("delayed", None, 3),
-        Hold("export", "lake", 12),
-        Hold("snapshot", "before", 0),
-        Hold("dead_letters", "others", 4),
+        hold("undelivered", "billing", 7),
+        hold("delayed", None, 3),
+        hold("export", "lake", 12),
+        hold("snapshot", "before", 0),
+        hold("dead_letters", "others", 4),
     ]
 
 
@@ -123,8 +123,8 @@ async def test_a_subscription_holds_what_it_would_still_get_and_its_dead_letters
     world = World()
     world.staged_of, world.letters = {(0, 0): [5]}, 2
     assert await world.holds().of_subscription(reader(), TOPIC) == [
-        Hold("delayed", None, 1),
-        Hold("dead_letters", "billing", 2),
+        hold("delayed", None, 1),
+        hold("dead_letters", "billing", 2),
     ]
 
 
@@ -136,10 +136,10 @@ def sealed(generation: int) -> Topic:
 async def test_delayed_messages_of_sealed_generations_count() -> None:
     world = World()
     world.staged_of = {(0, 3): [1] * 2500}
-    assert await world.holds().of_topic(sealed(3)) == [Hold("delayed", None, 2500)]
+    assert await world.holds().of_topic(sealed(3)) == [hold("delayed", None, 2500)]
     assert await world.holds().of_topic(sealed(4)) == [], "its queue is removed"
     world.staged_of = {(0, 0): [1] * (MAX_COUNTED + 5000)}
-    assert await world.holds().of_topic(TOPIC) == [Hold("delayed", None, MAX_COUNTED)]
+    assert await world.holds().of_topic(TOPIC) == [hold("delayed", None, MAX_COUNTED)]
 
 
 async def test_what_cannot_be_counted_is_not_taken_for_nothing() -> None:
@@ -162,7 +162,7 @@ ADVICE: Mapping[str, str] = {
 
 
 def test_the_refusal_names_each_hold_with_its_count_and_what_to_do() -> None:
-    holds = [Hold(kind, None if kind == "delayed" else f"a-{kind}", 2) for kind in ADVICE]
+    holds = [hold(kind, None if kind == "delayed" else f"a-{kind}", 2) for kind in ADVICE]
     problem = held("topic", "orders", holds)
     assert (problem.status, problem.slug) == (409, "backlog-not-empty")
     assert "loses messages that are not acked: 'a-undelivered' (2); delayed messages: 2; " in (
@@ -174,12 +174,12 @@ def test_the_refusal_names_each_hold_with_its_count_and_what_to_do() -> None:
     told = problem.extra["holds"]
     assert isinstance(told, list)
     for each in told:
-        assert each["messages"] == 2
-        assert each["advice"].startswith(ADVICE[each["kind"]])
+        assert each.messages == 2
+        assert each.advice.startswith(ADVICE[each.kind])
 
 
 def test_the_largest_are_named() -> None:
-    holds = [Hold("undelivered", f"s{n}", n + 1) for n in range(30)]
+    holds = [hold("undelivered", f"s{n}", n + 1) for n in range(30)]
     problem = held("topic", "orders", holds)
     assert problem.errors[0] == ("s29", "30 messages")
     assert len(problem.errors) == 20

@@ -151,9 +151,7 @@ def test_an_endpoint_is_an_origin(url: str, origin: str) -> None:
 
 
 def test_owners_are_shown_together() -> None:
-    one = replace(
-        told(made(), 0.0), requests_in_flight=1, leased_ahead=2, uncommitted=3, delivered=4
-    )
+    one = pushing()
     other = replace(one, breaker="open", breaker_reason="why", last_error="an error")
     assert merged([]) is None
     assert merged([one]) == one
@@ -165,7 +163,7 @@ def test_owners_are_shown_together() -> None:
 
 def test_the_strictest_of_all_owners_is_shown() -> None:
     early, late = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
-    one = replace(told(made(), 0.0), failing_since=late, max_rate=9.0, paused_seconds=1.0)
+    one = replace(pushing(), failing_since=late, max_rate=9.0, paused_seconds=1.0)
     other = replace(one, failing_since=early, max_rate=2.5, max_concurrency=3, paused_seconds=2.0)
     idle = PushStatus("enabled", None, None)
     shown = merged([one, other, idle])
@@ -173,6 +171,12 @@ def test_the_strictest_of_all_owners_is_shown() -> None:
     assert (shown.failing_since, shown.paused_seconds) == (early, 2.0)
     assert (shown.max_rate, shown.max_concurrency, shown.last_error) == (2.5, 3, None)
     assert merged([idle, idle]) == idle
+
+
+def pushing() -> PushStatus:
+    """Return the status of a push that is going on."""
+    shown = told(made(), 0.0)
+    return replace(shown, requests_in_flight=1, leased_ahead=2, uncommitted=3, delivered=4)
 
 
 def told(endpoint: Endpoint, now_s: float) -> PushStatus:
