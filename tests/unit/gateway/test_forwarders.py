@@ -123,7 +123,7 @@ def test_the_answer_has_the_members_of_the_contract() -> None:
 
 def test_people_see_three_tables() -> None:
     out = StringIO()
-    Console(file=out, width=200).print(tables(shown()))
+    Console(file=out, width=200).print(tables(document(FLEET, HINTS, NAMES)))
     lines = [line.split() for line in out.getvalue().splitlines()]
     assert lines[1][:4] == [HERE.hex()[:8], "subscribe", "10.0.0.1:7000", "3600"]
     assert lines[1][5:] == ["31", "42%", "12", "ms", "240", "4.8", "MiB", "9"]
