@@ -15,6 +15,7 @@ import msgspec
 from auth.run_tokens import Attempt, RunToken, RunTokens
 from auth.signing_keys import NoSigningKey
 from edge.asgi import ClientGone, Receive, Route, Scope, Send, path_param, read_body, respond
+from edge.bodies import OF_OPERATORS, read
 from edge.departure import disconnected, ended_by
 from edge.problem import Problem, unavailable
 from edge.shares import TooManyWaiting
@@ -25,7 +26,7 @@ from gateway.exports.planning import Offsets
 from gateway.exports.refusals import lease_lost, leased
 from gateway.exports.runner_bodies import MAX_BODY_BYTES, ending_of, log_bytes, progress_of
 from gateway.exports.views import spec_for_runner
-from gateway.http.decoding import decode_json, read_json
+from gateway.http.decoding import read_json
 from metadata.errors import LeaseLost
 from metadata.exports.exports import ExportRepository
 from metadata.exports.leases import ExportLeaseRepository, Finished
@@ -94,7 +95,7 @@ class RunnerRoutes:
         that was published before the call, up to the limit."""
         run_id = _run_id(scope)
         text = await read_body(scope, receive, MAX_BODY_BYTES)
-        body = decode_json(text, contract.ExportRunPositions, bounded=False)
+        body = read(text, contract.ExportRunPositions, OF_OPERATORS)
         lease = _lease(body.lease)
         async with leased():
             held = await self._leases.held(run_id, lease)
@@ -128,7 +129,7 @@ class RunnerRoutes:
         """End a run. The same request gets the same answer again."""
         run_id = _run_id(scope)
         text = await read_body(scope, receive, MAX_BODY_BYTES)
-        body = decode_json(text, contract.ExportRunFinish, bounded=False)
+        body = read(text, contract.ExportRunFinish, OF_OPERATORS)
         lease, ending = _lease(body.lease), ending_of(body)
         if body.log:
             with contextlib.suppress(LeaseLost):  # it may have ended under this lease already

@@ -15,8 +15,8 @@ from typing import Any, TypeVar, get_origin
 import msgspec
 from msgspec import NODEFAULT, UNSET, UnsetType
 
+from edge.bodies import converted
 from edge.decode_errors import alternatives
-from gateway.http.decoding import converted
 from openapi.contract import Body, fields_of
 
 P = TypeVar("P", bound=Body)

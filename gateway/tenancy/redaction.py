@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.http.decoding import has_few_values
+from edge.bodies import has_few_values
 
 REDACTED = "(redacted)"
 LEFT_OUT = "(left out)"

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from edge.asgi import Handler, Receive, Scope, Send, caller_of, read_body, respond, tenant_of
+from edge.bodies import decode
 from edge.message_id import MessageId
 from edge.problem import TYPE_BASE, Problem, unavailable
 from edge.quota import ACKS
@@ -20,7 +21,6 @@ from openapi.consume import OPERATIONS, Acked, AckedOutput, Done, ItemFailure
 from openapi.contract import Operation
 from subscribe_forwarder import metrics
 from subscribe_forwarder.api import requests
-from subscribe_forwarder.api.bodies import decode
 from subscribe_forwarder.api.hubs import hub_of
 from subscribe_forwarder.api.items import (
     Failure,

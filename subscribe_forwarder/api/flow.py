@@ -20,12 +20,12 @@ from edge.asgi import (
     subject_of,
     tenant_of,
 )
+from edge.bodies import decode
 from edge.duplicate_keys import refuse_duplicates
 from edge.problem import not_found
 from metadata.subscriptions.flows import Flow
 from metadata.types import Subscription
 from openapi import flow as contract
-from subscribe_forwarder.api.bodies import decode
 from subscribe_forwarder.ports import Catalog
 
 MAX_BODY_BYTES = 16 * 1024

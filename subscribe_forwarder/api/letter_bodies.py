@@ -9,6 +9,7 @@ import msgspec
 
 from edge import expressions as filters
 from edge.asgi import Scope
+from edge.bodies import decode
 from edge.expressions import BadExpression
 from edge.parameters import Query, text_of
 from edge.problem import FieldError, Problem, invalid, not_found
@@ -18,7 +19,6 @@ from openapi.common import PAGE_SIZE
 from openapi.publish import MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTE_NAME_BYTES, MAX_KEY_BYTES
 from outbox.dead_letter import PREFIX
 from outbox.letter_filter import VARIABLES, Filter, compile_filter
-from subscribe_forwarder.api.bodies import decode
 from subscribe_forwarder.reading.render import is_json
 
 MAX_BODY_BYTES = 1024 * 1024

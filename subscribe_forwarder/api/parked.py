@@ -12,12 +12,12 @@ from typing import NamedTuple
 import msgspec
 
 from edge.asgi import Receive, Route, Scope, Send, read_body, respond
+from edge.bodies import decode
 from edge.problem import Problem, not_found, unavailable
 from metadata.delivery.deliveries import OpenDelivery, Reason
 from openapi import dead_letters as contract
 from outbox.dead_letter import original_id
 from outbox.reading import Stored, read
-from subscribe_forwarder.api.bodies import decode
 from subscribe_forwarder.api.hubs import hub_of
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.key_gate import ParkedKey

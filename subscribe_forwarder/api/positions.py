@@ -24,6 +24,7 @@ from edge.asgi import (
     respond,
     tenant_of,
 )
+from edge.bodies import decode
 from metadata.errors import MetadataError
 from metadata.subscriptions.seeks import LaneOf, SeekRepository, Sought
 from metadata.subscriptions.snapshots import SnapshotRepository
@@ -31,7 +32,6 @@ from metadata.subscriptions.states import SubscriptionStateRepository
 from metadata.types import Subscription, SubscriptionState
 from openapi import positions as contract
 from openapi.subscriptions import StartAt
-from subscribe_forwarder.api.bodies import decode
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.fronts.following import Following
 from subscribe_forwarder.reading.places import Bounds

@@ -13,13 +13,13 @@ from contextlib import aclosing
 import msgspec
 
 from edge.asgi import Receive, Route, Scope, Send, path_param, read_body, respond, tenant_of
+from edge.bodies import decode
 from edge.expressions import BadExpression
 from edge.problem import Problem, invalid
 from edge.shares import Shares
 from metadata.types import Topic
 from openapi import subscriptions, topics
 from openapi.common import FilterPreviewRequest
-from subscribe_forwarder.api.bodies import decode
 from subscribe_forwarder.api.replay import Reading
 from subscribe_forwarder.reading.places import Bounds
 from subscribe_forwarder.reading.render import PartitionRenderer

@@ -8,12 +8,12 @@ import msgspec
 from msgspec import UNSET
 
 from edge.asgi import Scope
+from edge.bodies import decode
 from edge.parameters import Query, refused, text_of
 from edge.problem import FieldError, Problem, invalid
 from metadata.subscriptions.push_attempts import END
 from openapi.common import PAGE_SIZE, PAGE_TOKEN
 from openapi.push import ATTEMPT_MESSAGE_ID, ATTEMPT_OUTCOME, PushReplayRequest
-from subscribe_forwarder.api.bodies import decode
 
 MAX_BODY_BYTES = 256 * 1024
 

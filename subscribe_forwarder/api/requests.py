@@ -12,13 +12,13 @@ import msgspec
 from msgspec import UNSET
 
 from edge.asgi import Scope, header
+from edge.bodies import APART, decode
 from edge.large_bodies import dear, read_apart
 from edge.parameters import Query, number_of, text_of
 from edge.problem import FieldError, invalid
 from edge.workshop import Workshop
 from openapi import consume as contract
 from openapi.common import HEARTBEAT_SECONDS, MAX_BYTES, MAX_SECONDS, WAIT_SECONDS
-from subscribe_forwarder.api.bodies import decode, decoded
 from subscribe_forwarder.api.items import Ids
 from subscribe_forwarder.api.places import chosen, places_of
 from subscribe_forwarder.delivery.places import Places
@@ -118,7 +118,7 @@ async def ack_of(workshop: Workshop | None, tenant_id: bytes, body: bytes) -> Ac
 
 def decoded_ack(body: bytes) -> AckRequest:
     """Return the ack of a body. Raise a 400 or 422 Problem."""
-    given = decoded(body, ACK)
+    given = decode(body, ACK, APART)
     publish = bytes(given.publish)
     return AckRequest(ids_of(given), publish, _topics_of(publish) if publish else [])
 

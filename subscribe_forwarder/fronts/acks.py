@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from edge.asgi import Receive, Scope, Send, caller_of, read_body, respond, tenant_of
+from edge.bodies import decode
 from edge.message_id import MessageId
 from edge.problem import Problem
 from metadata.types import Subscription
 from openapi.consume import Acked, Done
 from subscribe_forwarder.api import requests
 from subscribe_forwarder.api.acks import Action
-from subscribe_forwarder.api.bodies import decode
 from subscribe_forwarder.api.items import Ids
 from subscribe_forwarder.api.task_acks import several_partitions
 from subscribe_forwarder.delivery.flush import ack_unavailable

@@ -500,14 +500,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a body of very many values is read",
-        (Edit("gateway/http/decoding.py", "    if bounded:\n", "    if False:\n"),),
+        (Edit("edge/bodies.py", "    if not bounds.are_met(body):\n", "    if False:\n"),),
         killed_by="tests/unit/gateway/test_decoding.py"
         "::test_a_body_of_very_many_values_is_refused_and_costs_little",
         breaks="P19",
     ),
     Mutant(
         "the end of a string is looked for from each of its quotes",
-        (Edit("gateway/http/decoding.py", '(?:"|\\\\?\\Z)', '"'),),
+        (Edit("edge/bodies.py", '(?:"|\\\\?\\Z)', '"'),),
         killed_by="tests/unit/gateway/test_decoding.py"
         "::test_a_body_of_very_many_values_is_refused_and_costs_little",
         fails_with="Failed",
@@ -517,7 +517,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "values are counted in strings",
         (
             Edit(
-                "gateway/http/decoding.py",
+                "edge/bodies.py",
                 ' or _within_bounds(_STRING.sub(b"", body))',
                 "",
             ),

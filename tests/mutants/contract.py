@@ -163,13 +163,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "a whole number with a fraction of zero is refused where an integer is wanted",
         (
             Edit(
-                "subscribe_forwarder/api/bodies.py",
-                "            if not _WANTED_INTEGER.match(str(error)):\n",
-                "            if True:\n",
+                "edge/bodies.py",
+                "                if not _WANTED_INTEGER.match(str(error)):\n",
+                "                if True:\n",
             ),
         ),
         breaks="P8",
-        killed_by="tests/unit/subscribe_forwarder/test_bodies.py"
+        killed_by="tests/unit/edge/test_bodies.py"
         "::test_a_whole_number_is_an_integer_however_it_is_written",
         fails_with="edge.problem.Problem",
     ),

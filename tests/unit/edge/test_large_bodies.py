@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from edge.bodies import decode
 from edge.large_bodies import HERE_BYTES, MAX_VALUES_HERE, SMALL_BYTES, dear, read_apart
 from edge.problem import FieldError, Problem
 from edge.workshop import Workshop
@@ -19,7 +20,6 @@ from publish_forwarder.headers import parse_batch
 from publish_forwarder.outputs import _read as read_outputs
 from store_nodes.record_batch import Message
 from subscribe_forwarder.api import requests
-from subscribe_forwarder.api.bodies import decode
 from tests.loop_cpu import MAX_CALLBACK_MS, cpu_ms, measured
 from tests.unit.edge.chores import refusing
 

@@ -6,9 +6,10 @@ from typing import NoReturn
 
 import pytest
 
+from edge.bodies import MAX_CONTAINERS
 from edge.parameters import Query
 from edge.problem import Problem
-from gateway.http.decoding import MAX_BODY_BYTES, MAX_CONTAINERS, decode_json, if_match
+from gateway.http.decoding import MAX_BODY_BYTES, decode_json, if_match
 from gateway.subscriptions.bodies import new_spec
 from gateway.topics import bodies as topics
 from metadata.types import OnLimit, RetentionMode

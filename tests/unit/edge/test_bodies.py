@@ -7,9 +7,9 @@ from typing import Annotated
 import msgspec
 import pytest
 
+from edge.bodies import decode
 from edge.problem import Problem
 from openapi.contract import Body
-from subscribe_forwarder.api.bodies import decode
 
 
 class Sized(Body):
