@@ -53,11 +53,7 @@ class KeyGate:
         """Settled offsets that were not read."""
         self._rows = dict(ledger.exceptions)
         """The open deliveries that take their places in `load`."""
-        self._unknown = [
-            row.offset
-            for row in ledger.exceptions.values()
-            if row.key_hash is None and row.reason is Reason.HOLE
-        ]
+        self._unknown = [row.offset for row in ledger.exceptions.values() if row.key_hash is None]
         self._keys: dict[int, int] = {}
         self._loaded = False
         self._asked: set[int] = set()  # heads whose time to live must be read

@@ -472,8 +472,9 @@ class Ledger:
 
     def _row(self, offset: int) -> OpenDelivery:
         """The open delivery that it is, or would be."""
-        row = self._open.rows.get(offset)
-        return row or OpenDelivery(offset, 0, Reason.HOLE, key_hash=self._key_hash(offset))
+        row = self._open.rows.get(offset) or OpenDelivery(offset, 0, Reason.HOLE)
+        # That of a lease of the owner before was made before its message was read.
+        return replace(row, key_hash=self._key_hash(offset)) if row.key_hash is None else row
 
     def _failed(
         self, offset: int, leased_us: int, delay_ms: int | None, detail: str | None

@@ -6,6 +6,32 @@ from tests.mutants.mutant import Edit, Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "a takeover does not read a failed message whose row lacks its key",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/key_gate.py",
+                "for row in ledger.exceptions.values() if row.key_hash is None]",
+                "for row in ledger.exceptions.values() if not row.attempts and not row.key_hash]",
+            ),
+        ),
+        breaks="P3",
+        killed_by="tests/unit/subscribe_forwarder/test_ordered.py"
+        "::test_after_a_takeover_a_failed_message_without_its_key_is_not_overtaken",
+    ),
+    Mutant(
+        "a message of a handed lease fails without its key",
+        (
+            Edit(
+                "subscribe_forwarder/state/ledger.py",
+                "if row.key_hash is None else row",
+                "if offset not in self._open.rows else row",
+            ),
+        ),
+        breaks="P3",
+        killed_by="tests/unit/subscribe_forwarder/test_ledger.py"
+        "::test_a_message_of_a_handed_lease_fails_with_its_key",
+    ),
+    Mutant(
         "who closes the flusher flushes beside its loop",
         (
             Edit(

@@ -258,6 +258,20 @@ def test_an_ack_that_comes_before_the_first_pull_ends_no_lease_that_was_handed()
     assert after.attempt(0) == 2
 
 
+def test_a_message_of_a_handed_lease_fails_with_its_key() -> None:
+    """The hole under the lease has none. The row of the failure had none either, so the next owner
+    did not know whose turn it was, and a message that failed too often was not parked.
+    """
+    ledger = leased(2, Policy())
+    row = stored(state(), ledger.update())
+    after = Ledger(row, EPOCH, Policy(), handed=ledger.to_hand())
+    after.key_hash_of = {0: 7}.get
+    after.expire(NOW)
+    for offset in (0, 1):
+        assert after.fail(offset, NOW, 0, None)
+    assert {row.offset: row.key_hash for row in after.update().stepped_over} == {0: 7, 1: None}
+
+
 def test_what_is_resumed_before_the_first_pull_waits_for_its_commit() -> None:
     ledger = leased(1, Policy())
     ledger.step_over([0], Reason.PARKED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 import time
 from collections.abc import AsyncIterator
@@ -175,6 +176,29 @@ async def test_after_a_takeover_nothing_of_a_key_is_overtaken() -> None:
         (b2,) = await w.pulled()
         assert b2["data"] == "b2"
         await w.ack(b2)
+        w.clock.added_s += 51
+        assert await data(w, wait_s=5) == ["a1"]
+        assert await data(w) == []
+
+
+async def test_after_a_takeover_a_failed_message_without_its_key_is_not_overtaken() -> None:
+    """The lease of the message was handed to an owner, where it ended: so the row of the failure
+    lacks the key, and the next owner delivered later messages of the key.
+    """
+    store = FakeStore()
+    async with ordered(store) as first:
+        store.publish(*keyed("a1", "a2", "b1"))
+        a1, b1 = await first.pulled()
+        await first.ack(b1)
+        await nack(first, a1, delay_s=50)
+        metadata = first.metadata
+    row = metadata.row()
+    (failed,) = row.stepped_over
+    assert failed.reason is Reason.FAILED
+    keyless = dataclasses.replace(failed, key_hash=None)
+    metadata.rows[row.key] = dataclasses.replace(row, stepped_over=(keyless,))
+    async with ordered(store, metadata) as w:
+        assert await data(w) == []
         w.clock.added_s += 51
         assert await data(w, wait_s=5) == ["a1"]
         assert await data(w) == []
