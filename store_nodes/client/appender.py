@@ -22,9 +22,8 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from store_nodes.client.leaders import LogClock
 from store_nodes.client.link import NodeLink
 from store_nodes.commands import (
     DEDUP_WINDOW_S,
@@ -49,6 +48,9 @@ from store_nodes.queue_id import QueueId
 from store_nodes.transport import failures
 from store_nodes.wire import Accepted, Appended, Command, Durability, Failed, Reply
 
+if TYPE_CHECKING:
+    from store_nodes.client.connections import Connections
+
 WINDOW = 64
 MAX_WAITING = 1024
 PAST_DEADLINE_MARGIN_US = 1_000_000
@@ -68,29 +70,6 @@ class Receipt(NamedTuple):
 
 
 _EARLY = Receipt(-1, 0, False)
-
-
-class AppenderOwner(Protocol):
-    """The part of its client that an appender needs."""
-
-    lost_after_accept: int
-
-    def leader_link(self, group: int) -> NodeLink | None:
-        """Return the connection to the group's leader, if both are known and up."""
-
-    def clock(self, group: int) -> LogClock:
-        """Return the group's log time."""
-
-    def refused_by(self, link: NodeLink, group: int, hint: int | None) -> None:
-        """Learn that a node does not lead; may call `kick`."""
-
-    def busy(self, appender: Appender) -> None:
-        """Call `kick` when the leader changes and `sweep` every few ms, until the appender is
-        idle.
-        """
-
-    def now_s(self) -> float:
-        """Return the time of the loop's clock."""
 
 
 class _Entry:
@@ -180,7 +159,7 @@ class Appender:
 
     def __init__(
         self,
-        owner: AppenderOwner,
+        owner: Connections,
         group: int,
         queue: QueueId,
         on_append: Callable[[asyncio.Future[Receipt]], None] | None = None,

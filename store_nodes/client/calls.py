@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from peering.rpc.frames import Buffer
 from store_nodes.client.link import NodeLink
@@ -26,6 +26,9 @@ from store_nodes.errors import (
 from store_nodes.transport import failures
 from store_nodes.wire import Accepted, Failed, Head, Reply
 
+if TYPE_CHECKING:
+    from store_nodes.client.connections import Connections
+
 RETRY_FIRST_S = 0.02
 RETRY_MOST_S = 0.2
 REPLICA_TIMEOUT_S = 1.0
@@ -33,30 +36,6 @@ REPLICA_TIMEOUT_S = 1.0
 MakeHead = Callable[[int, int], Head]
 """Makes the request from (request id, milliseconds left)."""
 Answer = tuple[Reply, bytes]
-
-
-class CallOwner(Protocol):
-    """The part of their client that calls need."""
-
-    def leader_link(self, group: int) -> NodeLink | None:
-        """Return the connection to the group's leader, if both are known and up."""
-
-    def replica_links(self, group: int) -> list[NodeLink]:
-        """Return the open connections, the best to ask first."""
-
-    def node_link(self, node: int) -> NodeLink | None:
-        """Return the connection to this node, up or down; None for an unknown one."""
-
-    def refused_by(self, link: NodeLink, group: int, hint: int | None) -> None:
-        """Learn that a node does not lead."""
-
-    def next_change(self, group: int) -> asyncio.Event:
-        """Return an event that is set once the group's leader, or the connection to it, is
-        another.
-        """
-
-    def now_s(self) -> float:
-        """Return the time of the loop's clock."""
 
 
 class Lost(Exception):
@@ -99,7 +78,7 @@ async def ask(
 
 
 async def ask_leader(
-    owner: CallOwner,
+    owner: Connections,
     group: int,
     make_head: MakeHead,
     body: Sequence[Buffer] = (),
@@ -143,7 +122,7 @@ async def ask_leader(
 
 
 async def _ask_while_leader(
-    owner: CallOwner,
+    owner: Connections,
     group: int,
     link: NodeLink,
     make_head: MakeHead,
@@ -179,7 +158,7 @@ async def _within(change: asyncio.Event, timeout_s: float) -> None:
 
 
 async def ask_replicas(
-    owner: CallOwner,
+    owner: Connections,
     group: int,
     make_head: MakeHead,
     good: Callable[[Reply], bool],
@@ -225,7 +204,9 @@ async def ask_replicas(
         wait_s = min(RETRY_MOST_S, wait_s * 2)
 
 
-async def ask_node(owner: CallOwner, node: int, make_head: MakeHead, *, timeout_s: float) -> Answer:
+async def ask_node(
+    owner: Connections, node: int, make_head: MakeHead, *, timeout_s: float
+) -> Answer:
     """Ask this node and no other, once it is connected; raises its refusal, or Unavailable."""
     deadline_s = owner.now_s() + timeout_s
     while (link := owner.node_link(node)) is None or not link.up:

@@ -168,7 +168,9 @@ class Connections:
         return cast(asyncio.AbstractEventLoop, self._loop).time()
 
     def busy(self, appender: Appender) -> None:
-        """Call the appender's `sweep` until it has no appends under way."""
+        """Call the appender's `kick` when the leader changes, and its `sweep` every few ms, until
+        it is idle.
+        """
         self._busy[appender] = None
 
     def drop_watch(self, watch: Watch) -> None:
@@ -182,15 +184,15 @@ class Connections:
         return self._changes.setdefault(group, asyncio.Event())
 
     def refused_by(self, link: NodeLink, group: int, hint: int | None) -> None:
-        """Learn that a node does not lead."""
+        """Learn that a node does not lead; may call `kick` of appenders and watches."""
         self._changed(self._table.refused(link.node, group, hint))
 
     def link_up(self, link: NodeLink) -> None:
-        """Learn that requests can be sent to a node."""
+        """Learn that requests can be sent to a node; the link's `generation` is a new one."""
         self._changed([g for g in self.groups if self._table.leader(g) == link.node])
 
     def link_down(self, link: NodeLink) -> None:
-        """Learn that a node's connection is lost."""
+        """Learn that a connection is lost, before the callbacks of its requests get their None."""
         led = [g for g in self.groups if self._table.leader(g) == link.node]
         self._members.pop(link.node, None)
         self._changed({*led, *self._table.disconnected(link.node)})

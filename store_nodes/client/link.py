@@ -7,8 +7,8 @@ was lost first, after which the outcome of the request is unknown.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -22,8 +22,6 @@ from store_nodes.wire import (
     Failed,
     Head,
     Leaders,
-    LeaderView,
-    NodeView,
     Ping,
     Pong,
     Remote,
@@ -35,6 +33,9 @@ from store_nodes.wire import (
     Welcome,
 )
 
+if TYPE_CHECKING:
+    from store_nodes.client.connections import Connections
+
 PING_AFTER_S = 0.25
 SUSPECT_AFTER_S = 0.75
 SILENT_AFTER_S = 2.0
@@ -45,25 +46,6 @@ _REPLIES: frozenset[type] = frozenset(Reply.__args__)
 _log = structlog.get_logger("store_nodes.client")
 
 
-class LinkOwner(Protocol):
-    """The owner of a link, which learns its state."""
-
-    def link_up(self, link: NodeLink) -> None:
-        """Learn that requests can be sent; the link's `generation` is a new one."""
-
-    def link_down(self, link: NodeLink) -> None:
-        """Learn that the link is down, before the callbacks of its requests get their None."""
-
-    def leaders_claimed(self, link: NodeLink, views: Iterable[LeaderView]) -> None:
-        """Learn the node's knowledge of the leaders."""
-
-    def members_told(self, link: NodeLink, views: Sequence[NodeView]) -> None:
-        """Learn the members of the node's groups; an empty list means nothing new."""
-
-    def responsiveness_changed(self, link: NodeLink) -> None:
-        """Learn that `responsive` has changed."""
-
-
 class NodeLink:
     """The connection to one node, if there is one now."""
 
@@ -72,7 +54,7 @@ class NodeLink:
         node: int,
         address: Address,
         identity: Identity,
-        owner: LinkOwner,
+        owner: Connections,
         *,
         tls: PeerTls | None = None,
     ) -> None:

@@ -7,7 +7,7 @@ of every watched queue again, which makes missed ones harmless.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from store_nodes.client.link import NodeLink
 from store_nodes.errors import NotLeader
@@ -16,26 +16,16 @@ from store_nodes.transport import failures
 from store_nodes.wire import Failed, QueueOffsets, Reply, Watched, WatchEdit
 from store_nodes.wire import Watch as OpenWatch
 
+if TYPE_CHECKING:
+    from store_nodes.client.connections import Connections
+
 OnChange = Callable[[Sequence[QueueOffsets]], None]
-
-
-class WatchOwner(Protocol):
-    """The part of its client that a watch needs."""
-
-    def leader_link(self, group: int) -> NodeLink | None:
-        """Return the connection to the group's leader, if both are known and up."""
-
-    def refused_by(self, link: NodeLink, group: int, hint: int | None) -> None:
-        """Learn that a node does not lead; may call `kick`."""
-
-    def drop_watch(self, watch: Watch) -> None:
-        """Forget a closed watch."""
 
 
 class Watch:
     """The stream of one group; made by `StoreClient.watch`."""
 
-    def __init__(self, owner: WatchOwner, group: int, on_change: OnChange) -> None:
+    def __init__(self, owner: Connections, group: int, on_change: OnChange) -> None:
         self.group = group
         self._owner = owner
         self._on_change = on_change

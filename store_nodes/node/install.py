@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
@@ -33,7 +33,10 @@ from store_nodes.client import SnapshotImage, StoreClient
 from store_nodes.consensus.acceptor import Acceptor
 from store_nodes.errors import StoreError, Unavailable
 from store_nodes.machine.machine import Machine
-from store_nodes.node.copying import Copier, Sources, Store
+from store_nodes.node.copying import Copier, Sources
+
+if TYPE_CHECKING:
+    from store_nodes.node.recovering import Recovering
 
 SETTLE_S = 0.5
 """Seconds to wait for other groups that need an install, too: one restart serves all."""
@@ -66,35 +69,12 @@ def least_of(acceptor: Acceptor, oldest: int) -> int | None:
     return max(oldest, acceptor.chosen + 1)
 
 
-class InstallHost(Store, Protocol):
-    """The part of its node that an install needs."""
-
-    def store_client(self) -> StoreClient:
-        """Return a client of the peers, not started."""
-
-    def sources(self, best: int) -> list[int]:
-        """Return the nodes to ask: `best` first, then the others."""
-
-    def acceptor(self, group: int) -> Acceptor:
-        """Return the present acceptor of a group."""
-
-    def set_installing(self, group: int, installing: bool) -> None:
-        """Tell the group's leader whether an install is under way."""
-
-    async def finish_install(self, images: dict[int, SnapshotImage], *, whole: bool) -> None:
-        """Write the checkpoint with these machines and start again.
-
-        `whole` is False if no node gave some messages that they name; those are to be fetched
-        later.
-        """
-
-
 class Installer:
     """Collects the groups that need an install and carries the installs out, in one task."""
 
     def __init__(
         self,
-        host: InstallHost,
+        host: Recovering,
         bytes_per_s: int,
         own: Callable[[asyncio.Task[None]], None],
     ) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -17,7 +17,6 @@ from store_nodes.machine.machine import Machine
 from store_nodes.membership import VOTER, Membership
 from store_nodes.node.group import Group
 from store_nodes.node.install import Installer
-from store_nodes.node.members import Members
 from store_nodes.node.repair import Repair, note_lost_votes, note_missing
 from store_nodes.node.start import Started
 from store_nodes.storage.batch_index import BatchIndex
@@ -25,49 +24,20 @@ from store_nodes.storage.damage import DamageReport
 from store_nodes.storage.traces import MOST_TOLD, Accepted
 from store_nodes.wal.batch_frame import batch_record, moved
 from store_nodes.wal.footer import BatchEntry
-from store_nodes.wal.frame import Record
 from store_nodes.wal.position import Position
+
+if TYPE_CHECKING:
+    from store_nodes.node.node import Node
 
 FIRST_MACHINE_S = 5.0
 
 log = structlog.get_logger()
 
 
-class Whole(Protocol):
-    """The part of the node that recovery uses."""
-
-    @property
-    def members(self) -> Members: ...
-
-    @property
-    def groups(self) -> Mapping[int, Group]: ...
-
-    def submit(
-        self, records: Sequence[Record], must_sync: bool, done: Callable[[list[Position]], None]
-    ) -> None: ...
-
-    def note_batch(self, entry: BatchEntry) -> None: ...
-
-    def take_part(self) -> None:
-        """Let the groups run, because recovery holds them back no more."""
-
-    def want_checkpoint(self) -> None:
-        """Have a checkpoint written soon."""
-
-    async def start_again(self, images: Mapping[int, SnapshotImage]) -> None:
-        """Write a checkpoint with these machines and start the process again."""
-
-    def own(self, task: asyncio.Task[None]) -> None:
-        """Keep a task; when it fails, the node ends."""
-
-    def refuse(self, reason: str) -> None:
-        """End with the status that says that another start does not help."""
-
-
 class Recovering:
     """Repair and install of one node."""
 
-    def __init__(self, node: Whole, started: Started, boot: int, tls: PeerTls | None) -> None:
+    def __init__(self, node: Node, started: Started, boot: int, tls: PeerTls | None) -> None:
         settings = started.settings
         if started.damage is not None and started.damage.votes:
             note_lost_votes(started.wal, started.damage, boot)
@@ -175,6 +145,7 @@ class Recovering:
         return self.installer.pending
 
     def may_begin(self) -> None:
+        """Let the groups take part, because the peers were asked once."""
         self._node.take_part()
 
     # -- groups that a checkpoint counts and does not have ---------------------------------------
@@ -206,9 +177,11 @@ class Recovering:
     # -- install -------------------------------------------------------------------------------
 
     def acceptor(self, group: int) -> Acceptor:
+        """Return the present acceptor of a group."""
         return self._node.groups[group].replica.acceptor
 
     def set_installing(self, group: int, installing: bool) -> None:
+        """Tell the group's leader whether an install is under way."""
         self._node.groups[group].replica.installing = installing
 
     async def finish_install(self, images: dict[int, SnapshotImage], *, whole: bool) -> None:

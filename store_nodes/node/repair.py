@@ -25,18 +25,21 @@ machines name.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import structlog
 
 from store_nodes.client import StoreClient
-from store_nodes.node.copying import Copier, Missing, Sources, Store
+from store_nodes.node.copying import Copier, Missing, Sources
 from store_nodes.node.group import Group
 from store_nodes.storage.damage import DamageReport, LostBatch
 from store_nodes.storage.traces import Trace, traces_of
 from store_nodes.wal.log import WriteAheadLog
 from store_nodes.wal.recovery import Damage
+
+if TYPE_CHECKING:
+    from store_nodes.node.recovering import Recovering
 
 RETRY_S = 2.0
 MOST_RETRY_S = 60.0
@@ -44,27 +47,6 @@ NO_SEGMENT = 0xFFFF_FFFF
 """A number that no compacted segment reaches: damage that is in no file and costs no votes."""
 
 log = structlog.get_logger()
-
-
-class RepairHost(Store, Protocol):
-    """The part of its node that a repair needs."""
-
-    def store_client(self) -> StoreClient: ...
-
-    def sources(self, best: int | None = None) -> list[int]: ...
-
-    def groups(self) -> Iterable[Group]: ...
-
-    @property
-    def installing(self) -> bool:
-        """Whether an install is under way.
-
-        The next start may then begin with machines of peers, which name more messages than the
-        present ones.
-        """
-
-    def may_begin(self) -> None:
-        """Let the groups take part, because the peers were asked once."""
 
 
 def note_lost_votes(wal: WriteAheadLog, report: DamageReport, boot: int) -> None:
@@ -89,7 +71,7 @@ class Repair:
 
     def __init__(
         self,
-        host: RepairHost,
+        host: Recovering,
         wal: WriteAheadLog,
         report: DamageReport | None,
         bytes_per_s: int,

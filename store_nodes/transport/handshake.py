@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -60,11 +61,8 @@ class Identity:
         return Party(self.secret, encode_head(claim))
 
 
-class Admit(Protocol):
-    """Decides whether a side is admitted."""
-
-    def __call__(self, remote: Remote, /) -> Refusal | None:
-        """Return why a side is refused, or None."""
+Admit = Callable[[Remote], Refusal | None]
+"""Returns why a side is refused, or None if it is admitted."""
 
 
 class DialedHandler(FrameHandler[Head | Unknown], Protocol):
