@@ -63,8 +63,8 @@ CONNECTIONS = 4
 PATIENCE_S = 30.0
 RENEW_S = 600.0
 """Seconds after which another tenant attacks: objects that an attack leaves change the next one."""
-WITNESS_S = 2.5
-"""Seconds of an attack whose witness is looked at: 150 publishes."""
+WITNESS_S = 2.0
+"""Seconds of an attack whose witness is looked at: 160 publishes."""
 PROOFS = {**connections.PROOFS, **scenarios.PROOFS}
 T = TypeVar("T")
 PARTS = ("routes", "connections", "tenants", "h2spec")

@@ -2,7 +2,7 @@
 
     python -m tests.abuse.witness URL TOKEN TOPIC
 
-It publishes a small message 60 times a second, over three connections. Beside that it reads, waits,
+It publishes a small message 80 times a second, over four connections. Beside that it reads, waits,
 previews and changes: a bound that an attacker has taken whole shows as a refusal. For each line of
 its input it says what it saw since the last one, as JSON.
 """
@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-PUBLISHERS = 3
+PUBLISHERS = 4
 EVERY_S = 0.05
 OTHERS_EVERY_S = 0.2
 PATIENCE_S = 60.0
