@@ -96,22 +96,17 @@ class PreviewRoutes:
                 async with aclosing(lane.reads(lane.bounds.end - share)) as reads:
                     async for found in reads:
                         await replays.turns.begin()
-                        for batch, low, high in (
-                            (run.batch, *piece)
-                            for run in found
-                            for piece in preview.pieces.of(*run)
-                        ):
+                        for group in preview.pieces.groups(found):
                             if apart is not None:
                                 replays.turns.end()
-                                await apart.prepare(
-                                    topic.tenant_id, preview.pieces, batch, low, high
-                                )
+                                await apart.prepare(topic.tenant_id, preview.pieces, group)
                                 await replays.turns.begin()
-                            preview.look(batch, low, high, renderer)
-                            if preview.examined_bytes > MAX_EXAMINED_BYTES:
-                                return
-                            if replays.turns.over:
-                                await replays.turns.renew()
+                            for piece in group:
+                                preview.look(*piece, renderer)
+                                if preview.examined_bytes > MAX_EXAMINED_BYTES:
+                                    return
+                                if replays.turns.over:
+                                    await replays.turns.renew()
                         replays.turns.end()
             except Truncated:
                 continue  # It was trimmed since.

@@ -43,7 +43,7 @@ from subscribe_forwarder.reading.render import PartitionRenderer
 from subscribe_forwarder.reading.replay import Found, LaneReplay, Replays, Run, Truncated
 from subscribe_forwarder.reading.turns import Turns
 from subscribe_forwarder.selection.apart import Apart
-from subscribe_forwarder.selection.pieces import Pieces
+from subscribe_forwarder.selection.pieces import Piece, Pieces
 
 NDJSON = b"application/x-ndjson"
 ARROW = b"application/vnd.apache.arrow.stream"
@@ -140,7 +140,7 @@ class _Taker:
         if apart is None or pieces is None or not pieces.dear(run.batch.messages()[run.low]):
             return
         turns.end()
-        await apart.prepare(self._tenant_id, pieces, run.batch, run.low, run.low + 1)
+        await apart.prepare(self._tenant_id, pieces, [Piece(run.batch, run.low, run.low + 1)])
         await turns.begin()
 
     def take(self, run: Run) -> Picked:

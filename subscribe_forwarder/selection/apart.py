@@ -11,6 +11,7 @@ An evaluation that takes too long is one that failed: it is true for nothing.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from edge.workshop import CallFailed, TookTooLong, Workshop
 from store_nodes import record_batch
 from subscribe_forwarder.reading.batch import Batch
 from subscribe_forwarder.reading.judgement import Pending
-from subscribe_forwarder.selection.pieces import Pieces
+from subscribe_forwarder.selection.pieces import Piece, Pieces
 from subscribe_forwarder.selection.rule import Rule
 from subscribe_forwarder.selection.variables import Bodies
 
@@ -38,10 +39,19 @@ class _Alone(NamedTuple):
 
 
 def evaluated(
-    text: str, messages: bytes, offset: int, log_time_us: int, partition: int
-) -> list[tuple[bool, str | None]]:
-    """Return whether the expression is true for each message of a batch, and why it failed."""
-    batch = Batch(_Alone(offset, log_time_us, messages), 0, partition)
+    text: str, batches: list[tuple[bytes, int, int]], partition: int
+) -> list[list[tuple[bool, str | None]]]:
+    """Return whether the expression is true for each message of each batch, and why it failed.
+
+    A batch has its messages, its first offset and its log time.
+    """
+    return [
+        _verdicts(text, Batch(_Alone(offset, log_time_us, messages), 0, partition))
+        for messages, offset, log_time_us in batches
+    ]
+
+
+def _verdicts(text: str, batch: Batch) -> list[tuple[bool, str | None]]:
     found = []
     for index in range(len(batch.messages())):
         rule = Rule(text, Bodies())
@@ -67,32 +77,36 @@ class Apart:
             return
         key = id(batch), index
         if key not in self._under_way:
-            work = self.prepare(tenant_id, pieces, batch, index, index + 1)
+            work = self.prepare(tenant_id, pieces, [Piece(batch, index, index + 1)])
             task = self._under_way[key] = asyncio.create_task(work)
             task.add_done_callback(lambda _: self._under_way.pop(key))
         raise Pending
 
-    async def prepare(
-        self, tenant_id: bytes, pieces: Pieces, batch: Batch, low: int, high: int
-    ) -> None:
-        """Returns once the batch knows it for the messages with the indices `low` … `high` − 1."""
-        judged = batch.messages()[low:high]
-        if not pieces.looks_at_data:
-            judged = [replace(message, data=b"") for message in judged]
-        messages = record_batch.encode(judged, batch.log_time_us)
+    async def prepare(self, tenant_id: bytes, pieces: Pieces, group: Sequence[Piece]) -> None:
+        """Returns once the batches know it for all messages of a group of one partition."""
+        batches = [_encoded(each, whole=pieces.looks_at_data) for each in group]
+        partition = group[0].batch.partition
         for rule in pieces.rules:
-            while (rule.text, low) not in batch.apart:
+            found = None
+            while found is None:
                 try:
                     found = await self._workshop.run(
-                        tenant_id,
-                        evaluated,
-                        *(rule.text, messages, batch.base + low),
-                        *(batch.log_time_us, batch.partition),
+                        tenant_id, evaluated, rule.text, batches, partition
                     )
                 except (TookTooLong, CallFailed):
-                    found = [(False, TOO_LONG)] * (high - low)
+                    found = [[(False, TOO_LONG)] * (each.high - each.low) for each in group]
                 except Problem as refused:  # The tenant has used up its share for now.
                     await asyncio.sleep(refused.retry_after_s or 1.0)
-                    continue
-                for index, (matched, reason) in enumerate(found, low):
-                    batch.apart[rule.text, index] = matched, reason
+            for each, verdicts in zip(group, found, strict=True):
+                for index, (matched, reason) in enumerate(verdicts, each.low):
+                    each.batch.apart[rule.text, index] = matched, reason
+
+
+def _encoded(piece: Piece, *, whole: bool) -> tuple[bytes, int, int]:
+    """Return a piece as workers read it; its bodies are left out unless it is `whole`."""
+    batch = piece.batch
+    judged = batch.messages()[piece.low : piece.high]
+    if not whole:
+        judged = [replace(message, data=b"") for message in judged]
+    messages = record_batch.encode(judged, batch.log_time_us)
+    return messages, batch.base + piece.low, batch.log_time_us

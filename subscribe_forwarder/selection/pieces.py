@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from store_nodes.record_batch import Message
 from subscribe_forwarder.reading.batch import Batch
@@ -12,6 +13,19 @@ PIECE_BYTES = 64 * 1024
 PIECE_NS = 10e6
 DEAR_NS = 25e6
 """The event loop does not evaluate a message that costs more (apart.py)."""
+
+
+MAX_TOGETHER = 50
+"""Pieces that a worker process judges in one call: half a second of its time at most."""
+TOGETHER_BYTES = 1024 * 1024
+
+
+class Piece(NamedTuple):
+    """The messages of a batch with the indices `low` … `high` − 1."""
+
+    batch: Batch
+    low: int
+    high: int
 
 
 class Pieces:
@@ -62,3 +76,25 @@ class Pieces:
             end = self.end(messages, low, high)
             yield low, end
             low = end
+
+    def groups(self, runs: Iterable[tuple[Batch, int, int]]) -> Iterator[list[Piece]]:
+        """Yield all pieces of the runs, as many together as a worker judges in one call.
+
+        A message that costs more is alone.
+        """
+        group: list[Piece] = []
+        left_bytes = TOGETHER_BYTES
+        for batch, low, high in runs:
+            for piece in self.of(batch, low, high):
+                one = Piece(batch, *piece)
+                size = sum(map(self._size_bytes, batch.messages()[one.low : one.high]))
+                left_bytes -= size
+                dear = self.dear(batch.messages()[one.low])
+                if group and (dear or left_bytes < 0 or len(group) == MAX_TOGETHER):
+                    yield group
+                    group, left_bytes = [], TOGETHER_BYTES - size
+                group.append(one)
+                if dear:
+                    left_bytes = -1
+        if group:
+            yield group

@@ -117,12 +117,23 @@ async def test_no_expression_of_a_preview_is_evaluated_in_this_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     site, workshop = Site(), Workshop()
-    site.store.publish(*(message({"n": n}) for n in range(20)), message("text"))
+    for number in range(20):
+        site.store.publish(message({"n": number}))
+    site.store.publish(message("text"))
     site.apart = Apart(workshop)
 
     def here(expression: Expression, variables: Mapping[str, object]) -> bool:
         raise AssertionError(f"{expression.text!r} is evaluated here")
 
+    calls = 0
+    run = workshop.run
+
+    async def counted(*call: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return await run(*call)
+
+    monkeypatch.setattr(workshop, "run", counted)
     monkeypatch.setattr(Expression, "matches", here)
     answer: list[bytes] = []
 
@@ -140,3 +151,4 @@ async def test_no_expression_of_a_preview_is_evaluated_in_this_process(
         await workshop.close()
     found = msgspec.json.decode(b"".join(answer), type=FilterPreview)
     assert (found.examined, found.matched, found.errors) == (21, 12, 1)
+    assert calls == 1, "small batches are judged together"
