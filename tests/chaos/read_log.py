@@ -13,6 +13,12 @@ from tests.chaos.history import Stored
 from tests.chaos.senders import payload_of
 
 FETCH_BYTES = 4 * 1024 * 1024
+ANSWER_S = 5.0
+"""Seconds to wait for one answer, amid faults."""
+CALM_ANSWER_S = 60.0
+"""Seconds to wait for one answer once faults are over: this read judges what the log has, not how
+soon a busy machine answers.
+"""
 
 
 async def queues_of(client: StoreClient, topic_uid: bytes) -> dict[int, tuple[int, QueueId]]:
@@ -23,24 +29,30 @@ async def queues_of(client: StoreClient, topic_uid: bytes) -> dict[int, tuple[in
     return found
 
 
-async def generations_of(client: StoreClient, topic_uid: bytes) -> list[tuple[int, QueueId]]:
+async def generations_of(
+    client: StoreClient, topic_uid: bytes, *, answer_s: float = ANSWER_S
+) -> list[tuple[int, QueueId]]:
     """(group, queue) of every queue of the topic; those of a partition from the oldest on."""
     found: list[tuple[int, QueueId]] = []
     for group in client.groups:
-        for info in await client.queues(group):
+        for info in await client.queues(group, timeout_s=answer_s):
             queue = QueueId.unpack(info.queue)
             if queue.topic_uid == topic_uid:
                 found.append((group, queue))
     return sorted(found, key=lambda place: place[1])
 
 
-async def read_queue(client: StoreClient, group: int, queue: QueueId) -> list[Stored]:
+async def read_queue(
+    client: StoreClient, group: int, queue: QueueId, *, answer_s: float = ANSWER_S
+) -> list[Stored]:
     """Read a queue from its first offset to its confirmed end."""
-    offsets = await client.offsets(group, queue)
+    offsets = await client.offsets(group, queue, timeout_s=answer_s)
     stored: list[Stored] = []
     at = offsets.first
     while at < offsets.end:
-        fetched = await client.fetch(group, queue, at, FETCH_BYTES, min_end=offsets.end)
+        fetched = await client.fetch(
+            group, queue, at, FETCH_BYTES, min_end=offsets.end, timeout_s=answer_s
+        )
         assert fetched.entries, f"{queue}: nothing at {at}, the end is {offsets.end}"
         for entry in fetched.entries:
             stored += [message for message in messages_of(entry) if message.offset >= at]
@@ -71,8 +83,9 @@ async def read_topic(cluster: ChaosCluster, topic_uid: bytes) -> dict[int, list[
     try:
         await client.wait_ready()
         logs: dict[int, list[Stored]] = {}
-        for group, queue in await generations_of(client, topic_uid):
-            logs.setdefault(queue.partition, []).extend(await read_queue(client, group, queue))
+        for group, queue in await generations_of(client, topic_uid, answer_s=CALM_ANSWER_S):
+            log = await read_queue(client, group, queue, answer_s=CALM_ANSWER_S)
+            logs.setdefault(queue.partition, []).extend(log)
         return logs
     finally:
         await client.close()
