@@ -174,6 +174,26 @@ MUTANTS: tuple[Mutant, ...] = (
         fails_with="edge.problem.Problem",
     ),
     Mutant(
+        "a body of the control plane may name a member twice",
+        (Edit("edge/bodies.py", "    if bounds.unique:\n", "    if False:\n"),),
+        breaks="P8",
+        killed_by="tests/unit/edge/test_bodies.py"
+        "::test_a_member_that_is_named_twice_is_refused_where_little_is_said",
+    ),
+    Mutant(
+        "a shared ack names the places of its parts",
+        (
+            Edit(
+                "subscribe_forwarder/fronts/ack_parts.py",
+                "            one.index = items[one.index]\n",
+                "",
+            ),
+        ),
+        breaks="P8",
+        killed_by="tests/unit/subscribe_forwarder/test_ack_parts.py"
+        "::test_answers_are_added_and_name_the_places_of_the_request",
+    ),
+    Mutant(
         "a text of a query need not match the pattern of its parameter",
         (
             Edit(

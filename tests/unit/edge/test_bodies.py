@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import pytest
 
-from edge.bodies import decode
+from edge.bodies import CONTROL, OF_MESSAGES, OF_OPERATORS, Bounds, decode, read
 from edge.problem import Problem
 from openapi.contract import Body
 
@@ -31,3 +31,11 @@ def test_another_number_is_refused(text: str) -> None:
         decode(b'{"size":%b}' % text.encode(), SIZED)
     assert [error.field for error in refused.value.errors] in (["size"], [])
     assert refused.value.status in (400, 422)
+
+
+@pytest.mark.parametrize("bounds", [CONTROL, OF_OPERATORS])
+def test_a_member_that_is_named_twice_is_refused_where_little_is_said(bounds: Bounds) -> None:
+    body = b'{"size":3,"size":4}'
+    with pytest.raises(Problem, match="twice"):
+        read(body, Sized, bounds)
+    assert read(body, Sized, OF_MESSAGES) == Sized(4)
