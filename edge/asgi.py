@@ -111,10 +111,8 @@ async def read_body(scope: Scope, receive: Receive, limit_bytes: int) -> bytes:
         if total <= limit_bytes:
             chunks.append(body)
     if total > limit_bytes:
-        raise Problem(
-            413,
+        raise Problem.of(
             "body-too-large",
-            "Body too large",
             f"The body is over the limit of {limit_bytes} bytes.",
             extra={"limit_bytes": limit_bytes},
         )

@@ -92,7 +92,7 @@ def read(
     that names the field for one that does not fit.
     """
     if not bounds.are_met(body):
-        raise Problem(400, "malformed-body", "Malformed body", bounds.sentence)
+        raise Problem.of("malformed-body", bounds.sentence)
     try:
         if decoder is not None:
             try:

@@ -55,7 +55,7 @@ def forbidden(permission: str, kind: str = "", name: str = "") -> Problem:
         what = f"this token lacks the permission {permission!r} on every {kind}"
     else:
         what = f"this token lacks the permission {permission!r}"
-    return Problem(403, "forbidden", "Not allowed", what[0].upper() + what[1:] + ".")
+    return Problem.of("forbidden", what[0].upper() + what[1:] + ".")
 
 
 class _OfKind:

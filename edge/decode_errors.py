@@ -57,9 +57,7 @@ _ENCODED = (
 
 def malformed(error: Exception) -> Problem:
     """Return the 400 Problem of a body that is not JSON, for the error of its decoder."""
-    return Problem(
-        400, "malformed-body", "Malformed body", f"The body is not JSON: {not_json(error)}."
-    )
+    return Problem.of("malformed-body", f"The body is not JSON: {not_json(error)}.")
 
 
 def not_json(error: Exception) -> str:

@@ -29,10 +29,8 @@ def refuse_duplicates(body: bytes) -> None:
         json.loads(body, object_pairs_hook=_once, parse_int=str, parse_float=str)
     except _Duplicate as error:
         name = str(error)[:64]
-        raise Problem(
-            400,
+        raise Problem.of(
             "malformed-body",
-            "Malformed body",
             f"The body names the member {name!r} twice in one object; name it once.",
             errors=[FieldError(name, "named twice")],
         ) from None

@@ -52,5 +52,5 @@ async def read_apart(
         found = await workshop.run(tenant_id, function, bytes(body), *arguments)
     except TookTooLong as error:
         detail = f"Reading the body takes more than {LIMIT_S:g} s of computing time, or too much"
-        raise Problem(413, "body-too-large", "Body too large", f"{detail} memory.") from error
+        raise Problem.of("body-too-large", f"{detail} memory.") from error
     return msgspec.convert(found, kind)

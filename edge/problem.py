@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from openapi.problems import PROBLEMS
+
 TYPE_BASE = "https://packetboat.dev/problems/"
 """A problem's `type` is this and its slug; docs/problems.md has a section for each slug."""
 
@@ -22,7 +24,8 @@ class Problem(Exception):
     """An error that any code may raise; the error middleware turns it into problem+json.
 
     `slug` names the type; `detail` says what happened, the limit, and what to do. `retry_after_s`
-    becomes a Retry-After header; `extra` holds members beyond the standard ones.
+    becomes a Retry-After header; `extra` holds members beyond the standard ones. `of` makes a
+    problem of this process; the constructor takes one from elsewhere as it is.
     """
 
     def __init__(
@@ -46,6 +49,31 @@ class Problem(Exception):
         self.retry_after_s = retry_after_s
         self.headers = dict(headers or {})
         self.extra = dict(extra or {})
+
+    @classmethod
+    def of(
+        cls,
+        slug: str,
+        detail: str = "",
+        *,
+        status: int | None = None,
+        errors: Sequence[FieldError] = (),
+        retry_after_s: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, object] | None = None,
+    ) -> Problem:
+        """Return a problem with the status and the title that the contract has for its type."""
+        kind = PROBLEMS[slug]
+        return cls(
+            kind.status if status is None else status,
+            slug,
+            kind.title,
+            detail,
+            errors=errors,
+            retry_after_s=retry_after_s,
+            headers=headers,
+            extra=extra,
+        )
 
     def as_dict(self, instance: str | None = None) -> dict[str, object]:
         """Return the members of the JSON object without empty ones; also used per item of a
@@ -108,16 +136,14 @@ class ProblemForm(msgspec.Struct, array_like=True):
 
 def not_found(kind: str, name: str) -> Problem:
     """Return a 404 Problem, also for a resource of another tenant."""
-    return Problem(404, f"{kind}-not-found", f"No such {kind}", f"There is no {kind} {name!r}.")
+    return Problem.of(f"{kind}-not-found", f"There is no {kind} {name!r}.")
 
 
 def unavailable(what: str, detail: str, retry_after_s: float = 1.0) -> Problem:
     """Return a 503 Problem for a request of which nothing was accepted."""
-    return Problem(
-        503, f"{what}-unavailable", "Temporarily unavailable", detail, retry_after_s=retry_after_s
-    )
+    return Problem.of(f"{what}-unavailable", detail, retry_after_s=retry_after_s)
 
 
 def invalid(detail: str, errors: Sequence[FieldError], *, status: int = 422) -> Problem:
     """Return a Problem for wrong fields: 422 for bodies and headers, 400 for query parameters."""
-    return Problem(status, "invalid-request", "Invalid request", detail, errors=errors)
+    return Problem.of("invalid-request", detail, status=status, errors=errors)

@@ -104,10 +104,8 @@ NO_LIMITS = NoLimits()
 def rate_limited(refusal: Refusal) -> Problem:
     """Return the 429 Problem of a refusal."""
     seconds = max(1, math.ceil(refusal.retry_after_s))
-    return Problem(
-        429,
+    return Problem.of(
         "rate-limited",
-        "Rate limited",
         f"The tenant has used up its limit {refusal.quota}, {refusal.limit:.10g}. Nothing of this "
         f"request was done; send it again after the {seconds} s of Retry-After.",
         retry_after_s=seconds,

@@ -223,10 +223,8 @@ class Workshop:
 
 
 def _too_much(retry_after_s: float) -> Problem:
-    return Problem(
-        429,
+    return Problem.of(
         "work-limited",
-        "Too much work",
         "The large bodies, schemas and expressions of this tenant take more than its share. "
         "Nothing was done; retry after Retry-After seconds.",
         retry_after_s=retry_after_s,

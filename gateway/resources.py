@@ -345,7 +345,7 @@ def taken(kind: str, rule: str = "") -> Callable[[str], Problem]:
 
     def problem(name: str) -> Problem:
         detail = there_is(kind, name, rule)
-        return Problem(409, f"{kind}-exists", f"{kind.capitalize()} exists", detail)
+        return Problem.of(f"{kind}-exists", detail)
 
     return problem
 
@@ -357,10 +357,8 @@ def there_is(kind: str, name: str, rule: str = "") -> str:
 
 
 def precondition_failed(kind: str) -> Problem:
-    return Problem(
-        412,
+    return Problem.of(
         "precondition-failed",
-        "Precondition failed",
         f"The {kind} has changed since the version named in If-Match.",
     )
 

@@ -58,10 +58,8 @@ class StreamTickets:
         """Answer 201 with a ticket, which is never shown again."""
         await read_body(scope, receive, MAX_BODY_BYTES)
         if self._sealer is None:
-            raise Problem(
-                404,
+            raise Problem.of(
                 "stream-tickets-off",
-                "No stream tickets",
                 "This installation gives no stream tickets; PACKETBOAT_STREAM_TICKETS=1 does.",
             )
         await self._find(scope)

@@ -92,10 +92,8 @@ async def aside(scope: Scope) -> AsyncIterator[None]:
 
 
 def _too_many() -> Problem:
-    return Problem(
-        429,
+    return Problem.of(
         "too-many-changes",
-        "Too many changes",
         "As many changes of this tenant wait for their turn here as may. Nothing of this request "
         "was done; send it again after the seconds of Retry-After.",
         retry_after_s=2,

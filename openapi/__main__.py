@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from openapi import problem_page
 from openapi.assembly import Document
 from openapi.reference import Reference
 from openapi.sdk import areas, flags, modules
@@ -43,6 +44,7 @@ def generated() -> dict[Path, str]:
         **areas.generated(),
         **styled({PACKAGE / "cli/flags.py": flags.written()}),
         **Reference(source).pages(),
+        problem_page.PAGE: problem_page.written(problem_page.PAGE.read_text("utf-8")),
     }
 
 

@@ -494,19 +494,17 @@ def _check_count(count: int) -> None:
 
 
 def _too_large(detail: str) -> Problem:
-    return Problem(413, "batch-too-large", "Batch too large", detail.capitalize())
+    return Problem.of("batch-too-large", detail.capitalize())
 
 
 def _malformed(error: Exception) -> Problem:
     detail = f"The body cannot be read: {not_json(error)}."
-    return Problem(400, "malformed-body", "Malformed body", detail)
+    return Problem.of("malformed-body", detail)
 
 
 def _unsupported(kind: str) -> Problem:
     supported = ", ".join(sorted(JSON_TYPES | NDJSON_TYPES | MSGPACK_TYPES))
-    return Problem(
-        415,
+    return Problem.of(
         "content-type-unsupported",
-        "Unsupported content type",
         f"A batch is one of {supported}; not {kind[:64]!r}.",
     )

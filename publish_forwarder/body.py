@@ -53,10 +53,8 @@ async def read_body(
 
 
 def too_large(limit_bytes: int) -> Problem:
-    return Problem(
-        413,
+    return Problem.of(
         "body-too-large",
-        "Body too large",
         f"The body is over the limit of {limit_bytes} bytes.",
         extra={"limit_bytes": limit_bytes},
     )

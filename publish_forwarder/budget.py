@@ -98,10 +98,8 @@ class Budget:
 
     def refuse_all(self) -> NoReturn:
         self.refusals += 1
-        raise Problem(
-            503,
+        raise Problem.of(
             "publish-overloaded",
-            "Publishing is overloaded",
             "This forwarder holds as many unanswered messages as it may; nothing of this request "
             "was accepted.",
             retry_after_s=RETRY_AFTER_S,
@@ -109,10 +107,8 @@ class Budget:
 
     def refuse(self, share: Share) -> NoReturn:
         self.refusals += 1
-        raise Problem(
-            429,
+        raise Problem.of(
             "too-many-in-flight",
-            "Too many publishes in flight",
             f"This tenant holds {share.held_messages} unanswered messages "
             f"({share.held_bytes} bytes); nothing of this request was accepted.",
             retry_after_s=RETRY_AFTER_S,

@@ -137,9 +137,7 @@ def events_of(body: bytes, single: bool) -> list[JsonEvent]:
     Raises a 400, 413 or 422 Problem if the body as a whole is wrong.
     """
     if body.count(b"{") > MAX_ITEMS:
-        raise Problem(
-            413, "batch-too-large", "Batch too large", f"A batch has at most {MAX_ITEMS} objects."
-        )
+        raise Problem.of("batch-too-large", f"A batch has at most {MAX_ITEMS} objects.")
     try:
         body.decode("utf-8")
         if single:
@@ -313,6 +311,4 @@ def _not_an_event(field: str, detail: str) -> Problem:
 
 
 def malformed() -> Problem:
-    return Problem(
-        400, "malformed-body", "Malformed body", "The body of a CloudEvent is JSON in UTF-8."
-    )
+    return Problem.of("malformed-body", "The body of a CloudEvent is JSON in UTF-8.")

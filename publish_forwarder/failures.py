@@ -36,30 +36,28 @@ def problem_of(error: StoreError, *, repeatable: bool = False) -> Problem:
             if repeatable
             else "Publishing it again may store it twice."
         )
-        return Problem(
-            504,
+        return Problem.of(
             "outcome-unknown",
-            "Outcome unknown",
             f"The message may or may not be stored: the log did not answer in time. {advice}",
             extra={"outcome": "unknown"},
         )
     if isinstance(error, DiskFull):
-        return _not_done(507, "storage-full", "Storage is full", _sentence(error), 30)
+        return _not_done("storage-full", _sentence(error), 30)
     if isinstance(error, Overloaded):
-        return _not_done(503, "store-overloaded", "Store overloaded", "The store is busy.", 1)
+        return _not_done("store-overloaded", "The store is busy.", 1)
     if isinstance(error, TooLarge):
-        return _not_done(413, "message-too-large", "Message too large", str(error))
+        return _not_done("message-too-large", str(error))
     if isinstance(error, QueueNotFound | QueueSealed):
         detail = "The topic was deleted or moved while this was published."
-        return _not_done(503, "topic-changed", "Topic changed", detail, 1)
+        return _not_done("topic-changed", detail, 1)
     if isinstance(error, Stopping):
         return stopping()
     if isinstance(error, NotTaken):
-        return _not_done(503, "partition-unavailable", "Temporarily unavailable", str(error), 1)
+        return _not_done("partition-unavailable", str(error), 1)
     if isinstance(error, NotSupported):
-        return _not_done(501, "not-supported", "Not supported by the store", str(error))
+        return _not_done("not-supported", str(error))
     detail = f"The partition had no leader in time ({error})."
-    return _not_done(503, "partition-unavailable", "Temporarily unavailable", detail, 1)
+    return _not_done("partition-unavailable", detail, 1)
 
 
 def _sentence(error: StoreError) -> str:
@@ -69,7 +67,7 @@ def _sentence(error: StoreError) -> str:
 
 
 def stopping() -> Problem:
-    return _not_done(503, "stopping", "Stopping", "This forwarder is shutting down.", 1)
+    return _not_done("stopping", "This forwarder is shutting down.", 1)
 
 
 def topic_changed() -> Problem:
@@ -80,8 +78,8 @@ def topic_full(topic: Topic) -> Problem:
     """Return the 507 for a full topic or tenant; nothing was accepted."""
     detail = topic.full_detail or "A limit on what is stored is reached."
     if topic.full == "tenant-full":
-        return _not_done(507, "tenant-full", "The tenant's storage is full", detail, 30)
-    return _not_done(507, "topic-full", "The topic is full", detail, 30)
+        return _not_done("tenant-full", detail, 30)
+    return _not_done("topic-full", detail, 30)
 
 
 def problem_of_lookup(error: MetadataError, topic: str) -> Problem:
@@ -96,9 +94,7 @@ def problem_of_lookup(error: MetadataError, topic: str) -> Problem:
     )
 
 
-def _not_done(
-    status: int, slug: str, title: str, detail: str, retry_after_s: float | None = None
-) -> Problem:
+def _not_done(slug: str, detail: str, retry_after_s: float | None = None) -> Problem:
     text = f"{detail} The message is not stored."
     extra = {"outcome": "not_done"}
-    return Problem(status, slug, title, text, retry_after_s=retry_after_s, extra=extra)
+    return Problem.of(slug, text, retry_after_s=retry_after_s, extra=extra)

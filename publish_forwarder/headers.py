@@ -93,10 +93,8 @@ def parse(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:
             events = {} if events is None else events
             _keep(events, name, value)
     if total > MAX_HEADER_BYTES:
-        raise Problem(
-            431,
+        raise Problem.of(
             "headers-too-large",
-            "Headers too large",
             f"The headers are over the limit of {MAX_HEADER_BYTES} bytes; publish with "
             "POST /topics/{topic}/messages:batch, where attributes are in the body.",
             extra={"limit_bytes": MAX_HEADER_BYTES},
@@ -198,10 +196,8 @@ def _read_content_length(metadata: Metadata, value: bytes) -> None:
 def _read_content_encoding(metadata: Metadata, value: bytes) -> None:
     if value.lower() != b"identity":
         detail = "bodies are stored as they come: send it without an encoding."
-        raise Problem(
-            415,
+        raise Problem.of(
             "content-encoding-unsupported",
-            "Unsupported content encoding",
             f"Content-Encoding: {detail}",
             errors=[FieldError("Content-Encoding", detail)],
         )

@@ -133,10 +133,8 @@ def key_reused() -> Problem:
     is.
     """
     detail = "it was used for another message within the topic's dedup window."
-    return Problem(
-        422,
+    return Problem.of(
         "idempotency-key-reused",
-        "Idempotency key reused",
         f"idempotency_key: {detail} This one is not stored.",
         errors=[FieldError("idempotency_key", detail)],
         extra={"outcome": "not_done"},
@@ -145,9 +143,7 @@ def key_reused() -> Problem:
 
 def preceding_item_failed() -> Problem:
     """Return the 424 for an item of a batch that follows a failed one of its key."""
-    return Problem(
-        424,
+    return Problem.of(
         "preceding-item-failed",
-        "A preceding item failed",
         "An earlier item of this key was not accepted; this one is not stored, to keep order.",
     )

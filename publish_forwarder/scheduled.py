@@ -87,10 +87,8 @@ class ScheduledMessages:
         change = self._store.reschedule(place.group, place.queue, [place.number], [due_us])
         if not await self._change(place, change, due_us):
             await self._require_discarded(place)
-            raise Problem(
-                409,
+            raise Problem.of(
                 "message-cancelled",
-                "The message is cancelled",
                 f"The message {place.text} was cancelled; publish it again to send it after all.",
             )
         answer = Rescheduled(
@@ -115,7 +113,7 @@ class ScheduledMessages:
         try:
             wanted = message_id.parse(text)
         except BadMessageId as error:
-            raise Problem(400, "bad-message-id", "Not a message id", f"{error}.") from error
+            raise Problem.of("bad-message-id", f"{error}.") from error
         generations = topic.generations(wanted.partition, wanted.lane)
         if wanted.topic_uid != topic.uid or not generations:
             raise not_found("message", text)
@@ -226,9 +224,7 @@ def _delay(body: bytes, now_us: int) -> Delay | None:
 
 
 def _released(text: str) -> Problem:
-    return Problem(
-        409,
+    return Problem.of(
         "already-released",
-        "The message is published",
         f"The message {text} waits no longer: it is published, and cannot be changed.",
     )

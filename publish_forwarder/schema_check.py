@@ -127,10 +127,8 @@ class SchemaCheck:
 
 
 def violation(schema: str, errors: Sequence[FieldError]) -> Problem:
-    return Problem(
-        422,
+    return Problem.of(
         "schema-violation",
-        "The body does not fit the schema",
         f"The body does not fit the schema {schema!r} of its topic. The message is not stored.",
         errors=errors,
         extra={"outcome": "not_done"},

@@ -61,10 +61,8 @@ _log = structlog.get_logger("packetboat.admission")
 
 def overloaded(retry_after_s: int) -> Problem:
     """Return the 503 of an overloaded server."""
-    return Problem(
-        503,
+    return Problem.of(
         "overloaded",
-        "Overloaded",
         "The server is overloaded. Nothing was done; retry after Retry-After seconds.",
         retry_after_s=retry_after_s,
     )

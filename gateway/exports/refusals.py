@@ -17,27 +17,21 @@ async def refusals() -> AsyncIterator[None]:
     try:
         yield
     except TableTaken as error:
-        raise Problem(
-            409,
+        raise Problem.of(
             "table-taken",
-            "The table is another export's",
             f"The table {error.table!r} of that lake is written by the export {error.export!r}: "
             "give another table, or another lake.",
             errors=[FieldError("table", f"is of the export {error.export!r}")],
         ) from error
     except TooManyExports as error:
-        raise Problem(
-            409,
+        raise Problem.of(
             "too-many-exports",
-            "Too many exports",
             f"A tenant has at most {MAX_EXPORTS} exports; delete some.",
             extra={"limit": MAX_EXPORTS},
         ) from error
     except TooManyRuns as error:
-        raise Problem(
-            409,
+        raise Problem.of(
             "too-many-runs",
-            "Too many runs",
             f"At most {MAX_LIVE} runs of an export wait; cancel some, or wait until they are over.",
             extra={"limit": MAX_LIVE},
         ) from error
@@ -57,7 +51,7 @@ def lease_lost() -> Problem:
         "The lease of the run is over, or it never was one; nothing was done. Stop, and commit "
         "nothing more: another runner may have the run."
     )
-    return Problem(409, "lease-lost", "Lease lost", detail)
+    return Problem.of("lease-lost", detail)
 
 
 def no_topic(name: str) -> Problem:

@@ -156,7 +156,7 @@ class RunnerRoutes:
             raise
         except TooManyWaiting as error:
             detail = "Too many wait for runs in this process."
-            raise Problem(503, "too-many-claim-waits", "Busy", detail, retry_after_s=1.0) from error
+            raise Problem.of("too-many-claim-waits", detail, retry_after_s=1.0) from error
         finally:
             claiming.cancel()
             gone.cancel()

@@ -137,19 +137,15 @@ class ExportRunRoutes:
             upto=None if backfills else export.positions,
         )
         if not ranges:
-            raise Problem(
-                409,
+            raise Problem.of(
                 "nothing-there",
-                "There is nothing there",
                 "No message is stored in what was asked for"
                 + ("." if backfills else ", as far as it is exported."),
             )
         messages = sum(each.end - each.start for each in ranges)
         if messages > self._max_messages:
-            raise Problem(
-                409,
+            raise Problem.of(
                 "too-many-messages",
-                "Too many messages for one run",
                 f"There are {messages} messages in what was asked for, and a run reads at most "
                 f"{self._max_messages}: ask for parts of it, one after the other.",
                 extra={"limit": self._max_messages, "messages": messages},

@@ -253,10 +253,8 @@ def _tick(
 
 
 def _immutable(spec: ExportSpec, fields: list[str]) -> Problem:
-    return Problem(
-        409,
+    return Problem.of(
         "immutable-field",
-        "The field cannot be changed",
         f"{', '.join(fields)} cannot be changed; make another export to have it otherwise.",
         errors=[FieldError(field, f"it is {getattr(spec, field)!r}") for field in fields],
     )

@@ -49,17 +49,13 @@ _BODYLESS = frozenset({204, 304})
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
 }
-_HEAD_TOO_LARGE = Problem(
-    431,
+_HEAD_TOO_LARGE = Problem.of(
     "headers-too-large",
-    "Headers too large",
     f"The head of a request is at most {MAX_HEAD_BYTES} bytes in {MAX_FIELDS} fields.",
 )
 _NO_METHOD = Malformed("it begins with no method").problem()
-TOO_MANY = Problem(
-    503,
+TOO_MANY = Problem.of(
     "too-many-connections",
-    "Too many connections",
     "There are as many connections as may be, in all or from this address; close some.",
     retry_after_s=5.0,
 )

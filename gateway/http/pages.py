@@ -68,9 +68,7 @@ class Pages:
             ready = Ready("ready", self._readiness.warnings() or msgspec.UNSET)
             return Response(msgspec.json.encode(ready), media_type="application/json")
         detail = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
-        problem = Problem(
-            503, "not-ready", "Not ready", detail, retry_after_s=1.0, extra={"reasons": reasons}
-        )
+        problem = Problem.of("not-ready", detail, retry_after_s=1.0, extra={"reasons": reasons})
         return _response(problem)
 
     async def openapi_yaml(self, request: Request) -> Response:
@@ -95,9 +93,7 @@ async def _http_problem(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "GET").split(", ")
         return _response(method_not_allowed(request.method, request.url.path, sorted(allowed)))
-    return _response(
-        Problem(404, "route-not-found", "No such route", f"There is nothing at {request.url.path}.")
-    )
+    return _response(Problem.of("route-not-found", f"There is nothing at {request.url.path}."))
 
 
 async def _defect(request: Request, error: Exception) -> Response:

@@ -32,10 +32,8 @@ class Malformed(Exception):
     """Raised for bytes that are no request of HTTP/1.1; the start of the next one is not known."""
 
     def problem(self) -> Problem:
-        return Problem(
-            400,
+        return Problem.of(
             "malformed-request",
-            "Malformed request",
             f"This is no request of HTTP/1.1: {self}.",
         )
 

@@ -185,10 +185,8 @@ def _decode(segment: str) -> str | None:
 
 
 def method_not_allowed(method: str, path: str, allowed: list[str]) -> Problem:
-    return Problem(
-        405,
+    return Problem.of(
         "method-not-allowed",
-        "Method not allowed",
         f"{method} is not an operation of {path}; it has {', '.join(allowed)}.",
         headers={"Allow": ", ".join(allowed)},
     )

@@ -24,29 +24,25 @@ async def refusals() -> AsyncIterator[None]:
         detail = f"{error}"
         raise invalid("The body does not fit.", [FieldError("parent", detail)]) from error
     except JobSealed as error:
-        raise Problem(409, "job-sealed", "The job is sealed", f"{_sentence(error)}") from error
+        raise Problem.of("job-sealed", f"{_sentence(error)}") from error
     except JobEnded as error:
-        raise Problem(409, "job-ended", "The job has ended", f"{_sentence(error)}") from error
+        raise Problem.of("job-ended", f"{_sentence(error)}") from error
     except JobLive as error:
         detail = f"{_sentence(error)} Wait for its end, or cancel it."
-        raise Problem(409, "job-live", "The job has not ended", detail) from error
+        raise Problem.of("job-live", detail) from error
     except TasksMissing as error:
-        raise Problem(409, "tasks-missing", "Tasks are missing", f"{_sentence(error)}") from error
+        raise Problem.of("tasks-missing", f"{_sentence(error)}") from error
     except TaskDiffers as error:
-        raise Problem(
-            409,
+        raise Problem.of(
             "task-differs",
-            "The task is another",
             f"There is a task {error.number} with another input; inputs are never changed.",
             extra={"index": error.number},
         ) from error
 
 
 def too_many(error: TooManyStored) -> Problem:
-    return Problem(
-        429,
+    return Problem.of(
         "too-many-stored",
-        "Too many stored",
         f"{_sentence(error)} Delete jobs, or wait until old ones go.",
         retry_after_s=RETRY_AFTER_S,
         extra={"limit": error.limit},
@@ -55,7 +51,7 @@ def too_many(error: TooManyStored) -> Problem:
 
 def exists(name: str) -> Problem:
     detail = f"There is a job {name!r} already, made of something else."
-    return Problem(409, "job-exists", "Job exists", detail)
+    return Problem.of("job-exists", detail)
 
 
 def _sentence(error: Exception) -> str:

@@ -107,7 +107,7 @@ class WorkRoutes:
             raise
         except TooManyWaiting as error:
             detail = "Too many wait for tasks in this process."
-            raise Problem(503, "too-many-claim-waits", "Busy", detail, retry_after_s=1.0) from error
+            raise Problem.of("too-many-claim-waits", detail, retry_after_s=1.0) from error
         finally:
             claiming.cancel()
             gone.cancel()
@@ -173,12 +173,12 @@ class WorkRoutes:
 
 def lease_lost() -> Problem:
     detail = "The lease is over, or its job has ended; nothing was done."
-    return Problem(409, "lease-lost", "Lease lost", detail)
+    return Problem.of("lease-lost", detail)
 
 
 def no_child() -> Problem:
     detail = "The task cannot wait for that job: there is none of that name whose parent it is."
-    return Problem(409, "no-child", "No such child", detail)
+    return Problem.of("no-child", detail)
 
 
 def _leases(texts: Sequence[str], failures: Failures) -> dict[int, Lease]:

@@ -99,10 +99,10 @@ class LockRoutes:
             raise
         except TooManyWaiting as error:
             detail = "Too many wait for locks in this process."
-            problem = Problem(503, "too-many-lock-waits", "Busy", detail, retry_after_s=1.0)
+            problem = Problem.of("too-many-lock-waits", detail, retry_after_s=1.0)
             raise problem from error
         except TooManyLocks as error:
-            raise Problem(409, "too-many-locks", "Too many locks", f"{error}.") from error
+            raise Problem.of("too-many-locks", f"{error}.") from error
         finally:
             acquiring.cancel()
             gone.cancel()
@@ -131,7 +131,7 @@ class LockRoutes:
             lock = await self._locks.renew_holding(tenant_of(scope), name, owner, body.ttl_seconds)
         except LeaseLost as error:
             detail = f"The lock {name!r} is not held by this lock_id any more; acquire it anew."
-            raise Problem(409, "lock-lost", "Lock lost", detail) from error
+            raise Problem.of("lock-lost", detail) from error
         await respond(send, 200, _json(_holding(lock, time.monotonic())), headers=NO_STORE)
 
     async def release(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -170,10 +170,8 @@ async def sweep(catalog: LockCatalog, places: LockWaiterRepository) -> None:
 
 def _held(name: str, held: Held) -> Problem:
     by = f"by {held.holder!r}" if held.holder is not None else "or waited for by another"
-    return Problem(
-        409,
+    return Problem.of(
         "lock-held",
-        "Lock held",
         f"The lock {name!r} is held {by}.",
         retry_after_s=held.free_in_s,
         extra={"holder": held.holder, "expires_in_seconds": round(held.free_in_s, 3)},

@@ -7,7 +7,6 @@ from edge.problem import FieldError, Problem, invalid, not_found, unavailable
 from metadata import errors as metadata
 from store_nodes import errors as store
 
-UNKNOWN_TITLE = "Outcome unknown"
 _MOST_CAUSES = 20
 
 
@@ -49,55 +48,45 @@ def forget(error: BaseException | None) -> None:
 
 
 def unauthenticated() -> Problem:
-    return Problem(
-        401,
+    return Problem.of(
         "unauthenticated",
-        "Authentication required",
         "Send a valid token as `Authorization: Bearer <token>`.",
         headers={"WWW-Authenticate": "Bearer"},
     )
 
 
 def tenant_suspended() -> Problem:
-    return Problem(
-        403,
+    return Problem.of(
         "tenant-suspended",
-        "Tenant suspended",
         "The tenant of this token is suspended; an operator of the installation can resume it.",
     )
 
 
 def internal() -> Problem:
-    return Problem(
-        500,
+    return Problem.of(
         "internal-error",
-        "Internal error",
         "The server failed in a way it did not expect; its log has the request id.",
     )
 
 
 def body_timeout(seconds: float) -> Problem:
-    return Problem(
-        408,
+    return Problem.of(
         "body-timeout",
-        "Request body timed out",
         f"No further byte of the body arrived for {seconds:g} s, or all of it too slowly.",
         headers={"Connection": "close"},
     )
 
 
 def too_many_fields(most: int) -> Problem:
-    return Problem(
-        431,
+    return Problem.of(
         "headers-too-large",
-        "Headers too large",
         f"A request has at most {most} header fields.",
         headers={"Connection": "close"},
     )
 
 
 def outcome_unknown(detail: str) -> Problem:
-    return Problem(504, "outcome-unknown", UNKNOWN_TITLE, detail, retry_after_s=1.0)
+    return Problem.of("outcome-unknown", detail, retry_after_s=1.0)
 
 
 def _store_problem(error: store.StoreError) -> Problem:
@@ -105,19 +94,15 @@ def _store_problem(error: store.StoreError) -> Problem:
         return outcome_unknown("The store did not answer in time; repeating the request is safe.")
     if isinstance(error, store.DiskFull):
         text = str(error)
-        return Problem(507, "storage-full", "Storage is full", f"{text[:1].upper()}{text[1:]}.")
+        return Problem.of("storage-full", f"{text[:1].upper()}{text[1:]}.")
     if isinstance(error, store.Overloaded):
-        return Problem(
-            503, "store-overloaded", "Store overloaded", "The store is busy.", retry_after_s=1.0
-        )
+        return Problem.of("store-overloaded", "The store is busy.", retry_after_s=1.0)
     return unavailable("store", f"The store cannot do this now: {error}.")
 
 
 def quota_exceeded(error: metadata.QuotaExceeded) -> Problem:
-    return Problem(
-        403,
+    return Problem.of(
         "quota-exceeded",
-        "Quota exceeded",
         f"The tenant may have {error.limit} {error.quota} and has {error.used}; delete some, or "
         "ask an operator of the installation for more.",
         extra={"quota": error.quota, "limit": error.limit, "used": error.used},
@@ -134,22 +119,18 @@ def _metadata_problem(error: metadata.MetadataError) -> Problem | None:
     if isinstance(error, metadata.OutcomeUnknown):
         return outcome_unknown("The metadata store did not confirm the change; read it back.")
     if isinstance(error, metadata.Conflict):
-        return Problem(409, "conflict", "Conflict", f"The {error.kind} {error.detail}.")
+        return Problem.of("conflict", f"The {error.kind} {error.detail}.")
     if isinstance(error, metadata.QuotaExceeded):
         return quota_exceeded(error)
     if isinstance(error, metadata.LastOwner):
-        return Problem(
-            409,
+        return Problem.of(
             "last-owner",
-            "The last owner",
             "Nobody would be left who may give others their roles: make another owner first, or "
             "say force=true.",
         )
     if isinstance(error, metadata.TooManySecrets):
-        return Problem(
-            409,
+        return Problem.of(
             "too-many-secrets",
-            "Too many secrets",
             f"{error.limit} secrets hold already: remove one, or wait until it expires.",
         )
     if isinstance(error, metadata.BadPageToken):

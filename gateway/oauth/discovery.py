@@ -60,10 +60,8 @@ class DiscoveryRoutes:
     def _metadata(self) -> dict[str, Any]:
         issuer = self._issuer
         if not issuer:
-            raise Problem(
-                404,
+            raise Problem.of(
                 "issuer-not-set",
-                "No issuer",
                 "This installation does not know its public URL; set PACKETBOAT_ISSUER to it.",
             )
         return {

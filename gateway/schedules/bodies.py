@@ -108,10 +108,8 @@ def changed(
     """Return the changed schedule: its next run stays where the clock is not changed, and no run is
     made up for a time in which it was paused. Raise a 409 Problem for another name."""
     if body.name is not UNSET and body.name != schedule.name:
-        raise Problem(
-            409,
+        raise Problem.of(
             "immutable-field",
-            "The field cannot be changed",
             f"name cannot be changed: it is {schedule.name!r}.",
             errors=[FieldError("name", f"it is {schedule.name!r}")],
         )

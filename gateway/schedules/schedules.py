@@ -161,8 +161,8 @@ class ScheduleRoutes:
             (placed,) = await self._outbox.append(topic, [Item(message, b"run" + new_uid())])
         except TopicFull as full:
             if full.kind == "tenant-full":
-                raise Problem(507, "tenant-full", "Storage is full", str(full)) from full
-            raise Problem(507, "topic-full", "The topic is full", str(full)) from full
+                raise Problem.of("tenant-full", str(full)) from full
+            raise Problem.of("topic-full", str(full)) from full
         answer = contract.ScheduleRun(placed.message_id, placed.partition, placed.offset)
         await respond(send, 200, msgspec.json.encode(answer))
 

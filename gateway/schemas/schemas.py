@@ -98,7 +98,7 @@ class SchemaRoutes:
             detail = (
                 f"The topic {error.existing!r} uses the schema {call.name!r}; take it off first."
             )
-            raise Problem(409, "schema-in-use", "Schema in use", detail) from error
+            raise Problem.of("schema-in-use", detail) from error
 
     async def add_version(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 201 with the number; 200 if the latest version has the same definition."""
@@ -114,7 +114,7 @@ class SchemaRoutes:
                 raise _incompatible(latest, errors)
             if latest.number >= MAX_VERSIONS:
                 detail = f"A schema has at most {MAX_VERSIONS} versions."
-                raise Problem(409, "too-many-versions", "Too many versions", detail)
+                raise Problem.of("too-many-versions", detail)
             try:
                 added = await self._schemas.add_version(
                     latest.tenant_id, latest.name, text, after=latest.number
@@ -123,9 +123,7 @@ class SchemaRoutes:
                 continue  # another version came between: compare with that
             await _respond(send, 201, contract.SchemaNumber(added.number))
             return
-        raise Problem(
-            409, "conflict", "Conflict", "Other versions were added at the same time; try again."
-        )
+        raise Problem.of("conflict", "Other versions were added at the same time; try again.")
 
     async def versions(self, scope: Scope, receive: Receive, send: Send) -> None:
         schema = await self._find(scope)
@@ -247,10 +245,8 @@ _sorted = msgspec.json.Encoder(order="deterministic").encode
 
 
 def _incompatible(latest: Schema, errors: Sequence[FieldError]) -> Problem:
-    return Problem(
-        422,
+    return Problem.of(
         "schema-incompatible",
-        "The definition is not compatible",
         f"The definition is not {latest.compatibility} compatible with version {latest.number} of "
         f"{latest.name!r}; errors name values by JSON pointer.",
         errors=errors,
@@ -314,10 +310,8 @@ def _raw(definition: str) -> msgspec.Raw:
 
 
 def _bad_definition(error: BadDefinition) -> Problem:
-    return Problem(
-        422,
+    return Problem.of(
         "invalid-definition",
-        "The definition is not valid",
         "The definition is wrong or beyond the limits; errors name the places by JSON pointer.",
         errors=[error._replace(field=f"definition{error.field}") for error in error.errors],
     )

@@ -113,10 +113,8 @@ class PushMaker:
         ]
         keys = [key for key in keys if key.signs_at(self._now)]
         if len(keys) >= MAX_SIGNING_KEYS:
-            raise Problem(
-                409,
+            raise Problem.of(
                 "too-many-signing-secrets",
-                "Too many signing secrets",
                 f"A subscription has at most {MAX_SIGNING_KEYS} that are not expired: delete one.",
             )
         return msgspec.structs.replace(config, signing=(self._new(kind), *keys))

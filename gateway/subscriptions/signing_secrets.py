@@ -72,10 +72,8 @@ class SigningSecretRoutes:
             if len(left) == len(_signing(push)):
                 raise not_found("signing-secret", wanted)
             if not left:
-                raise Problem(
-                    409,
+                raise Problem.of(
                     "last-signing-secret",
-                    "The last signing secret",
                     "Nothing would be signed any more. Make another secret first; or say so, by a "
                     "PATCH of the subscription with an empty push.signing.",
                 )
@@ -100,10 +98,8 @@ class SigningSecretRoutes:
 
 def _pushed(subscription: Subscription) -> PushConfig:
     if subscription.push is None:
-        raise Problem(
-            409,
+        raise Problem.of(
             "not-a-push-subscription",
-            "Not a push subscription",
             f"The subscription {subscription.name!r} is pulled and signs nothing. A PATCH with type"
             " push and a push.url makes it one that is pushed.",
         )

@@ -67,7 +67,7 @@ class SnapshotRoutes:
                 labels=body.labels,
             )
         except TooManySnapshots as error:
-            raise Problem(409, "too-many-snapshots", "Too many snapshots", f"{error}.") from error
+            raise Problem.of("too-many-snapshots", f"{error}.") from error
 
     async def _delete(self, call: Call) -> None:
         await self._snapshots.delete(call.tenant_id, call.name)

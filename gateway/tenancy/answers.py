@@ -59,10 +59,8 @@ def name_errors_of(given: str | UnsetType, name: str) -> list[FieldError]:
     """Check the name of a thing; raise a 409 Problem if a body gives another one than its path."""
     if given is not UNSET and given != name:
         detail = f"it is {name!r} by the path"
-        raise Problem(
-            409,
+        raise Problem.of(
             "immutable-field",
-            "The field cannot be changed",
             f"name cannot be changed: {detail}.",
             errors=[FieldError("name", detail)],
         )
@@ -73,7 +71,7 @@ def exists_already(kind: str) -> Callable[[str], Problem]:
     """Return the problem of a name that is taken, by the name."""
 
     def problem(name: str) -> Problem:
-        return Problem(409, "already-exists", "Exists already", there_is(kind, name))
+        return Problem.of("already-exists", there_is(kind, name))
 
     return problem
 

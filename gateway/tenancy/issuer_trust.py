@@ -90,10 +90,8 @@ class IssuerTrust:
 
 
 def _unproved(spec: IssuerSpec, own: str, why: str) -> Problem:
-    return Problem(
-        422,
+    return Problem.of(
         "issuer-unproved",
-        "Nothing proves that these tokens are this tenant's",
         f"Let the issuer name the audience {own} in its tokens, and leave `audience` out here; or"
         f' let it publish {{"tenants": ["{own}"]}} at {spec.issuer.rstrip("/")}{DOCUMENT}; or ask'
         f" an operator to put {allowance(spec.issuer, spec.audience)} into the tenant's"

@@ -66,10 +66,8 @@ def _shown(issuer: Issuer) -> Shown:
 
 def _taken() -> Problem:
     detail = "this tenant trusts it for that audience already, under another name"
-    return Problem(
-        409,
+    return Problem.of(
         "issuer-taken",
-        "The issuer is taken",
         "A token has to say whom it means: in a tenant, an issuer and audience have one name.",
         errors=[FieldError("issuer", detail)],
     )

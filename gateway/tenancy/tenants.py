@@ -100,10 +100,8 @@ def _shown(tenant: Tenant) -> Shown:
 
 
 def _has_topics(name: str, topics: int) -> Problem:
-    return Problem(
-        409,
+    return Problem.of(
         "tenant-not-empty",
-        "The tenant has topics",
         f"The tenant {name!r} has {topics} topics; force=true deletes them and all that is "
         "published to them.",
         extra={"topics": topics},
@@ -111,10 +109,8 @@ def _has_topics(name: str, topics: int) -> Problem:
 
 
 def _going(name: str) -> Problem:
-    return Problem(
-        409,
+    return Problem.of(
         "tenant-deleting",
-        "The tenant is being deleted",
         f"The tenant {name!r} is being deleted; its name is free once it is gone.",
         retry_after_s=1.0,
     )

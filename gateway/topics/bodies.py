@@ -99,10 +99,8 @@ def queue_errors(partitions: int, priorities: int) -> list[FieldError]:
 
 def immutable(field: str, detail: str) -> Problem:
     """Return the 409 of a field that was given another value than it has for ever."""
-    return Problem(
-        409,
+    return Problem.of(
         "immutable-field",
-        "The field cannot be changed",
         f"{field} cannot be changed: {detail}.",
         errors=[FieldError(field, detail)],
     )

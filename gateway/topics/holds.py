@@ -195,10 +195,8 @@ def held(kind: str, name: str, holds: Sequence[Hold]) -> Problem:
     kinds = [each for each in _LOSSES if any(hold.kind == each for hold in worst)]
     losses = "; ".join(_loss(each, worst) for each in kinds)
     advice = "; ".join(_LOSSES[each][1] for each in kinds)
-    return Problem(
-        409,
+    return Problem.of(
         "backlog-not-empty",
-        "Something would be lost",
         f"Deleting the {kind} {name!r} loses {losses}{more}. To keep that, {advice}. "
         "Give force=true to delete it all the same.",
         errors=[FieldError(hold.name or hold.kind, _counted(hold)) for hold in worst],

@@ -155,10 +155,8 @@ def view(placement: Placement) -> contract.Placement:
 
 
 def _in_progress(topic: str) -> Problem:
-    return Problem(
-        409,
+    return Problem.of(
         "placement-in-progress",
-        "Placement in progress",
         f"Another move or growth of the topic {topic!r} is not finished; ask again when it is.",
         retry_after_s=1.0,
     )

@@ -144,10 +144,8 @@ class Acks:
 
         hub = await hub_of(self._forwarder, scope)
         if hub.subscription.dead_letter_topic is None:
-            raise Problem(
-                409,
+            raise Problem.of(
                 "no-dead-letter-topic",
-                "No dead-letter topic",
                 "The subscription has no dead_letter_topic that rejected messages could go to.",
             )
         await self._each(

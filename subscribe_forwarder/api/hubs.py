@@ -16,10 +16,8 @@ PART = "packetboat.part"
 def refuse_push(subscription: Subscription) -> None:
     """409 where nobody pulls: the endpoint has the messages brought."""
     if subscription.push is not None:
-        raise Problem(
-            409,
+        raise Problem.of(
             "push-subscription",
-            "A push subscription",
             f"The subscription {subscription.name!r} brings its messages to an endpoint, so nobody "
             "pulls them. A PATCH with type pull changes that; its backlog stays.",
         )

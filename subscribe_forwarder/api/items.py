@@ -109,9 +109,7 @@ def lease_of(reader: Reader, place: Place) -> Problem | None:
 
 
 def lease_expired() -> Problem:
-    return Problem(
-        409, "lease-expired", "Lease expired", "This delivery is no longer leased to anybody."
-    )
+    return Problem.of("lease-expired", "This delivery is no longer leased to anybody.")
 
 
 def _by_ack_ids(
@@ -171,10 +169,8 @@ def _has(topic: Topic, lane: Lane) -> bool:
 
 
 def _stale() -> Problem:
-    return Problem(
-        409,
+    return Problem.of(
         "stale-ack-id",
-        "Stale ack id",
         "The subscription was moved since this delivery; the message may be delivered again.",
     )
 
@@ -235,26 +231,22 @@ def _place(
 
 
 def _ack_id_required() -> Problem:
-    return Problem(
-        409,
+    return Problem.of(
         "ack-id-required",
-        "Ack id required",
         "An exactly-once subscription accepts only the ack id of the current lease.",
     )
 
 
 def bad_message_id(detail: str) -> Problem:
-    return Problem(400, "bad-message-id", "Not a message id", f"{detail}.")
+    return Problem.of("bad-message-id", f"{detail}.")
 
 
 def _bad_ack_id(detail: str) -> Problem:
-    return Problem(400, "bad-ack-id", "Not an ack id of this subscription", detail)
+    return Problem.of("bad-ack-id", detail)
 
 
 def _not_delivered() -> Problem:
-    return Problem(
-        409,
+    return Problem.of(
         "not-delivered",
-        "Not delivered",
         "The subscription has not handed out a message of this id.",
     )

@@ -113,10 +113,8 @@ class ParkedKeys:
 
     async def _bury(self, hub: Hub, found: list[_Found]) -> list[_Found]:
         if hub.subscription.dead_letter_topic is None:
-            raise Problem(
-                409,
+            raise Problem.of(
                 "conflict",
-                "No dead-letter topic",
                 f"The subscription {hub.subscription.name!r} has no dead-letter topic.",
             )
         for each in found:

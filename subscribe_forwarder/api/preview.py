@@ -69,9 +69,7 @@ class PreviewRoutes:
         with self._running.held_by(topic.tenant_id) as refused:
             if refused is not None:
                 detail = f"{self._running.held:g} previews are running here; ask again."
-                raise Problem(
-                    503, "too-many-replays", "Too many previews", detail, retry_after_s=1.0
-                )
+                raise Problem.of("too-many-replays", detail, retry_after_s=1.0)
             try:
                 preview = Preview(body.filter, present)
             except BadExpression as error:

@@ -116,10 +116,8 @@ class PushRoutes:
         subscription = await self._subscription(scope)
         endpoint = await self._endpoint(subscription)
         if endpoint.state == "unverified":
-            raise Problem(
-                409,
+            raise Problem.of(
                 "endpoint-unverified",
-                "Endpoint not verified",
                 f"Nothing is sent to an endpoint before it has answered the challenge "
                 f"({endpoint.reason}); have it asked again with :verify.",
             )
@@ -142,7 +140,7 @@ class PushRoutes:
                     subscription, max(0, span_us[0]), max(0, span_us[1]), body.max_messages
                 )
         except TopicFull as error:
-            raise Problem(507, error.kind, "No room", str(error)) from error
+            raise Problem.of(error.kind, str(error)) from error
         await respond(send, 202, _encode(done), headers=NO_STORE)
 
     async def enable(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -163,10 +161,8 @@ class PushRoutes:
         name = path_param(scope, "name")
         found = await self._catalog.subscription(tenant_of(scope), name)
         if found.push is None:
-            raise Problem(
-                409,
+            raise Problem.of(
                 "not-a-push-subscription",
-                "Not a push subscription",
                 f"The subscription {name} is of type {found.type.value}; nothing is sent for it.",
             )
         return found

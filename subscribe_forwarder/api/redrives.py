@@ -99,10 +99,8 @@ class Redrives:
         try:
             redrive = await self._redrives.create(*key, spec, total)
         except Conflict as error:
-            raise Problem(
-                409,
+            raise Problem.of(
                 "too-many-redrives",
-                "Too many redrives",
                 f"{MAX_UNFINISHED} redrives of this subscription are not finished; wait for one, or"
                 " cancel it.",
             ) from error

@@ -376,20 +376,16 @@ def _form(scope: Scope) -> bytes | None:
 
 
 def _no_arrow() -> Problem:
-    return Problem(
-        501,
+    return Problem.of(
         "not-supported",
-        "Not supported",
         "This server has no pyarrow, which Arrow streams are made with: `make exports` installs it "
         "in a checkout, the extra `arrow` elsewhere. NDJSON (application/x-ndjson) needs nothing.",
     )
 
 
 def _truncated(offset: int, first: int) -> Problem:
-    return Problem(
-        410,
+    return Problem.of(
         "offset-truncated",
-        "Offset truncated",
         f"Nothing is stored at offset {offset} any more; the first there is, is {first}.",
         extra={"first_offset": first},
     )

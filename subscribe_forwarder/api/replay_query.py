@@ -107,6 +107,4 @@ def partition_of(scope: Scope, topic: Topic, lane: int = 0) -> int:
 
 
 def no_partition(text: str) -> Problem:
-    return Problem(
-        404, "partition-not-found", "No such partition", f"There is no partition {text!r}."
-    )
+    return Problem.of("partition-not-found", f"There is no partition {text!r}.")

@@ -126,7 +126,7 @@ class Exchange:
         try:
             filter_ = decode_filter(body)
         except msgspec.DecodeError as error:
-            raise Problem(400, "malformed-body", "Malformed filter", str(error)) from error
+            raise Problem.of("malformed-body", str(error)) from error
         try:
             await self._holdings.load(filter_.add)
         except MetadataError as error:

@@ -81,10 +81,8 @@ class BacklogRoutes:
         with self._open.held_by(tenant_id) as refused:
             if self._draining or refused is not None:
                 serving = self._open.of(tenant_id) if refused == SHARE else len(self._streams)
-                raise Problem(
-                    503,
+                raise Problem.of(
                     "too-many-backlog-streams",
-                    "Too many backlog streams",
                     f"This process serves {serving:g} of them already, or is stopping; ask again,"
                     " or open one for several subscriptions.",
                     retry_after_s=_RETRY_AFTER_S,

@@ -49,10 +49,8 @@ _log = structlog.get_logger("packetboat.subscribe")
 
 def ack_unavailable(detail: str, what: str = "ack") -> Problem:
     """503: the ack, or whatever was asked for, may take effect later; repeating it is safe."""
-    return Problem(
-        503,
+    return Problem.of(
         "ack-not-durable",
-        "Ack not durable",
         f"{detail} The {what} may or may not take effect; send it again.",
         retry_after_s=1.0,
         extra={"outcome": "unknown"},

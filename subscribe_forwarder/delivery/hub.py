@@ -198,10 +198,8 @@ class Hub:
         if self.closed is not None:
             raise self.closed
         if self.waiting >= self._settings.max_waiting_pulls:
-            raise Problem(
-                503,
+            raise Problem.of(
                 "too-many-waiting-pulls",
-                "Too many waiting pulls",
                 f"{self.waiting} consumers of this subscription are waiting already.",
                 retry_after_s=_RETRY_AFTER_S,
             )

@@ -181,7 +181,7 @@ class AckPublisher:
                 planned = plan(outputs)
                 staged = await self._stage(tenant_id, tag, planned)
             except TopicFull as error:
-                raise Problem(507, error.kind, "Topic full", str(error)) from error
+                raise Problem.of(error.kind, str(error)) from error
             except (QueueSealed, QueueNotFound):
                 continue
             named = sum(map(bool, staged.message_ids))
@@ -269,10 +269,8 @@ def _settled(reader: Reader, offsets: Sequence[int]) -> bool:
     """Return whether all offsets are settled; raises a 409 Problem if only some are."""
     states = {reader.ledger.is_settled(offset) for offset in offsets}
     if states == {True, False}:
-        raise Problem(
-            409,
+        raise Problem.of(
             "already-acked",
-            "Already acked",
             "Some of the messages are acked already: nothing was acked or published. Send an ack"
             " for each message that has outputs of its own.",
         )

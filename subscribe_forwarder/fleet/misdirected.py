@@ -11,10 +11,8 @@ def misdirected() -> Problem:
     """Return a 421, between forwarders only: nothing was done, and the asker looks up the
     owner anew.
     """
-    return Problem(
-        421,
+    return Problem.of(
         "misdirected",
-        "Not served here",
         "This forwarder does not own what the request is about.",
         retry_after_s=1.0,
     )

@@ -37,9 +37,7 @@ def problem_in(head: Raised) -> Problem:
 
 def internal() -> Problem:
     """Return the problem by which the edge answers a defect."""
-    return Problem(
-        500,
+    return Problem.of(
         "internal-error",
-        "Internal error",
         "The server failed in a way it did not expect; its log has the request id.",
     )

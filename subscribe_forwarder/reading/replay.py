@@ -106,10 +106,8 @@ class Replays:
             if refused is not None:
                 whose = "of this tenant" if refused == SHARE else "at most"
                 running = self.places.of(tenant_id) if refused == SHARE else MAX_REPLAYS
-                raise Problem(
-                    503,
+                raise Problem.of(
                     "too-many-replays",
-                    "Too many replay reads",
                     f"{running:g} replay reads {whose} are running here; ask again.",
                     retry_after_s=1.0,
                 )

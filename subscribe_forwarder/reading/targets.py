@@ -75,10 +75,8 @@ class Targets:
     async def _of_snapshot(self, topic: Topic, name: str) -> dict[LaneOf, Target]:
         snapshot = await self._snapshots.get(topic.tenant_id, name)
         if snapshot.topic_uid != topic.uid:
-            raise Problem(
-                409,
+            raise Problem.of(
                 "snapshot-of-another-topic",
-                "Snapshot of another topic",
                 f"The snapshot {name!r} was taken of the topic {snapshot.topic_name!r}.",
             )
         return await self._snapshots.targets(snapshot)

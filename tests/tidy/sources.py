@@ -49,7 +49,8 @@ class Function(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call of a plain name; of its arguments, the texts: None stands for anything else."""
+    """A call of a plain name, or of one of a class; of its arguments, the texts: None stands for
+    anything else."""
 
     name: str
     texts: tuple[str | None, ...]
@@ -139,9 +140,9 @@ def module(path: Path) -> Module:
             for one in (*kinds[ast.FunctionDef], *kinds[ast.AsyncFunctionDef])
         ),
         calls=tuple(
-            Call(call.func.id, tuple(map(_text_of, call.args)))
+            Call(called, tuple(map(_text_of, call.args)))
             for call in kinds[ast.Call]
-            if isinstance(call.func, ast.Name)
+            if (called := _called(call.func))
         ),
         raw_uses=tuple(
             one.lineno
@@ -169,6 +170,16 @@ def _by_kind(tree: ast.Module) -> Mapping[type[ast.AST], list[Any]]:
             elif isinstance(value, list):
                 nodes += [each for each in value if isinstance(each, ast.AST)]
     return kinds
+
+
+def _called(function: ast.expr) -> str | None:
+    """Return `name` or `Class.name`; None for a call of anything else."""
+    if isinstance(function, ast.Name):
+        return function.id
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        of = function.value.id
+        return f"{of}.{function.attr}" if of[:1].isupper() else None
+    return None
 
 
 def _text_of(argument: ast.expr) -> str | None:

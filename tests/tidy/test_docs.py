@@ -14,6 +14,10 @@ import openapi
 from gateway.settings import ServerSettings, UpSettings
 from gateway.telemetry import settings as telemetry_settings
 from metadata import settings as metadata_settings
+from openapi import problem_page
+from openapi.areas import OPERATIONS
+from openapi.problems import PROBLEMS
+from openapi.refusals import refusals_of
 from peering.settings import PeerSettings
 from publish_forwarder.settings import PublishSettings
 from quotas.settings import QuotaSettings
@@ -79,8 +83,8 @@ def subscribe_variables() -> set[str]:
 
 
 def slugs() -> set[str]:
-    """Return the slug of every problem made in the source: the second argument of
-    `Problem(...)`.
+    """Return the slug of every problem made in the source: the first argument of
+    `Problem.of(...)`.
     """
     return {
         slug + SUFFIX.get(call.name, "")
@@ -93,8 +97,8 @@ def slugs() -> set[str]:
 
 
 SLUG_AT = {
-    "Problem": 1,
-    "_not_done": 1,
+    "Problem.of": 0,
+    "_not_done": 0,
     "unavailable": 0,
     "not_found": 0,
     "Resource": 0,
@@ -113,6 +117,32 @@ def test_every_problem_is_documented_and_no_other() -> None:
     documented = set(re.findall(r"^## ([a-z0-9-]+)$", page, flags=re.MULTILINE))
     assert slugs() - documented == set(), "not in docs/problems.md"
     assert documented - slugs() - kinds_not_found() == set(), "documented and never answered"
+    assert documented == PROBLEMS.keys(), "not in openapi/problems.py"
+
+
+def test_the_contract_alone_says_the_status_and_the_title_of_a_problem() -> None:
+    written = [
+        f"{module.path.relative_to(ROOT)}: {call.texts}"
+        for module in modules(*PARTS)
+        for call in module.calls
+        if call.name == "Problem" and any(call.texts)
+    ]
+    assert written == [], "use Problem.of, and openapi/problems.py"
+
+
+def test_problems_that_the_contract_names_are_there() -> None:
+    for operation in OPERATIONS.values():
+        for refusal in refusals_of(operation):
+            named = set(re.findall(r"\(`([a-z-]+)`\)", refusal.description))
+            assert named <= PROBLEMS.keys()
+
+
+def test_the_line_of_a_section_is_replaced() -> None:
+    page = "# Problems\n\n## conflict\n\n*400 Wrong*\n\nText.\n\n## not-ready\n\nMore.\n"
+    assert problem_page.written(page) == (
+        "# Problems\n\n## conflict\n\n*409 Conflict*\n\nText.\n\n"
+        "## not-ready\n\n*503 Not ready*\n\nMore.\n"
+    )
 
 
 def kinds_not_found() -> set[str]:
