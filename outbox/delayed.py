@@ -27,7 +27,7 @@ which they pass over, and never a name that they would take for a copy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Protocol
 
@@ -67,12 +67,16 @@ async def take_turn(
     queue: QueueId,
     number: int,
     *,
+    was_made: Callable[[QueueId], bool],
     timeout_s: float = 5.0,
 ) -> Known | None:
     """Take the turns of a change. Return None if each copy that is made from now on is made of the
     changed message, or else where the message is published. Raises StoreError: then it is not known
-    which; QueueNotFound: a queue that it may be copied to is not there, and turns are taken in all
-    others.
+    which; QueueNotFound: a queue that it may be copied to is not there yet, and turns are taken in
+    all others.
+
+    `was_made` tells whether a queue was there before: if it is not now, it is deleted, and takes no
+    copy. It may say no of one that it does not know.
 
     `queue` is sealed. Which of several successors the message belongs to says its key alone, so
     turns are taken in each of them. A group knows a turn for all of its queues: one that this
@@ -91,7 +95,8 @@ async def take_turn(
         try:
             places += await change.take(*place)
         except QueueNotFound as error:
-            missing = error
+            if not was_made(place[0].queue):
+                missing = error
     if missing is not None and change.published is None:
         raise missing
     return change.published

@@ -12,6 +12,7 @@ whether a queue is sealed after the change, because the catalog may be out of da
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 from typing import NamedTuple, NoReturn
 
 import msgspec
@@ -153,14 +154,21 @@ class ScheduledMessages:
             raise not_found("message", place.text) from None
         if not done:
             return False
+        await self._settle(place, due_us)
+        return True
+
+    async def _settle(self, place: Place, due_us: int | None = None) -> None:
+        """Make a change certain, or raise a Problem: a sealed queue leads to others, which may have
+        or get a copy of the message as it was before.
+        """
         try:
             if await self._is_sealed(place):
                 await self._require_no_copy(place, due_us)
         except QueueNotFound as error:
             # It was sealed a moment ago and its successor is not made yet, or its topic is being
-            # deleted.
+            # deleted. A scheduler may be about to copy the message to that successor, also where
+            # nothing was changed now.
             raise Unavailable(f"{place.queue} is being moved") from error
-        return True
 
     async def _is_sealed(self, place: Place) -> bool:
         return (await self._store.offsets(place.group, place.queue)).sealed
@@ -176,7 +184,14 @@ class ScheduledMessages:
         recorded = bool(self._forwarded is not None and await self._forwarded.find(key, [number]))
         if recorded and due_us is None:
             raise _released(place.text)
-        known = await take_turn(self._writer, self._store, place.group, place.queue, number)
+        known = await take_turn(
+            self._writer,
+            self._store,
+            place.group,
+            place.queue,
+            number,
+            was_made=partial(_was_made, place.topic),
+        )
         if known is None:
             if recorded:  # longer ago than its name is remembered
                 raise _released(place.text)
@@ -202,12 +217,15 @@ class ScheduledMessages:
             raise not_found("message", place.text) from None
         if found.state != "discarded":
             raise _released(place.text)
-        try:
-            if await self._is_sealed(place):
-                await self._require_no_copy(place)
-        except QueueNotFound:
-            # A sealed queue and its successors are dropped only when nothing is staged in them.
-            return
+        await self._settle(place)
+
+
+def _was_made(topic: Topic, queue: QueueId) -> bool:
+    """Return whether a queue was made before the topic was read. An old copy of the topic may say
+    that it was not.
+    """
+    generations = topic.generations(queue.partition, queue.lane)
+    return bool(generations) and queue.generation <= generations[-1].generation
 
 
 def _delay(body: bytes, now_us: int) -> Delay | None:

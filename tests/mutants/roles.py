@@ -353,18 +353,56 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "publish_forwarder/scheduled.py",
-                "        if not done:\n"
-                "            return False\n"
-                "        try:\n"
-                "            if await self._is_sealed(place):\n",
-                "        if not done:\n"
-                "            return False\n"
-                "        try:\n"
-                "            if False:\n",
+                "        await self._settle(place, due_us)\n",
+                "",
             ),
         ),
         killed_by="tests/unit/scheduler/test_forwarding_changes.py"
         "::test_what_was_cancelled_is_never_published",
+        breaks="P3",
+    ),
+    Mutant(
+        "a cancel that is asked again does not wait for a successor that is not made yet",
+        (
+            Edit(
+                "publish_forwarder/scheduled.py",
+                "        await self._settle(place)\n",
+                "        with suppress(Unavailable):\n            await self._settle(place)\n",
+            ),
+            Edit(
+                "publish_forwarder/scheduled.py",
+                "from functools import partial\n",
+                "from contextlib import suppress\nfrom functools import partial\n",
+            ),
+        ),
+        killed_by="tests/unit/scheduler/test_forwarding_changes.py"
+        "::test_a_cancel_that_is_asked_again_waits_for_a_successor_that_is_not_made_yet",
+        breaks="P3",
+    ),
+    Mutant(
+        "a change waits for a successor that was deleted",
+        (
+            Edit(
+                "outbox/delayed.py",
+                "            if not was_made(place[0].queue):\n",
+                "            if True:\n",
+            ),
+        ),
+        killed_by="tests/unit/scheduler/test_forwarding_changes.py"
+        "::test_a_cancel_that_is_asked_again_waits_for_no_successor_that_was_deleted",
+        breaks="P5",
+    ),
+    Mutant(
+        "a change takes a successor that is not made yet for deleted",
+        (
+            Edit(
+                "publish_forwarder/scheduled.py",
+                "    return bool(generations) and queue.generation <= generations[-1].generation\n",
+                "    return True\n",
+            ),
+        ),
+        killed_by="tests/unit/scheduler/test_forwarding_changes.py"
+        "::test_a_cancel_that_is_asked_again_waits_for_a_successor_that_is_not_made_yet",
         breaks="P3",
     ),
     Mutant(

@@ -22,7 +22,7 @@ from edge import message_id
 from edge.problem import Problem
 from metadata.delivery.due import Progress, QueueKey
 from metadata.delivery.forwarded import Forwarded
-from metadata.types import Partition
+from metadata.types import Partition, SealedPartition, Topic
 from outbox import delayed
 from publish_forwarder.scheduled import ScheduledMessages
 from scheduler.forwarding import Forwarding
@@ -49,15 +49,24 @@ T = TypeVar("T")
 
 
 class Api:
-    """Call the publish forwarder's handlers, whose catalog knows of no seal yet."""
+    """Call the publish forwarder's handlers, whose catalog knows of no seal yet, or the topic as it
+    is given.
+    """
 
-    def __init__(self, store: FakeStore, index: FakeIndex) -> None:
+    def __init__(self, store: FakeStore, index: FakeIndex, known: Topic | None = None) -> None:
         partitions = (Partition(0, group=0), Partition(1, group=0))
-        catalog = FakeCatalog(replace(ORDERS, partitions=partitions))
+        catalog = FakeCatalog(known or replace(ORDERS, partitions=partitions))
         self._handlers: Any = ScheduledMessages(catalog, ClientStore(store), index)
 
     async def cancel(self, number: int) -> int:
         return await self._call(self._handlers.cancel, number, b"")
+
+    async def cancel_once(self, number: int) -> int:
+        """Return 503 where the store cannot tell, as the edge answers then."""
+        try:
+            return await self.cancel(number)
+        except StoreError:
+            return 503
 
     async def reschedule(self, number: int, after_s: float) -> tuple[int, int]:
         """Return the status, and the earliest time that was asked for."""
@@ -295,7 +304,8 @@ async def test_a_change_whose_process_dies_takes_no_message_along() -> None:
 
     store.discard = dies  # type: ignore[method-assign]
     for _ in range(2):
-        assert await delayed.take_turn(Writer(store), store, 0, OLD, 0) is None
+        taken = await delayed.take_turn(Writer(store), store, 0, OLD, 0, was_made=lambda _: False)
+        assert taken is None
     assert len(store.machines[1].staged(NEW[1].pack(), -1, 10)) == 2
     store.discard = discard  # type: ignore[method-assign]
     await forward(store, index)
@@ -431,6 +441,40 @@ async def test_a_successor_that_is_not_made_yet_is_not_passed_over() -> None:
         await api.cancel(0)
     store.create(*NEW, end)
     assert await api.cancel(0) == 204
+
+
+async def test_a_cancel_that_is_asked_again_waits_for_a_successor_that_is_not_made_yet() -> None:
+    """The first answer was 503, the second was 204, though the scheduler had asked the log before
+    both and copied the message once the successor was there."""
+    store, index = FakeStore(), FakeIndex()
+    store.create(0, OLD)
+    store.stage(0, OLD, 0.0, messages=[Message(b"0")])
+    end = store.seal(0, OLD, NEW)
+    api, answers = Api(store, index), []
+
+    async def cancel_twice() -> None:
+        answers.extend([await api.cancel_once(0), await api.cancel_once(0)])
+        store.create(*NEW, end)
+
+    interrupt(store, index, POINTS[1], cancel_twice)
+    await forward(store, index)
+    assert published(store) == [(0, ANY)]
+    assert [*answers, await api.cancel_once(0)] == [503, 503, 409]
+
+
+async def test_a_cancel_that_is_asked_again_waits_for_no_successor_that_was_deleted() -> None:
+    """A deleted queue takes no copy. A catalog that knows a later generation tells that it is
+    deleted; one that does not must not be taken to say so."""
+    store, index = sealed_store(FakeStore()), FakeIndex()
+    assert await Api(store, index).cancel(0) == 204
+    latest = Partition(1, group=0, generation=2)
+    end = store.seal(*NEW, (0, OLD._replace(generation=2)))
+    store.create(0, OLD._replace(generation=2), end)
+    await store.delete(*NEW)
+    sealed = SealedPartition(1, 0, 0, 0, base=0, sealed_at=end, sealed_time_us=0, of_partitions=2)
+    moved = replace(ORDERS, partitions=(Partition(0, group=0), latest), sealed=(sealed,))
+    assert await Api(store, index, moved).cancel_once(0) == 204
+    assert await Api(store, index).cancel_once(0) == 503
 
 
 def test_names_and_turns_are_frozen() -> None:
