@@ -28,16 +28,16 @@ SNAPSHOTS = ("name", "subscription", "topic", "created_at", "expires_at")
 SKIP_RULES = ("id", "expression", "reason", "created_by", "created_at", "removed_at")
 SIGNING_SECRETS = ("id", "kind", "public_key", "created_at", "expires_at")
 
-seek = typer.Typer()
-snapshots = commands(
+seek: typer.Typer = typer.Typer()
+snapshots: typer.Typer = commands(
     "snapshots", "Keep where a subscription stands; `packetboat seek` goes back there."
 )
 add_common(snapshots, Noun("snapshots", "snapshot", SNAPSHOTS, "before-deploy"))
-skip_rules = commands(
+skip_rules: typer.Typer = commands(
     "skip-rules", "Messages that a subscription passes over instead of delivering them."
 )
-flow = commands("flow", "Limit the delivery to the consumers of a subscription.")
-signing_secrets = commands(
+flow: typer.Typer = commands("flow", "Limit the delivery to the consumers of a subscription.")
+signing_secrets: typer.Typer = commands(
     "signing-secrets", "Secrets that sign the requests of a push subscription."
 )
 

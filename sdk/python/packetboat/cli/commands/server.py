@@ -18,9 +18,9 @@ from packetboat.cli.output import Format
 from packetboat.cli.shared_options import add
 from packetboat.transport import Request
 
-whoami = typer.Typer()
-docs = typer.Typer()
-api = typer.Typer()
+whoami: typer.Typer = typer.Typer()
+docs: typer.Typer = typer.Typer()
+api: typer.Typer = typer.Typer()
 SAFE = frozenset({"GET", "HEAD", "PUT", "OPTIONS"})
 
 

@@ -47,14 +47,14 @@ From = Annotated[str | None, typer.Option("--from", help="A time, or an age.")]
 To = Annotated[str | None, typer.Option("--to", help="A time, or an age.")]
 Another = Annotated[str | None, typer.Option(help="Another tenant; for operators.")]
 
-tenants = group(TENANT, "Tenants of this installation; for operators.")
-clients = group(CLIENT, "Programs that get tokens with an id and a secret.")
-keys = group(KEY, "API keys.")
-policies = group(POLICY, "Roles of members on resources.")
-issuers = group(ISSUER, "Other issuers whose tokens are accepted.")
-quotas = commands("quotas", "Limits of a tenant.")
-usage = typer.Typer()
-audit = typer.Typer()
+tenants: typer.Typer = group(TENANT, "Tenants of this installation; for operators.")
+clients: typer.Typer = group(CLIENT, "Programs that get tokens with an id and a secret.")
+keys: typer.Typer = group(KEY, "API keys.")
+policies: typer.Typer = group(POLICY, "Roles of members on resources.")
+issuers: typer.Typer = group(ISSUER, "Other issuers whose tokens are accepted.")
+quotas: typer.Typer = commands("quotas", "Limits of a tenant.")
+usage: typer.Typer = typer.Typer()
+audit: typer.Typer = typer.Typer()
 
 
 @add(tenants, "set", example="packetboat tenants set shop --owner root --display-name 'The shop'")

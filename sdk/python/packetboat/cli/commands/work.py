@@ -28,9 +28,9 @@ LOOK_S = 1.0
 FINISHED = frozenset({"succeeded", "failed", "cancelled"})
 State = Annotated[str | None, typer.Option(help="Only jobs or tasks in this state.")]
 
-jobs = commands("jobs", "Map-reduce jobs and their tasks.")
-pools = commands("pools", "Limits of tasks that run at once.")
-locks = commands(
+jobs: typer.Typer = commands("jobs", "Map-reduce jobs and their tasks.")
+pools: typer.Typer = commands("pools", "Limits of tasks that run at once.")
+locks: typer.Typer = commands(
     "locks", "Show locks and their holders; `packetboat lock` holds one for a program."
 )
 add_common(pools, POOL)
