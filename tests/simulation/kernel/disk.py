@@ -8,7 +8,7 @@ long. Every call that changes something is an effect at which its process may di
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -122,6 +122,8 @@ class MachineFiles:
         self.stalled_calls = 0
         self.torn = 0
         """Writes that a power cut or a kill left in part."""
+        self.on_named: Callable[[str, set[str]], None] | None = None
+        """Called with a directory and the names in it that have just become durable or gone."""
         self._locks: dict[str, Process] = {}
 
     def cut_power(self) -> None:
@@ -306,7 +308,10 @@ class ProcessDisk:
     def sync_directory(self, path: Path) -> None:
         directory = self._directory(path)
         self._effect(50, 800)
+        names = {name for name, _ in directory.changes}
         directory.sync()
+        if self._files.on_named is not None:
+            self._files.on_named(str(path), names)
 
     def drop_cache(self, fd: int) -> None:
         self._look()

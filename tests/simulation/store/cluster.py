@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
+from unittest import mock
 
 import structlog
 
 import store_nodes.main as product
 from peering.shared_secret import SharedSecret
+from store_nodes.node.start import CheckpointDraft
 from store_nodes.settings import Address, StoreNodeSettings
 from store_nodes.wal.disk import Disk
+from store_nodes.wal.log import WriteAheadLog
 from tests.simulation.kernel.disk import ProcessDisk
 from tests.simulation.kernel.loop import run
 from tests.simulation.kernel.world import SECOND, Machine, Process, World
@@ -69,6 +73,11 @@ class Cluster:
             node: (host_of(node), PORT) for node in range(1, options.nodes + 1)
         }
         self.last_words: dict[int, list[str]] = {}
+        self.leader = 0
+        """The node that was last said to lead group 0."""
+        self.reaching_back: set[int] = set()
+        """Nodes whose last draft of a checkpoint needs records of a segment that the log has left:
+        values that are not applied yet."""
         self.listeners: list[Any] = []
         """Called with (node, event, fields) of each line that a node logs."""
 
@@ -172,6 +181,24 @@ class Cluster:
         if node in self.wanted:
             self.start(node)
 
+    @contextmanager
+    def drafts_watched(self) -> Iterator[None]:
+        """Look at each draft of a checkpoint when it is begun."""
+        original = CheckpointDraft.__init__
+
+        def begun(draft: CheckpointDraft, groups: Any, wal: WriteAheadLog, *more: Any) -> None:
+            original(draft, groups, wal, *more)
+            fiber = self.world.current
+            assert fiber is not None
+            node = int(fiber.process.name.removeprefix("node-"))
+            needed = [one for group in draft.groups for one in group.positions.values()]
+            self.reaching_back.discard(node)
+            if any(one.segment < wal.tail.segment for one in needed):
+                self.reaching_back.add(node)
+
+        with mock.patch.object(CheckpointDraft, "__init__", begun):
+            yield
+
     # -- logs of nodes ---------------------------------------------------------------------------
 
     def logged(self, _: object, level: str, fields: dict[str, Any]) -> NoReturn:
@@ -188,6 +215,8 @@ class Cluster:
             self.world.note("log", node, level, event, shown)
             if level == "critical":
                 self.last_words.setdefault(node, []).append(f"{event} {shown}")
+            if event == "leader" and fields["group"] == 0 and fields["leader"]:
+                self.leader = int(fields["leader"])
             for listener in self.listeners:
                 listener(node, event, fields)
         raise structlog.DropEvent

@@ -40,6 +40,7 @@ REQUIRED = (
     "disk lost",
     "deposed unheard",
     "lagged behind who lags",
+    "ended as its checkpoint counted",
     # What follows.
     "install begun",
     "checkpoint installed",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from store_nodes.checkpoint.store import MANIFESTS
 from store_nodes.node.repair import NO_SEGMENT
 from store_nodes.wal.identity import IDENTITY_NAME
 from tests.simulation.kernel import network
@@ -24,6 +25,13 @@ LAG_S = (3, 5, 8)
 
 DEPOSE_EVERY_S = 1
 DEPOSED_S = 2
+
+SOLE_EVERY_S = 0.5
+CHECKPOINTED_S = 8
+"""The most seconds in which a checkpoint has to count of the node that is to be the sole one."""
+SOLE_ACKED = 3
+ELECTED_S = 3
+"""The least seconds in which the sole node goes on without the leader before it."""
 
 
 class Dying(NamedTuple):
@@ -45,6 +53,18 @@ DYING_OF_HISTORY = {
 """The times for each value of `Options.history`."""
 
 
+class Sole(NamedTuple):
+    """Three nodes, of which one will have to know alone what was acknowledged."""
+
+    absent: int
+    """It is away while the others go on."""
+    others: frozenset[int]
+    """The one that does not lead starts again from a checkpoint that has just come to count, and
+    goes on with `absent`. The leader dies at the same time, and is away for longer."""
+    acked: int
+    """Appends that were acknowledged when `absent` left."""
+
+
 class Faults:
     """Faults happen from `start` to `heal`."""
 
@@ -57,6 +77,9 @@ class Faults:
         self._installing: dict[int, int] = {}
         """Node → the source that dies meanwhile."""
         self._deposed_until_us = 0
+        self._sole: Sole | None = None
+        self._soles = 0
+        """The number of times that one node was left."""
         self._lagging = False
         """Two nodes lag, one after the other; no third may."""
         cluster.listeners.append(self._on_log)
@@ -66,6 +89,7 @@ class Faults:
         for every_s, fault in (
             (options.crash_every_s, self._crash),
             (options.lag_every_s, self._lag_both if options.history == "behind" else self._lag),
+            (SOLE_EVERY_S if options.soles else 0, self._leave_sole),
             (DEPOSE_EVERY_S if options.history == "deposed" else 0, self._depose),
             (options.stop_every_s, self._stop),
             (options.pause_every_s, self._pause),
@@ -84,6 +108,7 @@ class Faults:
             machine = self.cluster.machine(node)
             machine.files.stall = options.stall
             machine.files.stall_us = 400 * MS
+            machine.files.on_named = self._on_named(node)
             machine.rate_ppm = self.world.below(2 * options.drift_ppm + 1) - options.drift_ppm
         if options.slow_disk > 1:
             self.cluster.machine(self._any()).files.slowness = options.slow_disk
@@ -238,6 +263,69 @@ class Faults:
             self._back(second)
 
         self._later(self.world.rng.choice(LAG_S), turn)
+
+    def _leave_sole(self) -> None:
+        """Take one node away, so that a majority needs both of the others.
+
+        As soon as a checkpoint counts from which the follower of the two would start, both die. It
+        and the node that was away go on without the leader. Values that were accepted and not
+        applied yet when the checkpoint was drafted are nowhere else: its start has to find them in
+        its log, and some of them in an earlier segment. The two are far from each other, so that
+        the follower hears late which values are chosen.
+        """
+        if self._sole is not None or self._soles == self.cluster.options.soles:
+            return
+        if len(self.cluster.running) < 3 or self.cluster.leader not in self.cluster.ids:
+            return
+        absent = self.world.rng.choice([i for i in self.cluster.ids if i != self.cluster.leader])
+        others = frozenset(self.cluster.ids) - {absent}
+        self._sole = mine = Sole(absent, others, self.load.oracle.acked)
+        self.world.note("sole", absent)
+        self.cluster.kill(absent, power=self.world.chance(0.3))
+        one, other = sorted(map(host_of, others))
+        slow, delay_us = self.network.slow, (50 + self.world.below(150)) * MS
+        added = [pair for pair in ((one, other), (other, one)) if pair not in slow]
+        slow.update(dict.fromkeys(added, delay_us))
+
+        def end() -> None:
+            for pair in added:
+                del slow[pair]
+            if self._sole is mine:
+                self._sole = None
+                self._back(absent)
+
+        self._later(CHECKPOINTED_S, end)
+
+    def _on_named(self, node: int) -> Callable[[str, set[str]], None]:
+        """Return what is called when names of files of this node are durable."""
+
+        def named(directory: str, names: set[str]) -> None:
+            mine = self._sole
+            if mine is None or self.healed or names.isdisjoint(MANIFESTS):
+                return
+            if node not in mine.others or node == self.cluster.leader:
+                return
+            acked = self.load.oracle.acked - mine.acked
+            if acked >= SOLE_ACKED and node in self.cluster.reaching_back:
+                self._sole = None
+                self.world.after(self.world.below(10 * MS), self._end_sole, mine, node)
+
+        return named
+
+    def _end_sole(self, mine: Sole, sole: int) -> None:
+        if self.healed:
+            return
+        (other,) = mine.others - {sole}
+        running = self.cluster.running
+        if sole in running and other in running and mine.absent not in running:
+            self._soles += 1
+            self.world.hit("ended as its checkpoint counted")
+            for node in (sole, other):
+                self.world.note("ends", node)
+                self.cluster.kill(node, power=self.world.chance(0.5))
+        self._back(mine.absent)
+        self._later(self.world.rng.random() / 2, lambda: self._back(sole))
+        self._later(ELECTED_S + self._away_s(), lambda: self._back(other))
 
     def _stop(self) -> None:
         node = self._any()

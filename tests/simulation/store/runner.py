@@ -88,7 +88,7 @@ def run(seed: int, options: Options | None = None, *, notes: list[str] | None = 
     converged_us = 0
     cluster = Cluster(world, options)
     oracle = Oracle(world)
-    with installed(world, seed), small(options):
+    with installed(world, seed), small(options), cluster.drafts_watched():
         cluster.listen_to_logs()
         try:
             converged_us = _history(world, cluster, oracle)
