@@ -57,7 +57,7 @@ class Sole(NamedTuple):
     """Three nodes, of which one will have to know alone what was acknowledged."""
 
     absent: int
-    """It is away while the others go on."""
+    """The node that is away while the others go on."""
     others: frozenset[int]
     """The one that does not lead starts again from a checkpoint that has just come to count, and
     goes on with `absent`. The leader dies at the same time, and is away for longer."""
