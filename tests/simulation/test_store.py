@@ -40,7 +40,7 @@ def test_row_19_a_lagging_node_installs_and_it_or_its_source_loses_power_meanwhi
     }
     for seed in range(100):
         # In a history that is played, an install is to come to its end.
-        options = replace(options_of(seed), history="")
+        options = replace(options_of(seed), history="", doom_install=0.3)
         if options.lag_every_s and options.kill_source and options.dedup:
             result = run(seed, options)
             assert result.failure is None

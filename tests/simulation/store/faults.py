@@ -457,17 +457,17 @@ class Faults:
             self._installing.pop(node, None)
 
     def _on_need(self, node: int, source: int) -> None:
-        """A node will install. In what is played it ends its install."""
+        """A node will install: it or its source may die meanwhile."""
         if node in self._installing or node == self.cluster.creeping:
             return
         options = self.cluster.options
-        dying = DYING_OF_HISTORY.get(options.history)
-        if dying is None and self.world.chance(options.kill_source / 3):
+        if options.doom_install and self.world.chance(options.doom_install):
             self.world.hit("power cut at an effect of an install")
             self._doom(node, power=True)
         elif self.world.chance(options.kill_source):
             self._installing[node] = source
-            dies_s = self.world.rng.uniform(*(dying or DYING)[:2])
+            dying = DYING_OF_HISTORY.get(options.history, DYING)
+            dies_s = self.world.rng.uniform(*dying[:2])
             self.world.after(int(dies_s * SECOND), self._kill_source, node, source)
 
     def _kill_source(self, node: int, source: int) -> None:

@@ -74,6 +74,9 @@ class Options:
     kill_source: float
     """The chance that the source of an install dies while it goes on, and that the third node does
     when it is done: what remains must have all."""
+    doom_install: float
+    """The chance that a node that begins an install loses its power at one of its next effects. In
+    what is played it ends its install."""
     soles: int
     """The times that one of three nodes is left with what was acknowledged, and starts from a
     checkpoint that has just come to count."""
@@ -165,4 +168,5 @@ def draw(rng: random.Random) -> Options:
         stray_every_s=sometimes(0.5, 6) if damaged else 0,
         append_timeout_s=rng.choice([0.3, 1.0, 3.0]),
         soles=rng.choice([0, 1] if calm else [0, 1, 3]) if lagging else 0,
+        doom_install=0 if history in ("passed", "behind") else rng.choice([0.3, 0.6]),
     )
