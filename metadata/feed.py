@@ -2,7 +2,8 @@
 
 The counter row is polled each second; NOTIFY, on a connection of its own, only shortens the wait.
 A poll that finds more than it can replay (rows are kept for an hour), or a counter that went
-backwards, delivers one RESET instead.
+backwards, delivers one RESET instead. So does the first poll: caches may hold what was read before
+it, as in a process that starts while Postgres is not used, and no poll tells what changed since.
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ class ChangeFeed:
         version, pruned_to, rows = await self._database.statement(
             work, writes=False, deadline_s=POLL_DEADLINE_S, always=True
         )
-        if seen is not None and (version < seen or pruned_to > seen):
+        if seen is None or version < seen or pruned_to > seen:
             await self._deliver([Change(version, ChangeKind.RESET, b"", b"", "")])
             self._position = version
         elif len(rows) == MAX_CHANGES:

@@ -6,6 +6,19 @@ from tests.mutants.mutant import Edit, Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "the first poll of the change feed does not say that what was read before it may be old",
+        (
+            Edit(
+                "metadata/feed.py",
+                "        if seen is None or version < seen or pruned_to > seen:\n",
+                "        if seen is not None and (version < seen or pruned_to > seen):\n",
+            ),
+        ),
+        breaks="P3",
+        killed_by="tests/integration/metadata/test_feed_and_catalog.py"
+        "::test_what_was_read_before_the_first_poll_is_read_again_after_it",
+    ),
+    Mutant(
         "a placement is read at another moment than the partitions that it is about",
         (
             Edit(

@@ -25,6 +25,11 @@ class Ears:
         self.fail = False
         feed.add_listener(self.listen)
 
+    def clear(self) -> None:
+        """Forget what was heard, such as the RESET of the first poll."""
+        self.changes.clear()
+        self.heard.clear()
+
     async def listen(self, changes: Sequence[Change]) -> None:
         if self.fail:
             raise RuntimeError("not now")
@@ -46,6 +51,7 @@ async def other(world: World) -> AsyncIterator[World]:
 async def test_changes_arrive_in_commit_order(world: World) -> None:
     ears = Ears(world.feed)
     await world.feed.catch_up()
+    ears.clear()
     topic = await world.topic()
     await world.subscription(topic)
     await world.topics.mark_deleting(world.tenant_id, "orders")
@@ -74,6 +80,7 @@ async def test_a_notification_shortens_the_wait(world: World) -> None:
             if await _listeners(world):
                 break
             await asyncio.sleep(0.02)
+        ears.clear()
         began_s = time.monotonic()
         await world.topic()
         await asyncio.wait_for(ears.heard.wait(), 5.0)
@@ -89,6 +96,7 @@ async def test_without_notifications_the_poll_finds_changes_within_two_seconds(
     ears = Ears(feed)
     monkeypatch.setattr(feed, "_listen", lambda: asyncio.sleep(0))
     await feed.start()
+    ears.clear()
     try:
         await world.topic()
         async with asyncio.timeout(2.0):
@@ -100,6 +108,7 @@ async def test_without_notifications_the_poll_finds_changes_within_two_seconds(
 async def test_a_run_of_changes_that_a_listener_failed_on_comes_again(world: World) -> None:
     ears = Ears(world.feed)
     await world.feed.start()
+    ears.clear()
     ears.fail = True
     await world.topic()
     await asyncio.sleep(0.5)
@@ -112,6 +121,7 @@ async def test_a_run_of_changes_that_a_listener_failed_on_comes_again(world: Wor
 async def test_who_missed_too_much_is_told_to_start_afresh(world: World, database_url: str) -> None:
     ears = Ears(world.feed)
     await world.feed.catch_up()
+    ears.clear()
     await world.topic("one")
     connection = await asyncpg.connect(database_url)
     await connection.execute("UPDATE change_counter SET pruned_to = version")
@@ -122,6 +132,27 @@ async def test_who_missed_too_much_is_told_to_start_afresh(world: World, databas
     await connection.close()
     await world.feed.catch_up()
     assert [change.kind for change in ears.changes] == [ChangeKind.RESET] * 2
+
+
+async def test_what_was_read_before_the_first_poll_is_read_again_after_it(
+    world: World,
+) -> None:
+    """A process that starts while Postgres is not used has no poll for a while, and its feed tells
+    nothing of the changes that came before the first."""
+    late = World(world.database, world.tenant_id)
+    old = await world.topic()
+    subscription = await world.subscription(old)
+    assert await late.catalog.topic(world.tenant_id, "orders") == old
+    assert await late.catalog.topic_by_uid(world.tenant_id, old.uid) == old
+    assert await late.catalog.subscription(world.tenant_id, "billing") == subscription
+    await world.topics.mark_deleting(world.tenant_id, "orders")
+    new = await world.topic()
+    await late.feed.catch_up()
+    assert await late.catalog.topic(world.tenant_id, "orders") == new
+    with pytest.raises(NotFound):
+        await late.catalog.topic_by_uid(world.tenant_id, old.uid)
+    with pytest.raises(NotFound):
+        await late.catalog.subscription(world.tenant_id, "billing")
 
 
 async def test_old_changes_are_pruned_and_the_counter_remembers(
@@ -144,6 +175,7 @@ async def test_old_changes_are_pruned_and_the_counter_remembers(
 async def test_a_long_run_is_read_in_pieces(world: World, database_url: str) -> None:
     ears = Ears(world.feed)
     await world.feed.catch_up()
+    ears.clear()
     connection = await asyncpg.connect(database_url)
     start = await connection.fetchval("SELECT version FROM change_counter")
     count = MAX_CHANGES * 2 + 1

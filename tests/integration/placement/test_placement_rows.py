@@ -213,8 +213,8 @@ async def test_the_feed_tells_of_a_finished_placement(
     async def listen(changes: object) -> None:
         seen.extend(changes)  # type: ignore[arg-type]
 
-    world.feed.add_listener(listen)
     await world.feed.catch_up()
+    world.feed.add_listener(listen)
     assert await world.catalog.topic(world.tenant_id, "orders") == topic
     intent = opened(await placements.start_move(world.tenant_id, "orders", 0, 3))
     moved = await placements.finish(intent, {(0, 0): 1})
