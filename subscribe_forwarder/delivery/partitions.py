@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from metadata.delivery.deliveries import OpenDelivery
 from metadata.errors import NotFound
-from metadata.types import Claim, CursorKey, Unit
+from metadata.types import Claim, CursorKey, Topic, Unit
 from peering.shared_secret import SharedSecret
 from subscribe_forwarder.delivery.flush import AckFlusher
 from subscribe_forwarder.delivery.handover import Handover
@@ -50,7 +50,7 @@ class OwnedPartitions:
     async def open_partition(self, claim: Claim) -> Owner | None:
         """Open a unit with a tail for each of its lanes; return None if its topic is gone."""
         try:
-            topic = await self._catalog.topic_by_uid(claim.key.tenant_id, claim.key.topic_uid)
+            topic = await self._topic_with(claim.key)
         except NotFound:
             return None
         tails = {
@@ -71,6 +71,18 @@ class OwnedPartitions:
             self._handover.take,
             self._on_outstanding,
         )
+
+    async def _topic_with(self, key: Unit) -> Topic:
+        """Return the topic of a claimed unit; raises NotFound and MetadataUnavailable.
+
+        Postgres granted the unit, so a cached topic without its partition is older than a growth.
+        """
+        topic = await self._catalog.topic_by_uid(key.tenant_id, key.topic_uid)
+        if key.partition >= topic.partition_count:
+            newer = await self._catalog.topic(key.tenant_id, topic.name, refresh=True)
+            if newer.uid == topic.uid:
+                return newer
+        return topic
 
     async def close_partition(self, owner: Owner) -> None:
         self._news.moved(owner.key)

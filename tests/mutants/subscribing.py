@@ -212,6 +212,19 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_what_another_forwarder_has_stepped_over_holds_up_what_is_new_in_order",
     ),
     Mutant(
+        "a claimed partition that the cached topic does not have is given back",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/partitions.py",
+                "        if key.partition >= topic.partition_count:\n",
+                "        if False:\n",
+            ),
+        ),
+        breaks="P3",
+        killed_by="tests/unit/subscribe_forwarder/test_fleet_growth.py"
+        "::test_a_forwarder_that_has_not_heard_of_a_growth_opens_what_it_claims_at_once",
+    ),
+    Mutant(
         "memory from before the claim of another owner is kept",
         (
             Edit(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
-from metadata.types import ChangeKind, Subscription, Unit
+from metadata.types import ChangeKind, Subscription, Topic, Unit
 from store_nodes.record_batch import Message
 from tests.unit.subscribe_forwarder.fleet_support import (
     FleetWorld,
@@ -23,6 +24,7 @@ from tests.unit.subscribe_forwarder.subscribe_support import (
     World,
     subscription,
     topic,
+    world,
 )
 from tests.unit.subscribe_forwarder.test_generations import grown
 
@@ -89,3 +91,24 @@ async def test_what_another_forwarder_has_stepped_over_holds_up_what_is_new_in_o
         await old.forwarder.flusher.commit([reader])
         assert data(await waiting) == ["a2"]
         assert data([a1, b1]) == ["a1", "b1"]
+
+
+async def test_a_forwarder_that_has_not_heard_of_a_growth_opens_what_it_claims_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A peer may tell it of a free partition before the change feed tells of the growth. If it gave
+    the partition back, it would be told again at once, and nobody would serve it until then."""
+    metadata, before = FakeMetadata(topic(1), subscription()), topic(1)
+
+    async def cached(tenant_id: bytes, uid: bytes) -> Topic:
+        return before
+
+    monkeypatch.setattr(metadata, "topic_by_uid", cached)
+    async with world(metadata=metadata) as w:
+        await eventually(w.forwarder.holds_lease)
+        w.store.publish(b"old")
+        grew = metadata.topics[TOPIC_UID] = grown(before, 2, {0: w.store.seal()})
+        metadata.add_rows(subscription(), grew)
+        await w.forwarder.owners.claim([NEW])
+        assert NEW in w.forwarder.owners
+        assert metadata.owners[NEW] == w.forwarder.incarnation
