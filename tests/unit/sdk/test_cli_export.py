@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from packetboat.cli import export_runs
-from packetboat.cli.export_programs import described
+from packetboat.cli import exports
+from packetboat.cli.exports import described
 
 from tests.unit.sdk.cli_support import Command
 from tests.unit.sdk.lake_support import RESCUED, Lake, row
@@ -20,7 +20,7 @@ from tests.unit.sdk.lake_support import RESCUED, Lake, row
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export_runs, "LOOK_S", 0.0)
+    monkeypatch.setattr(exports, "LOOK_S", 0.0)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_without_wait_it_is_asked_for_and_no_more(command: Command) -> None:
 def test_a_run_that_nobody_takes_is_said_to_wait(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export_runs, "NOTE_S", -1.0)
+    monkeypatch.setattr(exports, "NOTE_S", -1.0)
     looks = answers(run("queued"), run("queued"), run("succeeded"))
     ran = command("export", "run", "n", "--wait", answers=looks)
     assert ran.code == 0
@@ -82,7 +82,7 @@ def test_a_run_that_nobody_takes_is_said_to_wait(
 def test_where_spark_is_missing_it_is_said_how_to_have_it(
     command: Command, monkeypatch: pytest.MonkeyPatch, url: str, said: bool
 ) -> None:
-    monkeypatch.setattr(export_runs, "find_spec", lambda name: None)
+    monkeypatch.setattr(exports, "find_spec", lambda name: None)
     ran = command("--url", url, "export", "run", "n", "-o", "json", answers=answers())
     assert (ran.code, ran.json["state"]) == (0, "queued")
     assert ("`make exports`" in ran.err and "minute" in ran.err) is said

@@ -1,10 +1,11 @@
-"""The commands that kinds of things share: list, get, set and delete, and verbs on one of them."""
+"""The commands that kinds of things share: list, get, set and delete, verbs on one of them, and
+previews of filters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import Parameter, Signature
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -13,6 +14,13 @@ from packetboat.cli.arguments import File, Force, Labels, Limit, Name, Set, body
 from packetboat.cli.invocation import Invocation
 from packetboat.cli.secret_text import note_secret
 from packetboat.cli.shared_options import add, commands
+
+Expression = Annotated[
+    str, typer.Argument(metavar="EXPRESSION", help="CEL, such as `data.total > 100.0`.")
+]
+Messages = Annotated[
+    int | None, typer.Option("--messages", help="Number of the newest messages to check.", min=1)
+]
 
 
 class Noun(NamedTuple):
@@ -138,3 +146,12 @@ def add_one(
     )
     shown = f"packetboat {noun.plural} {example or f'{name} {noun.example}'}"
     add(app, name, example=shown)(run)
+
+
+def preview_filter(
+    context: typer.Context, where: str, expression: str, messages: int | None
+) -> None:
+    """`where` has the filter tried. Nothing is changed by it."""
+    here = Invocation.of(context)
+    wanted = body(filter=expression, messages=messages)
+    here.output.record(here.api.post(where, wanted, safe=True))

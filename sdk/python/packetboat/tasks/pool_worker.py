@@ -18,8 +18,8 @@ from packetboat.tasks.nesting import start_nested
 from packetboat.tasks.outcomes import Dropped, Failed, Nested, Outcome, Released, Settlement
 from packetboat.tasks.running import Processes, Running
 from packetboat.tasks.settling import TaskSettler
-from packetboat.worker.latency import Latency
 from packetboat.worker.outage import Backoff, is_passing
+from packetboat.worker.pace import Latency
 from packetboat.worker.stopping import Stopping
 from packetboat.worker.threads import Threads
 

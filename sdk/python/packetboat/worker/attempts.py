@@ -12,7 +12,6 @@ from packetboat.worker.emit import check_outputs
 from packetboat.worker.events import WorkerEvents
 from packetboat.worker.handlers import Handling
 from packetboat.worker.held import Held, State
-from packetboat.worker.latency import Latency
 from packetboat.worker.outcomes import (
     RELEASE,
     Reject,
@@ -25,6 +24,7 @@ from packetboat.worker.outcomes import (
     of_error,
     of_value,
 )
+from packetboat.worker.pace import Latency
 from packetboat.worker.settings import WorkerSettings
 from packetboat.worker.stopping import Stopping
 

@@ -17,11 +17,10 @@ from packetboat.worker.calls import Lease, WorkerCalls
 from packetboat.worker.events import WorkerEvents
 from packetboat.worker.handlers import Handling
 from packetboat.worker.held import Held, Hold, State
-from packetboat.worker.latency import Latency
 from packetboat.worker.leases import LeaseKeeper
 from packetboat.worker.outage import Backoff, Outage, is_passing
 from packetboat.worker.outcomes import RELEASE, Settlement, Verb
-from packetboat.worker.rate import TokenBucket
+from packetboat.worker.pace import Latency, TokenBucket
 from packetboat.worker.ready import Ready
 from packetboat.worker.settings import WorkerSettings
 from packetboat.worker.settler import Settler

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from packetboat.models import Message
-from packetboat.worker.latency import Latency
+from packetboat.worker.pace import Latency
 from packetboat.worker.settings import WorkerSettings
 
 MAX_PREFETCH = 1000

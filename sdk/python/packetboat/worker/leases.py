@@ -10,7 +10,7 @@ from packetboat.errors import PacketboatError
 from packetboat.models import ItemFailure
 from packetboat.worker.calls import WorkerCalls
 from packetboat.worker.held import Held, Hold, State
-from packetboat.worker.latency import Latency
+from packetboat.worker.pace import Latency
 
 MAX_EXTENSION_S = 60.0
 """The limit of an extension in seconds, unless the subscription's own deadline is longer.

@@ -10,8 +10,7 @@ from packetboat.cli.api import path
 from packetboat.cli.arguments import File, Labels, Limit, Name, Set, body, moment, pairs
 from packetboat.cli.completing import export_names, topic_names
 from packetboat.cli.exit_codes import ExitCode
-from packetboat.cli.export_programs import described
-from packetboat.cli.export_runs import followed, say_where_spark_is_missing
+from packetboat.cli.exports import described, followed, say_where_spark_is_missing
 from packetboat.cli.failures import CommandFailed
 from packetboat.cli.flags import (
     Columns,

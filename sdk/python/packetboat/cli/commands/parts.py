@@ -19,8 +19,7 @@ from packetboat.cli.flags import (
     SigningKind,
 )
 from packetboat.cli.invocation import Invocation
-from packetboat.cli.nouns import Noun, add_common
-from packetboat.cli.previews import Expression
+from packetboat.cli.nouns import Expression, Noun, add_common
 from packetboat.cli.secret_text import note_secret
 from packetboat.cli.shared_options import add, commands
 

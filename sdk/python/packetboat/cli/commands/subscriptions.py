@@ -21,7 +21,7 @@ from packetboat.cli.flags import (
     Start,
 )
 from packetboat.cli.invocation import Invocation
-from packetboat.cli.previews import Expression, Messages, preview_filter
+from packetboat.cli.nouns import Expression, Messages, preview_filter
 from packetboat.cli.secret_text import note_secret
 from packetboat.cli.shared_options import add, commands
 

@@ -19,7 +19,7 @@ from packetboat.cli.flags import (
     TopicSchema,
 )
 from packetboat.cli.invocation import Invocation
-from packetboat.cli.previews import Expression, Messages, preview_filter
+from packetboat.cli.nouns import Expression, Messages, preview_filter
 from packetboat.cli.shared_options import add, commands
 
 app: typer.Typer = commands("topics", "Create, show and change topics.")
