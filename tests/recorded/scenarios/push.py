@@ -98,6 +98,8 @@ def _made(ask: Client, url: str) -> None:
 
 
 def _delivered(ask: Client) -> None:
+    # Its endpoint fails from the first message on, and the state tells it some seconds later.
+    ask("verify-failing", "POST", "/subscriptions/failing:verify")
     sent = ask.set_up("POST", "/topics/orders/messages", {"n": 1}).json["message_id"]
     attempts = "/subscriptions/full/attempts"
     # A forwarder may not know for a moment that the subscription pushes again.
@@ -115,7 +117,6 @@ def _delivered(ask: Client) -> None:
     ask("test-unverified", "POST", "/subscriptions/least:test")
     ask("test-missing", "POST", "/subscriptions/none:test")
     ask("test-as-reader", "POST", f"{path}:test", as_="reader")
-    ask("verify-failing", "POST", "/subscriptions/failing:verify")
     ask("verify-missing", "POST", "/subscriptions/none:verify")
     ask("enable", "POST", f"{path}:enable")
     said = lambda got: got.json["reason"]  # noqa: E731
