@@ -99,10 +99,9 @@ def read(
                 return decoder.decode(body)
             except msgspec.ValidationError as error:
                 if not _WANTED_INTEGER.match(str(error)):
-                    raise
+                    raise _unfit(error, kind) from error
+        # A number that nothing can hold is found here, and there is no field to name yet.
         raw = with_integers(msgspec.json.decode(body))
-    except msgspec.ValidationError as error:
-        raise _unfit(error, kind) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise malformed(error) from error
     if bounds.unique:

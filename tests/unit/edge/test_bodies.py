@@ -39,3 +39,10 @@ def test_a_member_that_is_named_twice_is_refused_where_little_is_said(bounds: Bo
     with pytest.raises(Problem, match="twice"):
         read(body, Sized, bounds)
     assert read(body, Sized, OF_MESSAGES) == Sized(4)
+
+
+@pytest.mark.parametrize("number", [b"1e999999", b"9" * 5000])
+def test_a_number_that_nothing_can_hold_is_no_json_of_the_control_plane(number: bytes) -> None:
+    with pytest.raises(Problem, match="not JSON") as refused:
+        read(b'{"size":' + number + b"}", Sized, CONTROL)
+    assert (refused.value.status, refused.value.slug) == (400, "malformed-body")
