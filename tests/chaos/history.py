@@ -37,7 +37,9 @@ class Record(msgspec.Struct, tag_field="kind"):
 
 class Publish(Record, tag="publish"):
     """One publish. `reason` says what a failed one was told; `id` is its idempotency key, if it has
-    one, and `duplicate` says that the answer named a message that was there before."""
+    one, and `duplicate` says that the answer named a message that was there before. `abandoned`:
+    its caller stopped waiting, or lost the connection, so that the request may still be on its way
+    when the caller sends the next."""
 
     payload: str
     key: str | None
@@ -50,6 +52,7 @@ class Publish(Record, tag="publish"):
     topic: str = ""
     id: str = ""
     duplicate: bool = False
+    abandoned: bool = False
 
 
 class Read(Record, tag="read"):

@@ -292,16 +292,9 @@ class Torture:
         if self._reader is not None:
             await self._reader.stop()
         await self.cluster.until_replicas_agree(nodes=nodes)
-        sent_s = time.monotonic()
-        logs = await read_topic(self.cluster, self.topic_uid)
-        whole = History(self.topic)
-        whole.add_logs(self.topic, logs, sent_s, time.monotonic())
-        self._observed += whole.of(Read)
+        logs = await self._read_drained()
         if self._reader is not None:
             self._reader.start()
-        if self.consumer is not None:
-            await self.consumer.until_acked(sum(len(log) for log in logs.values()))
-            self._observed.append(Drained(self.topic, time.monotonic()))
         history = self._recorded(deliveries=not acks_forgotten)
         with history.kept() as path:
             verdict = self._check(logs, acks_forgotten=acks_forgotten)
@@ -309,6 +302,28 @@ class Torture:
         if self.consumer is not None:
             await self._require_balanced()
         return verdict
+
+    async def _read_drained(self) -> Logs:
+        """Return whole logs of which the consumer, if there is one, has acked everything.
+
+        A publish that was given up may be stored after a first read, and be delivered: the logs
+        are read again until nothing was added while the consumer drained them.
+        """
+        length = -1
+        while True:
+            sent_s = time.monotonic()
+            logs = await read_topic(self.cluster, self.topic_uid)
+            whole = History(self.topic)
+            whole.add_logs(self.topic, logs, sent_s, time.monotonic())
+            self._observed += whole.of(Read)
+            before, length = length, sum(len(log) for log in logs.values())
+            if self.consumer is None:
+                return logs
+            if length != before:
+                await self.consumer.until_acked(length)
+                self._observed.append(Drained(self.topic, time.monotonic()))
+            if length == before or not any(each.abandoned for each in self.workload.history):
+                return logs
 
     def _recorded(self, *, deliveries: bool) -> History:
         """Return all that was sent and answered until now."""

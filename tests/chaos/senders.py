@@ -85,7 +85,7 @@ class HttpSender:
         try:
             answer = await asyncio.wait_for(connection.send(whole), ANSWER_TIMEOUT_S)
         except (OSError, TimeoutError) as error:
-            publish.reason = type(error).__name__
+            publish.reason, publish.abandoned = type(error).__name__, True
             connection.close()
         else:
             self._understand(publish, answer)

@@ -77,6 +77,21 @@ def test_a_key_out_of_order() -> None:
     assert broken(history, {0: log("b", "a")}) == "key"
 
 
+def test_an_abandoned_publish_may_come_late_and_not_early() -> None:
+    abandoned = Publish("b", "k", 2, 32, Outcome.UNKNOWN, abandoned=True)
+    late = [acked("a", 0, (0, 0), key="k"), abandoned, acked("c", 40, (0, 1), key="k")]
+    assert broken(late, {0: log("a", "c", "b")}) == ""
+    early = [acked("a", 0, (0, 1), key="k"), abandoned]
+    assert broken(early, {0: log("b", "a")}) == "key"
+
+
+def test_order_is_asked_for_on_both_sides_of_an_abandoned_publish() -> None:
+    abandoned = Publish("b", "k", 2, 32, Outcome.UNKNOWN, abandoned=True)
+    unknown = Publish("a", "k", 0, 1, Outcome.UNKNOWN)
+    history = [unknown, abandoned, Publish("c", "k", 40, 41, Outcome.UNKNOWN)]
+    assert broken(history, {0: log("c", "a", "b")}) == "key"
+
+
 def test_an_earlier_offset_for_a_later_publish() -> None:
     history = [acked("a", 0, (0, 1)), acked("b", 2, (0, 0))]
     assert broken(history, {0: log("b", "a")}) == "real time"

@@ -60,6 +60,7 @@ type publish struct {
 	Offset    int     `json:"offset"`
 	Duplicate bool    `json:"duplicate"`
 	Reason    string  `json:"reason"`
+	Abandoned bool    `json:"abandoned"`
 }
 
 type read struct {
