@@ -53,6 +53,7 @@ from store_nodes.wal.frame import HEADER_BYTES, FrameKind, Record
 from store_nodes.wal.log import WriteAheadLog
 from store_nodes.wal.position import Position
 from store_nodes.wal.recovery import Recovery, RecoveryState
+from store_nodes.wal.segment import FIRST_SETTLED
 
 log = structlog.get_logger()
 
@@ -402,8 +403,11 @@ def _replay(
             )
         found.replay(record, position)
     started.wal.note_batches(loader.entries(batches))
+    damaged = [one.segment for one in started.wal.all_damages() if one.segment < FIRST_SETTLED]
     for found in (*started.found.values(), *started.strays.values()):
         found.instances.forget_attached(recovery.segments[-1] - 1)
+        if damaged:
+            found.instances.forget_upto(max(damaged))
 
 
 def _forget_truncated(started: Started) -> None:

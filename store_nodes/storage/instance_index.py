@@ -123,9 +123,18 @@ class InstanceIndex:
             del self._segments[:stop], self._at[:stop], self._lengths[:stop]
             self._first += stop
 
-    def forget_segment(self, segment: int) -> None:
-        """Drop an attached segment whose index cannot be read any more."""
-        self._ranges = [one for one in self._ranges if one.segment != segment]
+    def forget_upto(self, segment: int) -> None:
+        """Forget the instances of a segment that lost records, and of all earlier segments.
+
+        A record that is lost may have been a later one of an instance that an earlier segment has,
+        too. Then only the lost one has the value that was chosen.
+        """
+        dropped = [one.last for one in self._ranges if one.segment <= segment]
+        if dropped:
+            self.remove_below(segment + 1, max(dropped) + 1)
+        for index, at in enumerate(self._segments):
+            if at <= segment:
+                self._lengths[index] = 0
 
     def remove_below(self, segment: int, oldest: int) -> None:
         """Drop the segments below `segment`, with the last records of instances below `oldest`."""

@@ -330,14 +330,14 @@ class Storage:
                 await self._forget_segment(error.damage.segment, unreadable)
 
     async def _forget_segment(self, segment: int, unreadable: set[int]) -> None:
-        """Drop the rows of a segment whose index cannot be read."""
+        """Drop the rows of a segment whose index can't be read, and those that they replaced."""
         unreadable.add(segment)
         pause = Pause()
         for queue in self._batches.queues():
             await pause.if_due()
             self._batches.forget_segments(queue, {segment})
         for index in self._instances().values():
-            index.forget_segment(segment)
+            index.forget_upto(segment)
 
     async def _exclude(
         self, damages: list[Damage], unreadable: Collection[int], lost: list[LostBatch]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -240,7 +241,8 @@ class History:
     @contextlib.contextmanager
     def kept(self) -> Iterator[Path]:
         """Judge it in the block: the file that it gives stays if the block fails."""
-        path = KEPT / f"{self.name}-{os.getpid()}.jsonl"
+        names = (f"{self.name}-{os.getpid()}-{number}.jsonl" for number in itertools.count(1))
+        path = next(path for name in names if not (path := KEPT / name).exists())
         self.write(path)
         try:
             yield path

@@ -38,11 +38,11 @@ class Server(Caller):
         return Reply(200, {"messages": [message]}, self._now_s)
 
 
-async def broken(*steps: str | int) -> list[str]:
-    """Return the checker's words on one worker's life."""
+async def broken(*steps: str | int, unanswered: str = "") -> list[str]:
+    """Return the checker's words on one worker's life; the publish of `unanswered` was given up."""
     keyed = Keyed(Site(0, ""), random.Random(1), Sometimes(SITUATIONS))
     keyed.dice.random = lambda: 0.5  # type: ignore[method-assign]  # it acks all
-    keyed.published = {"k 1": 201, "k 2": 201}
+    keyed.published = {each: 201 for each in ("k 1", "k 2") if each != unanswered}
     server = Server(*steps)
     while server._steps:
         await asyncio.sleep(0.01)
@@ -64,3 +64,10 @@ async def test_an_earlier_one_that_comes_again_after_a_later_one() -> None:
     """SET 1, SET 2, SET 1: the first ack was sent, and answered by nobody who had committed it."""
     found = await broken("k 1", ACKED, "k 2", ACKED, "k 1", ACKED)
     assert found == ["keyed: 'k 1' came again after a later one of its key"]
+
+
+async def test_one_whose_publish_got_no_answer_may_come_late() -> None:
+    """Its request waited for a process that stood still, while the publisher sent the next."""
+    assert await broken("k 2", ACKED, "k 1", ACKED, unanswered="k 1") == []
+    found = await broken("k 2", ACKED, "k 1", ACKED, unanswered="k 2")
+    assert len(found) == 2, "the later one was sent after the answer to the earlier"

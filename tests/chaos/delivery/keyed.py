@@ -1,6 +1,7 @@
 """Keys in order: no message of a key is in a worker's hands before the earlier ones are settled.
 
 The order is the order of the publisher, which sends the next of a key once the last is answered.
+A message whose publish got no answer has no place in it, since it may be stored much later.
 An ack that was sent and not answered yet may have taken effect, so the next of its key may come.
 But it counts for no more than that: once a later message of a key was here, no pull that is sent
 after that brings an earlier one, whose ack was not committed then.
@@ -89,7 +90,9 @@ class Keyed(Actor):
             first_s.setdefault(key, []).append((int(number), got_s))
         for pulled_s, got_s, payload in self._got:
             key, number = payload.split()
-            if any(later > int(number) and at_s < pulled_s for later, at_s in first_s[key]):
+            if payload in known and any(
+                later > int(number) and at_s < pulled_s for later, at_s in first_s[key]
+            ):
                 self.broke(f"{payload!r} came again after a later one of its key")
             for earlier in range(int(number)):
                 before = f"{key} {earlier}"
