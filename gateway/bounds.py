@@ -19,6 +19,7 @@ from gateway.http import request
 from gateway.jobs import claim_line, end_watch
 from gateway.locks import line
 from gateway.oauth import endpoints
+from gateway.quotas.settings import QuotaSettings
 from gateway.settings import ServerSettings
 from metadata.connection_turns import OF_TENANT, OF_TENANTS
 from metadata.exports import exports
@@ -30,7 +31,6 @@ from openapi.consume import MAX_OUTPUTS
 from peering.rpc import frames, handshake, listening
 from publish_forwarder import batch_body
 from publish_forwarder.settings import PublishSettings
-from quotas.settings import QuotaSettings
 from subscribe_forwarder.api import preview
 from subscribe_forwarder.reading import replay
 from subscribe_forwarder.settings import SubscribeSettings

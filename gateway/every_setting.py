@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from edge.environment import SettingsError, all_faults
+from gateway.quotas import settings as quotas
 from gateway.settings import ServerSettings
 from gateway.telemetry import settings as telemetry
 from metadata.settings import DatabaseSettings
 from peering.settings import PeerSettings
 from publish_forwarder import settings as publishing
-from quotas import settings as quotas
 from scheduler import settings as scheduling
 from subscribe_forwarder import settings as subscribing
 

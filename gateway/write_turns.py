@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from edge.asgi import Handler, Receive, Route, Scope, Send, tenant_of
 from edge.problem import Problem
 from edge.shares import Shares, TooManyWaiting, Turn, Turns
-from quotas.bucket import Bucket
+from gateway.quotas.bucket import Bucket
 
 AT_ONCE = 8
 OF_TENANT = 0.25

@@ -21,6 +21,9 @@ from edge.tracing import Tracer
 from edge.workshop import Workshop
 from gateway.admission.admission import Admission
 from gateway.egress_rules import EgressRules
+from gateway.quotas.limiter import Limiter
+from gateway.quotas.limits import TenantLimit
+from gateway.quotas.metering import Meter
 from gateway.readiness import Readiness
 from gateway.settings import ServerSettings
 from gateway.stream_tickets import StreamTickets
@@ -34,9 +37,6 @@ from metadata.topics.schema_catalog import SchemaCatalog
 from metadata.topics.schemas import SchemaRepository
 from metadata.topics.topics import TopicRepository
 from peering.tls import PeerTls
-from quotas.limiter import Limiter
-from quotas.limits import TenantLimit
-from quotas.metering import Meter
 from store_nodes.client import StoreClient
 
 

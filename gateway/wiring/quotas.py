@@ -6,6 +6,11 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 from edge.quota import IN_FLIGHT, PUBLISH_QUOTAS, PUSH_CONCURRENCY, REQUESTS, STORED_BYTES
+from gateway.quotas import settings as quota_settings
+from gateway.quotas.limiter import Limiter
+from gateway.quotas.limits import LimitBook, TenantLimit
+from gateway.quotas.metering import Meter
+from gateway.quotas.sharing import Sharing
 from gateway.settings import Role
 from gateway.wiring.parts import Metered, own
 from metadata.database import Database
@@ -13,11 +18,6 @@ from metadata.feed import ChangeFeed
 from metadata.tenancy.quota_demands import QuotaDemands
 from metadata.tenancy.quotas import QuotaRepository, TenantQuota
 from metadata.tenancy.usage_reports import UsageReports
-from quotas import settings as quota_settings
-from quotas.limiter import Limiter
-from quotas.limits import LimitBook, TenantLimit
-from quotas.metering import Meter
-from quotas.sharing import Sharing
 
 
 def open_quotas(role: Role, database: Database, feed: ChangeFeed, stack: AsyncExitStack) -> Metered:

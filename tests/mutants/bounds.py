@@ -150,7 +150,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "the scheduler holds a tenant of an earlier release to the built-in limit",
-        (Edit("quotas/limits.py", "            elif one.exempt:\n", "            elif False:\n"),),
+        (
+            Edit(
+                "gateway/quotas/limits.py",
+                "            elif one.exempt:\n",
+                "            elif False:\n",
+            ),
+        ),
         killed_by="tests/integration/scheduler/test_trimming.py"
         "::test_the_built_in_limit_of_stored_bytes_holds_but_for_exempt_tenants",
         breaks="P19",
@@ -159,7 +165,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a tenant that an earlier release makes is held to the built-in limits",
         (
             Edit(
-                "quotas/limits.py",
+                "gateway/quotas/limits.py",
                 "change.kind in {ChangeKind.QUOTA, ChangeKind.TENANT}",
                 "change.kind is ChangeKind.QUOTA",
             ),

@@ -27,7 +27,6 @@ PARTS = (
     "outbox",
     "peering",
     "publish_forwarder",
-    "quotas",
     "scheduler",
     "sdk",
     "spark_exports",

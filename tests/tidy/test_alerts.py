@@ -24,7 +24,6 @@ PARTS = (
     *("appending", "auth", "edge", "gateway", "metadata", "outbox", "peering"),
     *(
         "publish_forwarder",
-        "quotas",
         "scheduler",
         "spark_exports",
         "store_nodes",

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 import openapi
+from gateway.quotas.settings import QuotaSettings
 from gateway.settings import ServerSettings, UpSettings
 from gateway.telemetry import settings as telemetry_settings
 from metadata import settings as metadata_settings
@@ -20,7 +21,6 @@ from openapi.problems import PROBLEMS
 from openapi.refusals import refusals_of
 from peering.settings import PeerSettings
 from publish_forwarder.settings import PublishSettings
-from quotas.settings import QuotaSettings
 from scheduler.settings import SchedulerSettings
 from spark_exports.runner import settings as runner_settings
 from spark_exports.runner.settings import RunnerSettings

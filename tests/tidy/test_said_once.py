@@ -27,7 +27,6 @@ SERVERS = (
     "edge",
     "gateway",
     "publish_forwarder",
-    "quotas",
     "scheduler",
     "subscribe_forwarder",
 )

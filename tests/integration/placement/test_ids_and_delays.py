@@ -12,10 +12,10 @@ import pytest
 
 from edge import message_id
 from edge.quota import STORED_BYTES
+from gateway.quotas.limits import TenantLimit
 from metadata.database import Database
 from publish_forwarder.delays import Delay
 from publish_forwarder.outcomes import Placed, Scheduled
-from quotas.limits import TenantLimit
 from scheduler import settings as scheduler_settings
 from scheduler.service import Scheduler
 from store_nodes.record_batch import Message

@@ -10,6 +10,10 @@ from datetime import UTC, datetime, timedelta
 import asyncpg
 
 from edge.quota import PUBLISH_MESSAGES
+from gateway.quotas.limiter import Limiter
+from gateway.quotas.limits import LimitBook
+from gateway.quotas.metering import Meter
+from gateway.quotas.sharing import Sharing
 from metadata.database import Database
 from metadata.feed import ChangeFeed
 from metadata.ids import new_uid
@@ -18,10 +22,6 @@ from metadata.tenancy.quotas import QuotaRepository
 from metadata.tenancy.tenants import TenantRepository
 from metadata.tenancy.usage_hours import UsageHours
 from metadata.tenancy.usage_reports import Counted, UsageReports
-from quotas.limiter import Limiter
-from quotas.limits import LimitBook
-from quotas.metering import Meter
-from quotas.sharing import Sharing
 
 LONG_S = 30.0
 HOUR = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from edge.quota import STORED_BYTE_HOURS, STORED_BYTES
+from gateway.quotas.limits import TenantLimit
 from metadata.counts import BUILT_IN_LIMITS
 from metadata.database import Connection, Database
 from metadata.delivery.due import QueueKey
@@ -26,7 +27,6 @@ from metadata.types import (
     Topic,
     TopicSpec,
 )
-from quotas.limits import TenantLimit
 from scheduler import metrics, stored_meter, truncator
 from scheduler.backlogs import Backlogs
 from scheduler.keeper import Keeper

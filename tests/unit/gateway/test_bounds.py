@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gateway import bounds
-from quotas.settings import QuotaSettings
+from gateway.quotas.settings import QuotaSettings
 from tests.parts import ROOT
 
 PARTS = ("appending", "edge", "gateway", "metadata", "publish_forwarder", "subscribe_forwarder")

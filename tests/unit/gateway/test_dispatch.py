@@ -19,10 +19,10 @@ from gateway.admission.admission import Admission
 from gateway.admission.kinds import Kind, Urgency
 from gateway.app import create_app
 from gateway.http.dispatch import Dispatcher
+from gateway.quotas.limiter import Limiter
 from gateway.readiness import Readiness
 from metadata import errors as metadata
 from metadata.tenancy.quotas import TenantQuota
-from quotas.limiter import Limiter
 from store_nodes import errors as store
 from tests.loop_cpu import MAX_CALLBACK_MS, measured
 from tests.made_up_routes import made_up

@@ -12,6 +12,7 @@ import pytest
 from edge.parameters import Query
 from edge.problem import Problem
 from gateway.http.decoding import decode_json
+from gateway.quotas.settings import load
 from gateway.tenancy import client_bodies, issuer_bodies, key_bodies, policy_bodies, tenant_bodies
 from gateway.tenancy.answers import time_of
 from gateway.tenancy.audit import filter_of
@@ -21,7 +22,6 @@ from metadata.tenancy.quotas import TenantQuota
 from openapi.access import ClientBody, IssuerBody, KeyBody, PolicyBody
 from openapi.tenants import LimitsBody, QuotaBody, TenantBody
 from openapi.usage import QUOTA_NAMES
-from quotas.settings import load
 
 ISSUER = {"issuer": "https://id.example", "audience": "a"}
 SPECS: dict[Any, Callable[[Any, str], Any]] = {

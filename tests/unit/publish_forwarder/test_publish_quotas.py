@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from edge.quota import PUBLISHED_BYTES, PUBLISHED_MESSAGES
+from gateway.quotas.limiter import Limiter
 from metadata.tenancy.quotas import TenantQuota
 from publish_forwarder.forwarder import PublishForwarder
 from publish_forwarder.settings import PublishSettings
-from quotas.limiter import Limiter
 from tests.unit.publish_forwarder.publish_support import (
     TENANT,
     FakeCatalog,

@@ -17,13 +17,13 @@ from edge.quota import (
     Refusal,
     rate_limited,
 )
+from gateway.quotas.bucket import BURST_S, policy_of
+from gateway.quotas.limiter import PRESENCE, Limiter
+from gateway.quotas.shares import share_of
 from metadata.tenancy.quota_demands import Demand
 from metadata.tenancy.quotas import TenantQuota
 from metadata.tenancy.tenants import PLATFORM_ID
 from openapi.usage import QUOTA_NAMES
-from quotas.bucket import BURST_S, policy_of
-from quotas.limiter import PRESENCE, Limiter
-from quotas.shares import share_of
 
 ONE, OTHER = b"1" * 16, b"2" * 16
 ALL = (*PUBLISH_QUOTAS, REQUESTS, IN_FLIGHT, PUSH_CONCURRENCY)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
+from gateway.quotas.limits import LimitBook, TenantLimit
 from metadata.tenancy.quotas import TenantQuota
 from metadata.types import Change, ChangeKind
-from quotas.limits import LimitBook, TenantLimit
 
 TENANT = bytes(15) + b"t"
 

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from gateway.quotas import metering
+from gateway.quotas.metering import Meter
 from metadata.errors import MetadataUnavailable, OutcomeUnknown
 from metadata.tenancy.usage_reports import Counted
-from quotas import metering
-from quotas.metering import Meter
 
 ONE, OTHER = b"1" * 16, b"2" * 16
 NOON_S = 1_767_268_800.0

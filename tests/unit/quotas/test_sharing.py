@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from edge.quota import PUBLISH_MESSAGES
+from gateway.quotas.limiter import Limiter
+from gateway.quotas.sharing import LEAST_GAP_S, Sharing
 from metadata.errors import MetadataUnavailable
 from metadata.tenancy.quota_demands import FRESH_S, Demand
 from metadata.tenancy.quotas import TenantQuota
-from quotas.limiter import Limiter
-from quotas.sharing import LEAST_GAP_S, Sharing
 
 TENANT = b"t" * 16
 STEP_S = 0.005

@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from edge.problem import Problem
 from edge.quota import PUBLISH_MESSAGES, PUBLISH_QUOTAS, PUBLISHED_BYTES, PUBLISHED_MESSAGES
+from gateway.quotas.limiter import Limiter
 from gateway.settings import Role
 from gateway.wiring.quotas import enforced
 from metadata.delivery.deliveries import Publication, StagedOutputs
 from metadata.types import CursorKey, CursorUpdate, Delivery
 from outbox import staging
 from outbox.staging import Output, Plan, Staged
-from quotas.limiter import Limiter
 from store_nodes.errors import QueueSealed
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message

@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from edge.asgi import Header
 from edge.quota import PUBLISH_BYTES, PUBLISH_MESSAGES, PUBLISH_QUOTAS, REQUESTS, Refusal
+from gateway.quotas import metrics
+from gateway.quotas.bucket import Bucket
+from gateway.quotas.level import Level
+from gateway.quotas.shares import NEGLIGIBLE, share_of
 from metadata.tenancy.quota_demands import Demand
 from metadata.tenancy.quotas import TenantQuota
 from metadata.tenancy.tenants import PLATFORM_ID
 from openapi.tenants import DEFAULT_WEIGHT
 from openapi.usage import QUOTA_NAMES
-from quotas import metrics
-from quotas.bucket import Bucket
-from quotas.level import Level
-from quotas.shares import NEGLIGIBLE, share_of
 
 RATES = frozenset({PUBLISH_MESSAGES, PUBLISH_BYTES, REQUESTS})
 PRESENCE = "processes:"

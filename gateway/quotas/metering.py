@@ -22,9 +22,9 @@ from typing import NamedTuple, Protocol
 
 import structlog
 
+from gateway.quotas import metrics
 from metadata.errors import MetadataError
 from metadata.tenancy.usage_reports import Counted
-from quotas import metrics
 
 HOUR_S = 3600
 MAX_ROWS = 5_000

@@ -11,10 +11,10 @@ from typing import Protocol
 
 import structlog
 
+from gateway.quotas import metrics
+from gateway.quotas.limiter import Limiter
 from metadata.errors import MetadataError
 from metadata.tenancy.quota_demands import Demand
-from quotas import metrics
-from quotas.limiter import Limiter
 
 LEAST_GAP_S = 0.2
 """Least seconds between two rounds, also in a hurry, and while shares change."""
