@@ -67,7 +67,7 @@ async def test_an_earlier_one_that_comes_again_after_a_later_one() -> None:
 
 
 async def test_one_whose_publish_got_no_answer_may_come_late() -> None:
-    """Its request waited for a process that stood still, while the publisher sent the next."""
+    """A request waits for a process that stands still, while its publisher sends the next one."""
     assert await broken("k 2", ACKED, "k 1", ACKED, unanswered="k 1") == []
     found = await broken("k 2", ACKED, "k 1", ACKED, unanswered="k 2")
     assert len(found) == 2, "the later one was sent after the answer to the earlier"

@@ -375,32 +375,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_a_value_below_an_installed_machine_is_told_to_no_peer_as_chosen",
     ),
     Mutant(
-        "a start tells an earlier value of an instance whose later record is lost",
-        (
-            Edit(
-                "store_nodes/node/start.py",
-                "            found.instances.forget_upto(max(damaged))\n",
-                "            pass\n",
-            ),
-        ),
-        breaks="P2",
-        killed_by="tests/unit/store_node/test_lost_records.py"
-        "::test_an_earlier_value_of_an_instance_is_forgotten_with_the_segment_of_the_later_one",
-    ),
-    Mutant(
-        "a segment that lost records leaves earlier ones to be told",
-        (
-            Edit(
-                "store_nodes/storage/instance_index.py",
-                "if one.segment <= segment]\n        if dropped",
-                "if one.segment == segment]\n        if False and dropped",
-            ),
-        ),
-        breaks="P2",
-        killed_by="tests/unit/storage/test_instance_index.py"
-        "::test_a_segment_that_lost_records_takes_earlier_ones_with_it",
-    ),
-    Mutant(
         "an install forgets what this node alone has accepted and every peer has lost",
         (
             Edit(

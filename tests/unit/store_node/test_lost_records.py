@@ -1,4 +1,4 @@
-"""What a node can't know any more after damage, it tells no peer."""
+"""A damaged node tells peers nothing that it can't know any more."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def fill(wal: WriteAheadLog, first: int) -> int:
 def test_an_earlier_value_of_an_instance_is_forgotten_with_the_segment_of_the_later_one(
     tmp_path: Path,
 ) -> None:
-    """The node accepted a value, and learned that another was chosen. When the record of that was
-    lost, it told peers that its own had been chosen.
+    """A node accepted a value, and learned that another was chosen. When the record of that was
+    lost, the node told peers that its own had been chosen.
     """
     wal = load(settings_of(tmp_path)).wal
     early = wal.tail.segment
