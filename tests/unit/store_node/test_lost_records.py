@@ -29,8 +29,8 @@ def fill(wal: WriteAheadLog, first: int) -> int:
 def test_an_earlier_value_of_an_instance_is_forgotten_with_the_segment_of_the_later_one(
     tmp_path: Path,
 ) -> None:
-    """A node accepted a value, and learned that another was chosen. When the record of that was
-    lost, the node told peers that its own had been chosen.
+    """When the record of a learned value was lost, a node told peers that an earlier value, which
+    it had accepted, had been chosen.
     """
     wal = load(settings_of(tmp_path)).wal
     early = wal.tail.segment
