@@ -33,7 +33,7 @@ from metadata.locks.catalog import LockCatalog
 from metadata.locks.locks import Claim, Held
 from metadata.locks.waiters import Place
 from metadata.settings import DatabaseSettings
-from tests.abuse.connections import HEADERS, PREFACE, SETTINGS, frame
+from tests.abuse.connections import CLIENT_HELLO, HEADERS, PREFACE, SETTINGS, frame
 from tests.made_up_routes import made_up
 from tests.unit.subscribe_forwarder import subscribe_support as forwarders
 
@@ -256,4 +256,41 @@ def test_a_connection_of_hypercorn_leaves_nothing_to_the_collector_of_garbage(ov
 
     status, found = uvloop.run(run())
     assert status
+    assert found.total() <= MOST_OBJECTS, found.most_common(12)
+
+
+FIRST_BYTES = {
+    "nothing": b"",
+    "a byte": b"\x01",
+    "a request": b"GET /answered HTTP/1.1\r\nHost: a\r\n\r\n",
+    "a part of a head": b"GET /answered HTTP/1.1\r\nHost: a",
+    "a chunked body": b"POST /none HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "the preface of HTTP/2": PREFACE,
+    "the hello of TLS": CLIENT_HELLO,
+}
+
+
+@pytest.mark.parametrize("reset", [False, True])
+@pytest.mark.parametrize("kind", FIRST_BYTES)
+def test_a_connection_that_ends_at_once_leaves_nothing_to_the_collector_of_garbage(
+    kind: str, reset: bool
+) -> None:
+    first = FIRST_BYTES[kind]
+
+    async def run() -> Counter[str]:
+        async with served() as port:
+
+            async def churn() -> bytes:
+                one = socket.create_connection(("127.0.0.1", port))
+                one.send(first) if first else None
+                await asyncio.sleep(0.02)
+                if reset:
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                one.close()
+                await asyncio.sleep(0.02)
+                return b""
+
+            return (await garbage(churn))[1]
+
+    found = uvloop.run(run())
     assert found.total() <= MOST_OBJECTS, found.most_common(12)
