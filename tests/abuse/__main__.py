@@ -2,6 +2,7 @@
 
     python -m tests.abuse [--short] [--part 2/3] [--only WORD] [--rounds 5] [--setting NAME=VALUE]
     python -m tests.abuse --witness
+    python -m tests.abuse --as-shipped --parts connections
 
 Three parts. *Routes*: each route that the server really serves is sent requests made from its
 contract (inputs.py); a route for which there are none is a failure. *Connections*: what a caller
@@ -12,6 +13,9 @@ Hypercorn alone, where Go and that program's module are there.
 `--witness` makes the attacks of the audit that load alone, and prints what the witness saw beside
 each: its p99 beside as many ordinary requests (the median of the rounds), and its refused requests.
 It takes a quarter of an hour, and says something on a machine that does nothing else.
+
+`--as-shipped` times no callback: the processes run on uvloop, as users run them. So are the witness
+and the memory that attacks leave to be looked at; `--witness` includes it.
 
 `--part rotating` attacks half of the routes, and has half of the tenants' attacks; the other half
 with the next commit. Where a route is beyond the promise, the inputs are named that were.
@@ -36,7 +40,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests import parts
-from tests.abuse import connections, h2spec, scenarios
+from tests.abuse import connections, h2spec, probe, scenarios
 from tests.abuse.client import NO_ANSWER, Connection, send_all
 from tests.abuse.connections import (
     ATTACKS,
@@ -288,6 +292,9 @@ def main() -> int:
     parser.add_argument(
         "--witness", action="store_true", help="what the witness saw beside the audit's attacks"
     )
+    parser.add_argument(
+        "--as-shipped", action="store_true", help="run on uvloop, and time no callback"
+    )
     parser.add_argument("--parts", default=",".join(PARTS), help="comma-separated")
     parser.add_argument(
         "--part",
@@ -307,10 +314,14 @@ def main() -> int:
         parser.error(f"--parts: there is no {sorted(unknown)}")
     if options.witness:
         options.parts, options.seconds = "connections,tenants", options.seconds or WITNESS_S
+        options.as_shipped = True
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     options.rounds = options.rounds or (1 if options.short else 5)
     options.seconds = options.seconds or (1.5 if options.short else 4.0)
-    with running(dict(one.split("=", 1) for one in options.setting)) as site:
+    settings = dict(one.split("=", 1) for one in options.setting)
+    if options.as_shipped:
+        settings[probe.AS_SHIPPED] = "1"
+    with running(settings) as site:
         # An attacker has a machine of its own: here it leaves the processors to the site and the
         # witness, which run already.
         os.nice(5)
