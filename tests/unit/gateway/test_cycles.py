@@ -264,7 +264,8 @@ FIRST_BYTES = {
     "a byte": b"\x01",
     "a request": b"GET /answered HTTP/1.1\r\nHost: a\r\n\r\n",
     "a part of a head": b"GET /answered HTTP/1.1\r\nHost: a",
-    "a chunked body": b"POST /none HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "a chunked body": b"POST /none HTTP/1.1\r\nHost: a\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "the preface of HTTP/2": PREFACE,
     "the hello of TLS": CLIENT_HELLO,
 }
