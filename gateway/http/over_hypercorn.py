@@ -36,6 +36,7 @@ from hypercorn.typing import ConnectionState
 from hypercorn.utils import wrap_app
 
 from edge.asgi import TENANT, ClientGone, Handler, Receive, Scope, Send
+from edge.slices import PassBudget
 from gateway.http.connection import (
     CLOSED,
     FIRST_SECONDS,
@@ -58,9 +59,9 @@ _BUFFER_BYTES = 64 * 1024
 """Bytes of one stream's answers; beyond them, the writer waits."""
 _PART_BYTES = 32 * 1024
 _READ_BYTES = 1024
-_TURN_S = 0.005
-"""Seconds of processor time that the input of one connection may take before others have
-their turn.
+_PASS_S = 0.002
+"""Seconds of processor time that the input of all connections of HTTP/2 may take of one pass of the
+event loop.
 """
 _METHOD = re.compile(rb"(?!CONNECT\Z)[A-Z]{1,32}")
 _PATH = re.compile(rb"/[!-\"$-~]*|\*")
@@ -87,6 +88,7 @@ class Hypercorn:
         self.config = config
         self.loop = loop
         self.context = WorkerContext(None)
+        self.turns = PassBudget(_PASS_S)
 
 
 class Opening(asyncio.Protocol):
@@ -192,6 +194,7 @@ class HypercornConnection(TCPServer):
         self.buffered_bytes = 0
         """Bytes of answers in the buffers of streams."""
         self.account = Account(self._end)
+        self.turns = shared.turns
 
     async def run(self) -> None:
         client = self.writer.get_extra_info("peername")
@@ -328,12 +331,15 @@ class BoundedH2(H2Protocol):
     async def handle(self, event: Event) -> None:
         if isinstance(event, RawData):
             # Reading 64 KiB of heads, or of frames without a body, takes long enough to be noticed.
+            turns = self.ledger.turns
+            await turns.turn()
             self._turn_s = time.thread_time()
             for at in range(0, len(event.data), _READ_BYTES):
                 if self._hung_up:
                     return
                 await self._let_others()
                 await super().handle(RawData(event.data[at : at + _READ_BYTES]))
+            turns.took(time.thread_time() - self._turn_s)
             return
         await super().handle(event)
         if isinstance(event, Closed):
@@ -341,9 +347,12 @@ class BoundedH2(H2Protocol):
                 await buffer.close()
 
     async def _let_others(self) -> None:
-        """Returns at once, or where this has had the loop for long enough, after the others."""
-        if time.thread_time() - self._turn_s > _TURN_S:
-            await asyncio.sleep(0)
+        """Return at once, or where this has had the loop for long enough, after the others."""
+        took_s = time.thread_time() - self._turn_s
+        if took_s > _PASS_S:
+            turns = self.ledger.turns
+            turns.took(took_s)
+            await turns.turn()
             self._turn_s = time.thread_time()
 
     async def _handle_events(self, events: list[h2_events.Event]) -> None:

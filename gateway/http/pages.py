@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -12,8 +13,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 import openapi
-from edge.asgi import PROBLEM_JSON
+from edge.asgi import PROBLEM_JSON, Handler, Receive, Scope, Send
 from edge.problem import Problem
+from edge.slices import PassBudget
 from gateway.http import viewer
 from gateway.http.router import method_not_allowed
 from gateway.middleware.errors import internal
@@ -21,6 +23,10 @@ from gateway.readiness import Readiness
 from openapi.server import OPERATIONS, Ready, Status
 
 Page = Callable[[Request], Awaitable[Response]]
+PAGES_S = 0.002
+"""Processor time that pages may take of a pass of the event loop: anybody may ask for thousands at
+once, of more than a megabyte each."""
+HEALTH = frozenset((OPERATIONS["healthz"].path, OPERATIONS["readyz"].path))
 _ALIVE = msgspec.json.encode(Status("ok"))
 VIEWER_HEADERS = {
     "content-security-policy": viewer.CONTENT_SECURITY,
@@ -34,6 +40,8 @@ class Pages:
 
     def __init__(self, readiness: Readiness) -> None:
         self._readiness = readiness
+        self._turns = PassBudget(PAGES_S)
+        self._yaml = openapi.text().encode()
         self._json = msgspec.json.encode(openapi.document())
 
     def public(self) -> dict[str, Page]:
@@ -48,13 +56,24 @@ class Pages:
             "docsAsset": self.docs_asset,
         }
 
-    def application(self) -> Starlette:
+    def application(self) -> Handler:
         pages = self.public().items()
         routes = [Route(OPERATIONS[id].path, page, methods=["GET"]) for id, page in pages]
-        return Starlette(
+        application = Starlette(
             routes=routes,
             exception_handlers={HTTPException: _http_problem, Exception: _defect},
         )
+
+        async def in_turn(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["path"] in HEALTH:
+                await application(scope, receive, send)
+                return
+            await self._turns.turn()
+            began_s = time.thread_time()
+            await application(scope, receive, send)
+            self._turns.took(time.thread_time() - began_s)
+
+        return in_turn
 
     async def root(self, request: Request) -> Response:
         return RedirectResponse("/docs", status_code=302)
@@ -72,7 +91,7 @@ class Pages:
         return _response(problem)
 
     async def openapi_yaml(self, request: Request) -> Response:
-        return Response(openapi.text(), media_type="application/yaml")
+        return Response(self._yaml, media_type="application/yaml")
 
     async def openapi_json(self, request: Request) -> Response:
         return Response(self._json, media_type="application/json")
