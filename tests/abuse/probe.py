@@ -137,8 +137,12 @@ def prepare() -> Probe:
 def name_routes(probe: Probe) -> None:
     """Callbacks are told apart by route; the routes are those that the process really serves."""
     from gateway.http.dispatch import Dispatcher
+    from gateway.http.pages import Pages
     from gateway.http.router import Router
+    from gateway.readiness import Readiness
+    from openapi.server import OPERATIONS
 
+    pages = [("GET", OPERATIONS[id].path) for id in Pages(Readiness()).public()]
     match, make = Router.match, Dispatcher.__init__
 
     def matched(self: Router, method: str, path: str) -> Any:
@@ -150,7 +154,7 @@ def name_routes(probe: Probe) -> None:
     def made(self: Dispatcher, router: Router, verifier: Any, fallback: Any, **more: Any) -> None:
         make(self, router, verifier, fallback, **more)
         probe.routes = [(endpoint.method, endpoint.template) for endpoint in router.endpoints]
-        probe.routes += [("GET", page.path) for page in fallback.routes]
+        probe.routes += pages
 
     Router.match = matched  # type: ignore[method-assign]
     Dispatcher.__init__ = made  # type: ignore[method-assign]
