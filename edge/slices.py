@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import heapq
 import time
+import types
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from functools import partial
+from typing import Any
 
 SLICE_S = 0.005
 SORTED_AT_ONCE = 2_000
@@ -36,8 +39,8 @@ class PassBudget:
     """A part of each pass of the event loop, which many short pieces of work share.
 
     One pass runs everything that is ready. Where a flood makes thousands of pieces ready at once,
-    all others wait until the last is done. Pieces that take a turn here first wait for a later
-    pass, in the order in which they came, once those of this pass have taken `slice_s` together.
+    all others wait until the last is done. Pieces that run here wait for a later pass, in the order
+    in which they came, once those of this pass have taken `slice_s` together.
     """
 
     def __init__(self, slice_s: float) -> None:
@@ -45,8 +48,16 @@ class PassBudget:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._counting = False
 
+    async def run(self, work: Awaitable[None]) -> None:
+        """Do a piece of work once there is time for it. The time in which it waits for something
+        itself is not counted.
+        """
+        await self.turn()
+        took_s = await _steps(work, self._spend)
+        self._piece_s += (min(took_s, self._slice_s) - self._piece_s) / _PIECES
+
     async def turn(self) -> None:
-        """Return once there is time for a piece of work; tell `took` afterwards."""
+        """Return once there is time, also in the middle of a piece of work."""
         if not self._counting:
             self._counting = True
             self._left_s = self._slice_s
@@ -57,22 +68,43 @@ class PassBudget:
         self._waiting.append(turn)
         await turn
 
-    def took(self, seconds: float) -> None:
-        """Count the processor time of a piece of work."""
+    def _spend(self, seconds: float) -> None:
         self._left_s -= seconds
-        self._piece_s += (min(seconds, self._slice_s) - self._piece_s) / _PIECES
 
     def _next_pass(self) -> None:
         self._left_s = self._slice_s
         self._counting = bool(self._waiting)
         if self._counting:
             asyncio.get_running_loop().call_soon(self._next_pass)
-        room = int(self._slice_s / max(self._piece_s, _LEAST_S))
+        room = max(1, int(self._slice_s / max(self._piece_s, _LEAST_S)))
         while self._waiting and room:
             turn = self._waiting.popleft()
             if not turn.done():  # the one that waited may be gone
                 turn.set_result(None)
                 room -= 1
+
+
+@types.coroutine
+def _steps(work: Awaitable[None], spend: Callable[[float], None]) -> Generator[Any, Any, float]:
+    """Do the work, tell `spend` the processor time of each of its steps, and return the sum."""
+    steps, took_s = work.__await__(), 0.0
+    step: Callable[[], Any] = partial(next, steps)
+    while True:
+        began_s = time.thread_time()
+        try:
+            waits_for = step()
+        except StopIteration:
+            return took_s + time.thread_time() - began_s
+        finally:
+            spend(time.thread_time() - began_s)
+        took_s += time.thread_time() - began_s
+        try:
+            yield waits_for
+        except BaseException as error:  # also a cancellation: it is for the work
+            assert isinstance(steps, Generator)
+            step = partial(steps.throw, error)
+        else:
+            step = partial(next, steps)
 
 
 async def in_order(texts: Iterable[str]) -> AsyncIterator[str]:

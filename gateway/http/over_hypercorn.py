@@ -59,7 +59,7 @@ _BUFFER_BYTES = 64 * 1024
 """Bytes of one stream's answers; beyond them, the writer waits."""
 _PART_BYTES = 32 * 1024
 _READ_BYTES = 1024
-_PASS_S = 0.002
+_PASS_S = 0.001
 """Seconds of processor time that the input of all connections of HTTP/2 may take of one pass of the
 event loop.
 """
@@ -331,15 +331,11 @@ class BoundedH2(H2Protocol):
     async def handle(self, event: Event) -> None:
         if isinstance(event, RawData):
             # Reading 64 KiB of heads, or of frames without a body, takes long enough to be noticed.
-            turns = self.ledger.turns
-            await turns.turn()
-            self._turn_s = time.thread_time()
             for at in range(0, len(event.data), _READ_BYTES):
                 if self._hung_up:
                     return
-                await self._let_others()
-                await super().handle(RawData(event.data[at : at + _READ_BYTES]))
-            turns.took(time.thread_time() - self._turn_s)
+                part = RawData(event.data[at : at + _READ_BYTES])
+                await self.ledger.turns.run(super().handle(part))
             return
         await super().handle(event)
         if isinstance(event, Closed):
@@ -348,11 +344,9 @@ class BoundedH2(H2Protocol):
 
     async def _let_others(self) -> None:
         """Return at once, or where this has had the loop for long enough, after the others."""
-        took_s = time.thread_time() - self._turn_s
-        if took_s > _PASS_S:
-            turns = self.ledger.turns
-            turns.took(took_s)
-            await turns.turn()
+        if time.thread_time() - self._turn_s > _PASS_S:
+            await asyncio.sleep(0)
+            await self.ledger.turns.turn()
             self._turn_s = time.thread_time()
 
     async def _handle_events(self, events: list[h2_events.Event]) -> None:

@@ -40,6 +40,7 @@ HELD_AT_LEAST = 0.5
 HOLD_STEP_SECONDS = 0.05
 MAX_CONNECTIONS = 20_000
 MAX_CONNECTIONS_OF_ADDRESS = 10_000
+CANCEL_AGAIN_SECONDS = 0.5
 SWEEP_SECONDS = 1.0
 SWEPT_AT_ONCE = 500
 LISTEN_BACKLOG = 2048
@@ -149,9 +150,14 @@ class HttpServer:
         await self.leave(grace_s)
         for connection in list(self.connections):
             connection.abort()
-        for task in [*self.tasks, *([self._sweeper] if self._sweeper else [])]:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        while self.tasks:
+            for task in self.tasks:
+                task.cancel()
+            # Hypercorn takes the cancellation of a connection that just stops its idle timer for
+            # that of the timer.
+            await asyncio.wait(self.tasks, timeout=CANCEL_AGAIN_SECONDS)
 
     def opened(self, transport: asyncio.Transport) -> str | None:
         """Return the address under which the connection counts, until `ended`.

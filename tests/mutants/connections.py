@@ -135,4 +135,84 @@ MUTANTS: tuple[Mutant, ...] = (
         killed_by=f"{_HYPERCORN}::test_a_closed_connection_is_not_counted",
         fails_with="TimeoutError",
     ),
+    Mutant(
+        "a pass of the event loop does all the work that is ready",
+        (
+            Edit(
+                "edge/slices.py",
+                "        if self._left_s > 0 and not self._waiting:\n",
+                "        if True:\n",
+            ),
+        ),
+        killed_by="tests/unit/edge/test_slices.py"
+        "::test_a_pass_has_as_many_pieces_as_its_part_allows",
+        breaks="P19",
+    ),
+    Mutant(
+        "one who gives up keeps the turn of another",
+        (
+            Edit(
+                "edge/slices.py",
+                "            if not turn.done():  # the one that waited may be gone\n"
+                "                turn.set_result(None)\n"
+                "                room -= 1\n",
+                "            room -= 1\n            turn.set_result(None)\n",
+            ),
+        ),
+        killed_by="tests/unit/edge/test_slices.py::test_one_that_gives_up_takes_no_turn_of_others",
+        breaks="P19",
+    ),
+    Mutant(
+        "all pages that are asked for are sent in one pass",
+        (
+            Edit(
+                "gateway/http/pages.py",
+                "await self._turns.run(application(scope, receive, send))",
+                "await application(scope, receive, send)",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_pages.py"
+        "::test_pages_take_a_part_of_a_pass[/openapi.json]",
+        breaks="P19",
+    ),
+    Mutant(
+        "each connection of HTTP/2 has a part of a pass to itself",
+        (
+            Edit(
+                "gateway/http/over_hypercorn.py",
+                "                await self.ledger.turns.run(super().handle(part))\n",
+                "                await super().handle(part)\n",
+            ),
+        ),
+        killed_by=f"{_HYPERCORN}"
+        "::test_all_connections_share_the_part_of_a_pass_that_their_input_takes",
+        breaks="P19",
+    ),
+    Mutant(
+        "the work of a tenant is as urgent as requests",
+        (Edit("edge/worker.py", "    os.nice(NICENESS)\n", ""),),
+        killed_by="tests/unit/edge/test_workshop.py"
+        "::test_requests_have_the_processor_before_the_work_of_a_tenant",
+        breaks="P19",
+    ),
+    Mutant(
+        "a piece of work counts once it is done",
+        (
+            Edit(
+                "edge/slices.py",
+                "        finally:\n            spend(time.thread_time() - began_s)\n",
+                "        finally:\n            pass\n",
+            ),
+        ),
+        killed_by="tests/unit/edge/test_slices.py::test_a_piece_that_waits_counts_before_it_waits",
+        breaks="P19",
+    ),
+    Mutant(
+        "a stop waits for a connection that took its cancellation for another's",
+        (Edit("gateway/http/server.py", "timeout=CANCEL_AGAIN_SECONDS", "timeout=None"),),
+        killed_by=f"{_HYPERCORN}"
+        "::test_a_handler_that_a_stop_cuts_off_is_no_failure_of_its_connection",
+        breaks="P17",
+        fails_with="TimeoutError",
+    ),
 )

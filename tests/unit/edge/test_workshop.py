@@ -8,6 +8,7 @@ import pytest
 
 from edge import workshop as module
 from edge.problem import Problem
+from edge.worker import NICENESS
 from edge.workshop import CallFailed, TookTooLong, Workshop
 from tests.loop_cpu import MAX_CALLBACK_MS, measured
 from tests.unit.edge.chores import (
@@ -36,6 +37,11 @@ async def test_a_call_is_answered_by_another_process(workshop: Workshop) -> None
     assert await workshop.run(ACME, doubled, 21) == 42
     first, second = await workshop.run(ACME, pid), await workshop.run(OTHER, pid)
     assert first == second != os.getpid()
+
+
+async def test_requests_have_the_processor_before_the_work_of_a_tenant(workshop: Workshop) -> None:
+    niceness = os.getpriority(os.PRIO_PROCESS, await workshop.run(ACME, pid))
+    assert niceness == os.getpriority(os.PRIO_PROCESS, 0) + NICENESS
 
 
 async def test_what_a_function_raises_is_named(workshop: Workshop) -> None:

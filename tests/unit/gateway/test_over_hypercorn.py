@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from itertools import count, repeat
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,13 +25,16 @@ from h2.events import (
 from h2.settings import SettingCodes
 from prometheus_client import REGISTRY
 
+from edge import slices
 from edge.asgi import ClientGone, Handler, Receive, Scope, Send, respond
-from gateway.http.over_hypercorn import CALM_AT_ONCE, PREFACE
+from gateway.http import over_hypercorn
+from gateway.http.over_hypercorn import CALM_AT_ONCE, CALM_PER_SECOND, PREFACE
 from gateway.http.server import HttpServer
 from gateway.http.unsent import UnsentLimits
 from gateway.server import MAX_STREAMS, hypercorn_config
 from tests.abuse.connections import HEADERS, PING, SETTINGS, frame
 from tests.loop_cpu import MAX_CALLBACK_MS, measured
+from tests.unit.edge.test_slices import Passes
 
 MIB = 1024 * 1024
 PATIENCE_S = 10.0
@@ -244,13 +248,15 @@ async def test_who_gives_up_streams_without_end_is_told_to_calm_down(started: St
 
     server = await started(answers)
     client = await Client.open(server)
+    began_s = asyncio.get_running_loop().time()
     for _ in range(30):
         for _ in range(50):
             stream = client.get()
             client.h2.reset_stream(stream, ErrorCodes.CANCEL)
         client.flush()
         await asyncio.sleep(0.01)
-    assert begun <= CALM_AT_ONCE
+    took_s = asyncio.get_running_loop().time() - began_s
+    assert begun <= CALM_AT_ONCE + CALM_PER_SECOND * took_s
     told = await client.until(lambda event: isinstance(event, ConnectionTerminated))
     assert told is None or getattr(told, "error_code", 0) == ErrorCodes.ENHANCE_YOUR_CALM
     await eventually(lambda: not server._open_count)
@@ -390,7 +396,7 @@ async def test_a_handler_that_a_stop_cuts_off_is_no_failure_of_its_connection(
     client = await Client.open(server)
     client.get()
     await begun.wait()
-    await server.close(0.0)
+    await asyncio.wait_for(server.close(0.0), PATIENCE_S)
     assert not server.tasks
     assert failures() == before
     client.close()
@@ -456,3 +462,29 @@ async def test_what_is_read_at_once_takes_the_loop_for_a_moment(
         await eventually(lambda: not server.tasks)
     assert callbacks.longest_ms < MAX_CALLBACK_MS, callbacks.longest
     writer.close()
+
+
+async def test_all_connections_share_the_part_of_a_pass_that_their_input_takes(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each connection had 5 ms of each pass: with twenty of them, others waited for 100 ms."""
+    reading_s = count(0.0, over_hypercorn._PASS_S)
+    clock = SimpleNamespace(thread_time=lambda: next(reading_s))
+    monkeypatch.setattr(slices, "time", clock)
+    begun: dict[int, set[int]] = {}
+
+    async def note(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.setdefault(passes.number, set()).add(scope["client"][1])
+        await respond(send, 200, b"")
+
+    server = await started(note)
+    clients = [await Client.open(server) for _ in range(10)]
+    await asyncio.sleep(0.1)
+    passes = Passes()
+    for client in clients:
+        client.get()
+    await eventually(lambda: len(set().union(*begun.values())) == len(clients))
+    passes.end()
+    assert max(map(len, begun.values())) <= 2
+    for client in clients:
+        client.close()
