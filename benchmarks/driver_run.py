@@ -11,21 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from packetboat.models.export_runs import ExportSpec, LaneRange
 
 from benchmarks.measure import cpu_by_pid
 from benchmarks.packetboat_cluster import PacketboatCluster
 from benchmarks.settings import inherited_environment
-from spark_exports.order import (
-    Done,
-    ExportSpec,
-    Failed,
-    FromDriver,
-    LakeSettings,
-    Opened,
-    Order,
-    Range,
-    Ranges,
-)
+from spark_exports.order import Done, Failed, FromDriver, LakeSettings, Opened, Order, Ranges
 
 SAMPLE_S = 0.1
 NICE = 10
@@ -93,7 +84,7 @@ class Driver:
         self._cluster = cluster
         self._directory = directory
 
-    def run(self, number: int, ranges: Sequence[Range]) -> Measured:
+    def run(self, number: int, ranges: Sequence[LaneRange]) -> Measured:
         """Raises CalledProcessError with what the driver said last."""
         state = self._directory / f"{self._spec.name}-{number}"
         state.mkdir(parents=True)
@@ -129,7 +120,7 @@ class Driver:
                 process.kill()
 
     def _follow(
-        self, process: subprocess.Popen[bytes], order: Order, ranges: Sequence[Range]
+        self, process: subprocess.Popen[bytes], order: Order, ranges: Sequence[LaneRange]
     ) -> Measured:
         """Raises EOFError where it did not end well."""
         assert process.stdin is not None

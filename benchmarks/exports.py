@@ -37,6 +37,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 from packetboat import Client
+from packetboat.models.export_runs import LaneKey, LaneRange
 
 from benchmarks.datasets import SETS, publish
 from benchmarks.driver_run import Driver, Measured
@@ -48,7 +49,8 @@ from benchmarks.processes import Processes, free_ports, listening, wait_until
 from edge.message_id import parse
 from spark_exports.driver.slices import messages_in, sliced
 from spark_exports.lake.envelope import ENVELOPE
-from spark_exports.order import ExportSpec, LakeSettings, LaneKey, Range
+from spark_exports.order import LakeSettings
+from tests.export_specs import spec_of
 
 TOPIC, LIVE = "exported", "live"
 PARTITIONS = 4
@@ -68,7 +70,7 @@ class Site:
         self._messages = messages
         self._data = data
         self._tables = 0
-        self.ranges: list[Range] = []
+        self.ranges: list[LaneRange] = []
         self.body_bytes = 0
 
     def start(self) -> None:
@@ -81,16 +83,16 @@ class Site:
                 uid = uid or parse(receipt.message_id).topic_uid.hex()
             for partition in range(PARTITIONS):
                 end = client.messages.offsets(TOPIC, partition, _EPOCH).end
-                self.ranges.append(Range(LaneKey(TOPIC, uid, partition, 0), 0, end))
+                self.ranges.append(LaneRange(LaneKey(TOPIC, uid, partition, 0), 0, end))
             self._dump(client)
 
     @property
-    def first(self) -> list[Range]:
-        return [Range(one.key, 0, min(WARM, one.end)) for one in self.ranges]
+    def first(self) -> list[LaneRange]:
+        return [LaneRange(one.key, 0, min(WARM, one.end)) for one in self.ranges]
 
     @property
-    def rest(self) -> list[Range]:
-        return [Range(one.key, min(WARM, one.end), one.end) for one in self.ranges]
+    def rest(self) -> list[LaneRange]:
+        return [LaneRange(one.key, min(WARM, one.end), one.end) for one in self.ranges]
 
     @property
     def parquet(self) -> Path:
@@ -103,7 +105,7 @@ class Site:
     def prepared(self, driver: str) -> Callable[[], Measured]:
         """Make a table, and return the function for the rest of the work."""
         self._tables += 1
-        spec = ExportSpec(name=f"bench-{self._tables}", topic=TOPIC, table=f"t{self._tables}")
+        spec = spec_of(name=f"bench-{self._tables}", topic=TOPIC, table=f"t{self._tables}")
         module = ["benchmarks.parquet_driver", str(self.parquet)]
         running = Driver(
             ["spark_exports.driver"] if driver == "export" else module,

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from packetboat.models.export_runs import LaneKey, LaneRange
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_exports.driver.bodies.avro_bodies import AvroVersion
@@ -19,13 +20,13 @@ from spark_exports.driver.drive import drive
 from spark_exports.driver.lines import of_process
 from spark_exports.driver.progress import Reporter
 from spark_exports.driver.spark import Jobs
-from spark_exports.order import Done, LaneKey, Order, Range
+from spark_exports.order import Done, Order
 from spark_exports.session import session_of
 
 MANY_BYTES = str(1 << 40)
 
 
-def file_of(directory: Path, piece: Range) -> Path:
+def file_of(directory: Path, piece: LaneRange) -> Path:
     """Return the file of a slice's messages."""
     return directory / f"{piece.key.partition}-{piece.key.lane}-{piece.start}-{piece.end}.parquet"
 
@@ -36,7 +37,7 @@ class ParquetPlatform:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def messages(self, spark: SparkSession, slices: Sequence[Range]) -> DataFrame:
+    def messages(self, spark: SparkSession, slices: Sequence[LaneRange]) -> DataFrame:
         # There is a task for each file, as there is one for each slice.
         spark.conf.set("spark.sql.files.maxPartitionBytes", MANY_BYTES)
         spark.conf.set("spark.sql.files.openCostInBytes", MANY_BYTES)

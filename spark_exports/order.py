@@ -11,54 +11,9 @@ those of the SDK.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
-from packetboat.models.export_runs import LaneKey as LaneKey
-from packetboat.models.export_runs import LanePosition, LaneRange
-from packetboat.models.exports import ExportTable, HourDifference
-
-RunKind = Literal["export", "backfill", "maintain", "reconcile"]
-BodyForm = Literal["json", "avro", "raw"]
-TableFormat = Literal["iceberg", "parquet"]
-PartitionBy = Literal["hour", "day", "none"]
-
-Position = LanePosition
-Range = LaneRange
-TableState = ExportTable
-
-
-class Maintenance(msgspec.Struct, frozen=True):
-    """The settings of a `maintain` run.
-
-    Files below half of `target_file_bytes` are joined, in partitions whose time is over.
-    """
-
-    target_file_bytes: int = 128 * 1024 * 1024
-    keep_snapshots_s: int = 5 * 86_400
-    orphans_after_s: int = 86_400
-
-
-class ExportSpec(msgspec.Struct, frozen=True):
-    """An export as the API shows it, without its state.
-
-    `columns` has the types of body fields that are configured instead of found: `string`,
-    `boolean`, `long`, `double`, `timestamp`, `date`, `binary`, `decimal(p,s)`. `filter` is CEL.
-    """
-
-    name: str
-    topic: str
-    table: str
-    lake: str = "default"
-    format: TableFormat = "iceberg"
-    body: BodyForm = "json"
-    columns: dict[str, str] = {}
-    keep_data: bool = False
-    partition_by: PartitionBy = "day"
-    key_buckets: int = 0
-    filter: str | None = None
-    max_bytes_per_second: int | None = None
-    maintenance: Maintenance = Maintenance()
+from packetboat.models.export_runs import ExportSpec, LanePosition, LaneRange
+from packetboat.models.exports import ExportKind, ExportProgress, ExportResult
 
 
 class LakeSettings(msgspec.Struct, frozen=True):
@@ -86,19 +41,19 @@ class Order(msgspec.Struct, frozen=True, tag="order"):
     tenant: str
     number: int
     attempt: int
-    kind: RunKind
+    kind: ExportKind
     export: ExportSpec
     lake: LakeSettings
     url: str
     token: str
     state_dir: str
-    ranges: list[Range] | None = None
+    ranges: list[LaneRange] | None = None
 
 
 class Ranges(msgspec.Struct, frozen=True, tag="ranges"):
     """The manifest of the run, which is fixed before anything is read."""
 
-    ranges: list[Range]
+    ranges: list[LaneRange]
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
@@ -108,48 +63,18 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
 class Opened(msgspec.Struct, frozen=True, tag="opened"):
     """The positions of the table; the runner answers with Ranges."""
 
-    positions: list[Position]
+    positions: list[LanePosition]
 
 
-class Progress(msgspec.Struct, frozen=True, tag="progress"):
-    """The progress of a run; `rows` and `bytes` are of messages read so far.
-
-    `of_messages` is the size of the manifest.
-    """
-
-    stage: str
-    rows: int = 0
-    bytes: int = 0
-    of_messages: int = 0
-
-
-class Result(msgspec.Struct, frozen=True):
-    """The result of a run; `bytes` are of bodies.
-
-    `rows` are in the table, `rejected` in its rejects table, `filtered` in neither. `already` says
-    that the table had the run or a later one, and `last_run` is the number of its last run.
-    """
-
-    rows: int = 0
-    rejected: int = 0
-    filtered: int = 0
-    bytes: int = 0
-    files: int = 0
-    file_bytes: int = 0
-    removed_files: int = 0
-    already: bool = False
-    last_run: int = 0
-    table: TableState | None = None
-    rejects: TableState | None = None
-    new_columns: list[str] = []
-    differences: list[HourDifference] = []
+class Progress(ExportProgress, frozen=True, tag="progress"):
+    """The progress of a run."""
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
     """The answer of a run that is done; `positions` are the table's."""
 
-    result: Result
-    positions: list[Position]
+    result: ExportResult
+    positions: list[LanePosition]
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):

@@ -23,6 +23,8 @@ from functools import partial
 
 import msgspec
 import pyarrow as pa
+from packetboat.models.export_runs import LanePosition, LaneRange
+from packetboat.models.exports import ExportResult
 
 from spark_exports.driver.attempt import Attempt
 from spark_exports.driver.bodies.columns import grown, with_pinned
@@ -37,7 +39,7 @@ from spark_exports.fail_points import reach
 from spark_exports.lake.commit import Commit
 from spark_exports.lake.errors import ConflictingColumn
 from spark_exports.lake.written import WrittenFile
-from spark_exports.order import Done, Position, Range, Result
+from spark_exports.order import Done
 
 log = logging.getLogger("packetboat.driver")
 
@@ -59,14 +61,14 @@ class ExportRun:
         if had is not None:
             log.info("the table has this run already")
             counts = table.counts_of(self._order.number)
-            result = Result(already=True, table=table.state, last_run=table.last_run)
+            result = ExportResult(already=True, table=table.state, last_run=table.last_run)
             return _done(msgspec.structs.replace(result, **counts), had)
         ranges = self._ranges(table)
         reach("planned")
         total = messages_in(ranges)
         log.info("%d messages in %d ranges", total, len(ranges))
         if not total:
-            return _done(Result(table=table.state, last_run=table.last_run), after(table, []))
+            return _done(ExportResult(table=table.state, last_run=table.last_run), after(table, []))
         rejecting = self._targets.rejects()
         rejects = None if rejecting is None else Rejects(rejecting)
         before = table.columns
@@ -76,7 +78,7 @@ class ExportRun:
         reach("files_written")
         return self._commit(table, rejects, ranges, outcomes, before)
 
-    def _ranges(self, table: Target) -> list[Range]:
+    def _ranges(self, table: Target) -> list[LaneRange]:
         if self._is_backfill:
             return [one for one in self._order.ranges or [] if one.end > one.start]
         self._reporter.stage("planning")
@@ -84,7 +86,7 @@ class ExportRun:
         return [one for one in ranges if one.end > one.start]
 
     def _write(
-        self, table: Target, rejects: Rejects | None, ranges: Sequence[Range]
+        self, table: Target, rejects: Rejects | None, ranges: Sequence[LaneRange]
     ) -> list[Outcome]:
         """Write all slices; return the outcomes, with each slice once."""
         slices = sliced(ranges)
@@ -110,7 +112,7 @@ class ExportRun:
         return outcomes
 
     def _task(
-        self, table: Target, rejects: Rejects | None, ranges: Sequence[Range], *, may_grow: bool
+        self, table: Target, rejects: Rejects | None, ranges: Sequence[LaneRange], *, may_grow: bool
     ) -> partial[SliceTask]:
         """Return the task for the present columns of the table."""
         order, spec = self._order, self._spec
@@ -151,7 +153,7 @@ class ExportRun:
         body = with_pinned(body_columns(table.columns, self._spec.body), self._spec.columns)
         return pa.schema([*base_columns(self._spec.body), *grown(body, shape)])
 
-    def _check_whole(self, ranges: Sequence[Range], outcomes: Sequence[Outcome]) -> None:
+    def _check_whole(self, ranges: Sequence[LaneRange], outcomes: Sequence[Outcome]) -> None:
         total, found = messages_in(ranges), sum(one.messages for one in outcomes)
         if found > total or (found < total and self._spec.filter is None):
             raise IncompleteRead(f"{found} messages were read where the ranges have {total}")
@@ -160,7 +162,7 @@ class ExportRun:
         self,
         table: Target,
         rejects: Rejects | None,
-        ranges: list[Range],
+        ranges: list[LaneRange],
         outcomes: Sequence[Outcome],
         before: pa.Schema,
     ) -> Done:
@@ -186,7 +188,7 @@ class ExportRun:
         reach("committed")
         if committed.already:
             counts = table.counts_of(order.number)
-        result = Result(
+        result = ExportResult(
             files=len(files),
             file_bytes=sum(file.file_bytes for file in files),
             removed_files=committed.removed_files,
@@ -194,14 +196,14 @@ class ExportRun:
             last_run=table.last_run,
             table=committed.state,
             rejects=rejects_state,
-            new_columns=_new_columns(table, before),
+            new_columns=tuple(_new_columns(table, before)),
         )
         result = msgspec.structs.replace(result, **counts)
         log.info("committed: %d rows, %d rejected", result.rows, result.rejected)
         return _done(result, after(table, ranges))
 
 
-def _done(result: Result, positions: list[Position]) -> Done:
+def _done(result: ExportResult, positions: list[LanePosition]) -> Done:
     reach("before_done")
     return Done(result, positions)
 

@@ -15,20 +15,10 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 import msgspec
+from packetboat.models.export_runs import LanePosition, LaneRange
 
 from spark_exports.driver.errors import BadOrder, Stopped
-from spark_exports.order import (
-    Cancel,
-    Done,
-    Failed,
-    FromDriver,
-    FromRunner,
-    Opened,
-    Order,
-    Position,
-    Range,
-    Ranges,
-)
+from spark_exports.order import Cancel, Done, Failed, FromDriver, FromRunner, Opened, Order, Ranges
 
 _decoder = msgspec.json.Decoder(FromRunner)
 _encoder = msgspec.json.Encoder()
@@ -41,7 +31,7 @@ class Lines:
         self._source = source
         self._sink = sink
         self._said = threading.Lock()
-        self._ranges: queue.SimpleQueue[list[Range] | None] = queue.SimpleQueue()
+        self._ranges: queue.SimpleQueue[list[LaneRange] | None] = queue.SimpleQueue()
         self._stop = threading.Lock()
         self._why: str | None = None
         self._is_finished = False
@@ -69,7 +59,7 @@ class Lines:
         except BrokenPipeError:
             self.stop("the runner is gone")
 
-    def ask(self, positions: list[Position]) -> list[Range]:
+    def ask(self, positions: list[LanePosition]) -> list[LaneRange]:
         """Send the positions and return the ranges, which are stored by then. Raises Stopped."""
         self.say(Opened(positions))
         ranges = self._ranges.get()

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 
+from packetboat.models.exports import ExportResult
+
 from spark_exports.driver.attempt import Attempt
 from spark_exports.driver.targets import after
 from spark_exports.fail_points import reach
 from spark_exports.lake.maintenance import compact, expire_snapshots, remove_orphans
-from spark_exports.order import Done, Result
+from spark_exports.order import Done
 
 log = logging.getLogger("packetboat.driver")
 
@@ -47,7 +49,7 @@ def maintain(attempt: Attempt) -> Done:
         log.info("%s: %d snapshots forgotten, %d orphans", name, forgotten, orphans.files)
         removed += joined.removed_files + orphans.files
     main = tables[0] if tables else None
-    result = Result(
+    result = ExportResult(
         files=added,
         file_bytes=added_bytes,
         removed_files=removed,

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from packetboat import Client, PacketboatError
+from packetboat.models.export_runs import LaneKey, LaneRange
 
 from spark_exports.driver.bodies.avro_bodies import AvroVersion
 from spark_exports.driver.errors import NoAvroSchema, PlatformRefused
 from spark_exports.driver.slices import SLICE_MESSAGES
-from spark_exports.order import LaneKey, Order, Range
+from spark_exports.order import Order
 from spark_exports.session import sees_our_files
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _BEGINNING = datetime.fromtimestamp(0, UTC)
 class Platform(Protocol):
     """The platform; methods that ask it raise PlatformRefused."""
 
-    def messages(self, spark: SparkSession, slices: Sequence[Range]) -> DataFrame:
+    def messages(self, spark: SparkSession, slices: Sequence[LaneRange]) -> DataFrame:
         """Return the messages of slices, each slice in one partition and in the order of
         offsets.
         """
@@ -45,7 +46,7 @@ class HttpPlatform:
     def __init__(self, order: Order) -> None:
         self._order = order
 
-    def messages(self, spark: SparkSession, slices: Sequence[Range]) -> DataFrame:
+    def messages(self, spark: SparkSession, slices: Sequence[LaneRange]) -> DataFrame:
         from packetboat.spark import register
 
         register(spark)

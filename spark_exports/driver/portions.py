@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from spark_exports.order import Range
+from packetboat.models.export_runs import LaneRange
 
 JOB_S = 900.0
 """Seconds that a job should take: a quarter of the life of a token.
@@ -24,11 +24,11 @@ MOST_GROWTH = 4
 
 
 def portions(
-    slices: Sequence[Range],
+    slices: Sequence[LaneRange],
     first: int,
     job_s: float = JOB_S,
     clock: Callable[[], float] = time.monotonic,
-) -> Iterator[Sequence[Range]]:
+) -> Iterator[Sequence[LaneRange]]:
     """Yield all slices in their order, at first `first` together.
 
     A later portion has as many as take `job_s` at the pace of the portion before. The time of a

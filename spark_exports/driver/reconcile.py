@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from packetboat.models.exports import HourDifference
+from packetboat.models.export_runs import LaneKey, LaneRange
+from packetboat.models.exports import ExportResult, HourDifference
 
 from spark_exports.driver.attempt import Attempt
 from spark_exports.driver.errors import BadOrder
@@ -19,12 +20,7 @@ from spark_exports.driver.targets import after
 from spark_exports.fail_points import reach
 from spark_exports.lake.digest import HourTally, Tally
 from spark_exports.lake.rows import rows_of
-from spark_exports.order import (
-    Done,
-    LaneKey,
-    Range,
-    Result,
-)
+from spark_exports.order import Done
 
 MAX_DIFFERENCES = 1_000
 _NOTHING = HourTally(0, 0)
@@ -55,22 +51,22 @@ def reconcile(attempt: Attempt) -> Done:
             in_table.merge(rows_of(one, ranges, jobs.run_tasks))
     found = differences(in_log, in_table)
     log.info("%d hours differ", len(found))
-    result = Result(
+    result = ExportResult(
         rows=sum(hour.rows for hour in in_log.hours.values()),
         table=table.state,
         rejects=None if rejects is None else rejects.state,
-        differences=found[:MAX_DIFFERENCES],
+        differences=tuple(found[:MAX_DIFFERENCES]),
     )
     reach("before_done")
     return Done(result, after(table, []))
 
 
 def clipped(
-    ranges: Sequence[Range], first: Mapping[LaneKey, int], positions: Mapping[LaneKey, int]
-) -> list[Range]:
+    ranges: Sequence[LaneRange], first: Mapping[LaneKey, int], positions: Mapping[LaneKey, int]
+) -> list[LaneRange]:
     """Return the parts of the ranges that are still in the log and already in the table."""
     found = [
-        Range(
+        LaneRange(
             one.key,
             max(one.start, first.get(one.key, one.start)),
             min(one.end, positions.get(one.key, 0)),

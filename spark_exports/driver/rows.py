@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from packetboat.models.exports import ExportBody
 
 from spark_exports.driver.bodies.avro_bodies import TYPES as AVRO_TYPES
 from spark_exports.driver.bodies.avro_bodies import AvroBodies, AvroVersion, as_text
@@ -18,7 +19,6 @@ from spark_exports.driver.bodies.json_bodies import Decoded, JsonBodies
 from spark_exports.driver.bodies.media import essence, is_json
 from spark_exports.driver.bodies.values import Undecodable
 from spark_exports.lake.envelope import ENVELOPE, RESCUED
-from spark_exports.order import BodyForm
 
 REASON = "reason"
 REJECTS = pa.schema([*ENVELOPE, pa.field(REASON, pa.string())])
@@ -26,12 +26,12 @@ REJECTS = pa.schema([*ENVELOPE, pa.field(REASON, pa.string())])
 _DATA = ENVELOPE.get_field_index("data")
 
 
-def base_columns(form: BodyForm) -> pa.Schema:
+def base_columns(form: ExportBody) -> pa.Schema:
     """Return the columns of a table before those of bodies."""
     return ENVELOPE if form == "raw" else pa.schema([*ENVELOPE, pa.field(RESCUED, pa.string())])
 
 
-def body_columns(table: pa.Schema, form: BodyForm) -> pa.Schema:
+def body_columns(table: pa.Schema, form: ExportBody) -> pa.Schema:
     """Return the columns of a table that hold members of bodies."""
     own = set(base_columns(form).names)
     return pa.schema([field for field in table if field.name not in own])
@@ -57,7 +57,7 @@ class BodyRows:
 
     def __init__(
         self,
-        form: BodyForm,
+        form: ExportBody,
         columns: pa.Schema,
         *,
         keep_data: bool = False,

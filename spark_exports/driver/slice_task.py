@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from packetboat.models.exports import ExportBody
 
 from spark_exports.driver.bodies.avro_bodies import AvroVersion
 from spark_exports.driver.bodies.columns import grown, size
@@ -29,7 +30,6 @@ from spark_exports.driver.bodies.values import Undecodable, json_value
 from spark_exports.driver.rows import BodyRows, RawRows, body_columns
 from spark_exports.driver.slices import Span
 from spark_exports.lake.files import FileWriter, OpenFiles
-from spark_exports.order import BodyForm
 
 OUTCOME = "outcome binary"
 """The column of the tasks' results, for Spark: an Outcome in each row."""
@@ -63,7 +63,7 @@ class TaskSpec(msgspec.Struct, frozen=True):
     lanes all are. `may_grow` lets tasks report missing columns.
     """
 
-    form: BodyForm
+    form: ExportBody
     keep_data: bool
     writer: FileWriter
     rejects: FileWriter

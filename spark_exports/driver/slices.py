@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import msgspec
-
-from spark_exports.order import Range
+from packetboat.models.export_runs import LaneRange
 
 SLICE_MESSAGES = 100_000
 """Messages of a slice: a lost task loses its work, progress is per task, and a task writes a
@@ -27,7 +26,7 @@ class Span(msgspec.Struct, frozen=True):
     first: int
     last: int
 
-    def overlaps(self, piece: Range) -> bool:
+    def overlaps(self, piece: LaneRange) -> bool:
         key = piece.key
         return (
             (self.topic, self.partition, self.lane) == (key.topic, key.partition, key.lane)
@@ -36,21 +35,21 @@ class Span(msgspec.Struct, frozen=True):
         )
 
 
-def sliced(ranges: Iterable[Range], messages: int = SLICE_MESSAGES) -> list[Range]:
+def sliced(ranges: Iterable[LaneRange], messages: int = SLICE_MESSAGES) -> list[LaneRange]:
     """Split ranges into slices in order, with at most `messages` each; empty ranges are left
     out.
     """
     return [
-        Range(one.key, start, min(start + messages, one.end))
+        LaneRange(one.key, start, min(start + messages, one.end))
         for one in sorted(ranges)
         for start in range(one.start, one.end, messages)
     ]
 
 
-def messages_in(ranges: Iterable[Range]) -> int:
+def messages_in(ranges: Iterable[LaneRange]) -> int:
     return sum(one.end - one.start for one in ranges)
 
 
-def touched(slices: Sequence[Range], spans: Sequence[Span]) -> list[Range]:
+def touched(slices: Sequence[LaneRange], spans: Sequence[Span]) -> list[LaneRange]:
     """Return the slices that overlap some of the spans."""
     return [piece for piece in slices if any(span.overlaps(piece) for span in spans)]

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import pyarrow as pa
+from packetboat.models.export_runs import LaneRange
 
 from spark_exports.driver.errors import Stopped
 from spark_exports.driver.portions import portions
 from spark_exports.driver.slice_task import OUTCOME, Outcome, SliceTask
 from spark_exports.driver.tally_task import TALLY_COLUMNS, TallyTask
-from spark_exports.order import Range
 from spark_exports.session import sees_our_files
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ class Messages:
 
     def __init__(
         self,
-        read: Callable[[Sequence[Range]], DataFrame],
-        jobs: Callable[[], Iterator[Sequence[Range]]],
+        read: Callable[[Sequence[LaneRange]], DataFrame],
+        jobs: Callable[[], Iterator[Sequence[LaneRange]]],
         *,
         keeps: bool = False,
     ) -> None:
@@ -101,20 +101,20 @@ class Jobs:
         self._is_cancelled.set()
         self.spark.sparkContext.cancelAllJobs()
 
-    def messages(self, slices: Sequence[Range], *, keeps: bool = False) -> Messages:
+    def messages(self, slices: Sequence[LaneRange], *, keeps: bool = False) -> Messages:
         """Return the messages of slices: in one job on a local master, in several on a cluster."""
         if sees_our_files(self.spark):
             return Messages(self._read, lambda: iter([slices]), keeps=keeps)
         first = 1 if self._is_paced else self.spark.sparkContext.defaultParallelism
         return Messages(self._read, partial(portions, slices, first), keeps=keeps)
 
-    def _read(self, slices: Sequence[Range]) -> DataFrame:
+    def _read(self, slices: Sequence[LaneRange]) -> DataFrame:
         if self._is_cancelled.is_set():
             raise Stopped("cancelled between two jobs")
         return self.platform.messages(self.spark, slices)
 
     @contextmanager
-    def kept_messages(self, slices: Sequence[Range]) -> Iterator[Messages]:
+    def kept_messages(self, slices: Sequence[LaneRange]) -> Iterator[Messages]:
         """Return messages that are read from the platform once, however often they are used."""
         messages = self.messages(slices, keeps=True)
         try:
@@ -136,7 +136,7 @@ class Jobs:
             for row in frame.mapInArrow(work, OUTCOME).collect()
         ]
 
-    def tallies(self, slices: Sequence[Range]) -> list[pa.RecordBatch]:
+    def tallies(self, slices: Sequence[LaneRange]) -> list[pa.RecordBatch]:
         """Return the tallies of the messages, in parts."""
         task = TallyTask(self._counter(0))
         return [

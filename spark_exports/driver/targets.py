@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import pyarrow as pa
+from packetboat.models.export_runs import LaneKey, LanePosition, LaneRange
+from packetboat.models.exports import ExportTable
 
 from spark_exports.driver.bodies.columns import with_pinned
 from spark_exports.driver.errors import BadOrder
@@ -21,7 +23,7 @@ from spark_exports.lake.lake import Lake
 from spark_exports.lake.layout import Layout
 from spark_exports.lake.plain import PlainFiles
 from spark_exports.lake.table import LakeTable
-from spark_exports.order import LaneKey, Order, Position, Range, TableState
+from spark_exports.order import Order
 
 REJECTS_SUFFIX = "_rejects"
 
@@ -36,7 +38,7 @@ class Target(Protocol):
     def last_run(self) -> int: ...
 
     @property
-    def state(self) -> TableState: ...
+    def state(self) -> ExportTable: ...
 
     @property
     def columns(self) -> pa.Schema: ...
@@ -98,7 +100,7 @@ class Targets:
         )
 
 
-def has_run(table: Target, number: int) -> list[Position] | None:
+def has_run(table: Target, number: int) -> list[LanePosition] | None:
     """Return the positions of a table that has this run or a later one; None if it does not."""
     if isinstance(table, PlainFiles):
         manifest = table.manifest(number)
@@ -106,8 +108,8 @@ def has_run(table: Target, number: int) -> list[Position] | None:
     return after(table, []) if table.last_run >= number else None
 
 
-def after(table: Target, ranges: Sequence[Range]) -> list[Position]:
+def after(table: Target, ranges: Sequence[LaneRange]) -> list[LanePosition]:
     """Return the positions of a table; for plain files, those after these ranges."""
     if isinstance(table, PlainFiles):
-        return sorted(Position(one.key, one.end) for one in ranges)
-    return [Position(key, offset) for key, offset in sorted(table.positions.items())]
+        return sorted(LanePosition(one.key, one.end) for one in ranges)
+    return [LanePosition(key, offset) for key, offset in sorted(table.positions.items())]

@@ -43,6 +43,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
+from packetboat.models.export_runs import LaneKey, LaneRange
+from packetboat.models.exports import ExportTable
 
 from spark_exports.lake.errors import (
     AheadOfTable,
@@ -56,7 +58,6 @@ from spark_exports.lake.replace import without_ranges
 from spark_exports.lake.storage import LakeFileIO, delete_files
 from spark_exports.lake.transaction import Change, NotDone, put
 from spark_exports.lake.written import WrittenFile
-from spark_exports.order import LaneKey, Range, TableState
 
 if TYPE_CHECKING:
     from spark_exports.lake.table import LakeTable
@@ -80,7 +81,7 @@ class Commit(msgspec.Struct, frozen=True):
 
     run: int
     attempt: int
-    ranges: list[Range]
+    ranges: list[LaneRange]
     files: list[WrittenFile]
     replace: bool = False
     counts: dict[str, int] = {}
@@ -93,7 +94,7 @@ class Committed(msgspec.Struct, frozen=True):
     """
 
     already: bool
-    state: TableState
+    state: ExportTable
     positions: dict[LaneKey, int]
     removed_files: int = 0
 
@@ -212,7 +213,7 @@ def _positions_after(positions: dict[LaneKey, int], commit: Commit) -> dict[Lane
     return after
 
 
-def _check_backfill(positions: dict[LaneKey, int], wanted: Range) -> None:
+def _check_backfill(positions: dict[LaneKey, int], wanted: LaneRange) -> None:
     """Check that a back-fill may add a range.
 
     The export itself would add rows above the position again. Rows of a topic that had the same

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+from packetboat.models.export_runs import SpecMaintenance
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -29,7 +30,6 @@ from spark_exports.lake.merging import merged
 from spark_exports.lake.partition import DAY_US, HOUR_US
 from spark_exports.lake.transaction import Change, NotDone, put
 from spark_exports.lake.written import WrittenFile
-from spark_exports.order import Maintenance
 
 if TYPE_CHECKING:
     from spark_exports.lake.table import LakeTable
@@ -78,7 +78,7 @@ class Join(msgspec.Struct, frozen=True):
 
 def compact(
     table: LakeTable,
-    maintenance: Maintenance,
+    maintenance: SpecMaintenance,
     run: int,
     attempt: int,
     run_tasks: RunTasks[tuple[str, ...], list[WrittenFile]] = one_by_one,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import msgspec
-
-from spark_exports.order import LaneKey
+from packetboat.models.export_runs import LaneKey
 
 
 class LakeError(Exception):

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from packetboat.models.exports import ExportPartitionBy
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, DayTransform, HourTransform, Transform
-
-from spark_exports.order import PartitionBy
 
 DAY = "publish_day"
 HOUR = "publish_hour"
@@ -24,7 +23,7 @@ class Layout(msgspec.Struct, frozen=True):
     Messages without a key have their own partition.
     """
 
-    partition_by: PartitionBy
+    partition_by: ExportPartitionBy
     key_buckets: int = 0
 
     def spec(self, schema: Schema) -> PartitionSpec:

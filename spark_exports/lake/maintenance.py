@@ -18,6 +18,7 @@ import time
 from typing import TYPE_CHECKING
 
 import msgspec
+from packetboat.models.export_runs import SpecMaintenance
 from pyiceberg.exceptions import CommitFailedException
 
 from spark_exports.lake.catalog import reachable
@@ -26,7 +27,6 @@ from spark_exports.lake.compaction import Compacted, RunTasks, compact, one_by_o
 from spark_exports.lake.errors import CommitContended, ListingDiffers, Superseded
 from spark_exports.lake.live import data_locations, metadata_locations
 from spark_exports.lake.storage import LakeFileIO, StoredFile, delete_files, list_files
-from spark_exports.order import Maintenance
 
 if TYPE_CHECKING:
     from spark_exports.lake.table import LakeTable
@@ -52,7 +52,9 @@ class Removed(msgspec.Struct, frozen=True):
     file_bytes: int
 
 
-def expire_snapshots(table: LakeTable, maintenance: Maintenance, now_s: float | None = None) -> int:
+def expire_snapshots(
+    table: LakeTable, maintenance: SpecMaintenance, now_s: float | None = None
+) -> int:
     """Forgets snapshots older than `keep_snapshots_s`, but never the current one; says how many.
     Their files are for `remove_orphans`."""
     until = (time.time() if now_s is None else now_s) - maintenance.keep_snapshots_s
@@ -77,7 +79,7 @@ def expire_snapshots(table: LakeTable, maintenance: Maintenance, now_s: float | 
 
 def remove_orphans(
     table: LakeTable,
-    maintenance: Maintenance,
+    maintenance: SpecMaintenance,
     run: int,
     attempt: int,
     now_s: float | None = None,

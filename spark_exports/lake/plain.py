@@ -18,6 +18,8 @@ import secrets
 
 import msgspec
 import pyarrow as pa
+from packetboat.models.export_runs import LaneKey, LaneRange
+from packetboat.models.exports import ExportTable
 from pyiceberg.schema import Schema
 
 from spark_exports.lake.columns import arrow_columns, grown, new_schema
@@ -35,7 +37,7 @@ from spark_exports.lake.storage import (
     write_whole,
 )
 from spark_exports.lake.table import TARGET_FILE_BYTES
-from spark_exports.order import LakeSettings, LaneKey, Range, TableState
+from spark_exports.order import LakeSettings
 
 _MANIFEST = re.compile(r"/run-(\d+)\.json$")
 
@@ -53,7 +55,7 @@ class PlainManifest(msgspec.Struct, frozen=True):
 
     run: int
     attempt: int
-    ranges: list[Range]
+    ranges: list[LaneRange]
     files: list[PlainFile]
     backfill: bool
     schema: msgspec.Raw
@@ -97,8 +99,8 @@ class PlainFiles:
         return {}
 
     @property
-    def state(self) -> TableState:
-        return TableState(self._name, self._location, None, None)
+    def state(self) -> ExportTable:
+        return ExportTable(self._name, self._location, None, None)
 
     @property
     def columns(self) -> pa.Schema:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from packetboat.models.export_runs import LaneRange
 from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -21,7 +22,6 @@ from spark_exports.lake.envelope import ORDER
 from spark_exports.lake.files import OpenFiles
 from spark_exports.lake.reading import DataReader
 from spark_exports.lake.written import WrittenFile
-from spark_exports.order import Range
 
 
 class Rewrite(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ class Rewrite(msgspec.Struct, frozen=True):
     removed_rows: int
 
 
-def without_ranges(table: Table, ranges: Sequence[Range], to: Destination) -> Rewrite:
+def without_ranges(table: Table, ranges: Sequence[LaneRange], to: Destination) -> Rewrite:
     """Write the files that hold rows of the ranges again without these rows.
 
     Raises ForeignFile.
@@ -63,7 +63,7 @@ def without_ranges(table: Table, ranges: Sequence[Range], to: Destination) -> Re
         return Rewrite(removed, files.finish(), removed_rows)
 
 
-def in_ranges(rows: pa.Table | pa.RecordBatch, ranges: Sequence[Range]) -> pa.ChunkedArray:
+def in_ranges(rows: pa.Table | pa.RecordBatch, ranges: Sequence[LaneRange]) -> pa.ChunkedArray:
     """Return for each row whether it is in one of the ranges."""
     lanes = defaultdict(list)
     for each in ranges:
@@ -93,7 +93,9 @@ def _between(offsets: pa.ChunkedArray, start: int, end: int) -> pa.ChunkedArray:
     return pc.and_(pc.greater_equal(offsets, start), pc.less(offsets, end))
 
 
-def _candidates(table: Table, ranges: Sequence[Range]) -> Iterator[tuple[DataFile, list[Range]]]:
+def _candidates(
+    table: Table, ranges: Sequence[LaneRange]
+) -> Iterator[tuple[DataFile, list[LaneRange]]]:
     """Yield the live files that may hold rows of some of the ranges, by the bounds in manifests."""
     bounds = _Bounds(table.schema())
     for task in table.scan().plan_files():
@@ -106,7 +108,7 @@ class _Bounds:
     def __init__(self, schema: Schema) -> None:
         self._fields = [schema.find_field(name) for name in ORDER]
 
-    def may_hold(self, file: DataFile, wanted: Range) -> bool:
+    def may_hold(self, file: DataFile, wanted: LaneRange) -> bool:
         key = wanted.key
         spans = (
             (key.topic, key.topic),

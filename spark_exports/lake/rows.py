@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
+from packetboat.models.export_runs import LaneRange
 from pyiceberg.schema import Schema
 
 from spark_exports.lake.columns import arrow_columns
@@ -15,7 +16,6 @@ from spark_exports.lake.destination import Destination
 from spark_exports.lake.digest import COLUMNS, Tally
 from spark_exports.lake.reading import DataReader
 from spark_exports.lake.replace import in_ranges
-from spark_exports.order import Range
 
 if TYPE_CHECKING:
     from spark_exports.lake.table import LakeTable
@@ -27,7 +27,7 @@ class TallyFile(msgspec.Struct, frozen=True):
     """
 
     storage: Destination
-    ranges: list[Range] | None
+    ranges: list[LaneRange] | None
 
     def __call__(self, location: str) -> pa.RecordBatch:
         columns = arrow_columns(Schema.model_validate_json(self.storage.schema), ids=True)
@@ -44,7 +44,7 @@ class TallyFile(msgspec.Struct, frozen=True):
 
 def rows_of(
     table: LakeTable,
-    ranges: Sequence[Range] | None = None,
+    ranges: Sequence[LaneRange] | None = None,
     run_tasks: RunTasks[str, pa.RecordBatch] = one_by_one,
 ) -> Tally:
     """Return the tally of the current snapshot; with `ranges`, of their offsets only.

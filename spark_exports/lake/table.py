@@ -6,6 +6,8 @@ import json
 import secrets
 
 import pyarrow as pa
+from packetboat.models.export_runs import LaneKey
+from packetboat.models.exports import ExportTable
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
 
@@ -16,10 +18,9 @@ from spark_exports.lake.destination import Destination
 from spark_exports.lake.errors import CommitContended, ConflictingColumn, TableGone
 from spark_exports.lake.files import FileWriter
 from spark_exports.lake.storage import storage_properties
-from spark_exports.order import LaneKey, Maintenance, TableState
 
 OWNER = "packetboat.export"
-TARGET_FILE_BYTES = Maintenance().target_file_bytes
+TARGET_FILE_BYTES = 128 * 1024 * 1024
 _MAX_TRIES = 10
 
 
@@ -69,9 +70,9 @@ class LakeTable:
         return {}
 
     @property
-    def state(self) -> TableState:
+    def state(self) -> ExportTable:
         snapshot = self.iceberg.current_snapshot()
-        return TableState(
+        return ExportTable(
             identifier=".".join(self.iceberg.name()),
             location=self.iceberg.location(),
             metadata_location=self.iceberg.metadata_location,

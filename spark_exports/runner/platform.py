@@ -3,52 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import msgspec
 from packetboat import AsyncClient
+from packetboat.models.export_runs import ClaimedExportRun, ExportLease, LanePosition, LaneRange
 from packetboat.models.exports import ExportFailure, ExportProgress, ExportResult
 
-from spark_exports.order import ExportSpec, Position, Progress, Range, Result, RunKind
+from spark_exports.order import Progress
 
 EndState = Literal["succeeded", "failed", "cancelled"]
 MAX_CODE_CHARS = 64
 MAX_MESSAGE_CHARS = 4_096
-
-
-class Claimed(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is this runner's until its lease ends.
-
-    `token` reads the topics of the export and nothing else. `ranges` are there if an earlier
-    attempt was planned, or a tenant named them.
-    """
-
-    uid: str
-    lease: str
-    tenant: str
-    export: ExportSpec
-    number: int
-    kind: RunKind
-    attempt: int
-    token: str
-    ranges: list[Range] | None = None
-
-
-class Renewed(msgspec.Struct, frozen=True):
-    """The answer to a renewal.
-
-    `cancelled` says that nobody wants the run any more; the lease is valid until it is finished.
-    """
-
-    cancelled: bool
-    token: str
-
-
-class Failure(msgspec.Struct, frozen=True):
-    """The failure of a run; `code` is for programs."""
-
-    code: str
-    message: str
 
 
 class ExportRuns(Protocol):
@@ -59,10 +25,12 @@ class ExportRuns(Protocol):
 
     async def claim(
         self, runner: str, lakes: Sequence[str], *, lease_seconds: float, wait_seconds: float
-    ) -> Claimed | None:
+    ) -> ClaimedExportRun | None:
         """Claim a run; return None if there was none within the wait."""
 
-    async def plan(self, uid: str, lease: str, positions: Sequence[Position]) -> list[Range]:
+    async def plan(
+        self, uid: str, lease: str, positions: Sequence[LanePosition]
+    ) -> list[LaneRange]:
         """Return the manifest that follows the table's positions; it is stored when this
         returns.
         """
@@ -75,7 +43,7 @@ class ExportRuns(Protocol):
         lease_seconds: float,
         progress: Progress | None,
         log: str | None,
-    ) -> Renewed:
+    ) -> ExportLease:
         """Renew the lease for its full time, from now on."""
 
     async def finish(
@@ -84,9 +52,9 @@ class ExportRuns(Protocol):
         lease: str,
         state: EndState,
         *,
-        result: Result | None = None,
-        positions: Sequence[Position] | None = None,
-        failure: Failure | None = None,
+        result: ExportResult | None = None,
+        positions: Sequence[LanePosition] | None = None,
+        failure: ExportFailure | None = None,
         retry: bool = False,
         log: str | None = None,
     ) -> None:
@@ -101,13 +69,14 @@ class Platform:
 
     async def claim(
         self, runner: str, lakes: Sequence[str], *, lease_seconds: float, wait_seconds: float
-    ) -> Claimed | None:
-        run = await self._runs.claim(
+    ) -> ClaimedExportRun | None:
+        return await self._runs.claim(
             runner, lakes, lease_seconds=lease_seconds, wait_seconds=wait_seconds
         )
-        return None if run is None else _as(Claimed, run)
 
-    async def plan(self, uid: str, lease: str, positions: Sequence[Position]) -> list[Range]:
+    async def plan(
+        self, uid: str, lease: str, positions: Sequence[LanePosition]
+    ) -> list[LaneRange]:
         return list(await self._runs.plan(uid, lease, positions))
 
     async def renew(
@@ -118,16 +87,14 @@ class Platform:
         lease_seconds: float,
         progress: Progress | None,
         log: str | None,
-    ) -> Renewed:
-        renewed = await self._runs.renew(
+    ) -> ExportLease:
+        return await self._runs.renew(
             uid,
             lease,
             lease_seconds=lease_seconds,
-            progress=_as(ExportProgress | None, progress),
+            progress=None if progress is None else _untagged(progress),
             log=log,
         )
-        answer: Renewed = _as(Renewed, renewed)
-        return answer
 
     async def finish(
         self,
@@ -135,9 +102,9 @@ class Platform:
         lease: str,
         state: EndState,
         *,
-        result: Result | None = None,
-        positions: Sequence[Position] | None = None,
-        failure: Failure | None = None,
+        result: ExportResult | None = None,
+        positions: Sequence[LanePosition] | None = None,
+        failure: ExportFailure | None = None,
         retry: bool = False,
         log: str | None = None,
     ) -> None:
@@ -145,7 +112,7 @@ class Platform:
             uid,
             lease,
             state,
-            result=_as(ExportResult | None, result),
+            result=result,
             positions=positions,
             failure=None if failure is None else _bounded(failure),
             retry=retry,
@@ -153,12 +120,12 @@ class Platform:
         )
 
 
-def _as(kind: Any, value: object) -> Any:
-    """Convert a value between the SDK's types and ours, whose fields have the same names."""
-    return msgspec.convert(value, kind, from_attributes=True)
+def _untagged(progress: Progress) -> ExportProgress:
+    """Return the progress without the tag that it has among the lines of a driver."""
+    return ExportProgress(**msgspec.structs.asdict(progress))
 
 
-def _bounded(failure: Failure) -> ExportFailure:
+def _bounded(failure: ExportFailure) -> ExportFailure:
     message = failure.message
     if len(message) > MAX_MESSAGE_CHARS:
         # The end of a long message is the most useful part: a stack trace ends in its cause.

@@ -19,6 +19,8 @@ import time
 from pathlib import Path
 
 import structlog
+from packetboat.models.export_runs import ClaimedExportRun, ExportLease
+from packetboat.models.exports import ExportFailure
 
 from spark_exports.order import (
     Cancel,
@@ -34,7 +36,7 @@ from spark_exports.runner import metrics
 from spark_exports.runner.driver import BadLine, Driver, ending
 from spark_exports.runner.driver_log import DriverLog
 from spark_exports.runner.lease import Lease, LeaseLost, Refused
-from spark_exports.runner.platform import Claimed, EndState, ExportRuns, Failure, Renewed
+from spark_exports.runner.platform import EndState, ExportRuns
 from spark_exports.runner.secrets import Redaction
 from spark_exports.runner.settings import RunnerSettings, driver_environment
 from spark_exports.runner.state_dir import StateDir
@@ -67,7 +69,7 @@ class Attempt:
     def __init__(
         self,
         runs: ExportRuns,
-        claimed: Claimed,
+        claimed: ClaimedExportRun,
         lake: LakeSettings,
         url: str,
         settings: RunnerSettings,
@@ -87,7 +89,7 @@ class Attempt:
         self._news = asyncio.Event()
         self._why: Why | None = None
         self._to_end = asyncio.Event()
-        self._refusal: Failure | None = None
+        self._refusal: ExportFailure | None = None
         self._heard_s = time.monotonic()
         self._bound = log.bind(
             tenant=claimed.tenant,
@@ -174,7 +176,7 @@ class Attempt:
             url=self._url,
             token=claimed.token,
             state_dir=str(directory),
-            ranges=claimed.ranges,
+            ranges=None if claimed.ranges is None else list(claimed.ranges),
         )
 
     async def _hear(self, driver: Driver) -> Done | Failed | None:
@@ -199,7 +201,7 @@ class Attempt:
         except LeaseLost:
             self._end_for(Why.LEASE_LOST)
         except Refused as error:
-            self._refusal = Failure(error.code, str(error))
+            self._refusal = ExportFailure(error.code, str(error))
             self._end_for(Why.REFUSED)
         else:
             self._bound.info("run-planned", messages=sum(one.end - one.start for one in ranges))
@@ -234,12 +236,12 @@ class Attempt:
             except TimeoutError:
                 continue
 
-    async def _renew(self) -> Renewed:
+    async def _renew(self) -> ExportLease:
         """Renew the lease, with progress and log. Raises LeaseLost or Refused."""
         self._news.clear()
         progress, text = self._progress, self._log.take()
 
-        async def renew() -> Renewed:
+        async def renew() -> ExportLease:
             asked_s = time.monotonic()
             renewed = await self._runs.renew(
                 self._claimed.uid,
@@ -320,7 +322,7 @@ class Attempt:
 
     def _verdict(
         self, said: Done | Failed, why: Why | None
-    ) -> tuple[EndState, Failure | None, bool]:
+    ) -> tuple[EndState, ExportFailure | None, bool]:
         """Return the state, the failure, and whether another attempt may succeed.
 
         A run that committed has succeeded, even if it was to be ended meanwhile.
@@ -332,12 +334,12 @@ class Attempt:
         if why is Why.REFUSED and self._refusal is not None:
             return "failed", self._refusal, False
         if why is Why.STOPPED:
-            return "failed", Failure(why.value, "the runner was stopped"), True
+            return "failed", ExportFailure(why.value, "the runner was stopped"), True
         if why is Why.STALLED:
             quiet_s = self._settings.stall_seconds
             text = f"the driver said nothing for {quiet_s:.0f} s\n{self._log.tail}"
-            return "failed", Failure(why.value, text), True
-        return "failed", Failure(said.code, self._hide(said.message)), said.retry
+            return "failed", ExportFailure(why.value, text), True
+        return "failed", ExportFailure(said.code, self._hide(said.message)), said.retry
 
 
 def _leave_token(directory: Path, token: str) -> None:

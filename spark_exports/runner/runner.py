@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 import structlog
 from packetboat import AsyncClient
 from packetboat.errors import NotAuthorized, PacketboatError
+from packetboat.models.export_runs import ClaimedExportRun
 
 from spark_exports.order import LakeSettings
 from spark_exports.runner import metrics
-from spark_exports.runner.platform import Claimed, ExportRuns, Platform
+from spark_exports.runner.platform import ExportRuns, Platform
 from spark_exports.runner.run import Attempt
 from spark_exports.runner.settings import RunnerSettings
 from spark_exports.runner.state_dir import StateDir
@@ -81,7 +82,7 @@ class Runner:
             if claimed is not None:
                 await self._carry_out(claimed)
 
-    async def _claim(self) -> Claimed | None:
+    async def _claim(self) -> ClaimedExportRun | None:
         claimed = await self._runs.claim(
             self._settings.name,
             sorted(self._lakes),
@@ -121,7 +122,7 @@ class Runner:
             self._exit_code = EXIT_REFUSED
             self.stop()
 
-    async def _carry_out(self, claimed: Claimed) -> None:
+    async def _carry_out(self, claimed: ClaimedExportRun) -> None:
         lake = self._lakes[claimed.export.lake]
         attempt = Attempt(self._runs, claimed, lake, self._url, self._settings, self._stopping)
         with metrics.drivers.track_inprogress():

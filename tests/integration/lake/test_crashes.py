@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from packetboat.models.export_runs import LaneRange
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from sqlalchemy.engine.default import DefaultDialect
 
@@ -24,7 +25,7 @@ from spark_exports.lake.commit import Commit
 from spark_exports.lake.lake import Lake
 from spark_exports.lake.maintenance import compact, expire_snapshots, remove_orphans
 from spark_exports.lake.table import LakeTable
-from spark_exports.order import Maintenance, Range
+from tests.export_specs import maintenance
 from tests.unit.spark_exports.lake.lake_support import (
     BY_DAY,
     COLUMNS,
@@ -88,7 +89,7 @@ def export(lake: Lake, run: int, attempt: int, end: int) -> None:
     if run > 1:
         table.evolve(WIDER)
     ranges = [
-        Range(key, table.positions.get(key, 0), end)
+        LaneRange(key, table.positions.get(key, 0), end)
         for key in (KEY, OTHER)
         if table.positions.get(key, 0) < end
     ]
@@ -98,7 +99,7 @@ def export(lake: Lake, run: int, attempt: int, end: int) -> None:
 
 def backfill(lake: Lake, run: int, attempt: int) -> None:
     table = lake.open("acme", "orders", COLUMNS, BY_DAY)
-    ranges = [Range(KEY, 10, 40)]
+    ranges = [LaneRange(KEY, 10, 40)]
     files = _files(table, run, attempt, ranges)
     table.commit(Commit(run, attempt, ranges, files, replace=True))
 
@@ -106,16 +107,16 @@ def backfill(lake: Lake, run: int, attempt: int) -> None:
 def maintain(lake: Lake, run: int, attempt: int) -> None:
     table = lake.find("acme", "orders")
     assert table is not None
-    compact(table, Maintenance(), run, attempt, now_s=LATER_S)
+    compact(table, maintenance(), run, attempt, now_s=LATER_S)
     clean_up(table, run, attempt)
 
 
 def clean_up(table: LakeTable, run: int, attempt: int) -> None:
-    expire_snapshots(table, Maintenance(keep_snapshots_s=0), now_s=LATER_S)
-    remove_orphans(table, Maintenance(orphans_after_s=0), run, attempt, now_s=LATER_S)
+    expire_snapshots(table, maintenance(keep_snapshots_s=0), now_s=LATER_S)
+    remove_orphans(table, maintenance(orphans_after_s=0), run, attempt, now_s=LATER_S)
 
 
-def _files(table: LakeTable, run: int, attempt: int, ranges: list[Range]) -> list[object]:
+def _files(table: LakeTable, run: int, attempt: int, ranges: list[LaneRange]) -> list[object]:
     """Write the files of each range in a task of its own."""
     return [
         file

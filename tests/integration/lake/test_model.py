@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from packetboat.models.export_runs import LaneKey, LaneRange
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.exc import OperationalError
 
@@ -26,7 +27,7 @@ from spark_exports.lake.layout import Layout
 from spark_exports.lake.live import data_locations
 from spark_exports.lake.maintenance import compact, expire_snapshots, remove_orphans
 from spark_exports.lake.table import LakeTable
-from spark_exports.order import LaneKey, Maintenance, Range
+from tests.export_specs import maintenance
 from tests.unit.spark_exports.lake.lake_support import (
     KEY,
     OTHER,
@@ -67,7 +68,7 @@ class Tables(RuleBasedStateMachine):
         self.run += not (same_run and self.run)
         table = open_table(self.lake, self.layout)
         start = table.positions.get(key, 0)
-        ranges = [Range(key, start, start + count)]
+        ranges = [LaneRange(key, start, start + count)]
         files = written(table, self.run, ranges)
         self.pending.append((table, Commit(self.run, 1, ranges, files)))
 
@@ -77,7 +78,7 @@ class Tables(RuleBasedStateMachine):
         self.run += 1
         key = data.draw(st.sampled_from(sorted(self.positions)))
         start = data.draw(st.integers(0, self.positions[key]))
-        ranges = [Range(key, start, start + data.draw(st.integers(0, 20)))]
+        ranges = [LaneRange(key, start, start + data.draw(st.integers(0, 20)))]
         table = open_table(self.lake, self.layout)
         files = written(table, self.run, ranges)
         self.pending.append((table, Commit(self.run, 1, ranges, files, replace=True)))
@@ -130,11 +131,11 @@ class Tables(RuleBasedStateMachine):
         self.run += 1
         table = open_table(self.lake, self.layout)
         if kind == "compact":
-            compact(table, Maintenance(), self.run, 1, now_s=LATER_S)
+            compact(table, maintenance(), self.run, 1, now_s=LATER_S)
         elif kind == "expire":
-            expire_snapshots(table, Maintenance(keep_snapshots_s=0), now_s=LATER_S)
+            expire_snapshots(table, maintenance(keep_snapshots_s=0), now_s=LATER_S)
         else:
-            remove_orphans(table, Maintenance(orphans_after_s=0), self.run, 1, now_s=LATER_S)
+            remove_orphans(table, maintenance(orphans_after_s=0), self.run, 1, now_s=LATER_S)
             assert files_below(self.directory) == data_locations(table.iceberg)
         self.table.refresh()
         self.committed_run = self.table.last_run

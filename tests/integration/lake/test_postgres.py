@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from packetboat.models.export_runs import LaneRange
 from sqlalchemy import create_engine, text
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.exc import OperationalError
@@ -16,7 +17,7 @@ from spark_exports.lake import commit as protocol
 from spark_exports.lake.commit import Commit
 from spark_exports.lake.errors import CatalogUnavailable
 from spark_exports.lake.lake import Lake
-from spark_exports.order import LakeSettings, Range
+from spark_exports.order import LakeSettings
 from tests.conftest import running_postgres
 from tests.integration.lake.conftest import catalog_in
 from tests.unit.spark_exports.lake.lake_support import (
@@ -29,7 +30,7 @@ from tests.unit.spark_exports.lake.lake_support import (
     written,
 )
 
-RANGES = [Range(KEY, 0, 30)]
+RANGES = [LaneRange(KEY, 0, 30)]
 
 
 def test_the_schema_is_made_by_whoever_comes(postgres_settings: LakeSettings) -> None:

@@ -9,13 +9,14 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from packetboat.models.export_runs import LaneRange
 
 from spark_exports.lake.commit import Commit
 from spark_exports.lake.lake import Lake
 from spark_exports.lake.layout import Layout
 from spark_exports.lake.maintenance import compact
 from spark_exports.lake.table import LakeTable
-from spark_exports.order import Maintenance, Range
+from tests.export_specs import maintenance
 from tests.unit.spark_exports.lake.lake_support import (
     KEY,
     batch,
@@ -44,7 +45,7 @@ def table(tmp_path: Path) -> Iterator[LakeTable]:
 def _filled(lake: Lake) -> LakeTable:
     table = open_table(lake, Layout("day", 2))
     first = batch(message(offset, key=None if offset % 5 else "k") for offset in range(30))
-    table.commit(Commit(1, 1, [Range(KEY, 0, 30)], write(table.writer(1, 1), first)))
+    table.commit(Commit(1, 1, [LaneRange(KEY, 0, 30)], write(table.writer(1, 1), first)))
     columns = table.evolve(MORE)
     second = batch(
         (
@@ -58,7 +59,7 @@ def _filled(lake: Lake) -> LakeTable:
         ),
         columns,
     )
-    table.commit(Commit(2, 1, [Range(KEY, 30, 60)], write(table.writer(2, 1), second)))
+    table.commit(Commit(2, 1, [LaneRange(KEY, 30, 60)], write(table.writer(2, 1), second)))
     return table
 
 
@@ -89,7 +90,7 @@ def test_both_read_the_same(table: LakeTable) -> None:
 
 def test_both_read_the_same_of_joined_files(table: LakeTable) -> None:
     before = by_pyiceberg(table)
-    assert compact(table, Maintenance(), 3, 1, now_s=4e9).added_files > 0
+    assert compact(table, maintenance(), 3, 1, now_s=4e9).added_files > 0
     assert by_pyiceberg(table) == before == by_duckdb(table)
 
 

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from packetboat.models.export_runs import LaneRange
 
 from spark_exports.lake.commit import Commit
 from spark_exports.lake.errors import CatalogUnavailable
 from spark_exports.lake.lake import Lake
 from spark_exports.lake.maintenance import compact, expire_snapshots, remove_orphans
-from spark_exports.order import LakeSettings, Maintenance, Range
+from spark_exports.order import LakeSettings
+from tests.export_specs import maintenance
 from tests.integration.lake.rest_catalog import RestCatalogServer
 from tests.unit.spark_exports.lake.lake_support import (
     KEY,
@@ -48,18 +50,18 @@ def test_a_tables_whole_life(settings: LakeSettings, tmp_path: Path) -> None:
     with Lake(settings) as lake:
         table, other = open_table(lake), open_table(lake)
         for number, at in enumerate(range(0, 60, 20), 1):
-            ranges = [Range(KEY, at, at + 20)]
+            ranges = [LaneRange(KEY, at, at + 20)]
             commit = Commit(number, 1, ranges, written(table, number, ranges))
             assert not table.commit(commit).already
             again = Commit(number, 2, ranges, written(other, number, ranges, 2))
             assert other.commit(again).already
         table.evolve(pa.schema([("new", pa.int64())]))
-        again_ranges = [Range(KEY, 10, 30)]
+        again_ranges = [LaneRange(KEY, 10, 30)]
         files = written(table, 4, again_ranges)
         table.commit(Commit(4, 1, again_ranges, files, replace=True))
-        compact(table, Maintenance(), 5, 1, now_s=4e9)
-        expire_snapshots(table, Maintenance(keep_snapshots_s=0), now_s=4e9)
-        remove_orphans(table, Maintenance(orphans_after_s=0), 6, 1, now_s=4e9)
+        compact(table, maintenance(), 5, 1, now_s=4e9)
+        expire_snapshots(table, maintenance(keep_snapshots_s=0), now_s=4e9)
+        remove_orphans(table, maintenance(orphans_after_s=0), 6, 1, now_s=4e9)
         assert rows(table) == of_lane(0, 60)
         assert files_below(tmp_path) == files_named(table)
 
@@ -69,7 +71,7 @@ def test_an_answer_that_is_lost(
 ) -> None:
     with Lake(settings) as lake:
         table = open_table(lake)
-        ranges = [Range(KEY, 0, 30)]
+        ranges = [LaneRange(KEY, 0, 30)]
         server.lose_answers = 1
         assert not table.commit(Commit(1, 1, ranges, written(table, 1, ranges))).already
         assert server.lose_answers == 0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from packetboat.models.export_runs import LaneRange
 
 from spark_exports.lake.commit import Commit
 from spark_exports.lake.lake import Lake
@@ -16,7 +17,8 @@ from spark_exports.lake.maintenance import compact, expire_snapshots, remove_orp
 from spark_exports.lake.plain import PlainFiles
 from spark_exports.lake.rows import rows_of
 from spark_exports.lake.storage import LakeFileIO, list_files
-from spark_exports.order import LakeSettings, Maintenance, Range
+from spark_exports.order import LakeSettings
+from tests.export_specs import maintenance
 from tests.unit.spark_exports.lake.lake_support import (
     COLUMNS,
     KEY,
@@ -56,18 +58,18 @@ def stored(settings: LakeSettings, suffix: str = ".parquet") -> set[str]:
 def test_a_tables_whole_life(lake: Lake, settings: LakeSettings) -> None:
     table = open_table(lake, Layout("day", 2))
     for number, at in enumerate(range(0, 80, 20), 1):
-        ranges = [Range(KEY, at, at + 20)]
+        ranges = [LaneRange(KEY, at, at + 20)]
         table.commit(Commit(number, 1, ranges, written(table, number, ranges)))
-    again = [Range(KEY, 15, 35)]
+    again = [LaneRange(KEY, 15, 35)]
     done = table.commit(Commit(5, 1, again, written(table, 5, again), replace=True))
     assert done.removed_files > 0
     assert rows(table) == of_lane(0, 80)
     before = rows_of(table)
 
     written(table, 4, again, attempt=2)
-    compact(table, Maintenance(), 6, 1, now_s=LATER_S)
-    expire_snapshots(table, Maintenance(keep_snapshots_s=0), now_s=LATER_S)
-    removed = remove_orphans(table, Maintenance(orphans_after_s=60), 7, 1, now_s=LATER_S)
+    compact(table, maintenance(), 6, 1, now_s=LATER_S)
+    expire_snapshots(table, maintenance(keep_snapshots_s=0), now_s=LATER_S)
+    removed = remove_orphans(table, maintenance(orphans_after_s=60), 7, 1, now_s=LATER_S)
 
     assert removed.files > 0
     assert stored(settings) == files_named(table)
@@ -84,7 +86,7 @@ def test_a_task_that_dies_leaves_no_object(lake: Lake, settings: LakeSettings) -
 
 def test_plain_files(settings: LakeSettings) -> None:
     files = PlainFiles(settings, "acme", "plain", COLUMNS, Layout("day"))
-    ranges = [Range(KEY, 0, 30)]
+    ranges = [LaneRange(KEY, 0, 30)]
     for already in (False, True):
         done = files.commit(Commit(1, 1, ranges, write(files.writer(1, 1), lane(0, 30))))
         assert done.already is already

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from packetboat.models.export_runs import LaneRange
 from pyiceberg.table import Table
 
 from spark_exports.lake import commit as protocol
@@ -19,7 +20,8 @@ from spark_exports.lake.layout import Layout
 from spark_exports.lake.maintenance import compact, expire_snapshots, remove_orphans
 from spark_exports.lake.transaction import Change
 from spark_exports.lake.transaction import put as real_put
-from spark_exports.order import LakeSettings, Maintenance, Range
+from spark_exports.order import LakeSettings
+from tests.export_specs import maintenance
 from tests.unit.spark_exports.lake.lake_support import (
     KEY,
     OTHER,
@@ -43,10 +45,14 @@ def test_attempts_of_one_run_commit_at_the_same_moment(
     with ExitStack() as stack:
         lakes = [stack.enter_context(Lake(postgres_settings)) for _ in range(WRITERS)]
         first = open_table(lakes[0])
-        before = [Range(KEY, 0, 20), Range(OTHER, 0, 5)]
+        before = [LaneRange(KEY, 0, 20), LaneRange(OTHER, 0, 5)]
         first.commit(Commit(1, 1, before, written(first, 1, before)))
         start = threading.Barrier(WRITERS)
-        ranges = [Range(KEY, 10, 30)] if replace else [Range(KEY, 20, 40), Range(OTHER, 5, 9)]
+        ranges = (
+            [LaneRange(KEY, 10, 30)]
+            if replace
+            else [LaneRange(KEY, 20, 40), LaneRange(OTHER, 5, 9)]
+        )
 
         def attempt(number: int) -> Committed:
             table = open_table(lakes[number])
@@ -62,8 +68,8 @@ def test_attempts_of_one_run_commit_at_the_same_moment(
         assert {each.positions[KEY] for each in done} == {end}
         others = of_lane(0, 5 if replace else 9, OTHER)
         assert rows(first) == [*of_lane(0, end), *others]
-        expire_snapshots(first, Maintenance(keep_snapshots_s=0), now_s=LATER_S)
-        remove_orphans(first, Maintenance(orphans_after_s=0), 3, 1, now_s=LATER_S)
+        expire_snapshots(first, maintenance(keep_snapshots_s=0), now_s=LATER_S)
+        remove_orphans(first, maintenance(orphans_after_s=0), 3, 1, now_s=LATER_S)
         assert files_below(tmp_path) == files_named(first)
 
 
@@ -73,15 +79,15 @@ def test_a_zombie_of_an_earlier_run(postgres_settings: LakeSettings, tmp_path: P
     """
     with Lake(postgres_settings) as lake, Lake(postgres_settings) as of_zombie:
         zombie = open_table(of_zombie)
-        ranges = [Range(KEY, 0, 20)]
+        ranges = [LaneRange(KEY, 0, 20)]
         late = Commit(1, 1, ranges, written(zombie, 1, ranges))
-        backfill = Commit(1, 1, [Range(KEY, 5, 10)], [], replace=True)
+        backfill = Commit(1, 1, [LaneRange(KEY, 5, 10)], [], replace=True)
 
         table = open_table(lake)
         for number, end in ((2, 20), (3, 30)):
-            more = [Range(KEY, table.positions.get(KEY, 0), end)]
+            more = [LaneRange(KEY, table.positions.get(KEY, 0), end)]
             table.commit(Commit(number, 1, more, written(table, number, more)))
-        remove_orphans(table, Maintenance(), 4, 1)
+        remove_orphans(table, maintenance(), 4, 1)
 
         done = zombie.commit(late)
         assert done.already
@@ -89,14 +95,14 @@ def test_a_zombie_of_an_earlier_run(postgres_settings: LakeSettings, tmp_path: P
         with pytest.raises(Superseded):
             zombie.commit(backfill)
         with pytest.raises(Superseded):
-            zombie.commit(Commit(1, 1, [Range(KEY, 0, 40)], []))
+            zombie.commit(Commit(1, 1, [LaneRange(KEY, 0, 40)], []))
         for start in (20, 40):  # of a later run, which was planned for a table that was elsewhere
             with pytest.raises(Superseded):
-                table.commit(Commit(4, 1, [Range(KEY, start, 50)], []))
+                table.commit(Commit(4, 1, [LaneRange(KEY, start, 50)], []))
         with pytest.raises(Superseded):
-            compact(zombie, Maintenance(), 1, 1, now_s=LATER_S)
+            compact(zombie, maintenance(), 1, 1, now_s=LATER_S)
         with pytest.raises(Superseded):
-            remove_orphans(zombie, Maintenance(orphans_after_s=0), 1, 1, now_s=LATER_S)
+            remove_orphans(zombie, maintenance(orphans_after_s=0), 1, 1, now_s=LATER_S)
         assert rows(table) == of_lane(0, 30)
         assert files_below(tmp_path) == files_named(table)
 
@@ -107,7 +113,7 @@ def test_others_commit_in_between(
     """Someone deletes rows by hand: it is not our run, so we look again and try again."""
     with Lake(postgres_settings) as lake:
         table, by_hand = open_table(lake, UNPARTITIONED), open_table(lake, UNPARTITIONED)
-        ranges = [Range(KEY, 0, 20)]
+        ranges = [LaneRange(KEY, 0, 20)]
         table.commit(Commit(1, 1, ranges, written(table, 1, ranges)))
         tries = 0
         by_hands = itertools.count(1)
@@ -121,10 +127,10 @@ def test_others_commit_in_between(
             real_put(iceberg, change)
 
         monkeypatch.setattr(protocol, "put", put)
-        more = [Range(KEY, 20, 30)]
+        more = [LaneRange(KEY, 20, 30)]
         assert not table.commit(Commit(2, 1, more, written(table, 2, more))).already
         assert tries == 4
-        again = [Range(KEY, 10, 22)]
+        again = [LaneRange(KEY, 10, 22)]
         tries = 0
         files = written(table, 3, again)
         assert not table.commit(Commit(3, 1, again, files, replace=True)).already

@@ -9,12 +9,12 @@ import fastavro
 import msgspec
 import pytest
 from packetboat import Client, Outgoing
+from packetboat.models.export_runs import LaneKey, LaneRange
 from packetboat.testing.packetboat import Packetboat
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
-from spark_exports.order import LaneKey, Range
 from tests.integration.spark.logs import in_order, log_of, publish, reading, rows_of
 from tests.spark_version import HAS_PUSH_DOWN
 
@@ -97,7 +97,7 @@ def test_ranges_are_read_to_the_row(
     client.topics.create("orders", partitions=2)
     publish(client, "orders", 300)
     ranges = [
-        Range(LaneKey("orders", "", partition, 0), start, end)
+        LaneRange(LaneKey("orders", "", partition, 0), start, end)
         for partition, start, end in [(0, 3, 70), (1, 50, 51), (1, 60, 60)]
     ]
     text = msgspec.json.encode(ranges).decode()
@@ -115,7 +115,7 @@ def test_a_range_of_a_topic_that_was_made_again_is_refused(
     client.topics.create("orders", partitions=1)
     publish(client, "orders", 10)
     key = LaneKey("orders", "00" * 16, 0, 0)
-    text = msgspec.json.encode([Range(key, 0, 10)]).decode()
+    text = msgspec.json.encode([LaneRange(key, 0, 10)]).decode()
     with pytest.raises(PySparkException, match="another one made in its name"):
         reading(spark, packetboat, ranges=text).collect()
 

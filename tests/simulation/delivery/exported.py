@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import msgspec
+from packetboat.models.export_runs import LanePosition, LaneRange
+from packetboat.models.exports import ExportResult
 
 from spark_exports.driver.targets import after, has_run
 from spark_exports.lake.commit import Commit
 from spark_exports.lake.errors import LakeError, Superseded
 from spark_exports.lake.table import LakeTable
 from spark_exports.lake.written import WrittenFile
-from spark_exports.order import Position, Range, Result
 from tests.chaos.delivery.actor import Actor
 from tests.chaos.delivery.caller import PAUSE_S, Caller, Reply
 from tests.simulation.delivery.lake import Lake, Row
@@ -173,7 +174,7 @@ class Exported(Actor):
 
     async def _export(
         self, caller: Caller, attempt: Attempt
-    ) -> tuple[Result, list[Position], list[Range]]:
+    ) -> tuple[ExportResult, list[LanePosition], list[LaneRange]]:
         """Take the steps of `spark_exports.driver.export`. Raises Gone, LakeError."""
         number, table = attempt.run["number"], self._lake.open()
         await asyncio.to_thread(table.refresh)
@@ -181,13 +182,13 @@ class Exported(Actor):
         had = has_run(table, number)
         if had is not None:
             self.sometimes.hit(ALREADY)
-            return Result(already=True, last_run=table.last_run), had, []
+            return ExportResult(already=True, last_run=table.last_run), had, []
         positions = {"positions": msgspec.to_builtins(after(table, []))}
         planned = await self._tell(caller, attempt, ":plan", positions)
-        ranges = msgspec.convert(planned.body["ranges"], list[Range])
+        ranges = msgspec.convert(planned.body["ranges"], list[LaneRange])
         attempt.reach("planned")
         if not ranges:
-            return Result(last_run=table.last_run), after(table, []), []
+            return ExportResult(last_run=table.last_run), after(table, []), []
         files = [await self._write(attempt, table, each) for each in ranges]
         attempt.reach("written")
         if attempt.given_up:
@@ -201,7 +202,7 @@ class Exported(Actor):
         self.sometimes.hit(LOST, self._lake.lost_done > lost)
         attempt.reach("committed")
         rows = sum(each.rows for each in files)
-        result = Result(rows, already=committed.already, last_run=table.last_run)
+        result = ExportResult(rows, already=committed.already, last_run=table.last_run)
         return result, after(table, ranges), ranges
 
     async def _until_overtaken(self) -> None:
@@ -214,7 +215,7 @@ class Exported(Actor):
                 self._overtaken = True
         self._waiting -= 1
 
-    async def _write(self, attempt: Attempt, table: LakeTable, wanted: Range) -> WrittenFile:
+    async def _write(self, attempt: Attempt, table: LakeTable, wanted: LaneRange) -> WrittenFile:
         """Read the range with the token of the run, and leave it in a file."""
         caller = Caller(self.site.port, attempt.run["token"], self.site.others)
         until_s = time.monotonic() + 10 * LEASE_S
@@ -248,7 +249,10 @@ class Exported(Actor):
         return rows
 
     async def _end(
-        self, caller: Caller, attempt: Attempt, done: tuple[Result, list[Position], list[Range]]
+        self,
+        caller: Caller,
+        attempt: Attempt,
+        done: tuple[ExportResult, list[LanePosition], list[LaneRange]],
     ) -> None:
         """Finish the run. All messages of its ranges must be in the table then."""
         result, positions, ranges = done

@@ -11,12 +11,12 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from packetboat.models.export_runs import LaneKey, LaneRange
 from pyiceberg.exceptions import CommitFailedException
 
 from spark_exports.lake.commit import Commit
 from spark_exports.lake.errors import CatalogUnavailable
 from spark_exports.lake.written import WrittenFile
-from spark_exports.order import LaneKey, Range
 from tests.chaos.delivery.actor import Message, Site
 from tests.chaos.delivery.caller import Caller, Reply
 from tests.chaos.sometimes import Sometimes
@@ -140,7 +140,7 @@ def test_a_commit_is_done_or_not_whatever_is_heard_of_it() -> None:
         tables = [lake.open() for _ in range(2)]
         for number, table in enumerate(tables, 1):
             lake.files[f"file-{number}"] = (LOG[number],)
-            ranges = [Range(LaneKey("t", "u", 0, 0), 0, 1)]
+            ranges = [LaneRange(LaneKey("t", "u", 0, 0), 0, 1)]
             wanted = Commit(1, number, ranges, [WrittenFile(f"file-{number}", (), 0, 1, 1)])
             for _ in range(100):
                 with contextlib.suppress(CatalogUnavailable):

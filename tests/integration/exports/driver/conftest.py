@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from packetboat.models.export_runs import LaneKey
 from pyspark.sql import SparkSession
 
-from spark_exports.order import LaneKey
 from tests.e2e.installation import Installation
 from tests.integration.exports.driver.driver_process import published
 from tests.spark_session import spark_session

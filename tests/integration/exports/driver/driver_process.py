@@ -11,28 +11,20 @@ from typing import Any
 
 import msgspec
 import requests
+from packetboat.models.export_runs import LaneKey, LaneRange
+from packetboat.models.exports import ExportKind
 
 from spark_exports.fail_points import VARIABLE
-from spark_exports.order import (
-    ExportSpec,
-    FromDriver,
-    FromRunner,
-    LakeSettings,
-    LaneKey,
-    Opened,
-    Order,
-    Range,
-    Ranges,
-    RunKind,
-)
+from spark_exports.order import FromDriver, FromRunner, LakeSettings, Opened, Order, Ranges
 from tests.e2e.installation import Installation
+from tests.export_specs import spec_of
 from tests.integration.exports.driver.tables import TENANT, rejects, rows
 from tests.spark_cluster import SparkCluster
 
 TOPIC = "driver-orders"
 PARTITIONS = 2
 MESSAGES = 300
-SPEC = ExportSpec(name="all-orders", topic=TOPIC, table="orders")
+SPEC = spec_of(name="all-orders", topic=TOPIC, table="orders")
 
 
 def published(installation: Installation) -> dict[LaneKey, int]:
@@ -81,7 +73,7 @@ class Process:
         self.installation = installation
         self.directory = directory
         self.spec = SPEC
-        self.ranges = [Range(key, 0, end) for key, end in ends.items()]
+        self.ranges = [LaneRange(key, 0, end) for key, end in ends.items()]
         self.lake = LakeSettings(
             name="default",
             warehouse=str(directory / "warehouse"),
@@ -93,7 +85,7 @@ class Process:
         self.code = 0
         self.process: subprocess.Popen[bytes] | None = None
 
-    def order(self, number: int, attempt: int = 1, *, kind: RunKind = "export") -> Order:
+    def order(self, number: int, attempt: int = 1, *, kind: ExportKind = "export") -> Order:
         """Return an order with a directory of its own."""
         state_dir = self.directory / f"run-{number}-{attempt}"
         state_dir.mkdir()

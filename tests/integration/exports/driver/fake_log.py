@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from packetboat.models.export_runs import LaneKey, LaneRange
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_exports.driver.bodies.avro_bodies import AvroVersion
 from spark_exports.lake.envelope import ENVELOPE
-from spark_exports.order import LaneKey, Range
 
 BEGINS = datetime(2026, 1, 1, tzinfo=UTC)
 COLUMNS = (
@@ -30,7 +30,7 @@ class Log:
     """Messages of lanes, by offset; also a Platform. `reads`: the slices that were asked for."""
 
     lanes: dict[LaneKey, list[dict[str, Any]]] = field(default_factory=dict)
-    reads: list[list[Range]] = field(default_factory=list)
+    reads: list[list[LaneRange]] = field(default_factory=list)
     hidden: int = 0
     """Messages of each slice that do not come, as if a filter had them."""
     first: int = 0
@@ -74,16 +74,16 @@ class Log:
     def all(self) -> list[dict[str, Any]]:
         return [message for _, lane in sorted(self.lanes.items()) for message in lane]
 
-    def messages(self, spark: SparkSession, slices: Sequence[Range]) -> DataFrame:
+    def messages(self, spark: SparkSession, slices: Sequence[LaneRange]) -> DataFrame:
         end = len(slices)
         parts = self._parts(slices)
         return spark.range(0, end, 1, end).mapInArrow(partial(_batches, parts), COLUMNS)
 
-    def batches(self, slices: Sequence[Range]) -> list[list[pa.RecordBatch]]:
+    def batches(self, slices: Sequence[LaneRange]) -> list[list[pa.RecordBatch]]:
         """Return the batches of the slices without Spark."""
         return [list(_part(part)) for part in self._parts(slices)]
 
-    def _parts(self, slices: Sequence[Range]) -> list[list[dict[str, Any]]]:
+    def _parts(self, slices: Sequence[LaneRange]) -> list[list[dict[str, Any]]]:
         self.reads.append(list(slices))
         return [self.lanes[one.key][one.start : one.end - self.hidden] for one in slices]
 

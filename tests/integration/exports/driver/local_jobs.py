@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
+from packetboat.models.export_runs import LaneRange
 
 from spark_exports.driver.progress import Reporter
 from spark_exports.driver.slice_task import Outcome
 from spark_exports.driver.spark import Jobs
 from spark_exports.driver.tally_task import TallyTask
-from spark_exports.order import Range
 from tests.integration.exports.driver.fake_log import Log
 
 T = TypeVar("T")
@@ -30,11 +30,11 @@ class LocalJobs(Jobs):
     def cancel(self) -> None:
         pass
 
-    def messages(self, slices: Sequence[Range]) -> Any:
+    def messages(self, slices: Sequence[LaneRange]) -> Any:
         return self._log.batches(slices)
 
     @contextmanager
-    def kept_messages(self, slices: Sequence[Range]) -> Iterator[Any]:
+    def kept_messages(self, slices: Sequence[LaneRange]) -> Iterator[Any]:
         yield self.messages(slices)
 
     def outcomes(self, messages: Any, task: Callable[..., Any], done: int = 0) -> list[Outcome]:
@@ -45,7 +45,7 @@ class LocalJobs(Jobs):
             for batch in work(iter(batches))
         ]
 
-    def tallies(self, slices: Sequence[Range]) -> list[pa.RecordBatch]:
+    def tallies(self, slices: Sequence[LaneRange]) -> list[pa.RecordBatch]:
         return list(TallyTask(_count)(one for part in self.messages(slices) for one in part))
 
     def run_tasks(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
+from packetboat.models.export_runs import ExportSpec, LaneKey, LanePosition, LaneRange
+from packetboat.models.exports import ExportKind
 from pyspark.sql import SparkSession
 
 from spark_exports.driver.drive import drive
@@ -18,18 +20,13 @@ from spark_exports.driver.spark import Jobs
 from spark_exports.order import (
     Cancel,
     Done,
-    ExportSpec,
     Failed,
     FromDriver,
     LakeSettings,
-    LaneKey,
     Opened,
     Order,
-    Position,
     Progress,
-    Range,
     Ranges,
-    RunKind,
 )
 from tests.integration.exports.driver.fake_log import Log
 from tests.integration.exports.driver.local_jobs import LocalJobs
@@ -64,11 +61,11 @@ class ScriptedRunner:
 
     def order(
         self,
-        kind: RunKind = "export",
+        kind: ExportKind = "export",
         *,
         number: int | None = None,
         attempt: int = 1,
-        ranges: list[Range] | None = None,
+        ranges: list[LaneRange] | None = None,
     ) -> Order:
         """Return an order for the next run, or for run `number`."""
         if number is None:
@@ -142,16 +139,16 @@ class ScriptedRunner:
         while not self._lines.is_stopped and time.monotonic() < until_s:
             time.sleep(0.01)
 
-    def plan(self, positions: list[Position]) -> list[Range]:
+    def plan(self, positions: list[LanePosition]) -> list[LaneRange]:
         at = {one.key: one.offset for one in positions}
         return [
-            Range(key, at.get(key, 0), end)
+            LaneRange(key, at.get(key, 0), end)
             for key, end in self.log.ends.items()
             if at.get(key, 0) < end
         ]
 
-    def all_ranges(self) -> list[Range]:
-        return [Range(key, 0, end) for key, end in self.log.ends.items()]
+    def all_ranges(self) -> list[LaneRange]:
+        return [LaneRange(key, 0, end) for key, end in self.log.ends.items()]
 
 
 def lane(topic: str = "orders", partition: int = 0) -> LaneKey:

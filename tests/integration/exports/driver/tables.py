@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from packetboat.models.export_runs import ExportSpec
+
 from spark_exports.driver.targets import REJECTS_SUFFIX
 from spark_exports.lake.lake import Lake
-from spark_exports.order import ExportSpec, LakeSettings
+from spark_exports.order import LakeSettings
 
 TENANT = "acme"
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import requests
+from packetboat.models.export_runs import LaneKey, LanePosition, LaneRange
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_exports.driver import export
@@ -21,17 +22,7 @@ from spark_exports.driver.platform import TOKEN_FILE, HttpPlatform
 from spark_exports.driver.progress import Reporter
 from spark_exports.driver.slices import sliced
 from spark_exports.driver.spark import Jobs
-from spark_exports.order import (
-    Cancel,
-    Done,
-    Failed,
-    FromDriver,
-    LaneKey,
-    Order,
-    Position,
-    Progress,
-    Range,
-)
+from spark_exports.order import Cancel, Done, Failed, FromDriver, Order, Progress
 from tests.e2e.installation import Installation
 from tests.integration.exports.driver.driver_process import SPEC, TOPIC, Process, check
 from tests.integration.exports.driver.fake_log import Log
@@ -108,7 +99,7 @@ class Renewing(HttpPlatform):
         self._token_path = Path(order.state_dir) / TOKEN_FILE
         self._renew = renew
 
-    def messages(self, spark: SparkSession, slices: Sequence[Range]) -> DataFrame:
+    def messages(self, spark: SparkSession, slices: Sequence[LaneRange]) -> DataFrame:
         if len(self.jobs) == 1:
             self._token_path.write_text(self._renew())
         self.jobs.append(len(slices))
@@ -119,13 +110,13 @@ class Runner(ScriptedRunner):
     """A runner that carries out orders of its own on a real Spark and a real platform."""
 
     def __init__(
-        self, spark: SparkSession, platform: HttpPlatform, ranges: list[Range], directory: Path
+        self, spark: SparkSession, platform: HttpPlatform, ranges: list[LaneRange], directory: Path
     ) -> None:
         super().__init__(spark, Log(), directory, SPEC)
         self._platform = platform
         self._ranges = ranges
 
-    def plan(self, positions: list[Position]) -> list[Range]:
+    def plan(self, positions: list[LanePosition]) -> list[LaneRange]:
         return self._ranges
 
     def _start(self, order: Order, reporter: Reporter) -> Jobs:

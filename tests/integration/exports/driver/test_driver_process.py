@@ -6,7 +6,9 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from spark_exports.order import Done, Failed, LaneKey, Progress
+from packetboat.models.export_runs import LaneKey
+
+from spark_exports.order import Done, Failed, Progress
 from tests.e2e.installation import Installation
 from tests.integration.exports.driver.driver_process import MESSAGES, SPEC, Process, check
 from tests.integration.exports.driver.tables import rows
@@ -36,7 +38,7 @@ def test_a_killed_run_is_finished_by_the_next_attempt(
     heard = driver.run(driver.order(2, kind="reconcile"))
     done = heard[-1]
     assert isinstance(done, Done), (done, driver.log)
-    assert (done.result.rows, done.result.differences) == (MESSAGES, [])
+    assert (done.result.rows, done.result.differences) == (MESSAGES, ())
 
 
 def test_a_run_on_a_cluster(

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packetboat.models.export_runs import LaneRange
 from pyspark.sql import SparkSession
 
-from spark_exports.order import ExportSpec, Failed, Range
+from spark_exports.order import Failed
+from tests.export_specs import spec_of
 from tests.integration.exports.driver import tables
 from tests.integration.exports.driver.fake_log import Log
 from tests.integration.exports.driver.scripted_runner import ScriptedRunner, lane
 
-SPEC = ExportSpec(name="all-orders", topic="orders", table="orders")
+SPEC = spec_of(name="all-orders", topic="orders", table="orders")
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def test_every_message_is_a_row_once(runner: ScriptedRunner) -> None:
         runner.log.publish({"id": number, "name": f"n{number}"}, partition=number % 2)
     done = runner.run()
     assert (done.result.rows, done.result.rejected) == (20, 0)
-    assert done.result.new_columns == ["id", "name"]
+    assert done.result.new_columns == ("id", "name")
     found = rows(runner)
     assert places(found) == places(runner.log.all())
     assert [{"id": row["id"], "name": row["name"]} for row in found] == [
@@ -87,8 +89,8 @@ def test_only_what_brings_new_columns_is_read_twice(
         runner.log.publish({"id": number, "late": number} if number == 25 else {"id": number})
     runner.log.reads.clear()
     done = runner.run()
-    assert done.result.new_columns == ["late"]
-    assert runner.log.reads[1:] == [[Range(lane(), 21, 31)]]
+    assert done.result.new_columns == ("late",)
+    assert runner.log.reads[1:] == [[LaneRange(lane(), 21, 31)]]
     assert [row["late"] for row in rows(runner) if row["late"] is not None] == [25]
     assert places(rows(runner)) == places(runner.log.all())
 
@@ -119,7 +121,7 @@ def test_bodies_that_are_no_objects_are_in_the_rejects(runner: ScriptedRunner) -
 
 
 def test_raw_bodies_are_kept_as_they_are(runner: ScriptedRunner) -> None:
-    runner.spec = ExportSpec(name="all-orders", topic="orders", table="raw", body="raw")
+    runner.spec = spec_of(name="all-orders", topic="orders", table="raw", body="raw")
     for body in (b"\xff", b"{", b'{"a": 1}'):
         runner.log.publish(body)
     done = runner.run()
@@ -141,7 +143,7 @@ def test_a_read_that_is_not_whole_commits_nothing(runner: ScriptedRunner) -> Non
 
 
 def test_what_a_filter_hides_is_counted(runner: ScriptedRunner) -> None:
-    runner.spec = ExportSpec(name="all-orders", topic="orders", table="orders", filter="true")
+    runner.spec = spec_of(name="all-orders", topic="orders", table="orders", filter="true")
     for number in range(5):
         runner.log.publish({"id": number})
     runner.log.hidden = 2
@@ -154,10 +156,10 @@ def test_a_back_fill_replaces(runner: ScriptedRunner) -> None:
     for number in range(9):
         runner.log.publish({"id": number} if number != 4 else b"no")
     runner.run()
-    runner.spec = ExportSpec(
+    runner.spec = spec_of(
         name="all-orders", topic="orders", table="orders", columns={"id": "long"}, keep_data=True
     )
-    done = runner.run(runner.order("backfill", ranges=[Range(lane(), 3, 6)]))
+    done = runner.run(runner.order("backfill", ranges=[LaneRange(lane(), 3, 6)]))
     assert (done.result.rows, done.result.rejected) == (2, 1)
     assert places(rows(runner)) == [("orders", 0, at) for at in (0, 1, 2, 3, 5, 6, 7, 8)]
     assert [row["offset"] for row in rows(runner) if row["data"] is not None] == [3, 5]

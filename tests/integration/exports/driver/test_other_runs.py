@@ -13,18 +13,22 @@ import duckdb
 import fastavro
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
+from packetboat.models.export_runs import ExportSpec, LaneRange
 from pyiceberg.types import UUIDType
 
 from spark_exports.driver import export
 from spark_exports.driver.bodies.avro_bodies import AvroVersion
 from spark_exports.fail_points import FailPoint
 from spark_exports.lake.lake import Lake
-from spark_exports.order import ExportSpec, Failed, Maintenance, Range
+from spark_exports.order import Failed
+from tests import export_specs
+from tests.export_specs import maintenance
 from tests.integration.exports.driver.fake_log import BEGINS, Log
 from tests.integration.exports.driver.scripted_runner import ScriptedRunner, lane
 from tests.integration.exports.driver.tables import TENANT, files, rejects, rows
 
-SPEC = ExportSpec(name="all-orders", topic="orders", table="orders")
+SPEC = export_specs.spec_of(name="all-orders", topic="orders", table="orders")
 
 
 @pytest.fixture
@@ -33,7 +37,8 @@ def runner(tmp_path: Path) -> ScriptedRunner:
 
 
 def spec_of(**told: object) -> ExportSpec:
-    return ExportSpec(**({"name": "all-orders", "topic": "orders", "table": "orders"} | told))  # type: ignore[arg-type]
+    """Return the export with other values of some fields."""
+    return replace(SPEC, **told)
 
 
 # Upkeep
@@ -45,7 +50,7 @@ def test_upkeep_joins_files_and_keeps_rows(runner: ScriptedRunner) -> None:
         runner.log.publish(b"no")
         runner.run()
     before = rows(runner.lake, SPEC)
-    runner.spec = spec_of(maintenance=Maintenance(keep_snapshots_s=0, orphans_after_s=0))
+    runner.spec = spec_of(maintenance=maintenance(keep_snapshots_s=0, orphans_after_s=0))
     done = runner.run(runner.order("maintain"))
     assert (done.result.files, len(files(runner.lake, SPEC))) == (2, 1)
     assert done.result.removed_files >= 6
@@ -96,7 +101,7 @@ def test_a_table_that_has_the_log_does_not_differ(runner: ScriptedRunner) -> Non
     runner.run()
     runner.log.publish({"id": 99})
     done = runner.run(runner.order("reconcile", ranges=runner.all_ranges()))
-    assert (done.result.rows, done.result.differences) == (20, [])
+    assert (done.result.rows, done.result.differences) == (20, ())
 
 
 def test_hours_that_differ_are_named(runner: ScriptedRunner) -> None:
@@ -105,7 +110,7 @@ def test_hours_that_differ_are_named(runner: ScriptedRunner) -> None:
     runner.run()
     runner.log.lanes[lane()][4]["key"] = "another"
     del runner.log.lanes[lane()][1]
-    done = runner.run(runner.order("reconcile", ranges=[Range(lane(), 0, 6)]))
+    done = runner.run(runner.order("reconcile", ranges=[LaneRange(lane(), 0, 6)]))
     first, second = done.result.differences
     assert (first.topic, first.hour_s) == ("orders", int(BEGINS.timestamp()))
     assert (first.log_rows, first.table_rows) == (2, 3)
@@ -121,9 +126,9 @@ def test_only_what_both_may_have_is_compared(runner: ScriptedRunner) -> None:
     runner.log.publish({"id": 6})
     runner.log.first = 4
     runner.log.reads.clear()
-    done = runner.run(runner.order("reconcile", ranges=[Range(lane(), 0, 7)]))
-    assert runner.log.reads == [[Range(lane(), 4, 6)]]
-    assert (done.result.rows, done.result.differences) == (2, [])
+    done = runner.run(runner.order("reconcile", ranges=[LaneRange(lane(), 0, 7)]))
+    assert runner.log.reads == [[LaneRange(lane(), 4, 6)]]
+    assert (done.result.rows, done.result.differences) == (2, ())
 
 
 # Back-fills
@@ -136,7 +141,7 @@ def test_a_back_fill_takes_out_rejects_and_brings_them_again(runner: ScriptedRun
     runner.log.publish({"id": 8})
     runner.run()
     for _ in range(2):
-        done = runner.run(runner.order("backfill", ranges=[Range(lane(), 4, 9)]))
+        done = runner.run(runner.order("backfill", ranges=[LaneRange(lane(), 4, 9)]))
         assert (done.result.rows, done.result.rejected) == (4, 1)
         assert [row["offset"] for row in rows(runner.lake, SPEC)] == [0, 1, 3, 4, 6, 7, 8]
         assert [row["offset"] for row in rejects(runner.lake, SPEC)] == [2, 5]
@@ -145,7 +150,7 @@ def test_a_back_fill_takes_out_rejects_and_brings_them_again(runner: ScriptedRun
 def test_a_back_fill_that_was_committed_is_not_done_again(runner: ScriptedRunner) -> None:
     runner.log.publish({"id": 0})
     runner.run()
-    order = runner.order("backfill", ranges=[Range(lane(), 0, 1)])
+    order = runner.order("backfill", ranges=[LaneRange(lane(), 0, 1)])
     runner.run(order)
     again = runner.run(
         runner.order("backfill", number=order.number, attempt=2, ranges=order.ranges)
@@ -157,7 +162,7 @@ def test_a_back_fill_that_was_committed_is_not_done_again(runner: ScriptedRunner
 def test_a_back_fill_ahead_of_the_table_is_refused(runner: ScriptedRunner) -> None:
     for number in range(4):
         runner.log.publish({"id": number})
-    said = runner.carry_out(runner.order("backfill", ranges=[Range(lane(), 2, 4)]))
+    said = runner.carry_out(runner.order("backfill", ranges=[LaneRange(lane(), 2, 4)]))
     assert isinstance(said, Failed)
     assert (said.code, said.retry) == ("ahead-of-table", False)
 
@@ -274,7 +279,7 @@ def test_columns_that_someone_else_made_are_left_alone(runner: ScriptedRunner) -
         with table.iceberg.update_schema() as update:
             update.add_column("note", UUIDType())
     runner.log.publish({"id": 2, "note": "x", "new": 1})
-    assert runner.run().result.new_columns == ["new"]
+    assert runner.run().result.new_columns == ("new",)
     row = rows(runner.lake, SPEC)[1]
     assert (row["id"], row["new"], row["note"]) == (2, 1, None)
     assert json.loads(row["rescued"]) == {"id": 2, "note": "x", "new": 1}

@@ -8,11 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from packetboat.credentials import ClientCredentials, StaticToken, TokenFile
+from packetboat.models.export_runs import LaneKey, LaneRange
 from packetboat.spark.errors import InvalidOption
 from packetboat.spark.options import ReadOptions, read_options
 from packetboat.spark.ranges import Lane, Split, cut, within
-
-from spark_exports.order import LaneKey, Range
 
 HERE = {"PACKETBOAT_URL": "https://here", "PACKETBOAT_TOKEN": "environment"}
 
@@ -98,7 +97,7 @@ def test_what_means_nothing_is_named(given: dict[str, str], said: str) -> None:
 
 def test_ranges_are_those_of_an_export() -> None:
     key = LaneKey("orders", "ab" * 16, 2, 1)
-    text = msgspec.json.encode([Range(key, 5, 9)]).decode()
+    text = msgspec.json.encode([LaneRange(key, 5, 9)]).decode()
     assert read_options({"ranges": text}, HERE).splits == (
         Split(Lane("orders", 2, 1), 5, 9, "ab" * 16),
     )

@@ -11,33 +11,31 @@ from typing import BinaryIO
 
 import msgspec
 import pytest
+from packetboat.models.export_runs import LaneKey, LanePosition, LaneRange
+from packetboat.models.exports import ExportResult
 
 from spark_exports.driver.errors import BadOrder, Stopped
 from spark_exports.driver.lines import Lines
 from spark_exports.order import (
     Cancel,
     Done,
-    ExportSpec,
     Failed,
     FromDriver,
     FromRunner,
     LakeSettings,
-    LaneKey,
     Opened,
     Order,
-    Position,
     Progress,
-    Range,
     Ranges,
-    Result,
 )
+from tests.export_specs import spec_of
 
 ORDER = Order(
     tenant="acme",
     number=1,
     attempt=1,
     kind="export",
-    export=ExportSpec("e", "t", "t"),
+    export=spec_of("e", "t", "t"),
     lake=LakeSettings("default", "/lake", {}),
     url="http://127.0.0.1:1",
     token="t",
@@ -79,9 +77,9 @@ def runner() -> Iterator[Runner]:
 
 def test_ranges_answer_what_was_opened(runner: Runner) -> None:
     runner.begin()
-    runner.tell(Ranges([Range(KEY, 3, 9)]))
-    assert runner.lines.ask([Position(KEY, 3)]) == [Range(KEY, 3, 9)]
-    assert runner.hear() == Opened([Position(KEY, 3)])
+    runner.tell(Ranges([LaneRange(KEY, 3, 9)]))
+    assert runner.lines.ask([LanePosition(KEY, 3)]) == [LaneRange(KEY, 3, 9)]
+    assert runner.hear() == Opened([LanePosition(KEY, 3)])
 
 
 @pytest.mark.parametrize("ends", [True, False])
@@ -109,7 +107,7 @@ def test_who_is_late_to_hear_of_a_stop_is_told_at_once(runner: Runner) -> None:
 
 def test_after_the_last_word_nothing_stops_any_more(runner: Runner) -> None:
     runner.begin()
-    said = Done(Result(), [])
+    said = Done(ExportResult(), [])
     runner.lines.finish(said)
     assert runner.hear() == said
     runner.lines.stop("late")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from packetboat.models.export_runs import LaneKey, LaneRange
 
 from spark_exports.driver.portions import MOST_GROWTH, portions
-from spark_exports.order import LaneKey, Range
 
 JOB_S = 100.0
 
 
-def slices(count: int) -> list[Range]:
-    return [Range(LaneKey("orders", "", 0, 0), at, at + 1) for at in range(count)]
+def slices(count: int) -> list[LaneRange]:
+    return [LaneRange(LaneKey("orders", "", 0, 0), at, at + 1) for at in range(count)]
 
 
 class Work:
@@ -25,7 +25,7 @@ class Work:
 
     def do(self, count: int, first: int) -> None:
         wanted = slices(count)
-        done: list[Range] = []
+        done: list[LaneRange] = []
         for portion in portions(wanted, first, JOB_S, lambda: self.now_s):
             took_s = sum(self._slice_s(at) for at in range(len(done), len(done) + len(portion)))
             self.now_s += took_s

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from packetboat.models.export_runs import LaneKey, LaneRange
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
@@ -20,7 +21,7 @@ from spark_exports.lake.files import FileWriter, WrittenFile
 from spark_exports.lake.lake import Lake
 from spark_exports.lake.layout import Layout
 from spark_exports.lake.table import LakeTable
-from spark_exports.order import LakeSettings, LaneKey, Range
+from spark_exports.order import LakeSettings
 
 TENANT = "acme"
 TABLE = "orders"
@@ -100,7 +101,7 @@ def write(writer: FileWriter, *batches: pa.RecordBatch) -> list[WrittenFile]:
 
 
 def written(
-    table: LakeTable, run: int, ranges: Sequence[Range], attempt: int = 1
+    table: LakeTable, run: int, ranges: Sequence[LaneRange], attempt: int = 1
 ) -> list[WrittenFile]:
     """Write the files of an attempt that read these ranges."""
     batches = [lane(each.start, each.end, each.key) for each in ranges]

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from packetboat.models.export_runs import LaneKey, LaneRange
 
 from spark_exports.lake.commit import ATTEMPT, POSITIONS, RANGES, RUN, Commit
 from spark_exports.lake.errors import AheadOfTable, NamesakeTopic, Superseded
 from spark_exports.lake.lake import Lake
 from spark_exports.lake.layout import Layout
-from spark_exports.order import LaneKey, Range
 from tests.unit.spark_exports.lake.lake_support import (
     KEY,
     OTHER,
@@ -24,13 +24,13 @@ from tests.unit.spark_exports.lake.lake_support import (
 )
 
 
-def run(number: int, *ranges: Range, attempt: int = 1) -> Commit:
+def run(number: int, *ranges: LaneRange, attempt: int = 1) -> Commit:
     return Commit(number, attempt, list(ranges), [])
 
 
 def test_positions_and_rows_come_together(lake: Lake) -> None:
     table = open_table(lake)
-    ranges = [Range(KEY, 0, 30), Range(OTHER, 5, 9)]
+    ranges = [LaneRange(KEY, 0, 30), LaneRange(OTHER, 5, 9)]
     done = table.commit(Commit(1, 1, ranges, written(table, 1, ranges)))
     assert not done.already
     assert done.positions == {KEY: 30, OTHER: 9} == table.positions
@@ -51,22 +51,22 @@ def test_positions_and_rows_come_together(lake: Lake) -> None:
 def test_the_next_run_goes_on(lake: Lake) -> None:
     table = open_table(lake)
     for number, at in enumerate(range(0, 50, 10), 1):
-        ranges = [Range(KEY, at, at + 10)]
+        ranges = [LaneRange(KEY, at, at + 10)]
         assert not table.commit(Commit(number, 1, ranges, written(table, number, ranges))).already
     assert rows(table) == of_lane(0, 50)
 
 
 def test_a_run_without_rows_moves_positions(lake: Lake) -> None:
     table = open_table(lake)
-    assert not table.commit(run(1, Range(KEY, 0, 7), Range(OTHER, 3, 3))).already
+    assert not table.commit(run(1, LaneRange(KEY, 0, 7), LaneRange(OTHER, 3, 3))).already
     assert table.positions == {KEY: 7, OTHER: 3}
     assert table.last_run == 1
     assert rows(table) == []
-    assert table.commit(run(1, Range(KEY, 0, 7), attempt=2)).already
+    assert table.commit(run(1, LaneRange(KEY, 0, 7), attempt=2)).already
 
 
 def test_a_run_commits_once(lake: Lake, tmp_path: Path) -> None:
-    ranges = [Range(KEY, 0, 30)]
+    ranges = [LaneRange(KEY, 0, 30)]
     first, second = open_table(lake), open_table(lake)
     of_first, of_second = written(first, 1, ranges), written(second, 1, ranges, 2)
     assert not first.commit(Commit(1, 1, ranges, of_first)).already
@@ -82,7 +82,7 @@ def test_what_a_run_counted_is_found_by_whoever_tells_of_it(lake: Lake) -> None:
     table = open_table(lake)
     counts = {"rows": 5, "rejected": 1}
     for run in (1, 2):
-        ranges = [Range(KEY, 5 * run - 5, 5 * run)]
+        ranges = [LaneRange(KEY, 5 * run - 5, 5 * run)]
         table.commit(Commit(run, 1, ranges, [], counts=counts if run == 1 else {}))
     again = open_table(lake)
     assert again.counts_of(1) == counts
@@ -91,7 +91,7 @@ def test_what_a_run_counted_is_found_by_whoever_tells_of_it(lake: Lake) -> None:
 
 def test_to_commit_the_same_files_again_keeps_them(lake: Lake, tmp_path: Path) -> None:
     table = open_table(lake)
-    ranges = [Range(KEY, 0, 30)]
+    ranges = [LaneRange(KEY, 0, 30)]
     commit = Commit(1, 1, ranges, written(table, 1, ranges))
     table.commit(commit)
     assert table.commit(commit).already
@@ -102,11 +102,11 @@ def test_to_commit_the_same_files_again_keeps_them(lake: Lake, tmp_path: Path) -
 
 def test_what_was_planned_for_other_positions_is_superseded(lake: Lake, tmp_path: Path) -> None:
     table = open_table(lake)
-    table.commit(run(1, Range(KEY, 0, 10)))
+    table.commit(run(1, LaneRange(KEY, 0, 10)))
     for ranges in (
-        [Range(KEY, 0, 20)],
-        [Range(KEY, 11, 20)],
-        [Range(OTHER, 0, 5), Range(KEY, 9, 9)],
+        [LaneRange(KEY, 0, 20)],
+        [LaneRange(KEY, 11, 20)],
+        [LaneRange(OTHER, 0, 5), LaneRange(KEY, 9, 9)],
     ):
         with pytest.raises(Superseded):
             table.commit(Commit(2, 1, ranges, written(table, 2, ranges)))
@@ -118,7 +118,7 @@ def test_what_was_planned_for_other_positions_is_superseded(lake: Lake, tmp_path
 def test_an_earlier_run_never_comes_in_after_a_later_one(lake: Lake, tmp_path: Path) -> None:
     """Also where it would fit: what a later run has fenced off may have been deleted."""
     table = open_table(lake)
-    ranges = [Range(KEY, 0, 10)]
+    ranges = [LaneRange(KEY, 0, 10)]
     zombie = written(table, 1, ranges)
     table.commit(run(2))
     with pytest.raises(Superseded):
@@ -128,16 +128,16 @@ def test_an_earlier_run_never_comes_in_after_a_later_one(lake: Lake, tmp_path: P
 
 def test_an_earlier_run_whose_ranges_are_there_is_done(lake: Lake) -> None:
     table = open_table(lake)
-    table.commit(run(2, Range(KEY, 0, 30)))
-    assert table.commit(run(1, Range(KEY, 0, 30))).already
+    table.commit(run(2, LaneRange(KEY, 0, 30)))
+    assert table.commit(run(1, LaneRange(KEY, 0, 30))).already
     assert table.last_run == 2
 
 
 def test_a_second_part_of_a_run_may_follow(lake: Lake) -> None:
     """A run is planned again after its first commit, and loses nothing."""
     table = open_table(lake)
-    table.commit(run(1, Range(KEY, 0, 10)))
-    ranges = [Range(KEY, 10, 12)]
+    table.commit(run(1, LaneRange(KEY, 0, 10)))
+    ranges = [LaneRange(KEY, 10, 12)]
     assert not table.commit(Commit(1, 2, ranges, written(table, 1, ranges, 2))).already
     assert rows(table) == of_lane(10, 12)
 
@@ -145,8 +145,8 @@ def test_a_second_part_of_a_run_may_follow(lake: Lake) -> None:
 def test_nonsense_is_refused(lake: Lake) -> None:
     table = open_table(lake)
     for commit in (
-        run(1, Range(KEY, 0, 5), Range(KEY, 5, 9)),
-        run(1, Range(KEY, 5, 4)),
+        run(1, LaneRange(KEY, 0, 5), LaneRange(KEY, 5, 9)),
+        run(1, LaneRange(KEY, 5, 4)),
         run(0),
     ):
         with pytest.raises(ValueError, match=r"range|numbered"):
@@ -156,7 +156,7 @@ def test_nonsense_is_refused(lake: Lake) -> None:
 
 def test_files_of_another_partitioning_are_refused(lake: Lake) -> None:
     table = open_table(lake)
-    ranges = [Range(KEY, 0, 5)]
+    ranges = [LaneRange(KEY, 0, 5)]
     files = written(table, 1, ranges)
     with table.iceberg.update_spec() as update:
         update.remove_field("publish_day")
@@ -169,9 +169,9 @@ def test_a_backfill_puts_rows_in_the_place_of_rows(
     lake: Lake, tmp_path: Path, layout: Layout
 ) -> None:
     table = open_table(lake, layout)
-    ranges = [Range(KEY, 0, 60), Range(OTHER, 0, 60)]
+    ranges = [LaneRange(KEY, 0, 60), LaneRange(OTHER, 0, 60)]
     table.commit(Commit(1, 1, ranges, written(table, 1, ranges)))
-    again = [Range(KEY, 10, 20), Range(KEY, 30, 50), Range(OTHER, 59, 60)]
+    again = [LaneRange(KEY, 10, 20), LaneRange(KEY, 30, 50), LaneRange(OTHER, 59, 60)]
     for number in (2, 3):
         files = written(table, number, again)
         done = table.commit(Commit(number, 1, again, files, replace=True))
@@ -186,20 +186,20 @@ def test_a_backfill_puts_rows_in_the_place_of_rows(
 
 def test_a_backfill_without_rows_takes_rows_out(lake: Lake) -> None:
     table = open_table(lake)
-    ranges = [Range(KEY, 0, 60)]
+    ranges = [LaneRange(KEY, 0, 60)]
     table.commit(Commit(1, 1, ranges, written(table, 1, ranges)))
-    table.commit(Commit(2, 1, [Range(KEY, 0, 24), Range(KEY, 50, 51)], [], replace=True))
+    table.commit(Commit(2, 1, [LaneRange(KEY, 0, 24), LaneRange(KEY, 50, 51)], [], replace=True))
     assert rows(table) == [*of_lane(24, 50), *of_lane(51, 60)]
 
 
 def test_a_backfill_moves_a_position_only_where_it_leaves_no_gap(lake: Lake) -> None:
     table = open_table(lake)
-    table.commit(run(1, Range(KEY, 0, 10)))
-    ranges = [Range(KEY, 5, 15)]
+    table.commit(run(1, LaneRange(KEY, 0, 10)))
+    ranges = [LaneRange(KEY, 5, 15)]
     files = written(table, 2, ranges)
     done = table.commit(Commit(2, 1, ranges, files, replace=True))
     assert done.positions == {KEY: 15}
-    for ahead in (Range(KEY, 16, 20), Range(OTHER, 0, 5)):
+    for ahead in (LaneRange(KEY, 16, 20), LaneRange(OTHER, 0, 5)):
         with pytest.raises(AheadOfTable):
             table.commit(Commit(3, 1, [ahead], [], replace=True))
     assert rows(table) == of_lane(5, 15)
@@ -207,16 +207,16 @@ def test_a_backfill_moves_a_position_only_where_it_leaves_no_gap(lake: Lake) -> 
 
 def test_a_backfill_after_a_later_run_is_superseded(lake: Lake) -> None:
     table = open_table(lake)
-    table.commit(run(1, Range(KEY, 0, 10)))
-    table.commit(run(3, Range(KEY, 10, 11)))
+    table.commit(run(1, LaneRange(KEY, 0, 10)))
+    table.commit(run(3, LaneRange(KEY, 10, 11)))
     with pytest.raises(Superseded):
-        table.commit(Commit(2, 1, [Range(KEY, 0, 5)], [], replace=True))
+        table.commit(Commit(2, 1, [LaneRange(KEY, 0, 5)], [], replace=True))
     # The snapshots still name run 1.
-    assert table.commit(Commit(1, 1, [Range(KEY, 0, 5)], [], replace=True)).already
+    assert table.commit(Commit(1, 1, [LaneRange(KEY, 0, 5)], [], replace=True)).already
 
 
 def test_a_backfill_cannot_tell_topics_of_one_name_apart(lake: Lake) -> None:
     table = open_table(lake)
-    table.commit(run(1, Range(KEY, 0, 10), Range(LaneKey("orders", "uid-2", 0, 0), 0, 10)))
+    table.commit(run(1, LaneRange(KEY, 0, 10), LaneRange(LaneKey("orders", "uid-2", 0, 0), 0, 10)))
     with pytest.raises(NamesakeTopic):
-        table.commit(Commit(2, 1, [Range(KEY, 0, 5)], [], replace=True))
+        table.commit(Commit(2, 1, [LaneRange(KEY, 0, 5)], [], replace=True))

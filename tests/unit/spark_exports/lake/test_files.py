@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from packetboat.models.export_runs import LaneRange
 from pyiceberg.conversions import from_bytes
 
 from spark_exports.lake.commit import Commit
@@ -19,7 +20,6 @@ from spark_exports.lake.files import FileWriter, OpenFiles, WrittenFile
 from spark_exports.lake.lake import Lake
 from spark_exports.lake.layout import Layout
 from spark_exports.lake.table import LakeTable
-from spark_exports.order import Range
 from tests.unit.spark_exports.lake.lake_support import (
     COLUMNS,
     KEY,
@@ -115,7 +115,7 @@ def test_a_column_with_a_value_too_long_for_bounds_has_none(lake: Lake) -> None:
     writer = narrowed(table.writer(1, 1), row_group_bytes=1)
     long = "z" * 9000
     files = write(writer, batch([message(0, key="a")]), batch([message(1, key=long)]))
-    table.commit(Commit(1, 1, [Range(KEY, 0, 2)], files))
+    table.commit(Commit(1, 1, [LaneRange(KEY, 0, 2)], files))
     assert len(files) == 1
     assert len(table.iceberg.scan(row_filter=f"key = '{long}'").to_arrow()) == 1
     assert len(table.iceberg.scan(row_filter="offset = 1").to_arrow()) == 1
@@ -135,7 +135,7 @@ def test_times_from_the_year_1_to_9999_to_the_microsecond(lake: Lake, layout: La
         table.writer(1, 1),
         batch(message(offset, publish_time=time) for offset, time in enumerate(times)),
     )
-    table.commit(Commit(1, 1, [Range(KEY, 0, 5)], files))
+    table.commit(Commit(1, 1, [LaneRange(KEY, 0, 5)], files))
     found = table.iceberg.scan(selected_fields=("offset", "publish_time")).to_arrow()
     assert sorted(zip(*(found[name].to_pylist() for name in found.column_names), strict=True)) == (
         list(enumerate(times))
@@ -165,7 +165,7 @@ def test_missing_columns_are_null_and_unknown_ones_refused(lake: Lake) -> None:
     table = open_table(lake)
     short = lane(0, 3).drop_columns(["amount", "key", "data"])
     files = write(table.writer(1, 1), short)
-    table.commit(Commit(1, 1, [Range(KEY, 0, 3)], files))
+    table.commit(Commit(1, 1, [LaneRange(KEY, 0, 3)], files))
     assert table.iceberg.scan().to_arrow()["amount"].to_pylist() == [None] * 3
     with pytest.raises(ValueError, match="stranger"):
         write(table.writer(1, 1), lane(0, 1).append_column("stranger", pa.array([1])))
@@ -183,7 +183,7 @@ def test_nested_values_come_as_any_of_arrows_twins(lake: Lake) -> None:
             pa.struct([("b", pa.int32()), ("a", pa.large_list(pa.large_string()))]),
         ),
     )
-    table.commit(Commit(1, 1, [Range(KEY, 0, 2)], write(table.writer(1, 1), large)))
+    table.commit(Commit(1, 1, [LaneRange(KEY, 0, 2)], write(table.writer(1, 1), large)))
     found = table.iceberg.scan().to_arrow().sort_by("offset")
     assert found["who"].to_pylist() == [{"a": ["x"], "b": 1}, None]
 
@@ -193,7 +193,7 @@ def test_what_a_worker_gets_and_gives_can_be_carried(lake: Lake) -> None:
     writer = pickle.loads(pickle.dumps(table.writer(1, 1)))
     files = write(writer, lane(0, 30))
     assert [WrittenFile.from_bytes(file.to_bytes()) for file in files] == files
-    table.commit(Commit(1, 1, [Range(KEY, 0, 30)], files))
+    table.commit(Commit(1, 1, [LaneRange(KEY, 0, 30)], files))
     assert len(rows(table)) == 30
 
 
@@ -210,6 +210,6 @@ def test_names_with_odd_characters(lake: Lake) -> None:
     table = open_table(lake, columns=odd)
     values = {"a b": 1, "1st": 2, "x.y": 3, "né": 4}
     files = write(table.writer(1, 1), batch([message(0, **values)], odd))
-    table.commit(Commit(1, 1, [Range(KEY, 0, 1)], files))
+    table.commit(Commit(1, 1, [LaneRange(KEY, 0, 1)], files))
     found = table.iceberg.scan().to_arrow()
     assert {name: found[name][0].as_py() for name in values} == values

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from packetboat.models.export_runs import LaneRange
 
 from spark_exports.lake.commit import Commit
 from spark_exports.lake.envelope import ENVELOPE
 from spark_exports.lake.errors import ConflictingColumn, LayoutDiffers, NotOurTable, TableGone
 from spark_exports.lake.lake import Lake
 from spark_exports.lake.layout import Layout
-from spark_exports.order import Range
 from tests.unit.spark_exports.lake.lake_support import (
     BY_DAY,
     COLUMNS,
@@ -88,7 +88,7 @@ def test_a_table_that_is_gone_says_so(lake: Lake) -> None:
 
 def test_a_table_evolves(lake: Lake) -> None:
     table = open_table(lake)
-    ranges = [Range(KEY, 0, 3)]
+    ranges = [LaneRange(KEY, 0, 3)]
     table.commit(Commit(1, 1, ranges, written(table, 1, ranges)))
     new = pa.schema(
         [
@@ -117,7 +117,7 @@ def test_a_table_evolves(lake: Lake) -> None:
 
     one = message(3, who={"age": 7, "of": {"x": True}}, tags=["a"], n=1 << 40)
     files = write(table.writer(2, 1), batch([one], after))
-    table.commit(Commit(2, 1, [Range(KEY, 3, 4)], files))
+    table.commit(Commit(2, 1, [LaneRange(KEY, 3, 4)], files))
     found = table.iceberg.scan().to_arrow().sort_by("offset")
     assert found["n"].to_pylist() == [None, None, None, 1 << 40]
     assert found["who"][3].as_py() == {"name": None, "age": 7, "of": {"x": True}}
@@ -145,7 +145,7 @@ def test_old_files_are_read_with_widened_columns(lake: Lake) -> None:
     narrow = pa.schema([*COLUMNS, ("n", pa.int32()), ("x", pa.float32())])
     table = open_table(lake, columns=narrow)
     files = write(table.writer(1, 1), batch([message(0, n=1, x=0.5)], narrow))
-    table.commit(Commit(1, 1, [Range(KEY, 0, 1)], files))
+    table.commit(Commit(1, 1, [LaneRange(KEY, 0, 1)], files))
     table.evolve(pa.schema([("n", pa.int64()), ("x", pa.float64())]))
     found = table.iceberg.scan(row_filter="n = 1").to_arrow()
     assert found["n"].to_pylist() == [1]

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packetboat.models.export_runs import LaneKey
 
 from spark_exports.lake.columns import arrow_columns
 from spark_exports.lake.files import FileWriter
@@ -16,7 +17,6 @@ from spark_exports.lake.lake import Lake
 from spark_exports.lake.layout import Layout
 from spark_exports.lake.merging import merged
 from spark_exports.lake.storage import LakeFileIO
-from spark_exports.order import LaneKey
 from tests.unit.spark_exports.lake.lake_support import (
     batch,
     lane,

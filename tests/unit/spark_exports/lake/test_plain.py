@@ -9,12 +9,12 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from packetboat.models.export_runs import LaneRange
 
 from spark_exports.lake.commit import Commit
 from spark_exports.lake.errors import ConflictingColumn
 from spark_exports.lake.layout import Layout
 from spark_exports.lake.plain import PlainFiles
-from spark_exports.order import Range
 from tests.unit.spark_exports.lake.lake_support import (
     COLUMNS,
     KEY,
@@ -43,7 +43,7 @@ def named(files: PlainFiles) -> list[str]:
 def test_files_are_by_partition_and_named_by_run(tmp_path: Path) -> None:
     files = plain(tmp_path, Layout("hour", 2))
     written = write(files.writer(7, 2), lane(0, 3), batch([message(3, key=None)]))
-    files.commit(Commit(7, 2, [Range(KEY, 0, 4)], written))
+    files.commit(Commit(7, 2, [LaneRange(KEY, 0, 4)], written))
     below = [name.removeprefix(f"{tmp_path}/lake/acme/orders/") for name in named(files)]
     assert len(below) == 4
     assert below[0].startswith("publish_hour=2026-03-01-00/key_bucket=")
@@ -55,14 +55,14 @@ def test_readers_get_the_rows(tmp_path: Path) -> None:
     files = plain(tmp_path)
     for run, at in ((1, 0), (2, 30)):
         written = write(files.writer(run, 1), lane(at, at + 30))
-        assert not files.commit(Commit(run, 1, [Range(KEY, at, at + 30)], written)).already
+        assert not files.commit(Commit(run, 1, [LaneRange(KEY, at, at + 30)], written)).already
     found = duckdb.sql('SELECT "offset" FROM read_parquet(?) ORDER BY 1', params=[named(files)])
     assert [row[0] for row in found.fetchall()] == list(range(60))
 
 
 def test_the_attempt_that_was_first_stays(tmp_path: Path) -> None:
     first, second = plain(tmp_path), plain(tmp_path)
-    ranges = [Range(KEY, 0, 30)]
+    ranges = [LaneRange(KEY, 0, 30)]
     of_first, of_second = (write(each.writer(1, 1), lane(0, 30)) for each in (first, second))
     assert not first.commit(Commit(1, 1, ranges, of_first)).already
     assert second.commit(Commit(1, 2, ranges, of_second)).already
@@ -80,7 +80,7 @@ def test_columns_are_those_of_the_last_run(tmp_path: Path) -> None:
     assert after.names == [*COLUMNS.names, "new"]
     assert plain(tmp_path).columns == COLUMNS
     written = write(files.writer(1, 1), batch([message(0, new={"x": 1})], after))
-    files.commit(Commit(1, 1, [Range(KEY, 0, 1)], written))
+    files.commit(Commit(1, 1, [LaneRange(KEY, 0, 1)], written))
     again = plain(tmp_path)
     assert again.columns == after == files.columns
     assert again.last_run == 1

@@ -10,6 +10,8 @@ import time
 from typing import NoReturn
 
 import msgspec
+from packetboat.models.export_runs import LaneKey, LanePosition
+from packetboat.models.exports import ExportResult, ExportTable
 
 from spark_exports.order import (
     Cancel,
@@ -17,14 +19,10 @@ from spark_exports.order import (
     Failed,
     FromDriver,
     FromRunner,
-    LaneKey,
     Opened,
     Order,
-    Position,
     Progress,
     Ranges,
-    Result,
-    TableState,
 )
 
 LANE = LaneKey("t", "u", 0, 0)
@@ -43,15 +41,15 @@ def hear() -> FromRunner:
 
 
 def planned() -> Ranges:
-    say(Opened([Position(LANE, 5)]))
+    say(Opened([LanePosition(LANE, 5)]))
     ranges = hear()
     assert isinstance(ranges, Ranges), ranges
     return ranges
 
 
 def done(rows: int) -> NoReturn:
-    table = TableState("acme.t", "/lake/acme/t", None, 1)
-    say(Done(Result(rows=rows, table=table), [Position(LANE, 5 + rows)]))
+    table = ExportTable("acme.t", "/lake/acme/t", None, 1)
+    say(Done(ExportResult(rows=rows, table=table), [LanePosition(LANE, 5 + rows)]))
     sys.exit(0)
 
 

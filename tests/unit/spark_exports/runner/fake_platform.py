@@ -5,13 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from packetboat.errors import Conflict, ConnectionFailed, Problem
+from packetboat.models.export_runs import (
+    ClaimedExportRun,
+    ExportLease,
+    LaneKey,
+    LanePosition,
+    LaneRange,
+)
+from packetboat.models.exports import ExportFailure, ExportResult
 
-from spark_exports.order import ExportSpec, LaneKey, Position, Progress, Range, Result
-from spark_exports.runner.platform import Claimed, EndState, Failure, Renewed
+from spark_exports.order import Progress
+from spark_exports.runner.platform import EndState
+from tests.export_specs import spec_of
 
 TOKEN = "the-token-of-a-run"
+NEVER = datetime(2100, 1, 1, tzinfo=UTC)
 
 
 def lease_lost() -> Conflict:
@@ -23,9 +34,9 @@ class Finished:
     """The arguments of a finish."""
 
     state: EndState
-    result: Result | None
-    positions: Sequence[Position] | None
-    failure: Failure | None
+    result: ExportResult | None
+    positions: Sequence[LanePosition] | None
+    failure: ExportFailure | None
     retry: bool
     log: str | None
 
@@ -34,7 +45,7 @@ class Finished:
 class FakePlatform:
     """`fault` is asked before each call but claims, and may raise."""
 
-    waiting: list[Claimed] = field(default_factory=list)
+    waiting: list[ClaimedExportRun] = field(default_factory=list)
     finished: dict[str, Finished] = field(default_factory=dict)
     progress: list[Progress] = field(default_factory=list)
     log: str = ""
@@ -49,22 +60,24 @@ class FakePlatform:
     def add(self, name: str) -> str:
         uid = f"{name}-{len(self.waiting)}"
         self.waiting.append(
-            Claimed(
+            ClaimedExportRun(
                 uid=uid,
                 lease="l",
+                lease_until=NEVER,
                 tenant="acme",
-                export=ExportSpec(name=name, topic="t", table="t"),
+                export=spec_of(name=name, topic="t", table="t"),
                 number=1,
                 kind="export",
                 attempt=1,
                 token=TOKEN,
+                token_expires_at=NEVER,
             )
         )
         return uid
 
     async def claim(
         self, runner: str, lakes: Sequence[str], *, lease_seconds: float, wait_seconds: float
-    ) -> Claimed | None:
+    ) -> ClaimedExportRun | None:
         self.claims += 1
         self.fault("claim")
         if self.waiting:
@@ -72,11 +85,13 @@ class FakePlatform:
         await asyncio.sleep(0.05)
         return None
 
-    async def plan(self, uid: str, lease: str, positions: Sequence[Position]) -> list[Range]:
+    async def plan(
+        self, uid: str, lease: str, positions: Sequence[LanePosition]
+    ) -> list[LaneRange]:
         self.fault("plan")
         self.planned.set()
         start = positions[0].offset
-        return [Range(LaneKey("t", "u", 0, 0), start, start + 10)]
+        return [LaneRange(LaneKey("t", "u", 0, 0), start, start + 10)]
 
     async def renew(
         self,
@@ -86,13 +101,13 @@ class FakePlatform:
         lease_seconds: float,
         progress: Progress | None,
         log: str | None,
-    ) -> Renewed:
+    ) -> ExportLease:
         self.fault("renew")
         self.renewed.set()
         if progress is not None:
             self.progress.append(progress)
         self.log += log or ""
-        return Renewed(uid in self.cancelled, self.token)
+        return ExportLease(NEVER, uid in self.cancelled, self.token, NEVER)
 
     async def finish(
         self,
@@ -100,9 +115,9 @@ class FakePlatform:
         lease: str,
         state: EndState,
         *,
-        result: Result | None = None,
-        positions: Sequence[Position] | None = None,
-        failure: Failure | None = None,
+        result: ExportResult | None = None,
+        positions: Sequence[LanePosition] | None = None,
+        failure: ExportFailure | None = None,
         retry: bool = False,
         log: str | None = None,
     ) -> None:

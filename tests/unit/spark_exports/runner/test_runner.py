@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 from packetboat.errors import NotAuthorized, Problem, UnknownOutcome
+from packetboat.models.export_runs import LaneKey, LanePosition
 
-from spark_exports.order import LakeSettings, LaneKey, Position
+from spark_exports.order import LakeSettings
 from spark_exports.runner import run as run_module
 from spark_exports.runner import runner as runner_module
 from spark_exports.runner.runner import EXIT_REFUSED, Runner
@@ -112,7 +113,7 @@ async def test_a_run_is_planned_carried_out_and_finished(
     assert finished.state == "succeeded"
     assert finished.result is not None
     assert finished.result.rows == 10
-    assert finished.positions == [Position(LaneKey("t", "u", 0, 0), 15)]
+    assert finished.positions == [LanePosition(LaneKey("t", "u", 0, 0), 15)]
     assert (finished.failure, finished.retry) == (None, False)
     assert "a line of the log\n" in platform.log
 
