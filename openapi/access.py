@@ -13,9 +13,11 @@ from openapi.common import (
     FORBIDDEN_OR_FULL,
     IF_MATCH,
     OUTCOME_UNKNOWN,
+    CreatedAt,
     DisplayName,
     Labels,
     Name,
+    UpdatedAt,
     created,
 )
 from openapi.contract import (
@@ -98,23 +100,27 @@ class WhoAmI(Answer):
 class SecretShown(Answer):
     prefix: str
     """The first characters of the secret, after the prefix that all of its kind have."""
-    created_at: datetime
+    created_at: CreatedAt
     expires_at: datetime | None
+    """The end of the secret; null: it has none."""
 
 
 class Client(Answer):
     name: str
     client_id: str
+    """The id of the client at `/oauth/token`."""
     display_name: str
     state: State
     """disabled: its secrets and its tokens are refused."""
     labels: dict[str, str]
     secrets: list[SecretShown]
+    """The present secrets, each shown by its prefix."""
     tokens_valid_from: datetime | None
     """Tokens issued before are refused; null: none was revoked."""
-    created_at: datetime
-    updated_at: datetime
+    created_at: CreatedAt
+    updated_at: UpdatedAt
     last_used_at: datetime | None
+    """The time at which it last got a token; null: it got none."""
 
 
 class ClientPage(Answer):
@@ -140,6 +146,7 @@ class ClientMade(Client):
 class Key(Answer):
     name: str
     key_id: str
+    """The part that is the same in all secrets of this key."""
     prefix: str
     """The first characters of the key."""
     scopes: list[str]
@@ -147,9 +154,11 @@ class Key(Answer):
     expires_at: datetime | None
     labels: dict[str, str]
     secrets: list[SecretShown]
-    created_at: datetime
-    updated_at: datetime
+    """The present secrets, each shown by its prefix."""
+    created_at: CreatedAt
+    updated_at: UpdatedAt
     last_used_at: datetime | None
+    """The time of the last request that came with it; null: none came."""
 
 
 class KeyPage(Answer):
@@ -181,8 +190,8 @@ class Policy(Answer):
     members: list[str]
     resources: list[str]
     labels: dict[str, str]
-    created_at: datetime
-    updated_at: datetime
+    created_at: CreatedAt
+    updated_at: UpdatedAt
 
 
 class PolicyPage(Answer):
@@ -220,8 +229,8 @@ class Issuer(Answer):
     document: a document of the issuer names the tenant; operator: the installation's operator
     allowed it; unproved: it was registered before a proof was asked for, and holds while no
     other tenant's claim fits a token; withdrawn: the operator took it back, and no token holds."""
-    created_at: datetime
-    updated_at: datetime
+    created_at: CreatedAt
+    updated_at: UpdatedAt
 
 
 class IssuerPage(Answer):

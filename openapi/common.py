@@ -37,9 +37,15 @@ LabelText = Annotated[
     ),
 ]
 Labels = Annotated[
-    dict[LabelName, LabelText], Meta(extra_json_schema={"maxProperties": MAX_LABELS})
+    dict[LabelName, LabelText],
+    Meta(
+        description="Names and values for operators and their tools.",
+        extra_json_schema={"maxProperties": MAX_LABELS},
+    ),
 ]
 """Labels of a resource. Servers check them themselves, with a refusal that names the label."""
+CreatedAt = Annotated[datetime, Meta(description="When it was created.")]
+UpdatedAt = Annotated[datetime, Meta(description="When it was last changed.")]
 NO_CONTROL = r"^[^\u0000-\u001f\u007f]*\Z"
 """A pattern that control characters do not match."""
 DisplayName = Annotated[str, Meta(max_length=255, pattern=NO_CONTROL)]

@@ -13,11 +13,13 @@ from openapi.common import (
     ETAG,
     IF_MATCH,
     Count,
+    CreatedAt,
     Cron,
     Filter,
     Labels,
     Name,
     TimeZone,
+    UpdatedAt,
     created,
 )
 from openapi.contract import Answer, Body, Operation, Parameter, no_content, ok, table
@@ -108,6 +110,7 @@ class ExportPut(ExportShape, kw_only=True):
     """The times at which the table is maintained. Null: on demand. Left out: `@daily` of the format
     iceberg, and null of others, which have nothing to maintain."""
     paused: bool = False
+    """Whether the clock makes no runs of it."""
     labels: Labels = {}
 
 
@@ -166,8 +169,8 @@ class Export(ExportPut, Answer, kw_only=True):
     """The table of messages that could not be decoded; null where there is none."""
     failure: RunFailure | None
     """The reason that the last run of the clock or of a caller failed, until one succeeds."""
-    created_at: datetime
-    updated_at: datetime
+    created_at: CreatedAt
+    updated_at: UpdatedAt
 
 
 class ExportPage(Answer):

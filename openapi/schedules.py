@@ -16,10 +16,12 @@ from openapi.common import (
     STORAGE_FULL,
     TOO_MANY_CHANGES_OR_WORK,
     UNPROCESSABLE,
+    CreatedAt,
     Cron,
     Labels,
     Name,
     TimeZone,
+    UpdatedAt,
     created,
 )
 from openapi.contract import Answer, Body, Operation, Parameter, no_content, ok, table
@@ -38,11 +40,16 @@ class ScheduleMessage(Body):
     data: Any = UNSET
     """JSON, or a string, which is text where content_type is not JSON."""
     data_base64: Base64 | None = None
+    """The body in base64, where it is no text."""
     content_type: ShortText | None = None
+    """The content type. Left out, `data` is `text/plain` if it is a string, and else
+    `application/json`; `data_base64` has none."""
     key: Key | None = None
     """The key of the message."""
     attributes: dict[str, str] = {}
+    """The attributes of the message."""
     ttl_seconds: TtlSeconds | None = None
+    """Seconds after which the message expires, if it is not delivered."""
     priority: Priority = 0
     """A number from 0 to 9; messages of priority 9 are the most urgent."""
 
@@ -63,6 +70,7 @@ class SchedulePut(Body, kw_only=True):
     missed_runs: MissedRuns = "skip"
     """The rule for runs that could not be made in their minute."""
     paused: bool = False
+    """Whether the clock makes no runs of it."""
     labels: Labels = {}
 
 
@@ -86,16 +94,19 @@ class Schedule(SchedulePut, Answer, kw_only=True):
 
     message: ScheduledMessage
     next_runs: Annotated[list[datetime], Meta(max_length=3)]
+    """The next runs of the clock."""
     last_run: datetime | None
+    """The time of the last run that was made."""
     last_message_id: str | None
+    """The message of that run."""
     runs: int
     """The number of runs that were made since the schedule was created."""
     missed: int
     """The number of runs that were passed over."""
     failure: str | None
     """The reason that the run that is due cannot be made now."""
-    created_at: datetime
-    updated_at: datetime
+    created_at: CreatedAt
+    updated_at: UpdatedAt
 
 
 class SchedulePage(Answer):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta
@@ -15,8 +14,10 @@ from openapi.common import (
     STORAGE_FULL,
     TOO_MANY_CHANGES_OR_WORK,
     WORK_LIMITED,
+    CreatedAt,
     Name,
     Positive,
+    UpdatedAt,
     created,
 )
 from openapi.contract import Answer, Body, Operation, Success, no_content, ok, table
@@ -36,8 +37,8 @@ class Schema(Answer):
     """The number of the latest version."""
     definition: Any
     """The definition of the latest version as JSON."""
-    created_at: datetime
-    updated_at: datetime
+    created_at: CreatedAt
+    updated_at: UpdatedAt
 
 
 class SchemaPage(Answer):
@@ -71,7 +72,7 @@ class SchemaVersionListed(Answer):
     """A version in a listing."""
 
     number: Positive
-    created_at: datetime
+    created_at: CreatedAt
 
 
 class SchemaVersions(Answer):
@@ -99,7 +100,7 @@ class SchemaVersion(Answer):
     number: Positive
     definition: Any
     """The definition as JSON."""
-    created_at: datetime
+    created_at: CreatedAt
 
 
 class SchemaError(Answer):

@@ -19,6 +19,7 @@ from openapi.common import (
     MAX_SECONDS,
     NOT_FOUND,
     TOO_LARGE,
+    CreatedAt,
     Filter,
     FilterPreview,
     FilterPreviewRequest,
@@ -27,6 +28,7 @@ from openapi.common import (
     Moment,
     Name,
     Total,
+    UpdatedAt,
     created,
 )
 from openapi.contract import (
@@ -131,7 +133,9 @@ class SubscriptionPut(PlainSettings, Body):
     FIXED = ("name", "topic", "delivery", "ordered", "start")
     name: Name | UnsetType = UNSET
     topic: Name | UnsetType = UNSET
+    """The topic that it reads."""
     type: Type = "pull"
+    """Consumers `pull` messages, or the platform sends them to an endpoint (`push`)."""
     push: Push | None = None
     delivery: DeliveryValue | UnsetType = UNSET
     ordered: bool | UnsetType = UNSET
@@ -166,8 +170,9 @@ class Subscription(SubscriptionPut, Answer, kw_only=True):
     state: Literal["active", "paused", "draining"]
     """`paused`: nothing is handed out; `draining`: only what was handed out before."""
     state_reason: str | None
-    created_at: datetime
-    updated_at: datetime
+    """The reason for the pause, as its caller gave it."""
+    created_at: CreatedAt
+    updated_at: UpdatedAt
 
 
 class SubscriptionPage(Answer):
@@ -182,7 +187,7 @@ class SkipRule(Answer):
     expression: str
     reason: str
     created_by: str
-    created_at: datetime
+    created_at: CreatedAt
     removed_by: str | None
     removed_at: datetime | None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
@@ -12,10 +11,12 @@ from openapi.common import (
     ETAG,
     IF_MATCH,
     TOO_MANY_CHANGES,
+    CreatedAt,
     DisplayName,
     Labels,
     Name,
     Total,
+    UpdatedAt,
     created,
 )
 from openapi.contract import Answer, Body, Operation, Parameter, Success, ok, table
@@ -51,8 +52,8 @@ class Tenant(Answer):
     token_audience: str
     """An audience that is this tenant's alone. A trusted issuer's token that names it is for this
     tenant, also if other tenants trust the issuer."""
-    created_at: datetime
-    updated_at: datetime
+    created_at: CreatedAt
+    updated_at: UpdatedAt
 
 
 class TenantPage(Answer):

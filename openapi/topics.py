@@ -19,6 +19,7 @@ from openapi.common import (
     STORAGE_FULL,
     WAIT_SECONDS,
     Count,
+    CreatedAt,
     Filter,
     FilterPreview,
     FilterPreviewRequest,
@@ -28,6 +29,7 @@ from openapi.common import (
     Name,
     Problem,
     Total,
+    UpdatedAt,
     created,
 )
 from openapi.contract import (
@@ -114,8 +116,8 @@ class Topic(TopicPut, Answer, kw_only=True):
     full: str | None
     """The reason that publishes are answered 507 now, and a way to make room; null while there is
     room."""
-    created_at: datetime
-    updated_at: datetime
+    created_at: CreatedAt
+    updated_at: UpdatedAt
 
 
 class TopicPage(Answer):

@@ -42,6 +42,7 @@ class Quotas(Answer):
     weight: float
     """The tenant's share where tenants compete."""
     updated_at: datetime | None
+    """The time of the last change; null: none was made."""
 
 
 class UsageHour(Answer):

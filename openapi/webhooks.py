@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from openapi.common import CONFLICT, ETAG, IF_MATCH
+from openapi.common import CONFLICT, ETAG, IF_MATCH, CreatedAt
 from openapi.contract import Answer, Body, Operation, Success, no_content, ok, table
 
 Audience = Annotated[str, Meta(min_length=1, max_length=512)]
@@ -76,11 +76,13 @@ class Push(Body):
 
 class SigningSecret(Answer):
     id: str
+    """The name of the secret in lists and paths."""
     kind: SigningKind
     public_key: str | None
     """`whpk_…`, of v1a."""
-    created_at: datetime
+    created_at: CreatedAt
     expires_at: datetime | None
+    """The time at which it stops signing; null: not planned."""
 
 
 class NewSigningSecret(SigningSecret):

@@ -292,6 +292,75 @@ def test_the_rule_of_pages_sees_what_it_is_about() -> None:
     assert seen == ["ack_deadline_seconds", "retry.max_attempts", "wait_seconds"]
 
 
+PROVIDER = "deploy/terraform/provider/internal"
+SENTENCE_WORDS = 4
+"""Shorter sentences, such as "It cannot change.", say nothing of one field alone."""
+
+
+def test_the_provider_takes_descriptions_from_the_contract() -> None:
+    copied = {
+        str(path.relative_to(ROOT)): found
+        for path in (ROOT / PROVIDER).rglob("*.go")
+        if not path.name.endswith("_test.go")
+        if (found := sentences_written_in(path.read_text(encoding="utf-8")) & described())
+    }
+    assert copied == {}, "leave the description out: the provider shows that of the contract"
+
+
+def test_the_rule_of_the_provider_sees_what_it_is_about() -> None:
+    text = """
+    "paused": {OnlyRead: true, Also: "It cannot change. Whether the clock makes " +
+        "no runs of it; \\"a\\"."},
+    "filter": {Instead: "An expression."},
+    """
+    assert sentences_written_in(text) == {"whether the clock makes no runs of it a"}
+    assert "whether the clock makes no runs of it" in described()
+
+
+@cache
+def described() -> frozenset[str]:
+    """Return the sentences of all descriptions of fields in the contract."""
+    document = Document()
+    document.whole()
+    return frozenset(
+        sentence
+        for schema in document.schemas.named.values()
+        for text in _descriptions(schema)
+        for sentence in _sentences(text)
+    )
+
+
+def _descriptions(schema: object) -> Iterator[str]:
+    if isinstance(schema, dict):
+        if isinstance(text := schema.get("description"), str):
+            yield text
+        for value in schema.values():
+            yield from _descriptions(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from _descriptions(value)
+
+
+_GO_TEXT = re.compile(r'"(?:[^"\\\n]|\\.)*"(?:\s*\+\s*"(?:[^"\\\n]|\\.)*")*')
+
+
+def sentences_written_in(text: str) -> set[str]:
+    """Return the sentences in the string literals of a Go source."""
+    return {
+        sentence
+        for literal in _GO_TEXT.findall(text)
+        for sentence in _sentences("".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', literal)))
+    }
+
+
+def _sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of a text, each as its words in small letters."""
+    for sentence in re.split(r"(?<=[.!?])\s+", text):
+        words = re.findall(r"\w+", sentence.lower())
+        if len(words) >= SENTENCE_WORDS:
+            yield " ".join(words)
+
+
 def test_the_rule_of_options_sees_what_it_is_about() -> None:
     text = """
 Size = Annotated[int, typer.Option(help="The size.")]

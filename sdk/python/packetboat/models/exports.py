@@ -57,6 +57,7 @@ class ExportChanges(TypedDict, total=False):
     """The times at which the table is maintained. None: on demand. Left out: `@daily` of the format
     iceberg, and None of others, which have nothing to maintain."""
     paused: bool
+    """Whether the clock makes no runs of it."""
     labels: Mapping[str, str]
 
 
@@ -256,6 +257,7 @@ class Export(msgspec.Struct, frozen=True):
     maintain_cron: str | None = None
     """The times at which the table is maintained. None: on demand."""
     paused: bool = False
+    """Whether the clock makes no runs of it."""
     labels: dict[str, str] = {}
     state: ExportState = "idle"
     """The present state of the export and its runs."""

@@ -203,10 +203,14 @@ class ScheduleMessage(msgspec.Struct, frozen=True, kw_only=True):
     data: Data
     """Bytes are sent as they are, text as UTF-8, anything else as JSON."""
     content_type: str | None = None
+    """The content type. Left out, `data` is `text/plain` if it is a string, and else
+    `application/json`; `data_base64` has none."""
     key: str | None = None
     """The key of the message."""
     attributes: Mapping[str, str] | None = None
+    """The attributes of the message."""
     ttl_seconds: float | None = None
+    """Seconds after which the message expires, if it is not delivered."""
     priority: int = 0
     """A number from 0 to 9; messages of priority 9 are the most urgent."""
 
@@ -225,6 +229,7 @@ class ScheduleChanges(TypedDict, total=False):
     missed_runs: MissedRuns
     """The rule for runs that could not be made in their minute."""
     paused: bool
+    """Whether the clock makes no runs of it."""
     labels: Mapping[str, str]
 
 
@@ -237,6 +242,7 @@ class ScheduleSettings(TypedDict, total=False):
     missed_runs: MissedRuns
     """The rule for runs that could not be made in their minute."""
     paused: bool
+    """Whether the clock makes no runs of it."""
     labels: Mapping[str, str]
 
 
@@ -244,6 +250,7 @@ class ScheduledMessage(Content, frozen=True, kw_only=True):
     """The message of each run."""
 
     ttl_seconds: float | None = None
+    """Seconds after which the message expires, if it is not delivered."""
 
 
 class Schedule(msgspec.Struct, frozen=True):
@@ -261,12 +268,16 @@ class Schedule(msgspec.Struct, frozen=True):
     missed_runs: str
     """The rule for runs that could not be made in their minute."""
     paused: bool
+    """Whether the clock makes no runs of it."""
     created_at: datetime
     updated_at: datetime
     labels: dict[str, str] = {}
     next_runs: tuple[datetime, ...] = ()
+    """The next runs of the clock."""
     last_run: datetime | None = None
+    """The time of the last run that was made."""
     last_message_id: str | None = None
+    """The message of that run."""
     runs: int = 0
     """The number of runs that were made since the schedule was created."""
     missed: int = 0

@@ -75,6 +75,7 @@ class SecretShown(msgspec.Struct, frozen=True):
     """The first characters of the secret, after the prefix that all of its kind have."""
     created_at: datetime
     expires_at: datetime | None = None
+    """The end of the secret; None: it has none."""
 
 
 class ClientSettings(TypedDict, total=False):
@@ -92,6 +93,7 @@ class OAuthClient(msgspec.Struct, frozen=True):
 
     name: str
     client_id: str
+    """The id of the client at `/oauth/token`."""
     display_name: str
     state: str
     """disabled: its secrets and its tokens are refused."""
@@ -99,9 +101,11 @@ class OAuthClient(msgspec.Struct, frozen=True):
     updated_at: datetime
     labels: dict[str, str] = {}
     secrets: tuple[SecretShown, ...] = ()
+    """The present secrets, each shown by its prefix."""
     tokens_valid_from: datetime | None = None
     """Tokens issued before are refused; None: none was revoked."""
     last_used_at: datetime | None = None
+    """The time at which it last got a token; None: it got none."""
     client_secret: str | None = None
     """Shown here and never again."""
     etag: str | None = None
@@ -123,6 +127,7 @@ class Key(msgspec.Struct, frozen=True):
 
     name: str
     key_id: str
+    """The part that is the same in all secrets of this key."""
     prefix: str
     """The first characters of the key."""
     state: str
@@ -132,7 +137,9 @@ class Key(msgspec.Struct, frozen=True):
     expires_at: datetime | None = None
     labels: dict[str, str] = {}
     secrets: tuple[SecretShown, ...] = ()
+    """The present secrets, each shown by its prefix."""
     last_used_at: datetime | None = None
+    """The time of the last request that came with it; None: none came."""
     key: str | None = None
     """Shown here and never again."""
     etag: str | None = None
@@ -220,6 +227,7 @@ class Quotas(msgspec.Struct, frozen=True):
     weight: float = 1
     """The tenant's share where tenants compete."""
     updated_at: datetime | None = None
+    """The time of the last change; None: none was made."""
     etag: str | None = None
     """For `if_match`; None in a listing."""
 

@@ -235,6 +235,7 @@ class SubscriptionChanges(TypedDict, total=False):
     """Fields of a subscription that may be changed; the others stay."""
 
     type: Literal["pull", "push"]
+    """Consumers `pull` messages, or the platform sends them to an endpoint (`push`)."""
     push: Push | None
     ack_deadline_seconds: float
     """Seconds that a message is leased to a consumer."""
@@ -267,10 +268,12 @@ class Subscription(msgspec.Struct, frozen=True):
 
     name: str
     topic: str
+    """The topic that it reads."""
     delivery: str
     ack_deadline_seconds: float
     """Seconds that a message is leased to a consumer."""
     type: str
+    """Consumers `pull` messages, or the platform sends them to an endpoint (`push`)."""
     retry: RetryPolicy
     start: Any
     created_at: datetime
@@ -292,6 +295,7 @@ class Subscription(msgspec.Struct, frozen=True):
     state: str = "active"
     """`paused`: nothing is handed out; `draining`: only what was handed out before."""
     state_reason: str | None = None
+    """The reason for the pause, as its caller gave it."""
     etag: str | None = None
     """For `if_match`; None in a listing."""
 
@@ -421,11 +425,13 @@ class SigningSecret(msgspec.Struct, frozen=True):
     """A secret that signs requests to an endpoint, without its value."""
 
     id: str
+    """The name of the secret in lists and paths."""
     kind: str
     created_at: datetime
     public_key: str | None = None
     """`whpk_…`, of v1a."""
     expires_at: datetime | None = None
+    """The time at which it stops signing; None: not planned."""
 
 
 class NewSigningSecret(SigningSecret, frozen=True):

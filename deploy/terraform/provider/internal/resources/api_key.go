@@ -12,11 +12,9 @@ func APIKey() Kind {
 		ForceOwner: true,
 		Options: shownSecrets(shape.Options{
 			"scopes":       {Set: true},
-			"state":        {Text: "disabled: it is refused."},
-			"expires_at":   {Text: "When it ends (RFC 3339); null: never."},
-			"key_id":       {Stable: true, Text: "The part that is the same in all secrets of this key."},
+			"key_id":       {Stable: true},
 			"prefix":       {Stable: true},
-			"last_used_at": {OnlyRead: true, Text: "When it was last shown."},
+			"last_used_at": {OnlyRead: true},
 		}),
 		Own:  secret.attributes("The key itself."),
 		Plan: secret.plan, Made: secret.made, Changed: secret.changed,

@@ -11,10 +11,9 @@ func Client() Kind {
 			"permissions.",
 		ForceOwner: true,
 		Options: shownSecrets(shape.Options{
-			"display_name":      {Text: "Its name as people read it."},
-			"client_id":         {Stable: true, Text: "Its id at /oauth/token."},
+			"client_id":         {Stable: true},
 			"tokens_valid_from": {OnlyRead: true},
-			"last_used_at":      {OnlyRead: true, Text: "When it last got a token."},
+			"last_used_at":      {OnlyRead: true},
 		}),
 		Own:  secret.attributes("Its secret at /oauth/token."),
 		Plan: secret.plan, Made: secret.made, Changed: secret.changed,

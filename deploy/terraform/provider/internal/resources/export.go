@@ -17,20 +17,17 @@ func Export() Kind {
 		Name: "export", Collection: "/exports", Body: "ExportCreate", Answer: "Export",
 		Text: "Topics that are written into a table of a lake. Destroyed, it leaves its table as it is.",
 		Options: shape.Options{
-			"topic": {Replace: true},
-			startAttribute: {Replace: true, Chosen: true, Moment: true, Text: "`earliest`, `latest` or a " +
-				"time (RFC 3339): what was published before is not exported. Left out: `earliest` of a new one."},
+			"topic":        {Replace: true},
+			startAttribute: {Replace: true, Chosen: true, Moment: true, Also: "Left out: `earliest` of a new one."},
 			"lake":         {Replace: true},
 			"table":        {Replace: true},
 			"format":       {Replace: true},
 			"body":         {Replace: true},
 			"partition_by": {Replace: true},
 			"key_buckets":  {Replace: true},
-			"maintenance":  {Text: "The settings of maintain runs."},
-			"maintain_cron": {Chosen: true, Nothing: "", Text: "When its table is maintained; \"\": when it " +
+			"maintain_cron": {Chosen: true, Nothing: "", Instead: "When its table is maintained; \"\": when it " +
 				"is asked to. Left out: daily, of a new one of the format iceberg."},
-			"paused": {Text: "Whether the clock makes no runs of it."},
-			"state":  read, "next_runs": read, "rows": read, "rejected": read, "filtered": read, "bytes": read,
+			"state": read, "next_runs": read, "rows": read, "rejected": read, "filtered": read, "bytes": read,
 			"expired": read, "lag_messages": read, "failure": read, "table_state": read, "rejects_state": read,
 			"positions": {Omit: true}, "last_run": {Omit: true},
 		},

@@ -9,8 +9,7 @@ func Issuer() Kind {
 		Text:       "An OpenID Connect issuer whose tokens the tenant trusts.",
 		ForceOwner: true,
 		Options: shape.Options{
-			"required_claims": {Text: "Claims that must have these values."},
-			"algorithms":      {Set: true, Text: "The algorithms that may sign its tokens."},
+			"algorithms": {Set: true},
 		},
 	}
 }

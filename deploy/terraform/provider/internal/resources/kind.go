@@ -114,10 +114,8 @@ func (k Kind) at(name string) string {
 // shape is that of resources: the contract's attributes, the own ones and `tenant`.
 func (k Kind) shape() *shape.Shape {
 	options := shape.Options{
-		"name":       {Replace: true, Required: true, Text: "Its name, for good."},
-		"labels":     {Text: "Names and values for operators and their tools."},
-		"created_at": {Stable: true, Text: "When it was made."},
-		"updated_at": {Text: "When it was last changed."},
+		"name":       {Replace: true, Required: true, Instead: "Its name, for good."},
+		"created_at": {Stable: true},
 	}
 	for name, option := range k.Options {
 		options[name] = option

@@ -9,7 +9,7 @@ func Policy() Kind {
 		Text:       "A role of members on resources of a tenant.",
 		ForceOwner: true,
 		Options: shape.Options{
-			"role":      {Text: "The role of its members; docs/guides/access-control.md has the permissions of each."},
+			"role":      {Also: "docs/guides/access-control.md lists them."},
 			"members":   {Set: true},
 			"resources": {Set: true},
 		},

@@ -23,7 +23,7 @@ func Quota() Kind {
 		At:           func(tenant string) string { return "/tenants/" + tenant + "/quotas" },
 		Reset:        func() map[string]any { return map[string]any{} },
 		Options: shape.Options{
-			"limits": {Text: "The tenant's own; one that is left out has the platform's default, " +
+			"limits": {Instead: "The tenant's own; one that is left out has the platform's default, " +
 				"0 is no limit."},
 			"own":    {Omit: true},
 			"exempt": {Omit: true}, // in_force shows it: such a limit is null there

@@ -25,21 +25,15 @@ func Schedule() Kind {
 		Name: "schedule", Collection: "/schedules", Body: "ScheduleCreate", Answer: "Schedule",
 		Text: "A message that is published by the clock.",
 		Options: shape.Options{
-			"topic":           {Text: "Where it is published."},
-			"paused":          {Text: "Whether its runs are left out."},
-			"next_runs":       {OnlyRead: true, Text: "When it runs next."},
-			"last_run":        {OnlyRead: true, Text: "The time of the last run that was made."},
-			"last_message_id": {OnlyRead: true, Text: "The message of that run."},
+			"next_runs":       {OnlyRead: true},
+			"last_run":        {OnlyRead: true},
+			"last_message_id": {OnlyRead: true},
 			"runs":            {OnlyRead: true},
 			"missed":          {OnlyRead: true},
 			"failure":         {OnlyRead: true},
-			"message.data": {Plain: true, Absent: true, Text: "The body: text, or JSON as jsonencode() writes it where " +
+			"message.data": {Plain: true, Absent: true, Instead: "The body: text, or JSON as jsonencode() writes it where " +
 				"content_type is JSON."},
-			"message.data_base64":  {Text: "The body, where it is no text."},
-			"message.content_type": {Chosen: true, Text: "Left out: `text/plain` of `data`, none of `data_base64`."},
-			"message.key":          {Text: "The key of the message."},
-			"message.attributes":   {Text: "Runs add packetboat-schedule and packetboat-scheduled-time."},
-			"message.ttl_seconds":  {Text: "How long the message is of use."},
+			"message.content_type": {Chosen: true},
 		},
 		Sending: sendMessage, Received: receiveMessage, Completed: completeMessage,
 	}

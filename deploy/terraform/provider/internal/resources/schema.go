@@ -25,8 +25,8 @@ func Schema() Kind {
 		Text: "The schema of the bodies of a topic's messages. Another definition is another version, held " +
 			"to `compatibility`; versions stay until the schema is destroyed.",
 		Options: shape.Options{
-			typeAttribute: {Replace: true, Text: "The language of the definition; it cannot change."},
-			definitionAttribute: {JSON: true, Text: "JSON, as jsonencode() or a file has it. May not " +
+			typeAttribute: {Replace: true, Also: "It cannot change."},
+			definitionAttribute: {JSON: true, Instead: "JSON, as jsonencode() or a file has it. May not " +
 				"refer to other documents."},
 		},
 		Plan: planSchema, Save: saveSchema,

@@ -22,7 +22,7 @@ const (
 func secretHeaders() map[string]*shape.Shape {
 	made := shape.Member(contract.Schema("Push").Properties[headersMember], shape.Options{"": {
 		WriteOnly: true, Sensitive: true,
-		Text: "As `push.headers`, but in no plan and no state. Written with each change of the " +
+		Instead: "As `push.headers`, but in no plan and no state. Written with each change of the " +
 			"subscription; goes with secret_headers_version.",
 	}})
 	made.Answered = false

@@ -34,9 +34,7 @@ type secret struct {
 
 // shownSecrets adds what data sources have of secrets.
 func shownSecrets(options shape.Options) shape.Options {
-	options["secrets"] = shape.Option{OnlyRead: true, Text: "Its secrets, by how they begin."}
-	options["secrets.created_at"] = shape.Option{Text: "When it was made."}
-	options["secrets.expires_at"] = shape.Option{Text: "When it ends; null: never."}
+	options["secrets"] = shape.Option{OnlyRead: true}
 	return options
 }
 

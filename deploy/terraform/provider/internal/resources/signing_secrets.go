@@ -28,11 +28,7 @@ func signingSecrets() *shape.Shape {
 		Items:       contract.Schema("NewSigningSecret"),
 		Description: "The secrets that sign requests to the endpoint, the newest first.",
 	}, shape.Options{
-		"id":         {Text: "What it is called where secrets are listed."},
-		"created_at": {Text: "When it was made."},
-		"expires_at": {Text: "When it ends to sign; null: not yet."},
-		"secret": {Sensitive: true, Text: "`whsec_…`, of v1, for receivers. Null where it was not made by " +
-			"Terraform; of v1a they need the public key alone."},
+		"secret": {Sensitive: true, Also: "Null where it was not made by Terraform."},
 	})
 	made.Answered = false
 	return made

@@ -20,7 +20,7 @@ func start() *shape.Shape {
 	}
 	options := shape.Options{"": {
 		Chosen: true,
-		Text: "Where it begins, for good: just one of its members. Left out, a new one begins with " +
+		Instead: "Where it begins, for good: just one of its members. Left out, a new one begins with " +
 			"what is published from then on.",
 	}}
 	for _, form := range contract.Schema("SubscriptionCreate").Properties[startAttribute].Resolved().AnyOf {
@@ -28,7 +28,7 @@ func start() *shape.Shape {
 		if len(form.OneOf) == 0 {
 			node.Properties[positionAttribute] = form
 			word := once
-			word.Text = "`latest`: with what is published from then on; `earliest`: at the first message kept."
+			word.Instead = "`latest`: with what is published from then on; `earliest`: at the first message kept."
 			options[positionAttribute] = word
 		}
 		for _, place := range form.OneOf {

@@ -62,30 +62,24 @@ func Subscription() Kind {
 
 func subscriptionOptions() shape.Options {
 	return shape.Options{
-		"topic":        {Replace: true, Required: true, Text: "The topic that it reads; it cannot change."},
-		typeAttribute:  {Chosen: true, Text: "`push` where `push` is given, else `pull`."},
-		"delivery":     {Replace: true, Text: "The delivery guarantee; it cannot change."},
+		"topic":        {Replace: true, Required: true, Also: "It cannot change."},
+		typeAttribute:  {Chosen: true, Also: "Left out, it is `push` where `push` is given, else `pull`."},
+		"delivery":     {Replace: true, Also: "It cannot change."},
 		"ordered":      {Replace: true},
 		startAttribute: {Omit: true},
-		"retry":        {Text: "When a message that failed comes again, and how often."},
-		rateAttribute:  {Text: "How fast messages are handed out: in all, and to each consumer."},
 		"state":        {OnlyRead: true},
-		"state_reason": {OnlyRead: true, Text: "Why it is paused, as whoever paused it said."},
-		"push.format":  {Text: "The body of a request; `json` is an envelope with messages as a pull shows them."},
+		"state_reason": {OnlyRead: true},
 		"push.headers": {
 			Sensitive: true, Masked: hidden,
-			Text: "Headers of each request. Their values are not shown again, so after an import the " +
+			Instead: "Headers of each request. Their values are not shown again, so after an import the " +
 				"first apply writes them.",
 		},
 		"push.signing": {
 			Set: true, Chosen: true,
-			Text: "The kinds of signatures, of Standard Webhooks: `v1` is HMAC-SHA256, `v1a` is " +
-				"ed25519. Left out, a new one has `v1`.",
 		},
-		"push.oidc": {Text: "The bearer token that goes with each request, signed by this installation."},
 		"push.disable_after_seconds": {
 			Nothing: json.Number("0"),
-			Text:    "Seconds of failures after which the endpoint is disabled; 0 means never.",
+			Instead: "Seconds of failures after which the endpoint is disabled; 0 means never.",
 		},
 		"push.signing_secrets": {Omit: true},
 	}

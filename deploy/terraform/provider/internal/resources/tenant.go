@@ -10,7 +10,6 @@ func Tenant() Kind {
 			"For operators.",
 		AboveTenants: true, Forced: true,
 		Options: shape.Options{
-			"display_name":    {Text: "Its name as people read it."},
 			"egress_allowed":  {Set: true},
 			"issuers_allowed": {Set: true},
 			// Clients are resources of their own, whose secrets are known when a lost answer is not.

@@ -22,12 +22,10 @@ func Topic() Kind {
 		Text:   "A named stream of messages.",
 		Forced: true,
 		Options: shape.Options{
-			partitionsAttribute: {Chosen: true, Text: "How many partitions it has. More are added in " +
-				"place; fewer is another topic. Left out: 4 of a new one, and what it has of one that is there."},
-			"priorities":  {Replace: true},
-			"retention":   {Text: "How long messages stay."},
-			"ack_history": {Text: "Keep when each message was settled, and how, for as long as messages may be kept."},
-			"full":        {OnlyRead: true},
+			partitionsAttribute: {Chosen: true, Also: "More are added in place; fewer is another " +
+				"topic. Left out: 4 of a new one, and what it has of one that is there."},
+			"priorities": {Replace: true},
+			"full":       {OnlyRead: true},
 		},
 		Own: map[string]*shape.Shape{
 			forceAttribute: forceDestroy("Destroy it also when something is lost by it: messages that " +

@@ -26,8 +26,10 @@ const (
 
 // Option is what a resource says of one attribute, beside the contract.
 type Option struct {
-	// Text takes the place of the contract's description, or gives one.
-	Text string
+	// Instead takes the place of the contract's description, where the attribute differs.
+	Instead string
+	// Also follows the contract's description, where the attribute has another rule besides.
+	Also string
 	// Replace: a change makes another thing.
 	Replace bool
 	// Sensitive: shown nowhere.
@@ -131,8 +133,11 @@ func of(path string, body, answer *contract.Node, options Options) *Shape {
 	if made.Text == "" && answer != nil {
 		made.Text = answer.Description
 	}
-	if made.Option.Text != "" {
-		made.Text = made.Option.Text
+	if made.Also != "" && made.Text != "" {
+		made.Text += " " + made.Also
+	}
+	if made.Instead != "" {
+		made.Text = made.Instead
 	}
 	switch {
 	case made.JSON:
