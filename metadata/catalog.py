@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from metadata.errors import NotFound
+from metadata.errors import NotFound, NotYet
 from metadata.feed import ChangeFeed
 from metadata.subscriptions.subscriptions import SubscriptionRepository
 from metadata.topics.topics import TopicRepository
@@ -171,7 +171,8 @@ class Catalog:
         else:
             topic = await self._topics.get_by_uid(tenant_id, wanted)
         if topic.state is not TopicState.ACTIVE:
-            raise NotFound("topic", wanted if isinstance(wanted, str) else wanted.hex())
+            missing = NotYet if topic.state is TopicState.CREATING else NotFound
+            raise missing("topic", wanted if isinstance(wanted, str) else wanted.hex())
         if before == self._runs_applied:
             self._keep_topic(topic)
         return topic

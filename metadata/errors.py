@@ -53,6 +53,12 @@ class NotFound(MetadataError):
         self.name = name
 
 
+class NotYet(NotFound):
+    """The topic is being created. So that it can't be used says nothing against what peers say that
+    they own of it: it may be there by the time at which this is read.
+    """
+
+
 class Conflict(MetadataError):
     """The name is taken, or the version is no longer the one the caller read."""
 

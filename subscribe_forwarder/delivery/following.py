@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from edge.problem import Problem, not_found
-from metadata.errors import MetadataError, NotFound
+from metadata.errors import MetadataError, NotFound, NotYet
 from metadata.types import Change, ChangeKind, Topic, Unit
 from subscribe_forwarder.delivery.hubs import Hubs
 from subscribe_forwarder.delivery.owner import Owner
@@ -104,6 +104,8 @@ class Following:
     async def _check_topic(self, tenant_id: bytes, uid: bytes) -> None:
         try:
             topic = await self._catalog.topic_by_uid(tenant_id, uid)
+        except NotYet:
+            return
         except NotFound:
             self._tails.forget_topic(uid)
             for owner in self._owners.of_topic(uid):

@@ -472,4 +472,18 @@ MUTANTS: tuple[Mutant, ...] = (
         killed_by="tests/unit/subscribe_forwarder/test_directory.py"
         "::test_the_higher_epoch_is_right_whatever_came_first",
     ),
+    Mutant(
+        "a reading of a topic that is made forgets who owns it",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/following.py",
+                "        except NotYet:\n            return\n",
+                "",
+            ),
+            Edit("subscribe_forwarder/delivery/following.py", "NotFound, NotYet", "NotFound"),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_following.py"
+        "::test_an_owner_is_known_however_late_a_reading_of_a_topic_that_is_made_comes",
+        breaks="P3",
+    ),
 )

@@ -9,7 +9,7 @@ import pytest
 
 from metadata.catalog import Catalog
 from metadata.database import Database
-from metadata.errors import MetadataUnavailable, NotFound
+from metadata.errors import MetadataUnavailable, NotFound, NotYet
 from metadata.feed import MAX_CHANGES, ChangeFeed
 from metadata.ids import new_uid
 from metadata.settings import DatabaseSettings
@@ -239,7 +239,7 @@ async def test_a_topic_still_being_made_is_not_usable(world: World, other: World
     made = await world.topics.create(world.tenant_id, TopicSpec("young"), [0])
     with pytest.raises(NotFound):
         await other.catalog.topic(world.tenant_id, "young")
-    with pytest.raises(NotFound):
+    with pytest.raises(NotYet):
         await other.catalog.topic_by_uid(world.tenant_id, made.uid)
     await world.topics.activate(world.tenant_id, made.uid)
     assert (await other.catalog.topic(world.tenant_id, "young")).uid == made.uid

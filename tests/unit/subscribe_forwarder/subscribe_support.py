@@ -18,7 +18,7 @@ from metadata.delivery.ack_history import Fate, OpenFate
 from metadata.delivery.books import CursorBooks
 from metadata.delivery.due import QueueKey
 from metadata.delivery.forwarded import Forwarded
-from metadata.errors import MetadataError, NotFound
+from metadata.errors import MetadataError, NotFound, NotYet
 from metadata.types import (
     Change,
     ChangeKind,
@@ -397,6 +397,7 @@ class FakeMetadata(FakeOwnership):
         for one in subscriptions:
             self.add_rows(one, topic_)
         self.listeners: list[Callable[[Sequence[Change]], Awaitable[None]]] = []
+        self.being_made: set[bytes] = set()
         self.failure: MetadataError | None = None
         self.flush_failure: MetadataError | None = None
         self.flush_happens = False
@@ -432,7 +433,8 @@ class FakeMetadata(FakeOwnership):
 
     async def topic_by_uid(self, tenant_id: bytes, uid: bytes) -> Topic:
         if uid not in self.topics:
-            raise NotFound("topic", uid.hex())
+            missing = NotYet if uid in self.being_made else NotFound
+            raise missing("topic", uid.hex())
         return self.topics[uid]
 
     async def subscription(

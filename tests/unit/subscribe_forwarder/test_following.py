@@ -15,15 +15,18 @@ from metadata.types import (
     ChangeKind,
     Counters,
     CursorKey,
+    Epoch,
     OnExhausted,
     RetryPolicy,
     SkipRule,
     Subscription,
     SubscriptionState,
+    Unit,
 )
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.fleet.announcement import Announcement, Owned
 from subscribe_forwarder.reading.batch import ORIGIN_ONLY
 from tests.unit.subscribe_forwarder.subscribe_support import (
     NOW,
@@ -323,3 +326,20 @@ async def test_a_message_without_a_key_is_not_parked() -> None:
             (message,) = await w.pulled(wait_s=5)
             assert message["attempt"] == attempt
             await nack(w, message)
+
+
+async def test_an_owner_is_known_however_late_a_reading_of_a_topic_that_is_made_comes() -> None:
+    """When a slow reading of a topic that was still being made came after another process had said
+    that it owned a partition, the owner was forgotten, and was never told again.
+    """
+    async with world() as w:
+        made, peer = bytes(15) + b"m", bytes(15) + b"p"
+        unit = Unit(TENANT, made, 0)
+        owned = Owned(unit, Epoch(0, 7))
+        w.forwarder.directory.hear(peer, Announcement(owned=(owned,)))
+        w.metadata.being_made.add(made)
+        await w.metadata.changed(ChangeKind.TOPIC, made)
+        assert w.forwarder.directory.owner_of(unit) == peer
+        w.metadata.being_made.clear()
+        await w.metadata.changed(ChangeKind.TOPIC, made)
+        assert w.forwarder.directory.owner_of(unit) is None, "it is gone"
