@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from typing import Any, Protocol
 
 import msgspec
@@ -210,14 +210,15 @@ class ReplayRoutes:
     async def _answer(
         self, send: Send, form: bytes | None, topic: Topic, number: int, request: ReplayRequest
     ) -> None:
-        lane, turns = LaneReplay(self._places(), topic, number, request.lane), self._places().turns
+        replays = self._places()
+        lane, turns = LaneReplay(replays, topic, number, request.lane), replays.turns
         start = await self._start(lane, topic, number, request)
         renderer = PartitionRenderer(topic.uid, number, lane=request.lane)
         judged_by = topic.tenant_id, self._reading.apart
         try:
             if form is None:
                 taker = _Taker(request, start, *judged_by, counts_bytes=True)
-                body = await _json(lane, turns, renderer, request, start, taker)
+                body = await _json(lane, replays, renderer, request, start, taker)
                 await respond(send, 200, body, headers=_NO_STORE)
             else:
                 encoder = await _encoder(form, renderer, number)
@@ -248,7 +249,7 @@ class ReplayRoutes:
 
 async def _json(
     lane: LaneReplay,
-    turns: Turns,
+    replays: Replays,
     renderer: PartitionRenderer,
     request: ReplayRequest,
     start: int,
@@ -256,14 +257,21 @@ async def _json(
 ) -> bytes:
     """Return the messages that are there now, or the first that come within the wait."""
     rendered: list[bytes] = []
+    turns, waits = replays.turns, True
 
     def enough() -> bool:
         at_end = rendered and taker.next_offset >= lane.bounds.end
         return taker.full or bool(at_end) or taker.examined >= MAX_EXAMINED
 
     try:
-        async with aclosing(lane.reads(start, request.wait_s, request.end_offset)) as reads:
+        async with (
+            AsyncExitStack() as place,
+            aclosing(lane.reads(start, request.wait_s, request.end_offset)) as reads,
+        ):
             async for found in reads:
+                if waits:
+                    await place.enter_async_context(replays.answers)
+                    waits = False
                 await turns.begin()
                 for run in taker.parts(found):
                     await taker.ready(run, turns)

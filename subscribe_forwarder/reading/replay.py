@@ -25,6 +25,10 @@ from subscribe_forwarder.reading.turns import Turns
 MAX_REPLAYS = 64
 """The limit of replays at a time in one process, those that wait for new messages included."""
 MAX_FETCHES = 4
+MAX_ANSWERS = 2
+"""Whole answers that are put together at a time. Each has 8 MiB of messages twice: sixty clients of
+one tenant that asked for such answers took 480 MiB. Once it is written, an answer counts as unsent.
+"""
 FETCH_BYTES = 1024 * 1024
 BEHIND_S = 3.0
 """Seconds for which a replica may lack messages that another has answered for."""
@@ -96,6 +100,7 @@ class Replays:
         self.catalog = catalog
         self.clock = clock
         self.fetching = asyncio.Semaphore(MAX_FETCHES)
+        self.answers = asyncio.Semaphore(MAX_ANSWERS)
         self.turns = Turns(late_s, clock=clock)
         self.places = Shares(MAX_REPLAYS, name="replays")
 

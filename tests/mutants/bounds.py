@@ -564,4 +564,17 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_many_dear_expressions_of_a_subscription_are_read_in_slices",
         breaks="P19",
     ),
+    Mutant(
+        "all answers of replays are put together at once",
+        (
+            Edit(
+                "subscribe_forwarder/api/replay.py",
+                "                    await place.enter_async_context(replays.answers)\n",
+                "",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_replay.py"
+        "::test_few_answers_are_in_memory_at_a_time",
+        breaks="P19",
+    ),
 )

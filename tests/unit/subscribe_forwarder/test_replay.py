@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pyarrow
@@ -86,6 +87,30 @@ async def test_an_answer_goes_over_many_batches_and_fetches(
     found = await site.read("max_messages=1000")
     assert [message["offset"] for message in found["messages"]] == list(range(100))
     assert len(site.store.fetches) > 10
+
+
+async def test_few_answers_are_in_memory_at_a_time(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sixty clients asked for 8 MiB each, and the process took 480 MiB before it sent anything."""
+    monkeypatch.setattr(replay, "FETCH_BYTES", 100)
+    for _ in range(50):
+        site.store.publish(b"x" * 60)
+    reads: Counter[asyncio.Task[Any]] = Counter()
+    most, fetch = 0, site.store.fetch
+
+    async def counted(*given: Any, **named: Any) -> Any:
+        nonlocal most
+        reads[cast("asyncio.Task[Any]", asyncio.current_task())] += 1
+        under_way = [one for one, times in reads.items() if times > 1 and not one.done()]
+        most = max(most, len(under_way))
+        await asyncio.sleep(0)
+        return await fetch(*given, **named)
+
+    monkeypatch.setattr(site.store, "fetch", counted)
+    asked = [site.ask("max_messages=1000") for _ in range(8)]
+    assert {answer.status for answer in await asyncio.gather(*asked)} == {200}
+    assert most == replay.MAX_ANSWERS
 
 
 async def offsets(site: Site, query: str, accept: bytes) -> list[int]:
