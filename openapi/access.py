@@ -16,7 +16,9 @@ from openapi.common import (
     CreatedAt,
     DisplayName,
     Labels,
-    Name,
+    NameOfPath,
+    NextPageToken,
+    ShownLabels,
     UpdatedAt,
     created,
 )
@@ -75,13 +77,19 @@ Resource = Annotated[
 
 
 class RoleGiven(Answer):
+    """A role that a policy gives."""
+
     role: Role
+    """The role, whose permissions hold on the resources."""
     resources: list[str]
+    """The resources that the role is for, as in the policy."""
     policy: str
     """The name of the policy."""
 
 
 class WhoAmI(Answer):
+    """The holder of a token, with what the token allows."""
+
     tenant: str
     """The tenant's name."""
     subject: str
@@ -98,39 +106,19 @@ class WhoAmI(Answer):
 
 
 class SecretShown(Answer):
+    """A secret, by its first characters."""
+
     prefix: str
     """The first characters of the secret, after the prefix that all of its kind have."""
     created_at: CreatedAt
     expires_at: datetime | None
-    """The end of the secret; null: it has none."""
-
-
-class Client(Answer):
-    name: str
-    client_id: str
-    """The id of the client at `/oauth/token`."""
-    display_name: str
-    state: State
-    """disabled: its secrets and its tokens are refused."""
-    labels: dict[str, str]
-    secrets: list[SecretShown]
-    """The present secrets, each shown by its prefix."""
-    tokens_valid_from: datetime | None
-    """Tokens issued before are refused; null: none was revoked."""
-    created_at: CreatedAt
-    updated_at: UpdatedAt
-    last_used_at: datetime | None
-    """The time at which it last got a token; null: it got none."""
-
-
-class ClientPage(Answer):
-    clients: list[Client]
-    next_page_token: str | None
+    """The time from which it is refused; null: never."""
 
 
 class ClientBody(Body):
-    name: Name | UnsetType = UNSET
-    """POST: its name. PUT: that of the path, or left out."""
+    """A client as a whole."""
+
+    name: NameOfPath | UnsetType = UNSET
     display_name: DisplayName = ""
     """A name for people."""
     state: State = "active"
@@ -138,40 +126,50 @@ class ClientBody(Body):
     labels: Labels = {}
 
 
+class Client(Answer):
+    """A program that gets access tokens with a secret."""
+
+    DESCRIBED_BY = ClientBody
+
+    name: str
+    """The name of the client."""
+    client_id: str
+    """The id by which the client gets tokens."""
+    display_name: str
+    state: State
+    labels: ShownLabels
+    secrets: list[SecretShown]
+    """The secrets that hold, of which a rotation leaves two for a time."""
+    tokens_valid_from: datetime | None
+    """Tokens issued before are refused; null: none was revoked."""
+    created_at: CreatedAt
+    updated_at: UpdatedAt
+    last_used_at: datetime | None
+    """The time at which it last got a token; null: never."""
+
+
+class ClientPage(Answer):
+    """One page of clients."""
+
+    clients: list[Client]
+    """The clients of this page, by name."""
+    next_page_token: NextPageToken
+
+
 class ClientMade(Client):
+    """A client with its secret."""
+
     client_secret: str
     """Shown here and never again."""
 
 
-class Key(Answer):
-    name: str
-    key_id: str
-    """The part that is the same in all secrets of this key."""
-    prefix: str
-    """The first characters of the key."""
-    scopes: list[str]
-    state: State
-    expires_at: datetime | None
-    labels: dict[str, str]
-    secrets: list[SecretShown]
-    """The present secrets, each shown by its prefix."""
-    created_at: CreatedAt
-    updated_at: UpdatedAt
-    last_used_at: datetime | None
-    """The time of the last request that came with it; null: none came."""
-
-
-class KeyPage(Answer):
-    keys: list[Key]
-    next_page_token: str | None
-
-
 class KeyBody(Body):
+    """An API key as a whole."""
+
     scopes: Annotated[list[Scope], Meta(min_length=1, max_length=100)]
     """All that it may do: permissions, each alone or with a resource: `read`,
     `publish:topics/orders-*`."""
-    name: Name | UnsetType = UNSET
-    """POST: its name. PUT: that of the path, or left out."""
+    name: NameOfPath | UnsetType = UNSET
     expires_at: datetime | None = None
     """The time from which the key is refused (RFC 3339); null: never."""
     state: State = "active"
@@ -179,27 +177,47 @@ class KeyBody(Body):
     labels: Labels = {}
 
 
+class Key(Answer):
+    """An API key, without the key itself."""
+
+    DESCRIBED_BY = KeyBody
+
+    name: str
+    """The name of the key."""
+    key_id: str
+    """The id of the key."""
+    prefix: str
+    """The first characters of the key."""
+    scopes: list[str]
+    state: State
+    expires_at: datetime | None
+    labels: ShownLabels
+    secrets: list[SecretShown]
+    """The keys that hold, of which a rotation leaves two for a time."""
+    created_at: CreatedAt
+    updated_at: UpdatedAt
+    last_used_at: datetime | None
+    """The time of its last use; null: never."""
+
+
+class KeyPage(Answer):
+    """One page of API keys."""
+
+    keys: list[Key]
+    """The keys of this page, by name."""
+    next_page_token: NextPageToken
+
+
 class KeyMade(Key):
+    """An API key, with the key itself."""
+
     key: str
     """Shown here and never again."""
 
 
-class Policy(Answer):
-    name: str
-    role: Role
-    members: list[str]
-    resources: list[str]
-    labels: dict[str, str]
-    created_at: CreatedAt
-    updated_at: UpdatedAt
-
-
-class PolicyPage(Answer):
-    policies: list[Policy]
-    next_page_token: str | None
-
-
 class PolicyBody(Body):
+    """A policy as a whole."""
+
     role: Role
     """The role of the members: each has its permissions on the resources."""
     members: Annotated[list[Member], Meta(min_length=1, max_length=500)]
@@ -211,34 +229,36 @@ class PolicyBody(Body):
     """`*` for everything, or `topics/NAME`, `subscriptions/NAME`, `schemas/NAME`,
     `schedules/NAME`, `snapshots/NAME`, `locks/NAME`, `jobs/NAME`, `pools/NAME`, `exports/NAME`;
     `*` stands for any characters."""
-    name: Name | UnsetType = UNSET
-    """POST: its name. PUT: that of the path, or left out."""
+    name: NameOfPath | UnsetType = UNSET
     labels: Labels = {}
 
 
-class Issuer(Answer):
+class Policy(Answer):
+    """A role, with its members and the resources that it is for."""
+
+    DESCRIBED_BY = PolicyBody
+
     name: str
-    issuer: str
-    audience: str
-    algorithms: list[str]
-    subject_claim: str
-    required_claims: dict[str, str]
-    labels: dict[str, str]
-    trust: Trust
-    """The proof that its tokens are this tenant's. audience: they name the tenant's own audience;
-    document: a document of the issuer names the tenant; operator: the installation's operator
-    allowed it; unproved: it was registered before a proof was asked for, and holds while no
-    other tenant's claim fits a token; withdrawn: the operator took it back, and no token holds."""
+    """The name of the policy."""
+    role: Role
+    members: list[str]
+    resources: list[str]
+    labels: ShownLabels
     created_at: CreatedAt
     updated_at: UpdatedAt
 
 
-class IssuerPage(Answer):
-    issuers: list[Issuer]
-    next_page_token: str | None
+class PolicyPage(Answer):
+    """One page of policies."""
+
+    policies: list[Policy]
+    """The policies of this page, by name."""
+    next_page_token: NextPageToken
 
 
 class IssuerBody(Body):
+    """A trusted issuer as a whole."""
+
     issuer: Annotated[str, Meta(max_length=512)]
     """The `iss` of its tokens; its keys are found by it (OpenID Connect Discovery)."""
     audience: Annotated[str, Meta(min_length=1, max_length=MAX_CLAIM_CHARS)] | UnsetType = UNSET
@@ -260,12 +280,44 @@ class IssuerBody(Body):
         ),
     ] = {}
     """Claims that must have these values."""
-    name: Name | UnsetType = UNSET
-    """POST: its name. PUT: that of the path, or left out."""
+    name: NameOfPath | UnsetType = UNSET
     labels: Labels = {}
 
 
+class Issuer(Answer):
+    """Another issuer, whose tokens the tenant trusts."""
+
+    DESCRIBED_BY = IssuerBody
+
+    name: str
+    """The name of the issuer in the tenant."""
+    issuer: str
+    audience: str
+    """The `aud` that its tokens must name."""
+    algorithms: list[str]
+    subject_claim: str
+    required_claims: dict[str, str]
+    labels: ShownLabels
+    trust: Trust
+    """The proof that its tokens are this tenant's. audience: they name the tenant's own audience;
+    document: a document of the issuer names the tenant; operator: the installation's operator
+    allowed it; unproved: it was registered before a proof was asked for, and holds while no
+    other tenant's claim fits a token; withdrawn: the operator took it back, and no token holds."""
+    created_at: CreatedAt
+    updated_at: UpdatedAt
+
+
+class IssuerPage(Answer):
+    """One page of issuers."""
+
+    issuers: list[Issuer]
+    """The issuers of this page, by name."""
+    next_page_token: NextPageToken
+
+
 class Rotation(Body):
+    """A request for a new secret."""
+
     old_expires_in_seconds: Annotated[int, Meta(ge=0, le=2_592_000)] = 86_400
     """Seconds that the present secret holds beside the new one; 0: it ends at once."""
 

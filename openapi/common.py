@@ -26,6 +26,11 @@ Name = Annotated[
     ),
 ]
 """A name that somebody gives. Servers check it themselves, with a refusal that says the rule."""
+NameOfPath = Annotated[
+    Name,
+    Meta(description="The name. A POST needs it; in a PUT it is that of the path, or is left out."),
+]
+"""The name of a thing whose body is the same for POST and PUT."""
 LabelName = Annotated[str, Meta(extra_json_schema={"pattern": f"^{LABEL_KEY_PATTERN}$"})]
 LabelText = Annotated[
     str,
@@ -36,16 +41,14 @@ LabelText = Annotated[
         }
     ),
 ]
+_LABELS = "Names and values that you choose; servers only keep and show them."
 Labels = Annotated[
     dict[LabelName, LabelText],
-    Meta(
-        description="Names and values for operators and their tools.",
-        extra_json_schema={"maxProperties": MAX_LABELS},
-    ),
+    Meta(description=_LABELS, extra_json_schema={"maxProperties": MAX_LABELS}),
 ]
 """Labels of a resource. Servers check them themselves, with a refusal that names the label."""
-CreatedAt = Annotated[datetime, Meta(description="When it was created.")]
-UpdatedAt = Annotated[datetime, Meta(description="When it was last changed.")]
+ShownLabels = Annotated[dict[str, str], Meta(description=_LABELS)]
+"""Labels in an answer."""
 NO_CONTROL = r"^[^\u0000-\u001f\u007f]*\Z"
 """A pattern that control characters do not match."""
 DisplayName = Annotated[str, Meta(max_length=255, pattern=NO_CONTROL)]
@@ -65,40 +68,83 @@ Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Total = Annotated[int, Meta(ge=0, le=2**53)]
 """A count that JSON readers keep exactly."""
+NextPageToken = Annotated[
+    str | None, Meta(description="The `page_token` of the next page; null on the last page.")
+]
+CreatedAt = Annotated[datetime, Meta(description="The time at which it was created.")]
+UpdatedAt = Annotated[datetime, Meta(description="The time of its last change.")]
+PartitionNumber = Annotated[int, Meta(description="The number of the partition, from 0.")]
+LaneNumber = Annotated[
+    int,
+    Meta(
+        description=(
+            "The lane of the partition: the priority of its messages, and 0 of a topic without "
+            "priorities."
+        )
+    ),
+]
+MessageId = Annotated[
+    str,
+    Meta(description="The id of the message, the same for its publisher and for every consumer."),
+]
+PublishTime = Annotated[datetime, Meta(description="The time at which it was published.")]
+Offset = Annotated[int, Meta(description="The offset of the message in its lane.")]
+MessageKey = Annotated[str, Meta(description="The key of the message; null where it has none.")]
+ContentType = Annotated[
+    str, Meta(description="The media type of the body; null where its publisher named none.")
+]
+MessageAttributes = Annotated[
+    dict[str, str], Meta(description="The attributes of the message; empty where it has none.")
+]
+"""The parts of a message, in answers."""
 
 
 class FieldProblem(Answer):
+    """A field that does not fit."""
+
     field: str
+    """The path of the field in the body, such as `retry.max_attempts`, or the name of a parameter.
+    """
     detail: str
+    """The rule that the value breaks, for people."""
 
 
 class Problem(OpenAnswer):
     """RFC 9457; every `type` is described in docs/problems.md."""
 
     type: Annotated[str, Meta(extra_json_schema={"format": "uri"})]
+    """The kind of problem; programs compare its last part, such as `not-found`."""
     title: str
+    """The kind of problem in a few words, the same for all of this kind."""
     status: int
+    """The status of the answer, or of the item of a batch."""
     detail: str | UnsetType = UNSET
+    """The reason in this case, for people."""
     instance: str | UnsetType = UNSET
+    """The id of the request, which the header `X-Request-Id` and the server's log have too; missing
+    in items of a batch."""
     errors: list[FieldProblem] | UnsetType = UNSET
+    """The fields that do not fit, where it is about fields."""
 
 
 class Message(OpenAnswer):
     """A stored message."""
 
-    message_id: str
-    publish_time: datetime
-    partition: int
-    offset: int
+    message_id: MessageId
+    publish_time: PublishTime
+    partition: PartitionNumber
+    offset: Offset
     data: Any = UNSET
-    """JSON as JSON, text as a string."""
+    """The body, where its content type is JSON (then as JSON) or text (then as a string)."""
     data_base64: str | UnsetType = UNSET
-    """Anything else."""
-    content_type: str | UnsetType | None = UNSET
-    key: str | UnsetType | None = UNSET
-    attributes: dict[str, str] | UnsetType = UNSET
+    """The body in base64, where it is neither JSON nor text in UTF-8."""
+    content_type: ContentType | UnsetType | None = UNSET
+    key: MessageKey | UnsetType | None = UNSET
+    attributes: MessageAttributes | UnsetType = UNSET
     publisher_id: str | UnsetType | None = UNSET
+    """The id that the publisher gave itself; null where it gave none."""
     priority: int | UnsetType = UNSET
+    """The priority of the message, from 0 to 9; 9 is the most urgent."""
     traceparent: str | UnsetType = UNSET
     """W3C trace context, of a message that was published with one."""
     tracestate: str | UnsetType = UNSET
@@ -109,8 +155,11 @@ class QuotaProblem(Problem):
     """A problem that names a limit of the tenant, and how much of it is used."""
 
     quota: str | UnsetType = UNSET
+    """The name of the limit, such as `topics`."""
     limit: int | UnsetType = UNSET
+    """The most that the tenant may have."""
     used: int | UnsetType = UNSET
+    """The number that the tenant has."""
 
 
 HoldKind = Literal["undelivered", "delayed", "export", "snapshot", "dead_letters"]
@@ -120,6 +169,8 @@ class Hold(Answer):
     """One thing that would be lost by a delete."""
 
     kind: HoldKind
+    """The kind of loss: messages that a subscription has not acked, delayed messages, messages that
+    an export has not copied, a snapshot, or open dead letters."""
     name: str | None
     """The name of the subscription, export or snapshot; null for delayed messages."""
     messages: Count
@@ -133,20 +184,26 @@ class HeldProblem(Problem):
     """A problem that names what would be lost."""
 
     holds: list[Hold] | UnsetType = UNSET
+    """The losses, up to 20 of them."""
 
 
 class FilterPreviewRequest(Body):
     filter: Filter
+    """The CEL expression to try; it may use the names that filters of subscriptions use."""
     messages: Annotated[int, Meta(ge=1, le=10_000)] = 1000
     """The number of newest messages to look at, over all partitions."""
 
 
 class FilterSample(Answer):
+    """A message that a filter was tried on."""
+
+    DESCRIBED_BY = Message
+
     message_id: str
     publish_time: datetime
     partition: int
     offset: int
-    key: str | None
+    key: MessageKey | None
     attributes: dict[str, str]
 
 
@@ -155,30 +212,43 @@ FilterSamples = Annotated[list[FilterSample], Meta(max_length=MAX_FILTER_SAMPLES
 
 
 class FilterPreviewSamples(Answer):
+    """Some messages that match, and some others."""
+
     matched: FilterSamples
+    """The newest messages that match, newest first."""
     unmatched: FilterSamples
+    """The newest messages that do not match, newest first."""
 
 
 class FilterChanges(Answer):
     """Messages that another filter would treat otherwise than the present one, or than none."""
 
     newly_matched: int
+    """The number of messages that match this filter and do not match the present one."""
     no_longer_matched: int
+    """The number of messages that match the present filter and do not match this one."""
 
 
 class FilterPreview(Answer):
+    """The effect of a filter on recent messages."""
+
     examined: int
+    """The number of messages that the filter was tried on."""
     matched: int
+    """The number of messages that match."""
     errors: int
     """Evaluations that failed or gave no boolean; such a message does not match."""
     first_error: str | None
+    """The error of the first evaluation that failed; null where none failed."""
     samples: FilterPreviewSamples
+    """Examples of messages that match, and of messages that do not."""
     changes: FilterChanges
     """The difference to the present filter of the subscription, or to none."""
 
 
 class HoldList(Answer):
     holds: list[Hold]
+    """All losses that a delete would bring; empty where it would bring none."""
 
 
 CACHE_CONTROL = Header("Cache-Control", "For how long it may be kept.")

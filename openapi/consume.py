@@ -19,6 +19,7 @@ from openapi.common import (
     WAIT_SECONDS,
     WORK_LIMITED,
     Message,
+    MessageId,
     Positive,
 )
 from openapi.contract import (
@@ -36,9 +37,9 @@ from openapi.publish import PublishedMessage
 
 MAX_MESSAGES_AT_ONCE = 1000
 MaxMessages = Annotated[int, Meta(ge=1, le=MAX_MESSAGES_AT_ONCE)]
-MessageId = Annotated[str, Meta(max_length=1024)]
+ShortText = Annotated[str, Meta(max_length=1024)]
 MAX_IDS = 1000
-MessageIds = Annotated[list[MessageId], Meta(min_length=1, max_length=MAX_IDS)]
+MessageIds = Annotated[list[ShortText], Meta(min_length=1, max_length=MAX_IDS)]
 MAX_PARTITION = 65_535
 MAX_PARTITIONS = 1000
 """The most partitions that one request names."""
@@ -55,7 +56,10 @@ class Delivery(Message, kw_only=True):
 
 
 class Pulled(Answer):
+    """The answer to a pull."""
+
     messages: list[Delivery]
+    """The leased messages; empty where none came in time."""
 
 
 class StreamTicket(OpenAnswer):
@@ -70,12 +74,19 @@ class StreamTicket(OpenAnswer):
 
 
 class PullRequest(Body):
+    """A request for messages."""
+
     max_messages: MaxMessages = 10
+    """The most messages of the answer."""
     wait_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
+    """Seconds to wait for the first message; with 0 the answer comes at once."""
     max_bytes: Annotated[int, Meta(ge=1, le=8_388_608)] | UnsetType = UNSET
+    """The most bytes of data in the answer, 8 MiB where it is left out; one message is always
+    given."""
     min_messages: MaxMessages = 1
     """The number of messages to wait for, up to `max_messages`."""
     consumer: Annotated[str, Meta(pattern=r"^[ -~]{1,128}\Z")] | UnsetType = UNSET
+    """The name of the consumer, to which the rate limit of each consumer applies."""
     partitions: (
         Annotated[
             list[Annotated[int, Meta(ge=0, le=MAX_PARTITION)]],
@@ -83,7 +94,7 @@ class PullRequest(Body):
         ]
         | UnsetType
     ) = UNSET
-    """Only messages of these; not with affinity."""
+    """Only messages of these partitions, not together with `affinity`; all where it is left out."""
     affinity: bool = False
     """Only messages of the partitions that are dealt to this consumer, which needs a name."""
 
@@ -92,6 +103,7 @@ class Output(PublishedMessage, kw_only=True):
     """A message that is published with an ack."""
 
     topic: str
+    """The name of the topic that the message is published to."""
 
 
 MAX_OUTPUTS = 100
@@ -107,11 +119,17 @@ Outputs = Annotated[list[Output], OUTPUTS_LIMITS]
 
 
 class MessageChoice(Body):
+    """A choice of leased messages, by one of the four fields."""
+
     EXACTLY_ONE: ClassVar[tuple[str, ...]] = ("ack_ids", "message_ids", "ack_id", "message_id")
-    message_id: MessageId | UnsetType = UNSET
-    ack_id: MessageId | UnsetType = UNSET
+    message_id: ShortText | UnsetType = UNSET
+    """The id of the one message."""
+    ack_id: ShortText | UnsetType = UNSET
+    """The ack id of the one delivery."""
     message_ids: MessageIds | UnsetType = UNSET
+    """The ids of the messages."""
     ack_ids: MessageIds | UnsetType = UNSET
+    """The ack ids of the deliveries."""
 
 
 class AckRequest(MessageChoice):
@@ -122,20 +140,32 @@ class ItemFailure(OpenAnswer, kw_only=True):
     """The reason that one item failed."""
 
     index: int
+    """The place of the item in the request, from 0."""
     ack_id: str | UnsetType = UNSET
+    """The ack id that the request named, where it named one."""
     message_id: str | UnsetType = UNSET
+    """The message id that the request named, where it named one."""
     status: int
+    """The status that a request for this item alone would get."""
     type: str
+    """The type of the problem."""
     detail: str | UnsetType = UNSET
+    """The reason, for people."""
 
 
 class AckedOutput(Answer):
-    message_id: str
+    """A message that was published with an ack."""
+
+    message_id: MessageId
 
 
 class Acked(Answer):
+    """The result of an ack."""
+
     acked: int
+    """The number of messages that are acked, those that were acked before included."""
     results: list[ItemFailure]
+    """The items that failed; empty where none did."""
     published: list[AckedOutput] | UnsetType = UNSET
     """The messages of an ack that publishes, in the order given; empty when it is a duplicate."""
     duplicate: bool | UnsetType = UNSET
@@ -146,16 +176,22 @@ class Acked(Answer):
 class NackRequest(MessageChoice):
     delay_seconds: DelaySeconds | None = None
     """Absent or null, the back-off of the retry policy."""
-    reason: MessageId | None = None
+    reason: ShortText | None = None
+    """The reason of the failure, for people: a dead letter and the state of the message show it."""
 
 
 class Done(Answer):
+    """The result of a nack, reject, release or change of deadlines."""
+
     done: int
+    """The number of messages that it was done for."""
     results: list[ItemFailure]
+    """The items that failed; empty where none did."""
 
 
 class RejectRequest(MessageChoice):
-    reason: MessageId | None = None
+    reason: ShortText | None = None
+    """The reason, for people: the dead letter shows it."""
 
 
 class ReleaseRequest(MessageChoice):
@@ -164,6 +200,7 @@ class ReleaseRequest(MessageChoice):
 
 class ModifyRequest(MessageChoice, kw_only=True):
     deadline_seconds: DelaySeconds
+    """Seconds from now until the lease ends; 0 ends it at once."""
 
 
 MAX_MESSAGES = Parameter(

@@ -2,6 +2,7 @@
 
 A module describes one area. Its classes are the bodies of requests and answers: the annotation of a
 field has its type and limits, its default stands in the class, and the line below it describes it.
+A type that many fields have, such as `Labels`, describes them where it is defined (`Meta`).
 The table OPERATIONS of a module says which request is answered with which of them. Servers decode
 requests into these classes and take routes and permissions from the table. `make generate` writes
 openapi.yaml, document.json and all else that is derived.
@@ -14,7 +15,14 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 
-class Body(msgspec.Struct, forbid_unknown_fields=True):
+class Described(msgspec.Struct):
+    """An object of the API."""
+
+    DESCRIBED_BY: ClassVar[type[msgspec.Struct] | None] = None
+    """The class that describes the fields of the same names that have no sentence here."""
+
+
+class Body(Described, forbid_unknown_fields=True):
     """An object that clients send. A field without a default is required; a field that is UNSET by
     default may be left out, and has no value then."""
 
@@ -60,12 +68,12 @@ class OpenBody(Body, forbid_unknown_fields=False):
     """An object that clients send, in which servers ignore further fields."""
 
 
-class Answer(msgspec.Struct):
+class Answer(Described):
     """An object that servers send, with no fields but these. A field that is UNSET by default may
     be missing, unless it is one of those that cannot be changed of a put."""
 
 
-class OpenAnswer(msgspec.Struct):
+class OpenAnswer(Described):
     """An object that servers send, which may have further fields."""
 
 

@@ -7,7 +7,22 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from openapi.common import CONFLICT, LOCATION, Filter
+from openapi.common import (
+    CONFLICT,
+    LOCATION,
+    ContentType,
+    CreatedAt,
+    Filter,
+    LaneNumber,
+    Message,
+    MessageAttributes,
+    MessageKey,
+    NextPageToken,
+    Offset,
+    PartitionNumber,
+    PublishTime,
+    UpdatedAt,
+)
 from openapi.contract import Answer, Body, Operation, Parameter, Success, ok, table
 from openapi.publish import MAX_ATTRIBUTES, AttributeValue
 
@@ -22,28 +37,36 @@ TO_SUBSCRIPTION = "subscription"
 
 
 class DeadLetter(Answer):
+    """A message whose attempts are used up, or that a consumer rejected."""
+
+    DESCRIBED_BY = Message
+
     id: str
     """The id of the dead letter in its subscription."""
     state: State
-    """`open`, `redriven` or `discarded`."""
+    """`open` until it is redriven or discarded."""
     reason: Reason
-    """`exhausted` or `rejected`."""
+    """`exhausted`: its attempts are used up; `rejected`: a consumer rejected it."""
     detail: str | None
     """The last comment of a consumer."""
     attempts: int
+    """The number of attempts that failed."""
     first_at: datetime | None
     """The time of its first delivery."""
     last_at: datetime | None
+    """The time of its last delivery; null where it was never delivered."""
     dead_at: datetime
+    """The time at which it became a dead letter."""
     message_id: str
     """The id of the message as it was published."""
-    partition: int
-    offset: int
-    publish_time: datetime
-    key: str | None
-    attributes: dict[str, str]
-    content_type: str | None
+    partition: PartitionNumber
+    offset: Offset
+    publish_time: PublishTime
+    key: MessageKey | None
+    attributes: MessageAttributes
+    content_type: ContentType | None
     size_bytes: int
+    """The size of the body."""
     letter_id: str
     """The id of the message in the dead-letter topic."""
     redrive_id: str | None
@@ -54,37 +77,43 @@ class Undelivered(Answer):
     """Exhausted and rejected messages whose dead letter could not be written yet, and why."""
 
     messages: int
+    """The number of these messages."""
     reason: str | None
+    """The reason of the last failure; null where there is none."""
 
 
 class DeadLetterPage(Answer):
+    """A page of dead letters; `next_page_token` is null on the last."""
+
     dead_letters: list[DeadLetter]
+    """The dead letters of this page, oldest first."""
     examined: int
     """The number of letters that the filter was tried on."""
     undelivered: Undelivered
     """Exhausted and rejected messages whose dead letter could not be written yet, and why."""
-    next_page_token: str | None
+    next_page_token: NextPageToken
 
 
 class LetterMessage(Answer):
+    """The message of a dead letter, in the dead-letter topic."""
+
+    DESCRIBED_BY = Message
+
     message_id: str
     attributes: dict[str, str]
     publish_time: datetime
     partition: int
     offset: int
     data: Any = UNSET
-    """JSON as JSON, text as a string."""
     data_base64: str | UnsetType = UNSET
-    """Anything else."""
     content_type: str | UnsetType | None = UNSET
     key: str | UnsetType | None = UNSET
     publisher_id: str | UnsetType | None = UNSET
     priority: int | UnsetType = UNSET
     scheduled_for: datetime | UnsetType | None = UNSET
+    """The time that was given to a delayed message; null for other messages."""
     traceparent: str | UnsetType = UNSET
-    """W3C trace context, of a message that was published with one."""
     tracestate: str | UnsetType = UNSET
-    """W3C trace state, of a message that was published with one beside traceparent."""
 
 
 class DeadLetterWithMessage(DeadLetter):
@@ -100,10 +129,14 @@ class DiscardRequest(Body):
     filter: Filter | None = None
     """CEL, as when they are listed."""
     ids: Ids | None = None
+    """The ids of the dead letters, at most 1,000."""
 
 
 class Discarded(Answer):
+    """The number of dead letters that were discarded."""
+
     discarded: int
+    """The number of dead letters that were discarded."""
     complete: bool
     """Whether all were looked at; ask again while this is false."""
 
@@ -119,9 +152,11 @@ class RedriveEdit(Body):
     """The new body, as in a batch; a string is text and all else JSON, unless content_type says
     otherwise."""
     data_base64: bytes | None = None
+    """The new body in base64, instead of `data`."""
     content_type: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
+    """The new media type of the body; null keeps that of the message."""
     key: KeyValue | UnsetType | None = UNSET
-    """null drops it."""
+    """The new key; null drops the key."""
 
 
 class RedriveRequest(Body):
@@ -130,9 +165,11 @@ class RedriveRequest(Body):
     filter: Filter | None = None
     """CEL, as when they are listed."""
     ids: Ids | None = None
+    """The ids of the dead letters, at most 1,000."""
     to: Id = TO_SUBSCRIPTION
     """`subscription`: back to it, and to it alone; else the name of a topic."""
     edit: RedriveEdit | None = None
+    """Changes to each message; null: messages stay as they are."""
     rate: Annotated[float, Meta(gt=0, le=10_000)] | None = None
     """Messages per second at most."""
     dry_run: bool = False
@@ -140,20 +177,29 @@ class RedriveRequest(Body):
 
 
 class DryRun(Answer):
+    """The dead letters that a redrive would publish."""
+
     matched: int
+    """The number of dead letters that would be redriven, of those that were examined."""
     examined: int
+    """The number of dead letters that were examined."""
     complete: bool
     """Whether all were examined."""
     sample: list[DeadLetter]
+    """Examples of the dead letters that would be redriven, at most 5."""
 
 
 class Redrive(Answer):
+    """Dead letters that are published again."""
+
     redrive_id: str
+    """The id of the redrive."""
     state: RedriveState
-    """`running`, `done`, `cancelling`, `cancelled` or `failed`."""
+    """The state of the redrive; `cancelling` until the scheduler has stopped it."""
     detail: str | None
     """The reason that it waits or failed, or the messages that could not be redriven."""
     filter: str | None
+    """The CEL expression that chooses dead letters; null where none was given."""
     to: str
     """`subscription`, or the name of a topic."""
     rate: float | None
@@ -161,25 +207,34 @@ class Redrive(Answer):
     total: int
     """The number of letters to redrive."""
     redriven: int
+    """The number of letters that are published again."""
     failed: int
     """The number of letters whose message is stored no more."""
-    created_at: datetime
-    updated_at: datetime
+    created_at: CreatedAt
+    updated_at: UpdatedAt
 
 
 class RedrivePage(Answer):
+    """One page of redrives."""
+
     redrives: list[Redrive]
-    next_page_token: str | None
+    """The redrives of this page."""
+    next_page_token: NextPageToken
 
 
 class ParkedKey(Answer):
+    """A key that waits because its first message failed for good."""
+
     key: str | None
-    """Null when the message is stored no more."""
-    partition: int
-    lane: int
+    """The key; null when the message is stored no more."""
+    partition: PartitionNumber
+    lane: LaneNumber
     attempts: int
+    """The number of attempts of the first message that failed."""
     reason: str
+    """The reason that the first message failed for good: `exhausted` or `rejected`."""
     detail: str | None
+    """The last comment of a consumer; null where there is none."""
     message_id: str | None
     """The id of the first message, at which the key stopped."""
     waiting: int
@@ -189,19 +244,31 @@ class ParkedKey(Answer):
 
 
 class ParkedKeys(Answer):
+    """The parked keys of a subscription."""
+
     parked_keys: list[ParkedKey]
+    """The parked keys."""
 
 
 class ResumeKeyRequest(Body):
+    """A request to deliver the first message of a parked key again."""
+
     key: KeyValue
+    """The parked key."""
 
 
 class ParkedKeyDone(Answer):
+    """The result for a parked key."""
+
     done: int
+    """The number of lanes in which the key was parked and is not any more."""
 
 
 class SkipKeyRequest(Body):
+    """A request to go on behind the first message of a parked key."""
+
     key: KeyValue
+    """The parked key."""
     dead_letter: bool = False
     """Whether it becomes a dead letter instead of being skipped."""
 

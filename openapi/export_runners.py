@@ -32,6 +32,7 @@ class ExportRunClaim(Body):
     lakes: Annotated[list[Text], Meta(min_length=1, max_length=100)]
     """The lakes that the runner can write to."""
     lease_seconds: LeaseSeconds = 60.0
+    """Seconds that the lease holds unless it is renewed."""
     wait_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
     """Seconds to wait for a run."""
 
@@ -40,14 +41,18 @@ class ExportSpecMaintenance(Answer):
     """The rules of runs that maintain the table."""
 
     target_file_bytes: int
+    """The size of the files that small ones are joined into."""
     keep_snapshots_s: int
+    """Seconds after which snapshots of the table are removed."""
     orphans_after_s: int
+    """Seconds after which files that belong to no snapshot are removed."""
 
 
 class ExportSpec(ExportShape, Answer, kw_only=True):
     """An export as a run of it needs it."""
 
     maintenance: ExportSpecMaintenance
+    """The rules of runs that maintain the table."""
 
 
 class ExportLaneRange(Answer):
@@ -55,42 +60,56 @@ class ExportLaneRange(Answer):
     below `start`: messages between the two are not to be exported, or are gone from the log."""
 
     key: ExportLaneKey
+    """The lane."""
     start: Total
+    """The first offset to read."""
     end: Total
+    """One past the last offset to read."""
     position: Total | UnsetType = UNSET
+    """The position of the table, where it is below `start`."""
 
 
 class ExportRunLease(Answer):
     """A run that is leased to a runner, which renews the lease before it ends."""
 
     uid: str
+    """The id of the run, by which its runner calls."""
     lease: str
     """The secret that shows who has the run."""
     lease_until: datetime
+    """The time at which the lease ends, unless it is renewed."""
     tenant: str
     """The tenant's name."""
     export: ExportSpec
+    """The export, as the run needs it."""
     number: Positive
+    """The number of the run, which grows over the runs of an export."""
     kind: Kind
+    """The kind of work."""
     attempt: Positive
+    """The number of this attempt, from 1."""
     ranges: list[ExportLaneRange] | None
     """The messages to read, if they are fixed already."""
     token: str
     """A token that reads the topics of the export and nothing else."""
     token_expires_at: datetime
+    """The time at which the token ends; each renewal brings a new one."""
 
 
 class ExportRunClaimed(Answer):
     """A run, if there is one."""
 
     run: ExportRunLease | None
+    """The run; null where none came in time."""
 
 
 class ExportLanePosition(Body):
     """The offset of a lane below which every message is in the table."""
 
     key: ExportLaneKey
+    """The lane."""
     offset: Total
+    """The offset below which every message is in the table."""
 
 
 Positions = Annotated[list[ExportLanePosition], Meta(max_length=100_000)]
@@ -100,21 +119,27 @@ class ExportRunPositions(Body):
     """The positions of the table, from which a run is planned."""
 
     lease: Lease
+    """The secret of the lease, as the claim gave it."""
     positions: Positions
+    """The position of the table in each lane; empty of a new table."""
 
 
 class ExportRunPlan(Answer):
     """The messages that a run reads."""
 
     ranges: list[ExportLaneRange]
+    """The offsets to read of each lane."""
 
 
 class ExportRunRenew(Body):
     """A request to hold a run for longer."""
 
     lease: Lease
+    """The secret of the lease, as the claim gave it."""
     lease_seconds: LeaseSeconds = 60.0
+    """Seconds that the lease holds from now on."""
     progress: ExportRunProgress | None = None
+    """The progress to show; null leaves what is shown."""
     log: Log | None = None
     """Text that is added to the log of the run."""
 
@@ -123,21 +148,28 @@ class ExportRunRenewed(Answer):
     """The lease of a run, and a new token."""
 
     lease_until: datetime
+    """The time at which the lease ends, unless it is renewed again."""
     cancelled: bool
     """Whether the runner is to commit nothing more, and to finish the run."""
     token: str
+    """A new token in place of the one before."""
     token_expires_at: datetime
+    """The time at which the token ends."""
 
 
 class ExportRunFinish(Body):
     """The end of a run."""
 
     lease: Lease
+    """The secret of the lease, as the claim gave it."""
     state: FinishedState
+    """The end of the run, or of this attempt."""
     result: ExportRunResult | None = None
+    """The result of a run that succeeded."""
     positions: Positions | None = None
     """The positions of the table now; null where they are not known."""
     failure: RunFailureGiven | None = None
+    """The reason of a failure; null of a run that did not fail."""
     retry: bool = False
     """Whether another attempt may succeed."""
     log: Log | None = None

@@ -13,8 +13,10 @@ from openapi.common import (
     RATE_LIMITED,
     UNPROCESSABLE,
     Count,
+    CreatedAt,
     Hex128,
     Moment,
+    NextPageToken,
     Positive,
     Total,
 )
@@ -33,9 +35,11 @@ class ExportLaneKey(Body):
     """A lane of a partition of a topic: one sequence of offsets."""
 
     topic: TopicPattern
+    """The name of the topic."""
     topic_uid: Hex128
     """The id that tells a topic from a later one of the same name."""
     partition: Partition
+    """The number of the partition, from 0."""
     lane: Annotated[int, Meta(ge=0, le=255)]
     """The priority; 0 of a topic without priorities."""
 
@@ -44,6 +48,7 @@ class ExportRange(ExportLaneKey, Answer):
     """The offsets `start` to `end` - 1 of a lane."""
 
     start: Count
+    """The first offset."""
     end: Count
     """One past the last offset."""
 
@@ -52,6 +57,7 @@ class ExportRunProgress(OpenBody):
     """The progress of a run, as its runner reports it."""
 
     stage: Annotated[str, Meta(max_length=64)]
+    """The part of the work that goes on, in a word."""
     rows: Total = 0
     """The number of messages that were read."""
     bytes: Total = 0
@@ -81,12 +87,17 @@ class CountDifference(Body):
     """An hour of a topic, by publish time, in which log and table differ."""
 
     topic: TopicName
+    """The name of the topic."""
     hour_s: Total
     """The beginning of the hour, in seconds since 1970."""
     log_rows: Total
+    """The number of messages in the log."""
     table_rows: Total
+    """The number of rows in the table."""
     log_digest: Digest
+    """A digest of the messages in the log, which tells whether they are the same."""
     table_digest: Digest
+    """A digest of the rows in the table, to compare with that of the log."""
 
 
 class ExportRunResult(OpenBody):
@@ -103,17 +114,21 @@ class ExportRunResult(OpenBody):
     files: Total = 0
     """The number of files that were written."""
     file_bytes: Total = 0
+    """The size of the files that were written."""
     removed_files: Total = 0
+    """The number of files that were removed, of a run that maintains."""
     already: bool = False
     """Whether the table had the run already, by an earlier attempt, or had a later run."""
     last_run: Total = 0
     """The number of the last run in the table, where the table had this run already."""
     table: LakeTableGiven | None = None
+    """The place of the table after the run; null where it was not written."""
     rejects: LakeTableGiven | None = None
     """The table of messages that could not be decoded."""
     new_columns: Annotated[
         list[Annotated[str, Meta(max_length=1024)]], Meta(max_length=10_000)
     ] = []
+    """The columns that the run added to the table."""
     differences: Annotated[list[CountDifference], Meta(max_length=10_000)] = []
     """The hours in which log and table differ, of a run that reconciles."""
 
@@ -137,25 +152,34 @@ class ExportRun(Answer):
     number: Positive
     """Grows over the runs of an export."""
     export: str
+    """The name of the export."""
     kind: Kind
+    """The kind of work, as a request for a run names it."""
     state: State
+    """The state of the run; `queued` waits for a runner."""
     trigger: Trigger
     """The cause of the run."""
     scheduled_for: datetime | None
+    """The time for which the clock planned it; null of other runs."""
     attempt: Count
     """The number of attempts so far."""
     max_attempts: Positive
+    """The number of attempts after which the run fails."""
     ranges: list[ExportRange] | None
     """The messages that it reads, once they are fixed; null in listings."""
     progress: ExportRunStage | None
+    """The progress of the present attempt; null before its first report."""
     result: ExportRunResult | None
+    """The result; null before it succeeded."""
     failure: RunFailure | None
     """The reason that its last attempt failed."""
     runner: str | None
     """The runner that has it, or had it last."""
-    created_at: datetime
+    created_at: CreatedAt
     started_at: datetime | None
+    """The time at which its first attempt began; null before."""
     finished_at: datetime | None
+    """The time at which it ended; null before."""
 
 
 class ExportRunStart(Body):
@@ -183,7 +207,8 @@ class ExportRunPage(Answer):
     """One page of runs."""
 
     runs: list[ExportRun]
-    next_page_token: str | None
+    """The runs of this page, newest first."""
+    next_page_token: NextPageToken
 
 
 OPERATIONS = table(

@@ -18,6 +18,7 @@ from openapi.common import (
     Filter,
     Labels,
     Name,
+    NextPageToken,
     TimeZone,
     UpdatedAt,
     created,
@@ -63,6 +64,7 @@ class ExportShape(Body, kw_only=True):
         *("format", "body", "partition_by", "key_buckets"),
     )
     name: Name | UnsetType = UNSET
+    """The name of the export; that of the path, if it is given."""
     topic: TopicPattern
     """A topic, or a pattern: `*` stands for any characters, also of topics that are created
     later."""
@@ -98,6 +100,7 @@ class ExportPut(ExportShape, kw_only=True):
     """`earliest`, `latest` or a time (RFC 3339): messages that were published before are not
     exported."""
     maintenance: ExportMaintenance = msgspec.field(default_factory=ExportMaintenance)
+    """The rules of runs that maintain the table; each field of them has a default."""
     cron: Cron | None = None
     """Minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly,
     @yearly. Null: it runs on demand."""
@@ -110,7 +113,7 @@ class ExportPut(ExportShape, kw_only=True):
     """The times at which the table is maintained. Null: on demand. Left out: `@daily` of the format
     iceberg, and null of others, which have nothing to maintain."""
     paused: bool = False
-    """Whether the clock makes no runs of it."""
+    """Whether the clock starts no runs until it is false again."""
     labels: Labels = {}
 
 
@@ -121,6 +124,7 @@ class ExportCreate(ExportPut, kw_only=True):
     """A request to create an export."""
 
     name: Name
+    """The name of the export, unique in the tenant."""
 
 
 class ExportPosition(ExportLaneKey, Answer):
@@ -163,6 +167,7 @@ class Export(ExportPut, Answer, kw_only=True):
     positions: list[ExportPosition] | None
     """The position in each lane of its topics; null in listings."""
     last_run: ExportRun | None
+    """The last run; null before the first."""
     table_state: LakeTableState | None
     """The place of the table, for readers; null before its first run."""
     rejects_state: LakeTableState | None
@@ -177,7 +182,8 @@ class ExportPage(Answer):
     """One page of exports."""
 
     exports: list[Export]
-    next_page_token: str | None
+    """The exports of this page, by name."""
+    next_page_token: NextPageToken
 
 
 EXPORT_TOPIC = Parameter("export_topic", "topic", "query", "Only exports that take this topic.")

@@ -12,6 +12,8 @@ from openapi.contract import Body, OpenAnswer, Operation, no_content, ok, table
 
 
 class FlowSpec(Body):
+    """The number of messages that a consumer can take now."""
+
     AT_LEAST_ONE: ClassVar[tuple[str, ...]] = ("messages_per_second", "max_outstanding")
     messages_per_second: Annotated[float, Meta(ge=0, le=1_000_000)] | None = None
     """Messages per second, for all consumers together; 0 stops delivery."""
@@ -24,22 +26,34 @@ class FlowSpec(Body):
 
 
 class Flow(OpenAnswer):
+    """Limits that a consumer asked for."""
+
+    DESCRIBED_BY = FlowSpec
+
     subscription: str
+    """The name of the subscription."""
     messages_per_second: float | None
+    """Messages per second, for all consumers together; 0 stops delivery, and null is no limit."""
     max_outstanding: int | None
+    """The number of leased and waiting messages at which new deliveries pause; null is no limit."""
     reason: str
     said_by: str | None
-    """The subject of the token."""
+    """The caller that said it, as audits name it; null where no limit holds."""
     until: datetime | None
+    """The time until which the limits hold; null where none does."""
 
 
 class Throttle(OpenAnswer):
+    """A limit that slows a subscription now, beside its own settings."""
+
     kind: str
     """flow_messages_per_second and flow_max_outstanding: a consumer said so. machine: all
     deliveries of a forwarder together, messages a second. endpoint_messages_per_second,
     endpoint_requests, endpoint_pause: what the endpoint asked for. endpoint_breaker: it fails."""
     reason: str
+    """The reason for the limit, for people."""
     value: int | float | None
+    """The limit, in the unit that its kind names; 0 stops deliveries."""
     until: datetime | None
     """Null while its reason lasts."""
 

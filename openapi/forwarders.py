@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from openapi.common import PartitionNumber
 from openapi.contract import Answer, Operation, ok, table
 
 
@@ -15,6 +16,7 @@ class ForwarderLoad(Answer):
     messages_per_second: float
     """Deliveries a second; each attempt counts."""
     bytes_per_second: float
+    """Bytes of message bodies that are delivered in a second."""
     waiting: int
     """Long-polls that wait and streams that are open."""
     units: int
@@ -22,19 +24,26 @@ class ForwarderLoad(Answer):
 
 
 class ForwarderUnit(Answer):
+    """A part of a subscription that a forwarder delivers."""
+
     topic: str
-    partition: int
+    """The name of the topic."""
+    partition: PartitionNumber
     subscription: str | None
     """Null for all of the partition except the parts that are split off it."""
     messages_per_second: float
+    """Deliveries a second; each attempt counts."""
     backlog: int
     """Messages that are not settled."""
     backlog_growth_per_second: float
+    """Messages a second by which its backlog grows; less than 0 where it shrinks."""
     waiting: int
     """The number of consumers that wait for messages."""
 
 
 class Forwarder(Answer):
+    """A process that delivers messages."""
+
     id: str
     """The id of the process until it ends; it takes another one after a lost lease."""
     role: str
@@ -44,6 +53,7 @@ class Forwarder(Answer):
     weight: float
     """The share of the topics that it should own, in proportion to other forwarders."""
     age_seconds: float
+    """Seconds since the process began."""
     lease_seconds: float
     """Seconds until others take over, unless it renews its lease."""
     load: ForwarderLoad | None
@@ -57,17 +67,25 @@ class ForwarderHint(Answer):
     """A wish of the scheduler that a forwarder owns something which another would own."""
 
     topic: str
-    partition: int
+    """The name of the topic."""
+    partition: PartitionNumber
     subscription: str | None
     """Null for all of the partition except the parts that are split off it."""
     forwarder: str
+    """The id of the forwarder that is to own it."""
     reason: str
+    """The reason of the wish, for people."""
     age_seconds: float
+    """Seconds since the scheduler said it."""
 
 
 class Fleet(Answer):
+    """The processes that deliver messages."""
+
     forwarders: list[Forwarder]
+    """The processes that are alive, the oldest first."""
     hints: list[ForwarderHint]
+    """The wishes that hold now."""
 
 
 OPERATIONS = table(

@@ -21,13 +21,19 @@ ClientId = Annotated[str, Meta(max_length=256)]
 
 
 class ClientCredentials(OpenBody):
+    """The credentials of a client."""
+
     client_id: ClientId | UnsetType = UNSET
     """The id of the client, unless the credentials come by HTTP basic."""
     client_secret: ClientId | UnsetType = UNSET
+    """The secret of the client, unless the credentials come by HTTP basic."""
 
 
 class TokenRequest(ClientCredentials, kw_only=True):
+    """A request for an access token."""
+
     grant_type: Literal["client_credentials"]
+    """The way to get a token, of which there is one."""
     scope: str | UnsetType = UNSET
     """Permissions, divided by spaces, that the token is bounded to; all where none is named.
     Policies decide beside it."""
@@ -36,14 +42,21 @@ class TokenRequest(ClientCredentials, kw_only=True):
 
 
 class AccessToken(Answer):
+    """A bearer token."""
+
     access_token: str
+    """The token, for the header `Authorization`."""
     token_type: Literal["Bearer"]
+    """The way to use the token: as a bearer token."""
     expires_in: int
     """Seconds until the token ends."""
     scope: str
+    """The permissions that the token is bounded to, divided by spaces."""
 
 
 class OAuthError(Answer):
+    """A refusal in the form of RFC 6749."""
+
     error: Literal[
         "invalid_request",
         "invalid_client",
@@ -53,11 +66,16 @@ class OAuthError(Answer):
         "unsupported_grant_type",
         "temporarily_unavailable",
     ]
+    """The kind of refusal, for programs."""
     error_description: str | UnsetType = UNSET
+    """The reason, for people."""
 
 
 class TokenQuestion(ClientCredentials, kw_only=True):
+    """A token to look at or to revoke."""
+
     token: str
+    """The token itself."""
     token_type_hint: str | UnsetType = UNSET
     """Changes nothing; there is one type."""
 
@@ -66,22 +84,34 @@ class IntrospectionActor(Answer):
     """The operator that acts in the tenant."""
 
     sub: str
+    """The operator, as audits name it."""
 
 
 class Introspection(Answer):
+    """The answer whether a token holds, with its claims if it does."""
+
     active: bool
+    """Whether the token holds; all else is missing where it does not."""
     token_type: str | UnsetType = UNSET
+    """The way to use the token, `Bearer`."""
     iss: str | UnsetType = UNSET
+    """The issuer of the token, which is this installation."""
     sub: str | UnsetType = UNSET
     """The caller, as audits name it."""
     aud: str | UnsetType = UNSET
+    """The audience of the token, which is this installation's API."""
     exp: int | UnsetType = UNSET
+    """The time at which the token ends, in seconds since 1970."""
     iat: int | UnsetType = UNSET
+    """The time at which the token was issued, in seconds since 1970."""
     jti: str | UnsetType = UNSET
+    """The id of the token."""
     client_id: str | UnsetType = UNSET
+    """The id of the client that got the token."""
     tenant: str | UnsetType = UNSET
     """The tenant's id."""
     scope: str | UnsetType = UNSET
+    """The permissions that the token is bounded to, divided by spaces."""
     act: IntrospectionActor | UnsetType = UNSET
     """The operator that acts in the tenant."""
 
@@ -91,24 +121,39 @@ class Revoked(Answer):
 
 
 class IssuerMetadata(OpenAnswer):
+    """The places of the token endpoints, and of the keys that tokens are signed with (RFC 8414)."""
+
     issuer: str
+    """The `iss` of the tokens of this installation."""
     token_endpoint: str
+    """The URL at which clients get tokens."""
     jwks_uri: str
+    """The URL of the public keys that tokens are signed with."""
     response_types_supported: list[str]
+    """The response types of RFC 6749; empty, because tokens come from the token endpoint alone."""
     introspection_endpoint: str | UnsetType = UNSET
+    """The URL at which clients ask whether a token holds."""
     revocation_endpoint: str | UnsetType = UNSET
+    """The URL at which clients revoke tokens."""
 
 
 class SigningKey(OpenAnswer):
+    """A public key in the form of RFC 7517."""
+
     kty: str
+    """The kind of key: `OKP`, `EC` or `RSA`."""
     kid: str
+    """The id of the key, which the header of a token names."""
     alg: str
+    """The algorithm that signs with it."""
     use: str
+    """The use of the key, `sig`: it signs."""
     crv: str | UnsetType = UNSET
     """The curve of an elliptic key."""
     x: str | UnsetType = UNSET
     """The public key of an Ed25519 key, or the first coordinate of another elliptic one."""
     y: str | UnsetType = UNSET
+    """The second coordinate of an elliptic key, where it has two."""
     n: str | UnsetType = UNSET
     """The modulus of an RSA key."""
     e: str | UnsetType = UNSET
@@ -116,7 +161,10 @@ class SigningKey(OpenAnswer):
 
 
 class KeySet(Answer):
+    """The public keys that tokens are signed with."""
+
     keys: list[SigningKey]
+    """The keys, those of earlier tokens that still hold included."""
 
 
 OAUTH_BAD_REQUEST = Refusal(

@@ -13,10 +13,13 @@ from openapi.common import (
     IF_MATCH,
     RETRY_AFTER,
     Count,
+    CreatedAt,
     Labels,
     Name,
+    NextPageToken,
     Positive,
     Problem,
+    ShownLabels,
     Text,
     created,
 )
@@ -56,14 +59,23 @@ LeaseIds = Annotated[list[LeaseId], Meta(min_length=1, max_length=MAX_LEASES_AT_
 
 
 class TaskRetry(Body):
+    """Back-off between the attempts of a task, doubled each time."""
+
     min_backoff_seconds: Backoff = 1.0
+    """Seconds before the second attempt."""
     max_backoff_seconds: Backoff = 600.0
+    """Seconds that an attempt waits at most."""
 
 
 class JobParent(Body):
+    """The task that waits for a nested job."""
+
     job: Name
+    """The name of the job that has the task."""
     index: Number
+    """The number of the task, from 0; a reduce task has 0."""
     phase: Phase = "map"
+    """The phase of the task."""
 
 
 class TaskCounts(Answer):
@@ -71,42 +83,19 @@ class TaskCounts(Answer):
     for its back-off as delayed."""
 
     total: Count
+    """The number of map tasks."""
     waiting: Count
+    """The number of tasks that wait for a worker."""
     running: Count
+    """The number of tasks that are leased or wait for a nested job."""
     delayed: Count
+    """The number of tasks that wait for the end of their back-off."""
     succeeded: Count
+    """The number of tasks that gave an output."""
     failed: Count
+    """The number of tasks that failed and have no attempts left."""
     cancelled: Count
-
-
-class Job(Answer):
-    name: str
-    map: str
-    reduce: str | None
-    pool: str
-    reduce_pool: str | None
-    priority: int
-    max_attempts: int
-    retry: TaskRetry
-    on_failure: OnFailure
-    max_failed: int | None
-    parent: JobParent | None
-    keep_seconds: int
-    labels: dict[str, str]
-    state: JobState
-    """`open` until it is sealed."""
-    tasks: TaskCounts
-    result: Any
-    """The output of the reduce task, any JSON; null in a listing."""
-    error: str | None
-    """The reason that it failed, or that it was cancelled."""
-    created_at: datetime
-    finished_at: datetime | None
-
-
-class JobPage(Answer):
-    jobs: list[Job]
-    next_page_token: str | None
+    """The number of tasks that ended with their job before they gave an output."""
 
 
 class JobContent(Body, kw_only=True):
@@ -138,41 +127,98 @@ class JobContent(Body, kw_only=True):
     labels: Labels = {}
 
 
+class Job(Answer):
+    """A job as it stands."""
+
+    DESCRIBED_BY = JobContent
+
+    name: str
+    """The name of the job."""
+    map: str
+    reduce: str | None
+    pool: str
+    reduce_pool: str | None
+    priority: int
+    max_attempts: int
+    retry: TaskRetry
+    on_failure: OnFailure
+    max_failed: int | None
+    parent: JobParent | None
+    keep_seconds: int
+    labels: ShownLabels
+    state: JobState
+    """`open` until it is sealed."""
+    tasks: TaskCounts
+    """The numbers of its map tasks by state."""
+    result: Any
+    """The output of the reduce task, any JSON; null in a listing."""
+    error: str | None
+    """The reason that it failed, or that it was cancelled."""
+    created_at: CreatedAt
+    finished_at: datetime | None
+    """The time at which it succeeded, failed or was cancelled; null before."""
+
+
+class JobPage(Answer):
+    """One page of jobs."""
+
+    jobs: list[Job]
+    """The jobs of this page, by name."""
+    next_page_token: NextPageToken
+
+
 class JobCreate(JobContent):
     """A request to create a job."""
 
     name: Name
+    """The name of the job, unique in the tenant."""
 
 
 class JobPut(JobContent):
     """A job as a whole; its name may be left out."""
 
     name: Name | UnsetType = UNSET
+    """The name of the job; that of the path, if it is given."""
 
 
 class JobTask(Answer):
+    """A task of a job as it stands."""
+
     index: int
     """The number of a map task, from 0; the reduce task has 0."""
     phase: Phase
+    """Whether it is a map task or the reduce task."""
     state: TaskState
+    """The state of the task; `waiting` is for a worker, `delayed` for the end of a back-off, and
+    `waiting_for_job` for a nested job."""
     attempt: int
     """The first is 1; 0 before it."""
     error: str | None
     """The error of the last attempt that failed."""
     worker: str | None
+    """The name that the last worker gave itself; null where it gave none, and before the first
+    attempt."""
     wait_for: str | None
     """The child whose result is to be its output."""
     lease_until: datetime | None
+    """The time until which a worker leases it; null where none does."""
     started_at: datetime | None
+    """The time at which the last attempt began; null before the first."""
     finished_at: datetime | None
+    """The time at which it ended; null before."""
 
 
 class TaskPage(Answer):
+    """One page of tasks."""
+
     tasks: list[JobTask]
-    next_page_token: str | None
+    """The tasks of this page, by their number, and the reduce task last."""
+    next_page_token: NextPageToken
 
 
 class TasksAdd(Body):
+    """A request to add map tasks to an open job."""
+
     first_index: Annotated[int, Meta(ge=0, le=MAX_JOB_TASKS - 1)]
     """The number of the first input's task; the others follow."""
     inputs: Annotated[list[Any], Meta(min_length=1, max_length=MAX_TASKS_AT_ONCE)]
@@ -180,12 +226,17 @@ class TasksAdd(Body):
 
 
 class TasksAdded(Answer):
+    """The size of a job."""
+
     total: int
     """The number of map tasks that the job has now."""
 
 
 class TaskOutput(Answer):
+    """The output of a map task as JSON, or the reason that it has none."""
+
     index: int
+    """The number of the map task, from 0."""
     output: Any = UNSET
     """Any JSON, from a task that succeeded."""
     error: str | UnsetType = UNSET
@@ -193,36 +244,56 @@ class TaskOutput(Answer):
 
 
 class OutputPage(Answer):
+    """One page of outputs."""
+
     outputs: list[TaskOutput]
-    next_page_token: str | None
+    """The outputs of this page, by the number of their task."""
+    next_page_token: NextPageToken
 
 
 class JobSeal(Body):
+    """A request to seal a job: no task is added any more."""
+
     tasks: Annotated[int, Meta(ge=0, le=MAX_JOB_TASKS)]
     """The number of its map tasks; their indices are 0 to one less."""
 
 
-class Pool(Answer):
-    name: str
-    max_running: int | None
-    running: Count
-    waiting: Count
-
-
-class PoolPage(Answer):
-    pools: list[Pool]
-    next_page_token: str | None
-
-
 class PoolPut(Body):
+    """The limit of a pool."""
+
     max_running: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
     """Most tasks of the pool that are leased at once; null is no limit, and 0 leases none."""
 
 
+class Pool(Answer):
+    """A kind of work with a limit of its own, over all workers."""
+
+    DESCRIBED_BY = PoolPut
+
+    name: str
+    """The name of the pool."""
+    max_running: int | None
+    running: Count
+    """The number of its tasks that are leased now."""
+    waiting: Count
+    """The number of its tasks that wait for a worker."""
+
+
+class PoolPage(Answer):
+    """One page of pools."""
+
+    pools: list[Pool]
+    """The pools of this page, by name."""
+    next_page_token: NextPageToken
+
+
 class TasksClaim(Body):
+    """A request for tasks."""
+
     kinds: Annotated[list[Kind], Meta(min_length=1, max_length=100)]
     """The kinds of tasks that this worker can run."""
     max_tasks: Annotated[int, Meta(ge=1, le=MAX_LEASES_AT_ONCE)] = 1
+    """The most tasks of the answer."""
     wait_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
     """Seconds to wait for the first task."""
     lease_seconds: LeaseSeconds = 30.0
@@ -232,18 +303,24 @@ class TasksClaim(Body):
 
 
 class ClaimedTask(Answer):
+    """A leased task: complete it before its lease ends, or it is leased again."""
+
     lease_id: str
     """The id of this holding of the task."""
     job: str
+    """The name of the job."""
     index: int
     """The number of a map task, from 0; a reduce task has 0."""
     phase: Phase
+    """Whether it is a map task or the reduce task."""
     kind: str
+    """The kind of the task: the name that its job gave."""
     input: Any
     """Any JSON; null for a reduce task."""
     attempt: Positive
     """The first is 1."""
     lease_until: datetime
+    """The time at which the lease ends, unless it is extended."""
     labels: dict[str, str]
     """The labels of the job."""
     inputs_total: int | None
@@ -251,11 +328,17 @@ class ClaimedTask(Answer):
 
 
 class Claimed(Answer):
+    """The answer to a claim."""
+
     tasks: list[ClaimedTask]
+    """The leased tasks; empty where none came in time."""
 
 
 class TaskCompletion(Body):
+    """The end of a leased task that succeeded, or that waits for a nested job."""
+
     lease_id: LeaseId
+    """The id of the lease, as the claim gave it."""
     output: Any = UNSET
     """Any JSON, at most 256 KiB; null without it."""
     wait_for: Name | None = None
@@ -264,7 +347,10 @@ class TaskCompletion(Body):
 
 
 class TasksComplete(Body):
+    """A request to complete tasks."""
+
     tasks: Annotated[list[TaskCompletion], Meta(min_length=1, max_length=MAX_LEASES_AT_ONCE)]
+    """The tasks and their outputs."""
 
 
 class LeaseFailure(Answer):
@@ -273,18 +359,29 @@ class LeaseFailure(Answer):
     index: int
     """The place of the lease in the request, from 0."""
     lease_id: str
+    """The id of the lease."""
     status: int
+    """The status that a request for this lease alone would get."""
     type: str
+    """The type of the problem."""
     detail: str
+    """The reason, for people."""
 
 
 class TasksSettled(Answer):
+    """The result of a completion, failing or release."""
+
     done: int
+    """The number of leases that it was done for."""
     results: list[LeaseFailure]
+    """The leases that it was not done for; empty where it was done for all."""
 
 
 class TaskFailing(Body):
+    """The end of a leased task that failed."""
+
     lease_id: LeaseId
+    """The id of the lease, as the claim gave it."""
     error: Annotated[str, Meta(max_length=MAX_ERROR_CHARS)]
     """The reason, for people."""
     retry: bool = True
@@ -294,20 +391,33 @@ class TaskFailing(Body):
 
 
 class TasksFail(Body):
+    """A request to fail tasks."""
+
     tasks: Annotated[list[TaskFailing], Meta(min_length=1, max_length=MAX_LEASES_AT_ONCE)]
+    """The tasks and their errors."""
 
 
 class TasksRelease(Body):
+    """A request to return tasks without counting an attempt."""
+
     lease_ids: LeaseIds
+    """The ids of the leases, as the claim gave them."""
 
 
 class TasksExtend(Body):
+    """A request to hold leases for longer."""
+
     lease_ids: LeaseIds
+    """The ids of the leases, as the claim gave them."""
     lease_seconds: LeaseSeconds = 30.0
     """Seconds that the leases hold from now on."""
 
 
 class TasksExtended(Answer):
+    """The result of an extension."""
+
+    DESCRIBED_BY = TasksSettled
+
     done: int
     results: list[LeaseFailure]
     cancelled: list[str]

@@ -200,7 +200,7 @@ def _limited(schema: Schema, notes: list[msgspec.Meta]) -> Schema:
         for ours, theirs in _LIMITS.items():
             if (limit := getattr(note, ours)) is not None:
                 schema[theirs] = limit
-        if kind in _LENGTHS:
+        if isinstance(kind, str) and kind in _LENGTHS:
             for limit, name in zip((note.min_length, note.max_length), _LENGTHS[kind], strict=True):
                 if limit is not None:
                     schema[name] = limit
@@ -218,15 +218,34 @@ def _plain(value: Any) -> Any:
     return int(built) if isinstance(built, float) and built.is_integer() else built
 
 
-def prose(kind: type) -> dict[str, str]:
-    """Return the description of each field of a class and of its bases: the line below it."""
+def prose(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """Return the description of each field of a class: the line below it, here or in a base, else
+    the sentence of the class that describes this one, else that of its type."""
     if issubclass(kind, Body) and kind.PATCHED is not None:
         return prose(kind.PATCHED)
     found: dict[str, str] = {}
     for each in reversed(kind.__mro__):
         if issubclass(each, msgspec.Struct) and each is not msgspec.Struct:
+            other = vars(each).get("DESCRIBED_BY")
+            found |= {} if other is None else prose(other)
             found |= _module_prose(each.__module__).get(each.__qualname__, {})
-    return found
+    hints = get_type_hints(kind, include_extras=True)
+    return {
+        name: sentence
+        for name in kind.__struct_fields__
+        if (sentence := found.get(name) or _of_type(hints[name]))
+    }
+
+
+def _of_type(annotation: Any) -> str | None:
+    """Return the description that comes with a type, or with one of its alternatives."""
+    if get_origin(annotation) is Annotated:
+        inner, *notes = get_args(annotation)
+        said = (each.description for each in notes if isinstance(each, msgspec.Meta))
+        return next(filter(None, said), None) or _of_type(inner)
+    if get_origin(annotation) in (Union, types.UnionType):
+        return next(filter(None, map(_of_type, get_args(annotation))), None)
+    return None
 
 
 @cache

@@ -7,7 +7,17 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from openapi.common import CONFLICT, RETRY_AFTER, Count, Hex128, Labels, Problem, Text
+from openapi.common import (
+    CONFLICT,
+    RETRY_AFTER,
+    Count,
+    Hex128,
+    Labels,
+    NextPageToken,
+    Problem,
+    ShownLabels,
+    Text,
+)
 from openapi.contract import Answer, Body, Operation, Refusal, no_content, ok, table
 
 TtlSeconds = Annotated[float, Meta(ge=1, le=3600)]
@@ -17,23 +27,32 @@ class LockState(Answer):
     """A lock as others see it."""
 
     name: str
+    """The name of the lock."""
     held: bool
+    """Whether a client holds it now."""
     fencing_token: int
     """The fencing token of the holder, or of the last holder."""
     holder: str | None
+    """The name that the holder gave itself; null where it gave none, or where nobody holds the
+    lock."""
     ttl_seconds: float | None
+    """Seconds that each renewal keeps the lock; null where nobody holds it."""
     expires_in_seconds: float | None
+    """Seconds until the lock is free, unless it is renewed; null where nobody holds it."""
     taken_at: datetime | None
+    """The time at which the holder got the lock; null where nobody holds it."""
     waiting: Count
     """The number of clients that wait for the lock."""
-    labels: dict[str, str]
+    labels: ShownLabels
+    """The labels of this holding; empty where nobody holds the lock."""
 
 
 class LockPage(Answer):
     """One page of locks."""
 
     locks: list[LockState]
-    next_page_token: str | None
+    """The locks of this page, by name."""
+    next_page_token: NextPageToken
 
 
 class LockAcquire(Body):
@@ -55,15 +74,18 @@ class Lock(Answer):
     """A lock as its holder sees it."""
 
     name: str
+    """The name of the lock."""
     lock_id: Hex128
     """The secret of this holding; a client that knows it can renew and release the lock."""
     fencing_token: int
     """A number that is higher than that of every earlier holder, for ever."""
     holder: str | None
+    """The name that the holder gave itself; null where it gave none."""
     ttl_seconds: float
+    """Seconds that each renewal keeps the lock."""
     expires_in_seconds: Annotated[float, Meta(ge=0)]
     """Seconds that the holder may go on from when this was sent, counted on the safe side."""
-    labels: dict[str, str]
+    labels: ShownLabels
 
 
 class LockRenew(Body):
@@ -86,15 +108,18 @@ class LockVerify(Body):
     """A question whether a fencing token is current."""
 
     fencing_token: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    """The fencing token to compare with the latest one."""
 
 
 class LockVerified(Answer):
     """The answer whether a fencing token is current."""
 
     name: str
+    """The name of the lock."""
     current: bool
     """Whether the token is that of the present holder."""
     latest_fencing_token: int
+    """The fencing token of the present holder, or of the last one."""
 
 
 LOCK_HELD = Refusal(

@@ -7,7 +7,18 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from openapi.common import CONFLICT, LOCATION, Labels, Name, Total
+from openapi.common import (
+    CONFLICT,
+    LOCATION,
+    CreatedAt,
+    Labels,
+    LaneNumber,
+    Name,
+    NextPageToken,
+    PartitionNumber,
+    ShownLabels,
+    Total,
+)
 from openapi.contract import Answer, Body, Operation, Success, no_content, ok, table
 from openapi.subscriptions import StartAt
 
@@ -28,21 +39,30 @@ class SeekAt(StartAt):
 
 
 class Seek(Body):
+    """A request to move a subscription."""
+
     to: Literal["earliest", "latest"] | SeekAt
+    """The new position: the first message kept, the end, or another place."""
     dry_run: bool = False
     """Whether only the result is shown, and nothing changes."""
 
 
 class SoughtPartition(Answer):
-    partition: int
-    lane: int
+    """The offset from which a partition is read now."""
+
+    partition: PartitionNumber
+    lane: LaneNumber
     offset: int
+    """The offset from which messages are delivered."""
 
 
 class Sought(Answer):
+    """The place that a subscription was moved to, or would be."""
+
     generation: int
     """Counts the seeks; ack ids belong to one."""
     partitions: list[SoughtPartition]
+    """The new position in each lane of each partition."""
     backlog: int
     """The number of messages to deliver from there on."""
     dry_run: bool
@@ -50,37 +70,55 @@ class Sought(Answer):
 
 
 class StateReason(Body):
+    """A reason for a change of state."""
+
     reason: Annotated[str, Meta(max_length=1024)] | None = None
     """A reason that people see as `state_reason`."""
 
 
 class SubscriptionState(Answer):
+    """The state of a subscription after a change of it."""
+
     name: str
+    """The name of the subscription."""
     state: Literal["active", "paused", "draining"]
+    """`paused`: nothing is delivered; `draining`: only what was delivered before."""
     state_reason: str | None
+    """The reason that was given; null where none was."""
 
 
 class SnapshotCreate(Body):
+    """A request to keep the position of a subscription."""
+
     name: Name
+    """The name of the snapshot, unique in the tenant."""
     expires_in_seconds: Annotated[float, Meta(ge=1, le=31_536_000)] = 604800.0
     """Seconds after which the snapshot goes."""
     labels: Labels = {}
 
 
 class Snapshot(Answer):
+    """The messages that a subscription had not acked."""
+
     name: str
+    """The name of the snapshot."""
     topic: str
+    """The name of the topic whose messages it keeps."""
     subscription: str
     """The subscription that it was taken of; every subscription of the topic can go back to it.
     """
-    labels: dict[str, str]
-    created_at: datetime
+    labels: ShownLabels
+    created_at: CreatedAt
     expires_at: datetime | None
+    """The time at which it goes, with its hold on messages."""
 
 
 class SnapshotPage(Answer):
+    """One page of snapshots."""
+
     snapshots: list[Snapshot]
-    next_page_token: str | None
+    """The snapshots of this page, by name."""
+    next_page_token: NextPageToken
 
 
 OPERATIONS = table(

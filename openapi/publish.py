@@ -7,7 +7,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from openapi.common import RETRY_AFTER, STORAGE_FULL, Count, Name, Problem
+from openapi.common import (
+    RETRY_AFTER,
+    STORAGE_FULL,
+    Count,
+    MessageId,
+    Name,
+    Problem,
+)
 from openapi.contract import (
     Answer,
     Body,
@@ -40,11 +47,24 @@ Durability = Literal["quorum", "all"]
 EarlyDurability = Literal["leader", "none"]
 """Answers are given before the message is durable."""
 ShortText = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": MAX_ID_BYTES})]
-Key = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": MAX_KEY_BYTES})]
+Key = Annotated[
+    str,
+    Meta(
+        description=(
+            "The key of the message: messages of a topic with the same key are in the same "
+            "partition, in order. Null: it has none."
+        ),
+        extra_json_schema={"minLength": 1, "maxLength": MAX_KEY_BYTES},
+    ),
+]
 """Servers count the bytes of a text and of a key themselves."""
 AttributeValue = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_ATTRIBUTE_BYTES})]
 Attributes = Annotated[
-    dict[str, AttributeValue], Meta(extra_json_schema={"maxProperties": MAX_ATTRIBUTES})
+    dict[str, AttributeValue],
+    Meta(
+        description="The attributes of the message, which filters can use; null: it has none.",
+        extra_json_schema={"maxProperties": MAX_ATTRIBUTES},
+    ),
 ]
 """Servers check attributes themselves, with a refusal that names the attribute."""
 Priority = Annotated[int, Meta(ge=0, le=MAX_PRIORITY)]
@@ -63,24 +83,35 @@ class CloudEvent(OpenBody):
         "additionalProperties": {"type": ["string", "boolean", "integer", "null"]}
     }
     specversion: Literal["1.0"]
+    """The version of CloudEvents."""
     id: Id
+    """The id of the event, which its source gives to no other one."""
     source: Id
+    """The origin of the event, as a URI or a path."""
     type: Id
+    """The kind of the event."""
     datacontenttype: Datacontenttype | None = None
+    """The media type of `data`; without one it is JSON."""
     dataschema: Dataschema | None = None
+    """The URI of the schema of `data`."""
     subject: Dataschema | None = None
+    """The thing in the source that the event is about."""
     time: datetime | None = None
+    """The time of the event, by its source."""
     data: Any = UNSET
     """JSON, or a string where datacontenttype is no JSON type."""
     data_base64: bytes | None = None
+    """The body in base64, instead of `data`."""
 
 
 class Receipt(Answer):
     """The proof that a message is stored. A delayed message has its final id, and no offset yet."""
 
-    message_id: str
+    message_id: MessageId
     topic: Name
+    """The name of the topic that has the message."""
     partition: Count
+    """The number of the partition that has the message, from 0."""
     offset: Count | None
     """Null while the message waits to be published."""
     publish_time: datetime | None
@@ -102,6 +133,8 @@ class PublishId(Answer):
 
 class BatchResults(Answer):
     results: list[Receipt | PublishId | Problem]
+    """The result of each message, in the order of the request: a receipt, or a problem; only an id
+    of the request where the answer does not wait for the store."""
 
 
 class PublishedMessage(Body, kw_only=True):
@@ -110,10 +143,15 @@ class PublishedMessage(Body, kw_only=True):
     data: Any = UNSET
     """A string is text/plain, anything else JSON, unless content_type says otherwise."""
     data_base64: bytes | None = None
+    """The body in base64, instead of `data`."""
     content_type: ShortText | None = None
+    """The media type of the body. Null: `text/plain` for a string as `data`, JSON for other `data`,
+    and none for `data_base64`."""
     key: Key | None = None
     attributes: Attributes | None = None
     priority: Priority = 0
+    """The priority of the message, from 0 to 9; 9 is the most urgent. A topic with fewer priorities
+    gives higher ones its highest lane."""
     ttl_seconds: Ttl | None = None
     """Seconds after which the message expires, if it is not delivered; they count from when it is
     due."""
@@ -127,13 +165,17 @@ class BatchItem(PublishedMessage, kw_only=True):
     """One message of a batch."""
 
     idempotency_key: ShortText | None = None
+    """A name that the publisher gives to the message: within the dedup window of the topic, the
+    topic stores one message of this name."""
     delay_seconds: Delay | None = None
+    """Seconds from now until the message is published; 0 and less is at once."""
     deliver_at: Moment | None = None
     """The time to publish it, instead of `delay_seconds`."""
 
 
 class Batch(Body):
     messages: Annotated[list[BatchItem], Meta(min_length=1, max_length=MAX_BATCH_MESSAGES)]
+    """The messages, each stored or refused on its own."""
 
 
 KEY = Parameter("key", "Packetboat-Key", "header", "The key, percent-encoded UTF-8, at most 1 KiB.")

@@ -13,7 +13,11 @@ from openapi.common import (
     RATE_LIMITED,
     STORAGE_FULL,
     TOO_LARGE,
+    MessageId,
     Moment,
+    NextPageToken,
+    Offset,
+    PartitionNumber,
     Positive,
 )
 from openapi.contract import Answer, Body, Operation, Parameter, Success, ok, table
@@ -24,36 +28,53 @@ AttemptOutcome = Literal["delivered", "refused", "busy", "failed", "gone"]
 
 
 class PushAttempt(Answer):
+    """One message of one request to an endpoint."""
+
     id: str
+    """The id of this attempt."""
     at: datetime
-    message_id: str
-    partition: int
-    offset: int
+    """The time at which the request was sent."""
+    message_id: MessageId
+    partition: PartitionNumber
+    offset: Offset
     attempt: Positive
+    """The number of the attempt at this message, from 1."""
     status: int | None
     """Null where no answer came."""
     outcome: AttemptOutcome
     """refused: a 4xx, the message counts an attempt; busy: 429 or 503; failed: the endpoint did;
     gone: 410."""
     latency_ms: float
+    """Milliseconds until the answer or the failure."""
     detail: str | None
+    """The reason of the outcome, for people; null where there is none."""
     response_excerpt: str
     """The first KiB of the body."""
 
 
 class PushAttemptPage(Answer):
+    """One page of requests."""
+
     attempts: list[PushAttempt]
-    next_page_token: str | None
+    """The attempts of this page, newest first."""
+    next_page_token: NextPageToken
 
 
 class PushTest(Answer):
+    """The answer of an endpoint to a sample."""
+
     request_id: str
     """The `webhook-id` of the request."""
     outcome: Literal["delivered", "refused", "busy", "failed", "gone", "unsent"]
+    """The end of the request, as of attempts; `unsent`: it could not be sent."""
     status: int | None
+    """The status of the answer; null where none came."""
     latency_ms: float | None
+    """Milliseconds until the answer; null where the request was not sent."""
     detail: str | None
+    """The reason of the outcome, for people; null where there is none."""
     response_excerpt: str
+    """The first KiB of the body."""
 
 
 class PushReplayRequest(Body):
@@ -63,6 +84,7 @@ class PushReplayRequest(Body):
         Annotated[list[Annotated[str, Meta(max_length=256)]], Meta(min_length=1, max_length=1000)]
         | UnsetType
     ) = UNSET
+    """The ids of the messages, at most 1,000."""
     from_: Moment | None = field(default=None, name="from")
     """Published then or later."""
     to: Moment | None = None
@@ -72,37 +94,53 @@ class PushReplayRequest(Body):
 
 
 class NotReplayed(Answer):
-    message_id: str
+    """A message that was not delivered once more."""
+
+    message_id: MessageId
     reason: Literal["not_found", "not_settled"]
-    """`not_found` or `not_settled`."""
+    """`not_found`: the message is not stored; `not_settled`: the subscription is not done with it,
+    and delivers it anyway."""
 
 
 class PushReplayed(Answer):
+    """The number of messages that are delivered once more."""
+
     replayed: int
+    """The number of messages that are delivered again."""
     complete: bool
     """False where the span has more than `max_messages`."""
     skipped: list[NotReplayed]
+    """The messages that are not, each with the reason."""
 
 
 class PushEndpointState(Answer):
+    """The state of an endpoint."""
+
     state: State
-    """`unverified`, `enabled` or `disabled`."""
+    """`unverified`: it has not answered the challenge; `disabled`: it failed for too long, or is
+    gone. Messages wait in both states."""
     reason: str | None
+    """The reason that nothing is sent to it, for people; null where it is enabled."""
     failing_since: datetime | None
     """The time since which all requests failed."""
     verified_at: datetime | None
+    """The time at which it answered the challenge; null where it never did."""
 
 
 class PushStatus(Answer):
     """The state of the pushing, where its type is push and a process owns a part of it. All but the
     first three only while it is."""
 
+    DESCRIBED_BY = PushEndpointState
+
     state: State
     reason: str | None
     failing_since: datetime | None
     breaker: Breaker | UnsetType = UNSET
-    """`closed`, `half_open` or `open`."""
+    """The breaker of the endpoint: while it is `open` nothing is sent, and while it is `half_open`
+    single requests try it."""
     breaker_reason: str | UnsetType | None = UNSET
+    """The reason that the breaker is not closed; null where it is."""
     limit: float | UnsetType = UNSET
     """Requests at once that the endpoint is thought to take; below 1, of the time with one."""
     in_flight: int | UnsetType = UNSET
@@ -112,13 +150,17 @@ class PushStatus(Answer):
     max_rate: float | UnsetType | None = UNSET
     """The rate that it asked for, in messages a second."""
     max_concurrency: int | UnsetType | None = UNSET
+    """The number of requests at once that it asked for; null where it asked for none."""
     requests_in_flight: int | UnsetType = UNSET
+    """Requests to the endpoint that this subscription has under way."""
     leased_ahead: int | UnsetType = UNSET
+    """Messages that are leased for coming requests."""
     uncommitted: int | UnsetType = UNSET
     """Messages it has taken, not yet acked durably."""
     delivered: int | UnsetType = UNSET
     """Messages that were delivered since the owner began."""
     last_error: str | UnsetType | None = UNSET
+    """The reason of the last failure, for people; null where nothing failed."""
 
 
 ATTEMPT_OUTCOME = Parameter(

@@ -19,7 +19,11 @@ from openapi.common import (
     CreatedAt,
     Cron,
     Labels,
+    MessageId,
     Name,
+    NextPageToken,
+    Offset,
+    PartitionNumber,
     TimeZone,
     UpdatedAt,
     created,
@@ -40,16 +44,15 @@ class ScheduleMessage(Body):
     data: Any = UNSET
     """JSON, or a string, which is text where content_type is not JSON."""
     data_base64: Base64 | None = None
-    """The body in base64, where it is no text."""
+    """The body in base64, instead of `data`."""
     content_type: ShortText | None = None
-    """The content type. Left out, `data` is `text/plain` if it is a string, and else
-    `application/json`; `data_base64` has none."""
+    """The media type of the body. Null: `text/plain` for a string as `data`, JSON for other `data`,
+    and none for `data_base64`."""
     key: Key | None = None
-    """The key of the message."""
     attributes: dict[str, str] = {}
-    """The attributes of the message."""
+    """The attributes of the message, up to 100; runs add theirs."""
     ttl_seconds: TtlSeconds | None = None
-    """Seconds after which the message expires, if it is not delivered."""
+    """Seconds after which the message expires, if it is not delivered; null: never."""
     priority: Priority = 0
     """A number from 0 to 9; messages of priority 9 are the most urgent."""
 
@@ -59,18 +62,20 @@ class SchedulePut(Body, kw_only=True):
 
     FIXED = ("name",)
     name: Name | UnsetType = UNSET
+    """The name of the schedule; that of the path, if it is given."""
     topic: str
     """The topic that its messages are published to."""
     cron: Cron
     """A plan of minute, hour, day of month, month and day of week; or @hourly, @daily, @weekly,
     @monthly or @yearly."""
     message: ScheduleMessage
+    """The message that each run publishes."""
     time_zone: TimeZone = "UTC"
     """A name of the IANA time zone database."""
     missed_runs: MissedRuns = "skip"
     """The rule for runs that could not be made in their minute."""
     paused: bool = False
-    """Whether the clock makes no runs of it."""
+    """Whether no runs are made until it is false again."""
     labels: Labels = {}
 
 
@@ -81,6 +86,7 @@ class ScheduleCreate(SchedulePut, kw_only=True):
     """A request to create a schedule."""
 
     name: Name
+    """The name of the schedule, unique in the tenant."""
 
 
 class ScheduledMessage(ScheduleMessage, Answer, kw_only=True):
@@ -94,11 +100,11 @@ class Schedule(SchedulePut, Answer, kw_only=True):
 
     message: ScheduledMessage
     next_runs: Annotated[list[datetime], Meta(max_length=3)]
-    """The next runs of the clock."""
+    """The times of the next runs; empty while it is paused."""
     last_run: datetime | None
-    """The time of the last run that was made."""
+    """The time of the last run, as planned; null before the first."""
     last_message_id: str | None
-    """The message of that run."""
+    """The id of the message of the last run; null before the first."""
     runs: int
     """The number of runs that were made since the schedule was created."""
     missed: int
@@ -113,21 +119,23 @@ class SchedulePage(Answer):
     """One page of schedules."""
 
     schedules: list[Schedule]
-    next_page_token: str | None
+    """The schedules of this page, by name."""
+    next_page_token: NextPageToken
 
 
 class NextRuns(Answer):
     """The times of coming runs."""
 
     next_runs: list[datetime]
+    """The times of coming runs, the next first."""
 
 
 class ScheduleRun(Answer):
     """The message that a run published."""
 
-    message_id: str
-    partition: int
-    offset: int
+    message_id: MessageId
+    partition: PartitionNumber
+    offset: Offset
 
 
 COUNT = Parameter(

@@ -15,7 +15,11 @@ from openapi.common import (
     TOO_MANY_CHANGES_OR_WORK,
     WORK_LIMITED,
     CreatedAt,
+    MessageId,
     Name,
+    NextPageToken,
+    Offset,
+    PartitionNumber,
     Positive,
     UpdatedAt,
     created,
@@ -27,10 +31,27 @@ Compatibility = Literal["none", "backward", "forward", "full"]
 Definition = dict[str, Any] | list[Any] | str | bool
 
 
+class SchemaCreate(Body):
+    """A request to create a schema."""
+
+    name: Name
+    """The name of the schema, unique in the tenant."""
+    type: Type
+    """The language of the definition."""
+    definition: Definition
+    """The definition as JSON, or its JSON text."""
+    compatibility: Compatibility = "backward"
+    """The rule for a new version. backward: it reads messages that were written with the last
+    version. forward: the last version reads messages that are written with the new one."""
+
+
 class Schema(Answer):
     """A schema, with its latest version."""
 
+    DESCRIBED_BY = SchemaCreate
+
     name: str
+    """The name of the schema."""
     type: Type
     compatibility: Compatibility
     number: Positive
@@ -45,20 +66,8 @@ class SchemaPage(Answer):
     """One page of schemas."""
 
     schemas: list[Schema]
-    next_page_token: str | None
-
-
-class SchemaCreate(Body):
-    """A request to create a schema."""
-
-    name: Name
-    type: Type
-    """The language of the definition."""
-    definition: Definition
-    """The definition as JSON, or its JSON text."""
-    compatibility: Compatibility = "backward"
-    """The rule for a new version. backward: it reads messages that were written with the last
-    version. forward: the last version reads messages that are written with the new one."""
+    """The schemas of this page, by name."""
+    next_page_token: NextPageToken
 
 
 class SchemaPatch(Body):
@@ -72,6 +81,7 @@ class SchemaVersionListed(Answer):
     """A version in a listing."""
 
     number: Positive
+    """The number of the version."""
     created_at: CreatedAt
 
 
@@ -79,6 +89,7 @@ class SchemaVersions(Answer):
     """The versions of a schema."""
 
     versions: list[SchemaVersionListed]
+    """The versions of the schema, the latest first."""
 
 
 class SchemaDefinition(Body):
@@ -92,12 +103,14 @@ class SchemaNumber(Answer):
     """The number of a version."""
 
     number: Positive
+    """The number of the version."""
 
 
 class SchemaVersion(Answer):
     """A version of a schema."""
 
     number: Positive
+    """The number of the version."""
     definition: Any
     """The definition as JSON."""
     created_at: CreatedAt
@@ -109,16 +122,20 @@ class SchemaError(Answer):
     field: str
     """A JSON pointer to the value."""
     detail: str
+    """The rule that the value breaks, for people."""
 
 
 class SchemaChecked(Answer):
     """The answer whether a definition could be the next version."""
 
     compatible: bool
+    """Whether the definition could be the next version."""
     compatibility: Compatibility
+    """The rule of the schema that the check follows."""
     number: Positive
     """The number of the version that the definition was compared with."""
     errors: list[SchemaError]
+    """The places that do not fit; empty where it is compatible."""
 
 
 class SchemaValidate(Body):
@@ -127,7 +144,9 @@ class SchemaValidate(Body):
     data: Any = UNSET
     """The body, as JSON."""
     data_base64: bytes | None = None
+    """The body in base64, instead of `data`."""
     content_type: str | None = None
+    """The media type of the body; null is JSON."""
     number: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
     """The number of a version; without it, the body is checked against the latest."""
 
@@ -136,35 +155,45 @@ class SchemaValidated(Answer):
     """The answer whether a body fits a schema."""
 
     valid: bool
+    """Whether the body fits."""
     number: Positive
+    """The number of the version that the body was checked against."""
     errors: list[SchemaError]
+    """The places that do not fit; empty where the body is valid."""
 
 
 class SchemaPreview(Body):
     """A schema to preview: either the name of one, or a type and a definition."""
 
     schema: str | None = None
+    """The name of a schema, whose latest version is tried; null where a definition is given."""
     type: Type | None = None
+    """The language of the definition, which has to come with it."""
     definition: Definition | None = None
     """The definition as JSON, or its JSON text."""
     messages: Annotated[int, Meta(ge=1, le=1000)] = 100
+    """The number of newest messages to look at, over all partitions."""
 
 
 class SchemaSample(Answer):
     """A message that does not fit a schema."""
 
-    message_id: str
-    partition: int
-    offset: int
+    message_id: MessageId
+    partition: PartitionNumber
+    offset: Offset
     errors: list[SchemaError]
+    """The places where the body does not fit."""
 
 
 class SchemaPreviewed(Answer):
     """The answer how many of the newest messages fit a schema."""
 
     messages: int
+    """The number of messages that were looked at."""
     valid: int
+    """The number of messages that fit."""
     samples: Annotated[list[SchemaSample], Meta(max_length=20)]
+    """Examples of messages that do not fit."""
 
 
 OPERATIONS = table(

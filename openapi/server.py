@@ -9,11 +9,17 @@ from openapi.contract import Answer, Operation, Refusal, Success, ok, table
 
 
 class Status(Answer):
+    """The answer that a process is alive."""
+
     status: str
+    """The word `ok`."""
 
 
 class Ready(Answer):
+    """The answer that a process can be sent requests."""
+
     status: str
+    """The word `ready`."""
     warnings: dict[str, str] | UnsetType = UNSET
     """By what it is about, such as `disk`: publishes are answered 507 while a store node has too
     little room. Not there where there is none."""

@@ -25,8 +25,11 @@ from openapi.common import (
     FilterPreviewRequest,
     HoldList,
     Labels,
+    LaneNumber,
     Moment,
     Name,
+    NextPageToken,
+    PartitionNumber,
     Total,
     UpdatedAt,
     created,
@@ -132,18 +135,25 @@ class SubscriptionPut(PlainSettings, Body):
 
     FIXED = ("name", "topic", "delivery", "ordered", "start")
     name: Name | UnsetType = UNSET
+    """The name of the subscription, unique in the tenant."""
     topic: Name | UnsetType = UNSET
-    """The topic that it reads."""
+    """The name of the topic that it reads."""
     type: Type = "pull"
-    """Consumers `pull` messages, or the platform sends them to an endpoint (`push`)."""
+    """The way that messages take: consumers pull them, or they are pushed to an endpoint."""
     push: Push | None = None
+    """The endpoint of a subscription of type `push`, which needs it; null for `pull`."""
     delivery: DeliveryValue | UnsetType = UNSET
+    """The promise for each message: `at_least_once` delivers it until it is acked; `at_most_once`
+    acks it before it is delivered; `exactly_once` delivers it until it is acked, and counts one
+    ack."""
     ordered: bool | UnsetType = UNSET
     """Messages of a key are delivered one by one, in the order in which they were published."""
     ack_deadline_seconds: AckDeadlineSeconds = 30.0
     """Seconds that a message is leased to a consumer."""
     retry: RetryPolicy = msgspec.field(default_factory=RetryPolicy)
+    """The back-off between attempts; each field of it has a default."""
     rate_limit: RateLimit | None = None
+    """Limits of messages per second; null is no limit."""
     start: StartPosition | UnsetType = UNSET
 
 
@@ -155,7 +165,6 @@ class SubscriptionCreate(SubscriptionPut, kw_only=True):
 
     name: Name
     delivery: DeliveryValue = "at_least_once"
-    """The promise for each message."""
     ordered: bool = False
 
 
@@ -164,13 +173,16 @@ class Subscription(SubscriptionPut, Answer, kw_only=True):
 
     # The subscription of an export is shown, and cannot be asked for.
     type: Literal["pull", "push", "export"]  # type: ignore[assignment]
+    """The way that messages take: `export` is the subscription of an export, which only its runs
+    read."""
     push: PushView | None
     retry: RetryPolicyView
     start: Any
+    """The place where it began: `latest`, `earliest`, or an object as in the request."""
     state: Literal["active", "paused", "draining"]
     """`paused`: nothing is handed out; `draining`: only what was handed out before."""
     state_reason: str | None
-    """The reason for the pause, as its caller gave it."""
+    """The reason that was given when it was paused or resumed; null where none was."""
     created_at: CreatedAt
     updated_at: UpdatedAt
 
@@ -179,21 +191,33 @@ class SubscriptionPage(Answer):
     """One page of subscriptions."""
 
     subscriptions: list[Subscription]
-    next_page_token: str | None
+    """The subscriptions of this page, by name."""
+    next_page_token: NextPageToken
 
 
 class SkipRule(Answer):
+    """A rule that settles the messages for which its expression is true."""
+
     id: str
+    """The id of the rule."""
     expression: str
+    """The CEL expression; messages for which it is true are skipped."""
     reason: str
+    """The reason that its author gave."""
     created_by: str
+    """The author of the rule, as audits name it."""
     created_at: CreatedAt
     removed_by: str | None
+    """The caller that removed the rule; null while it holds."""
     removed_at: datetime | None
+    """The time at which it was removed; null while it holds."""
 
 
 class SkipRules(Answer):
+    """The skip rules of a subscription."""
+
     skip_rules: list[SkipRule]
+    """The rules that hold, and removed ones where the request asks for them."""
     skipped: int
     """Messages that rules have skipped since the subscription was made or last moved, as of the
     last commit."""
@@ -213,38 +237,59 @@ class CursorBooks(Answer):
     """read_to − start = acked + filtered + skipped + expired + dead_lettered + open_deliveries +
     pending, and exceptions = open_deliveries."""
 
-    partition: int
-    lane: int
+    partition: PartitionNumber
+    lane: LaneNumber
     generation: int
+    """The cursor generation, which each seek raises."""
     start: int
+    """The offset at which the subscription began, or to which it was moved last."""
     floor: int
+    """The offset below which no message waits for its first ack."""
     read_to: int
+    """One past the last offset that was read for delivery."""
     acked: int
+    """The number of messages that were acked."""
     filtered: int
+    """The number of messages that the filter did not match."""
     skipped: int
+    """The number of messages that were skipped."""
     expired: int
+    """The number of messages that expired, or that were gone from the topic before they were
+    acked."""
     dead_lettered: int
+    """The number of messages that became dead letters."""
     exceptions: int
+    """The number of messages below the floor that are not settled, as the cursor counts them."""
     open_deliveries: int
+    """The number of rows of such messages; it equals `exceptions`."""
     pending: int
+    """The number of messages from the floor on that were read and are not settled."""
     difference: int
+    """The amount by which the sum is wrong; 0 where the books balance."""
     checked_at: datetime
+    """The time of this reading."""
 
 
 class Reconciliation(Answer):
+    """The answer whether every message is accounted for."""
+
     balanced: bool
     """Whether `difference` is 0 everywhere."""
     partitions: list[CursorBooks]
+    """The sums of each lane of each partition."""
 
 
 class PartitionBacklog(OpenAnswer, kw_only=True):
     """read_to - start = acked + filtered + skipped + expired + dead_lettered + exceptions +
     pending"""
 
-    partition: int
+    DESCRIBED_BY = CursorBooks
+
+    partition: PartitionNumber
     lane: int | UnsetType = UNSET
     """The priority; only where the topic has several."""
     messages: int
+    """The number of messages that are not settled."""
     start: int | UnsetType = UNSET
     floor: int
     read_to: int
@@ -254,20 +299,27 @@ class PartitionBacklog(OpenAnswer, kw_only=True):
     exceptions: int | UnsetType = UNSET
     """Open deliveries that the cursor has stepped over."""
     acked_ranges: int | UnsetType = UNSET
+    """The number of ranges of acked messages above the floor."""
     acked: int | UnsetType = UNSET
     filtered: int | UnsetType = UNSET
     skipped: int | UnsetType = UNSET
     expired: int | UnsetType = UNSET
     dead_lettered: int | UnsetType = UNSET
     failure: str | UnsetType | None = UNSET
+    """The error for which the partition cannot be read now; null where there is none."""
 
 
 class Backlog(Answer):
+    """The messages of a subscription that wait."""
+
     messages: int
     """Messages that are not acked yet."""
     leased: int
+    """The number of messages that are leased to consumers now."""
     waiting_redelivery: int
+    """The number of messages that wait for their back-off or for another attempt."""
     waiting_pulls: int
+    """The number of pulls that wait for a message."""
     streams: int
     """Streams that are open."""
     paused: str | None
@@ -280,7 +332,9 @@ class Backlog(Answer):
     forwarders: int
     """The number of forwarders that own its partitions between them."""
     push: PushStatus | None
+    """The state of pushing; null where nothing of it is pushed."""
     partitions: list[PartitionBacklog]
+    """The backlog of each partition, and of each lane where the topic has priorities."""
 
 
 MIN_MESSAGES_OF_BACKLOG = Parameter(

@@ -15,6 +15,9 @@ from openapi.common import (
     DisplayName,
     Labels,
     Name,
+    NameOfPath,
+    NextPageToken,
+    ShownLabels,
     Total,
     UpdatedAt,
     created,
@@ -29,6 +32,7 @@ from openapi.usage import (
     RESOURCE,
     TO,
     AuditPage,
+    Limits,
     Quotas,
     UsagePage,
 )
@@ -41,34 +45,19 @@ DEFAULT_WEIGHT = 1.0
 Rate = Annotated[float, Meta(ge=0, le=2**53)]
 
 
-class Tenant(Answer):
-    name: str
-    display_name: str
-    state: State
-    """suspended: its credentials are refused, what it owns stays."""
-    labels: dict[str, str]
-    egress_allowed: list[str]
-    issuers_allowed: list[str]
-    token_audience: str
-    """An audience that is this tenant's alone. A trusted issuer's token that names it is for this
-    tenant, also if other tenants trust the issuer."""
-    created_at: CreatedAt
-    updated_at: UpdatedAt
-
-
-class TenantPage(Answer):
-    tenants: list[Tenant]
-    next_page_token: str | None
-
-
 class FirstOwner(Body):
+    """The client to create with a tenant, as its owner."""
+
     name: Name = "owner"
+    """The name of the client."""
     display_name: DisplayName = ""
+    """A name for people."""
 
 
 class TenantBody(Body):
-    name: Name | UnsetType = UNSET
-    """POST: its name. PUT: that of the path, or left out."""
+    """A tenant as a whole."""
+
+    name: NameOfPath | UnsetType = UNSET
     display_name: DisplayName = ""
     """A name for people."""
     state: Literal["active", "suspended"] = "active"
@@ -89,16 +78,48 @@ class TenantBody(Body):
     """The first client, an owner that is made with the tenant. It counts only in that request."""
 
 
+class Tenant(Answer):
+    """A tenant: one of many that share the installation without seeing each other."""
+
+    DESCRIBED_BY = TenantBody
+
+    name: str
+    """The name of the tenant."""
+    display_name: str
+    state: State
+    """suspended: its credentials are refused, what it owns stays."""
+    labels: ShownLabels
+    egress_allowed: list[str]
+    issuers_allowed: list[str]
+    token_audience: str
+    """An audience that is this tenant's alone. A trusted issuer's token that names it is for this
+    tenant, also if other tenants trust the issuer."""
+    created_at: CreatedAt
+    updated_at: UpdatedAt
+
+
+class TenantPage(Answer):
+    """One page of tenants."""
+
+    tenants: list[Tenant]
+    """The tenants of this page, by name."""
+    next_page_token: NextPageToken
+
+
 class FirstOwnerMade(Answer):
     """The first client, if the body asked for one."""
 
     name: str
+    """The name of the client."""
     client_id: str
+    """The id by which the client gets tokens."""
     client_secret: str
     """Shown here and never again."""
 
 
 class TenantMade(Tenant):
+    """A tenant with its first client."""
+
     owner: FirstOwnerMade | UnsetType = UNSET
     """The first client, if the body asked for one."""
 
@@ -106,25 +127,21 @@ class TenantMade(Tenant):
 class LimitsBody(Body):
     """A limit that is left out is the platform's default; null and 0 are no limit."""
 
+    DESCRIBED_BY = Limits
+
     publish_messages_per_second: Rate | UnsetType | None = UNSET
-    """Messages that are published in a second."""
     publish_bytes_per_second: Rate | UnsetType | None = UNSET
-    """Bytes that are published in a second."""
     stored_bytes: Total | UnsetType | None = UNSET
-    """Bytes that its topics hold."""
     topics: Total | UnsetType | None = UNSET
-    """Number of topics."""
     subscriptions: Total | UnsetType | None = UNSET
-    """Number of subscriptions."""
     in_flight: Total | UnsetType | None = UNSET
-    """Messages that are leased at once, over all subscriptions."""
     push_concurrency: Total | UnsetType | None = UNSET
-    """Webhook requests that are under way at once."""
     requests_per_second: Rate | UnsetType | None = UNSET
-    """Requests of any kind in a second."""
 
 
 class QuotaBody(Body):
+    """The limits of a tenant and its weight as a whole."""
+
     limits: LimitsBody | UnsetType = UNSET
     """A limit that is left out is the platform's default; null and 0 are no limit."""
     weight: Annotated[float, Meta(gt=0, le=1000)] = DEFAULT_WEIGHT

@@ -18,6 +18,7 @@ from openapi.common import (
     MAX_BYTES,
     STORAGE_FULL,
     WAIT_SECONDS,
+    ContentType,
     Count,
     CreatedAt,
     Filter,
@@ -26,7 +27,11 @@ from openapi.common import (
     HoldList,
     Labels,
     Message,
+    MessageId,
+    MessageKey,
     Name,
+    NextPageToken,
+    PartitionNumber,
     Problem,
     Total,
     UpdatedAt,
@@ -78,11 +83,14 @@ class TopicPut(Body):
 
     FIXED = ("name", "partitions", "priorities")
     name: Name | UnsetType = UNSET
+    """The name of the topic, unique in the tenant."""
     partitions: PartitionsValue | UnsetType = UNSET
+    """The number of partitions, which only the operation that grows them changes."""
     priorities: Priorities | UnsetType = UNSET
     """The number of lanes of each partition, for good; partitions times priorities is at most
     1024."""
     retention: Retention = msgspec.field(default_factory=Retention)
+    """The rule by which messages are kept; each field of it has a default."""
     dedup_window_seconds: DedupWindowSeconds = 600
     """Seconds for which idempotency keys are remembered; 0 turns deduplication off."""
     ack_history: bool = False
@@ -124,16 +132,21 @@ class TopicPage(Answer):
     """One page of topics."""
 
     topics: list[Topic]
-    next_page_token: str | None
+    """The topics of this page, by name."""
+    next_page_token: NextPageToken
 
 
 class TopicGrow(Body):
+    """A request for more partitions."""
+
     partitions: PartitionsValue
     """The new number of partitions; never fewer than now."""
 
 
 class PartitionGeneration(OpenAnswer):
-    partition: int
+    """A stretch of a partition that one group of store nodes holds."""
+
+    partition: PartitionNumber
     lane: int
     """The priority whose messages it holds; 0 of a topic without priorities."""
     generation: int
@@ -141,6 +154,7 @@ class PartitionGeneration(OpenAnswer):
     group: int
     """The group of store nodes that holds it."""
     state: Literal["open", "sealed"]
+    """Whether new messages are appended to it; a `sealed` one takes no more."""
     base: int
     """The first offset ever; the generation before ended there."""
     first: int | None
@@ -148,10 +162,14 @@ class PartitionGeneration(OpenAnswer):
     end: int | None
     """One past the last offset."""
     stored_bytes: int | None
+    """The size of the messages in it; null while its group does not answer."""
 
 
 class Placement(OpenAnswer):
+    """A move or growth that is not finished."""
+
     kind: Literal["move", "grow"]
+    """The change: the move of a partition to another group, or the growth of the topic."""
     partitions: list[int]
     """The partitions that get a new generation."""
     groups: list[int]
@@ -159,7 +177,10 @@ class Placement(OpenAnswer):
 
 
 class Partitions(OpenAnswer):
+    """The places of a topic's partitions."""
+
     partitions: list[PartitionGeneration]
+    """The queue generations of each partition, sealed ones too."""
     placement: Placement | None
     """A move or growth that is not finished."""
 
@@ -167,52 +188,63 @@ class Partitions(OpenAnswer):
 class DelayedMessage(Answer):
     """A message that waits for its time."""
 
-    message_id: str
+    message_id: MessageId
     partition: Count
-    key: str | None
+    """The number of the partition that will have the message, from 0."""
+    key: MessageKey | None
     scheduled_for: Moment
+    """The time at which the message is to be published."""
     accepted_time: Moment
-    content_type: str | None
+    """The time at which the message was stored."""
+    content_type: ContentType | None
     size_bytes: Count
     """The size of the body."""
     priority: Annotated[int, Meta(ge=0, le=9)]
+    """The priority of the message, from 0 to 9; 9 is the most urgent."""
 
 
 class DelayedPage(Answer):
+    """One page of delayed messages."""
+
     messages: list[DelayedMessage]
-    next_page_token: str | None
+    """The delayed messages of this page."""
+    next_page_token: NextPageToken
 
 
 class PartitionMove(Body):
+    """A request to move a partition."""
+
     group: Annotated[int, Meta(ge=0, le=2**31 - 1)]
+    """The group of store nodes that is to hold the partition."""
 
 
 class StoredMessage(OpenAnswer):
     """A message as it is stored, whether or not it is published yet. The content of a cancelled
     message may be gone."""
 
+    DESCRIBED_BY = Message
+
     message_id: str
     state: Literal["scheduled", "published", "cancelled"]
-    """`scheduled`, `published` or `cancelled`."""
+    """`scheduled`: it is not published yet; `cancelled`: it never will be."""
     publish_time: datetime | None
+    """The time at which it was published; null where it was not."""
     partition: int
     offset: int | None
+    """The offset of the message in its lane; null where it was not published."""
     data: Any = UNSET
-    """JSON as JSON, text as a string."""
     data_base64: str | UnsetType = UNSET
-    """Anything else."""
     content_type: str | UnsetType | None = UNSET
     key: str | UnsetType | None = UNSET
     attributes: dict[str, str] | UnsetType = UNSET
     publisher_id: str | UnsetType | None = UNSET
     priority: int | UnsetType = UNSET
     scheduled_for: datetime | UnsetType | None = UNSET
+    """The time that was given to a delayed message; null for other messages."""
     accepted_time: datetime | UnsetType = UNSET
     """The time at which it was stored; given while it is not published."""
     traceparent: str | UnsetType = UNSET
-    """W3C trace context, of a message that was published with one."""
     tracestate: str | UnsetType = UNSET
-    """W3C trace state, of a message that was published with one beside traceparent."""
 
 
 class Reschedule(Body):
@@ -220,20 +252,28 @@ class Reschedule(Body):
 
     EXACTLY_ONE: ClassVar[tuple[str, ...]] = ("deliver_at", "delay_seconds")
     delay_seconds: Delay | UnsetType = UNSET
+    """Seconds from now until the message is published; 0 and less is at once."""
     deliver_at: Moment | UnsetType = UNSET
+    """The time to publish it, instead of `delay_seconds`; one in the past is at once."""
 
 
 class Rescheduled(Answer):
-    message_id: str
+    """A delayed message with its new time."""
+
+    message_id: MessageId
     topic: str
-    partition: int
+    """The name of the topic of the message."""
+    partition: PartitionNumber
     scheduled_for: Moment
+    """The new time at which the message is to be published."""
 
 
 Outcome = Literal["acked", "filtered", "skipped", "expired"]
 
 
 class AckState(Answer):
+    """The state of a message in one subscription."""
+
     state: Literal[
         "acked",
         "pending",
@@ -245,8 +285,8 @@ class AckState(Answer):
         "settled",
         "scheduled",
     ]
-    """`acked`, `pending`, `leased`, `dead_lettered`, `expired`, `filtered`, `skipped`, `settled` or
-    `scheduled`."""
+    """`pending`: it waits for its delivery; `leased`: a consumer has it; `settled`: it ended in one
+    of `outcomes`; `scheduled`: it is not published yet. The others are the outcome."""
     outcomes: list[Outcome] | UnsetType = UNSET
     """The possible outcomes of a message that is `settled`, where the topic keeps no `ack_history`
     that says which."""
@@ -264,11 +304,18 @@ class AckState(Answer):
 
 
 class AckStates(Answer):
+    """The states of a message."""
+
     subscriptions: dict[str, AckState]
+    """The state of the message for each subscription of its topic that the caller may read, by
+    name."""
 
 
 class Replayed(Answer):
+    """Messages of a partition, in the order of their offsets."""
+
     messages: list[Message]
+    """The messages, in the order of their offsets."""
     next_offset: int
     """The offset from which the next read goes on."""
     first_offset: int
@@ -278,6 +325,8 @@ class Replayed(Answer):
 
 
 class PartitionOffsets(Answer):
+    """Offsets of a partition."""
+
     first: int
     """The first offset stored."""
     end: int

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from openapi.common import ETAG
+from openapi.common import ETAG, NextPageToken
 from openapi.contract import Answer, Operation, Parameter, ok, table
 
 Order = Literal["newest", "oldest"]
@@ -18,13 +18,21 @@ class Limits(Answer):
     """The limits in force; null: no limit."""
 
     publish_messages_per_second: float | None
+    """Messages that are published in a second."""
     publish_bytes_per_second: float | None
+    """Bytes that are published in a second."""
     stored_bytes: float | None
+    """Bytes that its topics hold."""
     topics: float | None
+    """The number of topics."""
     subscriptions: float | None
+    """The number of subscriptions."""
     in_flight: float | None
+    """Messages that are leased at once, over all subscriptions."""
     push_concurrency: float | None
+    """Webhook requests that are under way at once."""
     requests_per_second: float | None
+    """Requests of any kind in a second."""
 
 
 QUOTA_NAMES = Limits.__struct_fields__
@@ -32,6 +40,8 @@ QUOTA_NAMES = Limits.__struct_fields__
 
 
 class Quotas(Answer):
+    """Limits of a tenant, by name as in `Limits`."""
+
     limits: Limits
     """The limits in force; null: no limit."""
     own: dict[str, float | None]
@@ -42,30 +52,44 @@ class Quotas(Answer):
     weight: float
     """The tenant's share where tenants compete."""
     updated_at: datetime | None
-    """The time of the last change; null: none was made."""
+    """The time at which the limits were last set; null where they never were."""
 
 
 class UsageHour(Answer):
+    """A number of one hour."""
+
     hour: datetime
     """Start of the hour, UTC."""
     metric: str
+    """The name of the number, such as `published_messages`."""
     value: float
+    """The number, in the unit that its name has."""
 
 
 class UsagePage(Answer):
+    """One page of usage."""
+
     usage: list[UsageHour]
-    next_page_token: str | None
+    """The numbers of this page, by hour."""
+    next_page_token: NextPageToken
 
 
 class AuditSource(Answer):
+    """The source of a request."""
+
     address: str | UnsetType = UNSET
+    """The address of the other end of the connection, which may be a proxy."""
     forwarded_for: str | UnsetType = UNSET
     """X-Forwarded-For as the request had it."""
 
 
 class AuditEntry(Answer):
+    """A change, with its author and the status of the answer."""
+
     id: str
+    """The id of the entry."""
     at: datetime
+    """The time at which the change began."""
     actor: str
     """`client:NAME`, `key:NAME`, `issuer:NAME#SUBJECT`, `operator:NAME` or `dev`; `platform` of
     what was done without a request."""
@@ -73,20 +97,27 @@ class AuditEntry(Answer):
     """The operationId; of the platform `subscriptions.push.` and `disabled`, `enabled`, `verified`
     or `unverified`."""
     resource: str
+    """The resource that was changed, such as `topics/orders`."""
     status: int | None
     """Status of the answer; null: it is not known, and the change may have been made."""
     request_id: str
+    """The id of the request, as in its answer and in logs."""
     source: AuditSource
+    """The source of the request; empty for changes by the platform."""
     members: dict[str, Any]
     """Members of the body, without secrets and payload."""
     query: dict[str, Any]
+    """The parameters of the query, without secrets."""
     reason: str | None
     """Reason of a change by the platform, where there is one."""
 
 
 class AuditPage(Answer):
+    """One page of audit entries."""
+
     entries: list[AuditEntry]
-    next_page_token: str | None
+    """The entries of this page."""
+    next_page_token: NextPageToken
 
 
 FROM = Parameter("from", "from", "query", "The earliest time, with a zone.", datetime)

@@ -60,6 +60,7 @@ class Push(Body):
     """The kinds of signatures, of Standard Webhooks. Without it, the keys that are there stay; a
     new one has `v1`."""
     oidc: PushToken | None = None
+    """The bearer token that each request carries; null: requests carry none."""
     timeout_seconds: TimeoutSeconds = 30.0
     """Seconds to wait for a whole answer."""
     max_concurrency: MaxConcurrency = 100
@@ -75,14 +76,16 @@ class Push(Body):
 
 
 class SigningSecret(Answer):
+    """A secret that signs requests to an endpoint, without its value."""
+
     id: str
-    """The name of the secret in lists and paths."""
+    """The id of the signing secret."""
     kind: SigningKind
     public_key: str | None
     """`whpk_…`, of v1a."""
     created_at: CreatedAt
     expires_at: datetime | None
-    """The time at which it stops signing; null: not planned."""
+    """The time from which it signs no more; null while no newer one replaces it."""
 
 
 class NewSigningSecret(SigningSecret):
@@ -102,10 +105,15 @@ class PushView(Push, Answer, kw_only=True):
 
 
 class SigningSecrets(Answer):
+    """The secrets that sign requests now, the newest first."""
+
     signing_secrets: list[SigningSecret]
+    """The keys that sign, those that end soon included."""
 
 
 class SigningSecretCreate(Body):
+    """A request for a new signing secret."""
+
     kind: Literal["v1", "v1a"] = "v1"
     """The kind of signature: receivers of `v1` need the secret, and of `v1a` the public key."""
     expires_previous_after_seconds: Annotated[float, Meta(ge=0, le=2_592_000)] = 86400.0

@@ -41,11 +41,9 @@ CONTENT = Model(
 DEAD_LETTER = Model(
     dead_letters.DeadLetter,
     options="kw_only=True",
-    doc="A message whose attempts are used up, or that a consumer rejected.",
 )
 SIGNING_SECRET = Model(
     webhooks.SigningSecret,
-    doc="A secret that signs requests to an endpoint, without its value.",
 )
 
 MESSAGES = Module(
@@ -73,7 +71,6 @@ MESSAGES = Module(
             options="kw_only=True",
             always=("ack_id",),
             defaults={"attempt": 1},
-            doc="A leased message: ack it before its deadline, or it is delivered again.",
         ),
         Model(
             topics.StoredMessage,
@@ -85,19 +82,14 @@ MESSAGES = Module(
             topics.DelayedMessage,
             always=("key",),
             defaults={"size_bytes": 0, "priority": 0},
-            doc="A message that waits for its time.",
         ),
         Model(
             topics.Replayed,
             always=("messages",),
             types={"messages": "tuple[StoredMessage, ...]"},
-            doc="Messages of a partition, in the order of their offsets.",
         ),
-        Model(
-            topics.PartitionOffsets,
-            doc="Offsets of a partition.",
-        ),
-        Model(topics.AckState, doc="The state of a message in one subscription."),
+        Model(topics.PartitionOffsets),
+        Model(topics.AckState),
         Model(
             consume.Output,
             options="kw_only=True",
@@ -118,17 +110,13 @@ MESSAGES = Module(
 POSITIONS = Module(
     "Moves of a subscription, and snapshots of it.",
     (
-        Model(positions.SoughtPartition, doc="The offset from which a partition is read now."),
+        Model(positions.SoughtPartition),
         Model(
             positions.Sought,
             always=("partitions",),
             defaults={"dry_run": False},
-            doc="The place that a subscription was moved to, or would be.",
         ),
-        Model(
-            positions.Snapshot,
-            doc="The messages that a subscription had not acked.",
-        ),
+        Model(positions.Snapshot),
     ),
 )
 PUSH = Module(
@@ -142,7 +130,6 @@ PUSH = Module(
             webhooks.SigningSecrets,
             etag=True,
             always=("signing_secrets",),
-            doc="The secrets that sign requests now, the newest first.",
         ),
         Model(
             webhooks.PushView,
@@ -154,20 +141,18 @@ PUSH = Module(
                 "disable_after_seconds": None,
             },
         ),
-        Model(push.PushEndpointState, doc="The state of an endpoint."),
+        Model(push.PushEndpointState),
         Model(push.PushStatus),
         Model(
             push.PushAttempt,
             defaults={"response_excerpt": ""},
-            doc="One message of one request to an endpoint.",
         ),
         Model(
             push.PushTest,
             defaults={"response_excerpt": ""},
-            doc="The answer of an endpoint to a sample.",
         ),
-        Model(push.NotReplayed, doc="A message that was not delivered once more."),
-        Model(push.PushReplayed, doc="The number of messages that are delivered once more."),
+        Model(push.NotReplayed),
+        Model(push.PushReplayed),
     ),
     {"PushFormat": webhooks.PushFormat, "SigningKind": webhooks.SigningKind},
 )
@@ -207,17 +192,13 @@ SUBSCRIPTIONS = Module(
             types={"start": "Any"},
         ),
         Model(consume.StreamTicket),
-        Model(positions.SubscriptionState, doc="The state of a subscription after a change of it."),
-        Model(flow.Flow, defaults={"reason": ""}, doc="Limits that a consumer asked for."),
-        Model(
-            subscriptions.SkipRule,
-            doc="A rule that settles the messages for which its expression is true.",
-        ),
+        Model(positions.SubscriptionState),
+        Model(flow.Flow, defaults={"reason": ""}),
+        Model(subscriptions.SkipRule),
         Model(
             subscriptions.SkipRules,
             always=("skip_rules",),
             defaults={"skipped": 0},
-            doc="The skip rules of a subscription.",
         ),
     ),
 )
@@ -227,20 +208,17 @@ BACKLOG = Module(
         Model(
             flow.Throttle,
             defaults={"reason": ""},
-            doc="A limit that slows a subscription now, beside its own settings.",
         ),
         Model(subscriptions.PartitionBacklog),
         Model(
             subscriptions.Backlog,
             always=("partitions",),
             defaults={"waiting_pulls": 0, "streams": 0, "forwarders": 0},
-            doc="The messages of a subscription that wait.",
         ),
         Model(subscriptions.CursorBooks),
         Model(
             subscriptions.Reconciliation,
             always=("partitions",),
-            doc="The answer whether every message is accounted for.",
         ),
     ),
 )
@@ -258,9 +236,8 @@ DEAD_LETTERS = Module(
             dead_letters.DeadLetterPage,
             names={"dead_letters": "items"},
             defaults={"examined": 0, "undelivered": dead_letters.Undelivered},
-            doc="A page of dead letters; `next_page_token` is None on the last.",
         ),
-        Model(dead_letters.Discarded, doc="The number of dead letters that were discarded."),
+        Model(dead_letters.Discarded),
         Model(
             dead_letters.RedriveEdit,
             options="kw_only=True",
@@ -269,14 +246,9 @@ DEAD_LETTERS = Module(
             defaults={"data": UNSET, "key": UNSET},
             texts={"data": "The new body."},
         ),
-        Model(
-            dead_letters.Redrive, methods="Redriving", doc="Dead letters that are published again."
-        ),
-        Model(dead_letters.DryRun, doc="The dead letters that a redrive would publish."),
-        Model(
-            dead_letters.ParkedKey,
-            doc="A key that waits because its first message failed for good.",
-        ),
+        Model(dead_letters.Redrive, methods="Redriving"),
+        Model(dead_letters.DryRun),
+        Model(dead_letters.ParkedKey),
     ),
 )
 PARTS = {

@@ -121,7 +121,7 @@ def model_text(model: Model) -> str:
         (required if default is None or name != sent else optional).append("\n".join(entry))
     if model.etag:
         optional.append('    etag: str | None = None\n    """For `if_match`; None in a listing."""')
-    doc = docstring(model.doc or one_line(model.kind.__doc__ or ""))
+    doc = docstring(model.doc or _in_python(one_line(model.kind.__doc__ or "")))
     base = model_name(model.base.kind) if model.base else "msgspec.Struct"
     bases = ", ".join(filter(None, (model.methods, base, "frozen=True", model.options)))
     head = f"class {model_name(model.kind)}({bases}):\n{doc}\n\n"
@@ -174,10 +174,11 @@ def _entries(keywords: Keywords) -> Iterator[tuple[str, str, str]]:
 
 def _sentences(kind: type) -> dict[str, str]:
     """Return the descriptions of fields, in which null is None."""
-    found = prose(kind).items()
-    return {
-        name: re.sub(r"\bnull\b", "None", re.sub(r"\bNull\b", "None", text)) for name, text in found
-    }
+    return {name: _in_python(text) for name, text in prose(kind).items()}
+
+
+def _in_python(text: str) -> str:
+    return re.sub(r"\b[Nn]ull\b", "None", text)
 
 
 def _sent_default(field: msgspec.structs.FieldInfo) -> str | None:

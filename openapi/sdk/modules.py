@@ -28,10 +28,10 @@ PARTS = OTHERS | {
     "filters": Module(
         "Previews of filters.",
         (
-            Model(common.FilterSample, doc="A message that a filter was tried on."),
-            Model(common.FilterPreviewSamples, doc="Some messages that match, and some others."),
+            Model(common.FilterSample),
+            Model(common.FilterPreviewSamples),
             Model(common.FilterChanges, defaults={"newly_matched": 0, "no_longer_matched": 0}),
-            Model(common.FilterPreview, doc="The effect of a filter on recent messages."),
+            Model(common.FilterPreview),
         ),
     ),
     "topics": Module(
@@ -62,18 +62,15 @@ PARTS = OTHERS | {
                 },
             ),
             Model(common.Hold),
-            Model(
-                topics.PartitionGeneration,
-                doc="A stretch of a partition that one group of store nodes holds.",
-            ),
-            Model(topics.Placement, doc="A move or growth that is not finished."),
-            Model(topics.Partitions, doc="The places of a topic's partitions."),
+            Model(topics.PartitionGeneration),
+            Model(topics.Placement),
+            Model(topics.Partitions),
         ),
     ),
     "tenancy": Module(
         "Tenants, and who may do what in them.",
         (
-            Model(tenants.FirstOwner, doc="The client to create with a tenant, as its owner."),
+            Model(tenants.FirstOwner),
             Keywords(
                 "TenantSettings",
                 tenants.TenantBody,
@@ -87,7 +84,7 @@ PARTS = OTHERS | {
                 defaults={"token_audience": None},
                 doc="A tenant: one of many that share the installation without seeing each other.",
             ),
-            Model(access.SecretShown, doc="A secret, by its first characters."),
+            Model(access.SecretShown),
             Keywords(
                 "ClientSettings",
                 access.ClientBody,
@@ -111,7 +108,6 @@ PARTS = OTHERS | {
                 access.Policy,
                 etag=True,
                 defaults={"resources": ("*",)},
-                doc="A role, with its members and the resources that it is for.",
             ),
             Keywords(
                 "IssuerSettings",
@@ -124,7 +120,6 @@ PARTS = OTHERS | {
                 access.Issuer,
                 etag=True,
                 defaults={"subject_claim": "sub", "trust": None},
-                doc="Another issuer, whose tokens the tenant trusts.",
             ),
         ),
         {"Role": access.Role},
@@ -144,19 +139,17 @@ PARTS = OTHERS | {
                 always=("limits",),
                 types={"limits": "dict[str, float | None]"},
                 defaults={"weight": 1},
-                doc="Limits of a tenant, by name as in `Limits`.",
             ),
-            Model(usage.UsageHour, doc="A number of one hour."),
+            Model(usage.UsageHour),
             Keywords(
                 "AuditFilter",
                 OPERATIONS["getOwnAudit"].parameters,
                 "A choice of entries: all conditions that are given must hold.",
             ),
-            Model(usage.AuditSource, doc="The source of a request."),
+            Model(usage.AuditSource),
             Model(
                 usage.AuditEntry,
                 defaults={"source": usage.AuditSource},
-                doc="A change, with its author and the status of the answer.",
             ),
         ),
         {"Order": usage.Order},
@@ -164,19 +157,16 @@ PARTS = OTHERS | {
     "server": Module(
         "The installation: the processes that deliver, and the holder of a token.",
         (
-            Model(access.RoleGiven, always=("resources",), doc="A role that a policy gives."),
+            Model(access.RoleGiven, always=("resources",)),
             Model(
                 access.WhoAmI,
                 defaults={"token_audience": None},
-                doc="The holder of a token, with what the token allows.",
             ),
             Model(forwarders.ForwarderLoad),
-            Model(forwarders.ForwarderUnit, doc="A part of a subscription that it delivers."),
-            Model(forwarders.Forwarder, doc="A process that delivers messages."),
+            Model(forwarders.ForwarderUnit),
+            Model(forwarders.Forwarder),
             Model(forwarders.ForwarderHint),
-            Model(
-                forwarders.Fleet, always=("forwarders",), doc="The processes that deliver messages."
-            ),
+            Model(forwarders.Fleet, always=("forwarders",)),
             Model(
                 identity.AccessToken,
                 defaults={"scope": ""},
@@ -196,22 +186,18 @@ PARTS = OTHERS | {
             Model(
                 identity.SigningKey,
                 defaults={"use": "sig"},
-                doc="A public key in the form of RFC 7517.",
             ),
             Model(
                 identity.KeySet,
                 always=("keys",),
-                doc="The public keys that tokens are signed with.",
             ),
         ),
     ),
     "jobs": Module(
         "Jobs: map tasks, then at most one reduce task; and pools of their tasks.",
         (
-            Model(
-                jobs.TaskRetry, doc="Back-off between the attempts of a task, doubled each time."
-            ),
-            Model(jobs.JobParent, doc="The task that waits for a nested job."),
+            Model(jobs.TaskRetry),
+            Model(jobs.JobParent),
             Model(jobs.JobContent, options="kw_only=True, omit_defaults=True"),
             Model(
                 jobs.TaskCounts,
@@ -224,39 +210,33 @@ PARTS = OTHERS | {
                 defaults={"result": None},
                 defaults_of=jobs.JobContent,
                 types={"state": "JobState", "on_failure": "OnFailure"},
-                doc="A job as it stands.",
             ),
             Model(
                 jobs.JobTask,
                 types={"state": "TaskState", "phase": "Phase"},
                 defaults={"phase": "map", "attempt": 0},
-                doc="A task of a job as it stands.",
             ),
             Model(
                 jobs.TaskOutput,
                 types={"output": "msgspec.Raw"},
                 defaults={"output": JSON_NULL},
-                doc="The output of a map task as JSON, or the reason that it has none.",
             ),
             Model(
                 jobs.ClaimedTask,
                 types={"phase": "Phase", "input": "msgspec.Raw"},
                 defaults={"phase": "map", "input": JSON_NULL, "attempt": 1, "lease_until": None},
-                doc="A leased task: complete it before its lease ends, or it is leased again.",
             ),
             Model(
                 jobs.TaskCompletion,
                 options="omit_defaults=True",
                 types={"output": "msgspec.Raw | msgspec.UnsetType"},
                 defaults={"output": UNSET},
-                doc="The end of a leased task that succeeded, or that waits for a nested job.",
             ),
             Model(
                 jobs.TaskFailing,
                 options="omit_defaults=True",
                 types={"retry": "bool | msgspec.UnsetType"},
                 defaults={"retry": UNSET},
-                doc="The end of a leased task that failed.",
             ),
             Model(
                 jobs.LeaseFailure,
@@ -266,7 +246,6 @@ PARTS = OTHERS | {
             Model(
                 jobs.Pool,
                 defaults={"running": 0, "waiting": 0},
-                doc="A kind of work with a limit of its own, over all workers.",
             ),
         ),
         {

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from openapi.__main__ import generated
 from openapi.areas import AREAS, OPERATIONS
+from openapi.assembly import Document
 from openapi.common import CONFLICT, NOT_FOUND, RATE_LIMITED, Problem
 from openapi.contract import Answer, Body, Operation, Parameter, Refusal
 from openapi.json_schema import Schemas, prose
@@ -42,6 +43,30 @@ def test_areas_have_modules_of_their_own() -> None:
     assert sum(len(area.OPERATIONS) for area in AREAS) == len(OPERATIONS)
 
 
+def test_every_field_has_a_sentence() -> None:
+    """The sentence stands below the field, or with the type that many fields have."""
+    document = Document()
+    document.whole()
+    missing = {
+        kind.__name__: names
+        for kind in document.schemas.classes.values()
+        if (names := without_a_sentence(kind))
+    }
+    assert missing == {}, "describe these fields in openapi/"
+
+
+def without_a_sentence(kind: type[msgspec.Struct]) -> list[str]:
+    """Return the names of the fields of a class that nothing describes."""
+    sentences = prose(kind)
+    return [name for name in kind.__struct_fields__ if not sentences.get(name, "").strip()]
+
+
+def test_the_rule_of_sentences_sees_what_it_is_about() -> None:
+    assert without_a_sentence(Made) == ["size", "until", "note"]
+    assert without_a_sentence(Listed) == ["state", "rank", "at", "note", "until"]
+    assert without_a_sentence(Remade) == ["more"]
+
+
 class Made(Body):
     """A thing that a test makes."""
 
@@ -62,6 +87,20 @@ class Either(Body):
 
 class Shown(Made, kw_only=True):
     made: bool
+
+
+Weight = Annotated[int, Meta(ge=0, description="The weight in grams.")]
+
+
+class Remade(Answer):
+    DESCRIBED_BY = Made
+
+    name: str
+    size: Weight | None
+    until: float | None
+    """The time of its end."""
+    note: Annotated[Weight, Meta(le=9)]
+    more: list[Weight]
 
 
 class Told(Answer):
@@ -127,6 +166,21 @@ def test_answers_always_have_what_has_a_default() -> None:
 
 def test_a_subclass_has_the_descriptions_of_its_base() -> None:
     assert prose(Shown)["name"] == "The name of it."
+
+
+def test_a_field_has_the_nearest_sentence() -> None:
+    """The sentence below the field wins over that of another class, and that over its type's."""
+    assert prose(Remade) == {
+        "name": "The name of it.",
+        "size": "The weight in grams.",
+        "until": "The time of its end.",
+        "note": "The weight in grams.",
+    }
+
+
+def test_a_type_that_may_be_null_keeps_its_sentence() -> None:
+    told = Annotated[str | None, Meta(description="The token.")]
+    assert Schemas().of(told) == {"description": "The token.", "type": ["string", "null"]}
 
 
 def test_two_classes_of_one_name_are_refused() -> None:
