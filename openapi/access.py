@@ -185,7 +185,7 @@ class Key(Answer):
     name: str
     """The name of the key."""
     key_id: str
-    """The id of the key."""
+    """The part that is the same in all secrets of this key."""
     prefix: str
     """The first characters of the key."""
     scopes: list[str]

@@ -169,7 +169,7 @@ def test_a_subclass_has_the_descriptions_of_its_base() -> None:
 
 
 def test_a_field_has_the_nearest_sentence() -> None:
-    """The sentence below the field wins over that of another class, and that over its type's."""
+    """Return the sentence below the field, else that of another class, else that of its type."""
     assert prose(Remade) == {
         "name": "The name of it.",
         "size": "The weight in grams.",

@@ -118,8 +118,9 @@ Delivery = Annotated[
     typer.Option(
         "--delivery",
         help=(
-            "The promise for each message. One of `at_least_once`, `at_most_once` and "
-            "`exactly_once`. Default: at_least_once."
+            "The promise for each message: `at_least_once` delivers it until it is acked; "
+            "`at_most_once` acks it before it is delivered; `exactly_once` delivers it until it "
+            "is acked, and counts one ack. Default: at_least_once."
         ),
     ),
 ]
@@ -183,7 +184,16 @@ MessageData = Annotated[
         ),
     ),
 ]
-MessageKey = Annotated[str | None, typer.Option("--key", help="The key of the message.")]
+MessageKey = Annotated[
+    str | None,
+    typer.Option(
+        "--key",
+        help=(
+            "The key of the message: messages of a topic with the same key are in the same "
+            "partition, in order. Null: it has none."
+        ),
+    ),
+]
 ExpiresIn = Annotated[
     float | None,
     typer.Option(

@@ -45,6 +45,7 @@ class ExportChanges(TypedDict, total=False):
     max_bytes_per_second: int | None
     """The limit of bytes that runs read."""
     maintenance: ExportMaintenance
+    """The rules of runs that maintain the table; each field of them has a default."""
     cron: str | None
     """Minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly,
     @yearly. None: it runs on demand."""
@@ -57,8 +58,9 @@ class ExportChanges(TypedDict, total=False):
     """The times at which the table is maintained. None: on demand. Left out: `@daily` of the format
     iceberg, and None of others, which have nothing to maintain."""
     paused: bool
-    """Whether the clock makes no runs of it."""
+    """Whether the clock starts no runs until it is false again."""
     labels: Mapping[str, str]
+    """Names and values that you choose; servers only keep and show them."""
 
 
 class ExportSettings(ExportChanges, total=False):
@@ -99,9 +101,11 @@ class ExportPosition(msgspec.Struct, frozen=True):
     """The position of an export in a lane of its topics."""
 
     topic: str
+    """The name of the topic."""
     topic_uid: str
     """The id that tells a topic from a later one of the same name."""
     partition: int
+    """The number of the partition, from 0."""
     lane: int
     """The priority; 0 of a topic without priorities."""
     offset: int
@@ -114,12 +118,15 @@ class ExportRange(msgspec.Struct, frozen=True):
     """The offsets `start` to `end` - 1 of a lane."""
 
     topic: str
+    """The name of the topic."""
     topic_uid: str
     """The id that tells a topic from a later one of the same name."""
     partition: int
+    """The number of the partition, from 0."""
     lane: int
     """The priority; 0 of a topic without priorities."""
     start: int
+    """The first offset."""
     end: int
     """One past the last offset."""
 
@@ -128,6 +135,7 @@ class ExportProgress(msgspec.Struct, frozen=True):
     """The progress of a run."""
 
     stage: str
+    """The part of the work that goes on, in a word."""
     rows: int = 0
     """The number of messages that were read."""
     bytes: int = 0
@@ -149,12 +157,17 @@ class HourDifference(msgspec.Struct, frozen=True):
     """An hour of a topic, by publish time, in which log and table differ."""
 
     topic: str
+    """The name of the topic."""
     hour_s: int
     """The beginning of the hour, in seconds since 1970."""
     log_rows: int
+    """The number of messages in the log."""
     table_rows: int
+    """The number of rows in the table."""
     log_digest: str
+    """A digest of the messages in the log, which tells whether they are the same."""
     table_digest: str
+    """A digest of the rows in the table, to compare with that of the log."""
 
 
 class ExportResult(msgspec.Struct, frozen=True):
@@ -171,15 +184,19 @@ class ExportResult(msgspec.Struct, frozen=True):
     files: int = 0
     """The number of files that were written."""
     file_bytes: int = 0
+    """The size of the files that were written."""
     removed_files: int = 0
+    """The number of files that were removed, of a run that maintains."""
     already: bool = False
     """Whether the table had the run already, by an earlier attempt, or had a later run."""
     last_run: int = 0
     """The number of the last run in the table, where the table had this run already."""
     table: ExportTable | None = None
+    """The place of the table after the run; None where it was not written."""
     rejects: ExportTable | None = None
     """The table of messages that could not be decoded."""
     new_columns: tuple[str, ...] = ()
+    """The columns that the run added to the table."""
     differences: tuple[HourDifference, ...] = ()
     """The hours in which log and table differ, of a run that reconciles."""
 
@@ -190,31 +207,42 @@ class ExportRun(Running, msgspec.Struct, frozen=True):
     number: int
     """Grows over the runs of an export."""
     export: str
+    """The name of the export."""
     kind: ExportKind
+    """The kind of work, as a request for a run names it."""
     state: ExportRunState
+    """The state of the run; `queued` waits for a runner."""
     created_at: datetime
+    """The time at which it was created."""
     trigger: ExportTrigger = "manual"
     """The cause of the run."""
     scheduled_for: datetime | None = None
+    """The time for which the clock planned it; None of other runs."""
     attempt: int = 0
     """The number of attempts so far."""
     max_attempts: int = 0
+    """The number of attempts after which the run fails."""
     ranges: tuple[ExportRange, ...] | None = None
     """The messages that it reads, once they are fixed; None in listings."""
     progress: ExportProgress | None = None
+    """The progress of the present attempt; None before its first report."""
     result: ExportResult | None = None
+    """The result; None before it succeeded."""
     failure: ExportFailure | None = None
     """The reason that its last attempt failed."""
     runner: str | None = None
     """The runner that has it, or had it last."""
     started_at: datetime | None = None
+    """The time at which its first attempt began; None before."""
     finished_at: datetime | None = None
+    """The time at which it ended; None before."""
 
 
 class Export(msgspec.Struct, frozen=True):
     """A topic, or those of a pattern, that are written into a table."""
 
     name: str
+    """The name of the export; that of the path, if it is given."""
     topic: str
     """A topic, or a pattern: `*` stands for any characters, also of topics that are created
     later."""
@@ -222,7 +250,9 @@ class Export(msgspec.Struct, frozen=True):
     """The name of the table in the lake, among those of this tenant. Left out, it is the name of
     the export in small letters, with `_` for other characters than letters and digits."""
     created_at: datetime
+    """The time at which it was created."""
     updated_at: datetime
+    """The time of its last change."""
     lake: str = "default"
     """A lake of the installation."""
     format: ExportFormat = "iceberg"
@@ -246,6 +276,7 @@ class Export(msgspec.Struct, frozen=True):
     """`earliest`, `latest` or a time (RFC 3339): messages that were published before are not
     exported."""
     maintenance: ExportMaintenance = ExportMaintenance()
+    """The rules of runs that maintain the table; each field of them has a default."""
     cron: str | None = None
     """Minute, hour, day of month, month, day of week; or @hourly, @daily, @weekly, @monthly,
     @yearly. None: it runs on demand."""
@@ -257,8 +288,9 @@ class Export(msgspec.Struct, frozen=True):
     maintain_cron: str | None = None
     """The times at which the table is maintained. None: on demand."""
     paused: bool = False
-    """Whether the clock makes no runs of it."""
+    """Whether the clock starts no runs until it is false again."""
     labels: dict[str, str] = {}
+    """Names and values that you choose; servers only keep and show them."""
     state: ExportState = "idle"
     """The present state of the export and its runs."""
     next_runs: tuple[datetime, ...] = ()
@@ -280,6 +312,7 @@ class Export(msgspec.Struct, frozen=True):
     positions: tuple[ExportPosition, ...] | None = None
     """The position in each lane of its topics; None in listings."""
     last_run: ExportRun | None = None
+    """The last run; None before the first."""
     table_state: ExportTable | None = None
     """The place of the table, for readers; None before its first run."""
     rejects_state: ExportTable | None = None

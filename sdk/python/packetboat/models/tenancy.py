@@ -17,7 +17,9 @@ class FirstOwner(msgspec.Struct, frozen=True):
     """The client to create with a tenant, as its owner."""
 
     name: str = "owner"
+    """The name of the client."""
     display_name: str = ""
+    """A name for people."""
 
 
 class TenantSettings(TypedDict, total=False):
@@ -28,6 +30,7 @@ class TenantSettings(TypedDict, total=False):
     state: Literal["active", "suspended"]
     """The credentials of a `suspended` tenant are refused; its data stays."""
     labels: Mapping[str, str]
+    """Names and values that you choose; servers only keep and show them."""
     egress_allowed: Sequence[str]
     """Networks and hosts that its webhooks and issuers may be at although they are not public:
     `10.1.0.0/16`, `hooks.internal:8443`, `http://*.internal`."""
@@ -42,7 +45,9 @@ class Owner(msgspec.Struct, frozen=True):
     """The first client of a tenant."""
 
     name: str
+    """The name of the client."""
     client_id: str
+    """The id by which the client gets tokens."""
     client_secret: str
     """Shown here and never again."""
 
@@ -51,14 +56,23 @@ class Tenant(msgspec.Struct, frozen=True):
     """A tenant: one of many that share the installation without seeing each other."""
 
     name: str
+    """The name of the tenant."""
     display_name: str
+    """A name for people."""
     state: str
     """suspended: its credentials are refused, what it owns stays."""
     created_at: datetime
+    """The time at which it was created."""
     updated_at: datetime
+    """The time of its last change."""
     labels: dict[str, str] = {}
+    """Names and values that you choose; servers only keep and show them."""
     egress_allowed: tuple[str, ...] = ()
+    """Networks and hosts that its webhooks and issuers may be at although they are not public:
+    `10.1.0.0/16`, `hooks.internal:8443`, `http://*.internal`."""
     issuers_allowed: tuple[str, ...] = ()
+    """`ISSUER#AUDIENCE` of tokens that are its own, as the operator has made sure: it may register
+    these without another proof. A tenant's issuer that is taken out of the list holds no more."""
     token_audience: str | None = None
     """An audience that is this tenant's alone. A trusted issuer's token that names it is for this
     tenant, also if other tenants trust the issuer."""
@@ -74,8 +88,9 @@ class SecretShown(msgspec.Struct, frozen=True):
     prefix: str
     """The first characters of the secret, after the prefix that all of its kind have."""
     created_at: datetime
+    """The time at which it was created."""
     expires_at: datetime | None = None
-    """The end of the secret; None: it has none."""
+    """The time from which it is refused; None: never."""
 
 
 class ClientSettings(TypedDict, total=False):
@@ -86,26 +101,32 @@ class ClientSettings(TypedDict, total=False):
     state: Literal["active", "disabled"]
     """The secrets and tokens of a `disabled` client are refused."""
     labels: Mapping[str, str]
+    """Names and values that you choose; servers only keep and show them."""
 
 
 class OAuthClient(msgspec.Struct, frozen=True):
     """A program that gets access tokens with a secret."""
 
     name: str
+    """The name of the client."""
     client_id: str
-    """The id of the client at `/oauth/token`."""
+    """The id by which the client gets tokens."""
     display_name: str
+    """A name for people."""
     state: str
-    """disabled: its secrets and its tokens are refused."""
+    """The secrets and tokens of a `disabled` client are refused."""
     created_at: datetime
+    """The time at which it was created."""
     updated_at: datetime
+    """The time of its last change."""
     labels: dict[str, str] = {}
+    """Names and values that you choose; servers only keep and show them."""
     secrets: tuple[SecretShown, ...] = ()
-    """The present secrets, each shown by its prefix."""
+    """The secrets that hold, of which a rotation leaves two for a time."""
     tokens_valid_from: datetime | None = None
     """Tokens issued before are refused; None: none was revoked."""
     last_used_at: datetime | None = None
-    """The time at which it last got a token; None: it got none."""
+    """The time at which it last got a token; None: never."""
     client_secret: str | None = None
     """Shown here and never again."""
     etag: str | None = None
@@ -120,26 +141,35 @@ class KeySettings(TypedDict, total=False):
     state: Literal["active", "disabled"]
     """A `disabled` key is refused."""
     labels: Mapping[str, str]
+    """Names and values that you choose; servers only keep and show them."""
 
 
 class Key(msgspec.Struct, frozen=True):
     """An API key."""
 
     name: str
+    """The name of the key."""
     key_id: str
     """The part that is the same in all secrets of this key."""
     prefix: str
     """The first characters of the key."""
     state: str
+    """A `disabled` key is refused."""
     created_at: datetime
+    """The time at which it was created."""
     updated_at: datetime
+    """The time of its last change."""
     scopes: tuple[str, ...] = ()
+    """All that it may do: permissions, each alone or with a resource: `read`,
+    `publish:topics/orders-*`."""
     expires_at: datetime | None = None
+    """The time from which the key is refused (RFC 3339); None: never."""
     labels: dict[str, str] = {}
+    """Names and values that you choose; servers only keep and show them."""
     secrets: tuple[SecretShown, ...] = ()
-    """The present secrets, each shown by its prefix."""
+    """The keys that hold, of which a rotation leaves two for a time."""
     last_used_at: datetime | None = None
-    """The time of the last request that came with it; None: none came."""
+    """The time of its last use; None: never."""
     key: str | None = None
     """Shown here and never again."""
     etag: str | None = None
@@ -150,12 +180,22 @@ class Policy(msgspec.Struct, frozen=True):
     """A role, with its members and the resources that it is for."""
 
     name: str
+    """The name of the policy."""
     role: str
+    """The role of the members: each has its permissions on the resources."""
     created_at: datetime
+    """The time at which it was created."""
     updated_at: datetime
+    """The time of its last change."""
     members: tuple[str, ...] = ()
+    """`client:NAME`, or `issuer:NAME#SUBJECT` for what an issuer says; `*` stands for any
+    characters."""
     resources: tuple[str, ...] = ("*",)
+    """`*` for everything, or `topics/NAME`, `subscriptions/NAME`, `schemas/NAME`, `schedules/NAME`,
+    `snapshots/NAME`, `locks/NAME`, `jobs/NAME`, `pools/NAME`, `exports/NAME`; `*` stands for any
+    characters."""
     labels: dict[str, str] = {}
+    """Names and values that you choose; servers only keep and show them."""
     etag: str | None = None
     """For `if_match`; None in a listing."""
 
@@ -170,20 +210,30 @@ class IssuerSettings(TypedDict, total=False):
     required_claims: Mapping[str, str]
     """Claims that must have these values."""
     labels: Mapping[str, str]
+    """Names and values that you choose; servers only keep and show them."""
 
 
 class Issuer(msgspec.Struct, frozen=True):
     """Another issuer, whose tokens the tenant trusts."""
 
     name: str
+    """The name of the issuer in the tenant."""
     issuer: str
+    """The `iss` of its tokens; its keys are found by it (OpenID Connect Discovery)."""
     audience: str
+    """The `aud` that its tokens must name."""
     created_at: datetime
+    """The time at which it was created."""
     updated_at: datetime
+    """The time of its last change."""
     algorithms: tuple[str, ...] = ()
+    """The algorithms that may sign its tokens."""
     subject_claim: str = "sub"
+    """The claim that says who it is."""
     required_claims: dict[str, str] = {}
+    """Claims that must have these values."""
     labels: dict[str, str] = {}
+    """Names and values that you choose; servers only keep and show them."""
     trust: str | None = None
     """The proof that its tokens are this tenant's. audience: they name the tenant's own audience;
     document: a document of the issuer names the tenant; operator: the installation's operator
@@ -203,9 +253,9 @@ class Limits(TypedDict, total=False):
     stored_bytes: int | None
     """Bytes that its topics hold."""
     topics: int | None
-    """Number of topics."""
+    """The number of topics."""
     subscriptions: int | None
-    """Number of subscriptions."""
+    """The number of subscriptions."""
     in_flight: int | None
     """Messages that are leased at once, over all subscriptions."""
     push_concurrency: int | None
@@ -227,7 +277,7 @@ class Quotas(msgspec.Struct, frozen=True):
     weight: float = 1
     """The tenant's share where tenants compete."""
     updated_at: datetime | None = None
-    """The time of the last change; None: none was made."""
+    """The time at which the limits were last set; None where they never were."""
     etag: str | None = None
     """For `if_match`; None in a listing."""
 
@@ -238,7 +288,9 @@ class UsageHour(msgspec.Struct, frozen=True):
     hour: datetime
     """Start of the hour, UTC."""
     metric: str
+    """The name of the number, such as `published_messages`."""
     value: float
+    """The number, in the unit that its name has."""
 
 
 class AuditFilter(TypedDict, total=False):
@@ -262,6 +314,7 @@ class AuditSource(msgspec.Struct, frozen=True):
     """The source of a request."""
 
     address: str | None = None
+    """The address of the other end of the connection, which may be a proxy."""
     forwarded_for: str | None = None
     """X-Forwarded-For as the request had it."""
 
@@ -270,7 +323,9 @@ class AuditEntry(msgspec.Struct, frozen=True):
     """A change, with its author and the status of the answer."""
 
     id: str
+    """The id of the entry."""
     at: datetime
+    """The time at which the change began."""
     actor: str
     """`client:NAME`, `key:NAME`, `issuer:NAME#SUBJECT`, `operator:NAME` or `dev`; `platform` of
     what was done without a request."""
@@ -278,13 +333,17 @@ class AuditEntry(msgspec.Struct, frozen=True):
     """The operationId; of the platform `subscriptions.push.` and `disabled`, `enabled`, `verified`
     or `unverified`."""
     resource: str
+    """The resource that was changed, such as `topics/orders`."""
     request_id: str
+    """The id of the request, as in its answer and in logs."""
     status: int | None = None
     """Status of the answer; None: it is not known, and the change may have been made."""
     source: AuditSource = AuditSource()
+    """The source of the request; empty for changes by the platform."""
     members: dict[str, Any] = {}
     """Members of the body, without secrets and payload."""
     query: dict[str, Any] = {}
+    """The parameters of the query, without secrets."""
     reason: str | None = None
     """Reason of a change by the platform, where there is one."""
 
@@ -293,7 +352,9 @@ class RoleGiven(msgspec.Struct, frozen=True):
     """A role that a policy gives."""
 
     role: str
+    """The role, whose permissions hold on the resources."""
     resources: tuple[str, ...]
+    """The resources that the role is for, as in the policy."""
     policy: str
     """The name of the policy."""
 
@@ -326,6 +387,7 @@ class ForwarderLoad(msgspec.Struct, frozen=True):
     messages_per_second: float
     """Deliveries a second; each attempt counts."""
     bytes_per_second: float
+    """Bytes of message bodies that are delivered in a second."""
     waiting: int
     """Long-polls that wait and streams that are open."""
     units: int
@@ -333,14 +395,18 @@ class ForwarderLoad(msgspec.Struct, frozen=True):
 
 
 class ForwarderUnit(msgspec.Struct, frozen=True):
-    """A part of a subscription that it delivers."""
+    """A part of a subscription that a forwarder delivers."""
 
     topic: str
+    """The name of the topic."""
     partition: int
+    """The number of the partition, from 0."""
     messages_per_second: float
+    """Deliveries a second; each attempt counts."""
     backlog: int
     """Messages that are not settled."""
     backlog_growth_per_second: float
+    """Messages a second by which its backlog grows; less than 0 where it shrinks."""
     waiting: int
     """The number of consumers that wait for messages."""
     subscription: str | None = None
@@ -359,6 +425,7 @@ class Forwarder(msgspec.Struct, frozen=True):
     weight: float
     """The share of the topics that it should own, in proportion to other forwarders."""
     age_seconds: float
+    """Seconds since the process began."""
     lease_seconds: float
     """Seconds until others take over, unless it renews its lease."""
     load: ForwarderLoad | None = None
@@ -372,10 +439,15 @@ class ForwarderHint(msgspec.Struct, frozen=True):
     """A wish of the scheduler that a forwarder owns something which another would own."""
 
     topic: str
+    """The name of the topic."""
     partition: int
+    """The number of the partition, from 0."""
     forwarder: str
+    """The id of the forwarder that is to own it."""
     reason: str
+    """The reason of the wish, for people."""
     age_seconds: float
+    """Seconds since the scheduler said it."""
     subscription: str | None = None
     """None for all of the partition except the parts that are split off it."""
 
@@ -384,35 +456,49 @@ class Fleet(msgspec.Struct, frozen=True):
     """The processes that deliver messages."""
 
     forwarders: tuple[Forwarder, ...]
+    """The processes that are alive, the oldest first."""
     hints: tuple[ForwarderHint, ...] = ()
+    """The wishes that hold now."""
 
 
 class AccessToken(msgspec.Struct, frozen=True):
     """A bearer token; `expires_in` counts from when it was answered."""
 
     access_token: str
+    """The token, for the header `Authorization`."""
     token_type: str
+    """The way to use the token: as a bearer token."""
     expires_in: int
     """Seconds until the token ends."""
     scope: str = ""
+    """The permissions that the token is bounded to, divided by spaces."""
 
 
 class Introspection(msgspec.Struct, frozen=True):
     """The answer whether a token holds; all else is None where it does not."""
 
     active: bool
+    """Whether the token holds; all else is missing where it does not."""
     token_type: str | None = None
+    """The way to use the token, `Bearer`."""
     iss: str | None = None
+    """The issuer of the token, which is this installation."""
     sub: str | None = None
     """The caller, as audits name it."""
     aud: str | None = None
+    """The audience of the token, which is this installation's API."""
     exp: int | None = None
+    """The time at which the token ends, in seconds since 1970."""
     iat: int | None = None
+    """The time at which the token was issued, in seconds since 1970."""
     jti: str | None = None
+    """The id of the token."""
     client_id: str | None = None
+    """The id of the client that got the token."""
     tenant: str | None = None
     """The tenant's id."""
     scope: str | None = None
+    """The permissions that the token is bounded to, divided by spaces."""
     act: dict[str, str] | None = None
     """The operator that acts in the tenant."""
 
@@ -421,25 +507,36 @@ class IssuerMetadata(msgspec.Struct, frozen=True):
     """The places of the token endpoints, and of the keys that tokens are signed with."""
 
     issuer: str
+    """The `iss` of the tokens of this installation."""
     jwks_uri: str
+    """The URL of the public keys that tokens are signed with."""
     token_endpoint: str = ""
+    """The URL at which clients get tokens."""
     response_types_supported: tuple[str, ...] = ()
+    """The response types of RFC 6749; empty, because tokens come from the token endpoint alone."""
     introspection_endpoint: str | None = None
+    """The URL at which clients ask whether a token holds."""
     revocation_endpoint: str | None = None
+    """The URL at which clients revoke tokens."""
 
 
 class SigningKey(msgspec.Struct, frozen=True):
     """A public key in the form of RFC 7517."""
 
     kty: str
+    """The kind of key: `OKP`, `EC` or `RSA`."""
     kid: str
+    """The id of the key, which the header of a token names."""
     alg: str
+    """The algorithm that signs with it."""
     use: str = "sig"
+    """The use of the key, `sig`: it signs."""
     crv: str | None = None
     """The curve of an elliptic key."""
     x: str | None = None
     """The public key of an Ed25519 key, or the first coordinate of another elliptic one."""
     y: str | None = None
+    """The second coordinate of an elliptic key, where it has two."""
     n: str | None = None
     """The modulus of an RSA key."""
     e: str | None = None
@@ -450,3 +547,4 @@ class KeySet(msgspec.Struct, frozen=True):
     """The public keys that tokens are signed with."""
 
     keys: tuple[SigningKey, ...]
+    """The keys, those of earlier tokens that still hold included."""

@@ -42,6 +42,7 @@ class TopicChanges(TypedDict, total=False):
     """Fields of a topic that may be changed; the others stay."""
 
     retention: Retention
+    """The rule by which messages are kept; each field of it has a default."""
     dedup_window_seconds: int
     """Seconds for which idempotency keys are remembered; 0 turns deduplication off."""
     ack_history: bool
@@ -50,6 +51,7 @@ class TopicChanges(TypedDict, total=False):
     schema: str | None
     """The name of a schema that bodies must fit."""
     labels: Mapping[str, str]
+    """Names and values that you choose; servers only keep and show them."""
 
 
 class TopicSettings(TopicChanges, total=False):
@@ -66,10 +68,15 @@ class Topic(msgspec.Struct, frozen=True):
     """A named stream."""
 
     name: str
+    """The name of the topic, unique in the tenant."""
     partitions: int
+    """The number of partitions, which only the operation that grows them changes."""
     retention: Retention
+    """The rule by which messages are kept; each field of it has a default."""
     created_at: datetime
+    """The time at which it was created."""
     updated_at: datetime
+    """The time of its last change."""
     priorities: int = 1
     """The number of lanes of each partition, for good; partitions times priorities is at most
     1024."""
@@ -81,6 +88,7 @@ class Topic(msgspec.Struct, frozen=True):
     schema: str | None = None
     """The name of a schema that bodies must fit."""
     labels: dict[str, str] = {}
+    """Names and values that you choose; servers only keep and show them."""
     full: str | None = None
     """The reason that publishes are answered 507 now, and a way to make room; None while there is
     room."""
@@ -92,6 +100,8 @@ class Hold(msgspec.Struct, frozen=True):
     """One thing that would be lost by a delete."""
 
     kind: str
+    """The kind of loss: messages that a subscription has not acked, delayed messages, messages that
+    an export has not copied, a snapshot, or open dead letters."""
     messages: int
     """Not acked by a subscription, delayed (at most 100,000 of a queue are counted), not taken by
     an export, kept by a snapshot, or open dead letters."""
@@ -105,6 +115,7 @@ class PartitionGeneration(msgspec.Struct, frozen=True):
     """A stretch of a partition that one group of store nodes holds."""
 
     partition: int
+    """The number of the partition, from 0."""
     lane: int
     """The priority whose messages it holds; 0 of a topic without priorities."""
     generation: int
@@ -112,6 +123,7 @@ class PartitionGeneration(msgspec.Struct, frozen=True):
     group: int
     """The group of store nodes that holds it."""
     state: str
+    """Whether new messages are appended to it; a `sealed` one takes no more."""
     base: int
     """The first offset ever; the generation before ended there."""
     first: int | None = None
@@ -119,12 +131,14 @@ class PartitionGeneration(msgspec.Struct, frozen=True):
     end: int | None = None
     """One past the last offset."""
     stored_bytes: int | None = None
+    """The size of the messages in it; None while its group does not answer."""
 
 
 class Placement(msgspec.Struct, frozen=True):
     """A move or growth that is not finished."""
 
     kind: str
+    """The change: the move of a partition to another group, or the growth of the topic."""
     partitions: tuple[int, ...] = ()
     """The partitions that get a new generation."""
     groups: tuple[int, ...] = ()
@@ -135,6 +149,7 @@ class Partitions(msgspec.Struct, frozen=True):
     """The places of a topic's partitions."""
 
     partitions: tuple[PartitionGeneration, ...] = ()
+    """The queue generations of each partition, sealed ones too."""
     placement: Placement | None = None
     """A move or growth that is not finished."""
 
@@ -145,20 +160,27 @@ class SchemaError(msgspec.Struct, frozen=True):
     field: str
     """A JSON pointer to the value."""
     detail: str
+    """The rule that the value breaks, for people."""
 
 
 class Schema(msgspec.Struct, frozen=True):
     """A schema, with its latest version."""
 
     name: str
+    """The name of the schema."""
     type: str
+    """The language of the definition."""
     compatibility: str
+    """The rule for a new version. backward: it reads messages that were written with the last
+    version. forward: the last version reads messages that are written with the new one."""
     number: int
     """The number of the latest version."""
     definition: Any
     """The definition of the latest version as JSON."""
     created_at: datetime
+    """The time at which it was created."""
     updated_at: datetime
+    """The time of its last change."""
     etag: str | None = None
     """For `if_match`; None in a listing."""
 
@@ -167,7 +189,9 @@ class SchemaVersion(msgspec.Struct, frozen=True):
     """A version of a schema."""
 
     number: int
+    """The number of the version."""
     created_at: datetime
+    """The time at which it was created."""
     definition: Any = None
     """The definition as JSON."""
 
@@ -176,35 +200,48 @@ class SchemaChecked(msgspec.Struct, frozen=True):
     """The answer whether a definition could be the next version."""
 
     compatible: bool
+    """Whether the definition could be the next version."""
     compatibility: str
+    """The rule of the schema that the check follows."""
     number: int
     """The number of the version that the definition was compared with."""
     errors: tuple[SchemaError, ...] = ()
+    """The places that do not fit; empty where it is compatible."""
 
 
 class SchemaValidated(msgspec.Struct, frozen=True):
     """The answer whether a body fits a schema."""
 
     valid: bool
+    """Whether the body fits."""
     number: int
+    """The number of the version that the body was checked against."""
     errors: tuple[SchemaError, ...] = ()
+    """The places that do not fit; empty where the body is valid."""
 
 
 class SchemaSample(msgspec.Struct, frozen=True):
     """A message that does not fit a schema."""
 
     message_id: str
+    """The id of the message, the same for its publisher and for every consumer."""
     partition: int
+    """The number of the partition, from 0."""
     offset: int
+    """The offset of the message in its lane."""
     errors: tuple[SchemaError, ...] = ()
+    """The places where the body does not fit."""
 
 
 class SchemaPreviewed(msgspec.Struct, frozen=True):
     """The answer how many of the newest messages fit a schema."""
 
     messages: int
+    """The number of messages that were looked at."""
     valid: int
+    """The number of messages that fit."""
     samples: tuple[SchemaSample, ...] = ()
+    """Examples of messages that do not fit."""
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
@@ -223,7 +260,7 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 
 
 class RateLimit(msgspec.Struct, frozen=True):
-    """Limits of the subscription in all, and of each consumer; null is no limit."""
+    """Limits of the subscription in all, and of each consumer; None is no limit."""
 
     messages_per_second: float | None = None
     """The limit over all consumers."""
@@ -235,12 +272,15 @@ class SubscriptionChanges(TypedDict, total=False):
     """Fields of a subscription that may be changed; the others stay."""
 
     type: Literal["pull", "push"]
-    """Consumers `pull` messages, or the platform sends them to an endpoint (`push`)."""
+    """The way that messages take: consumers pull them, or they are pushed to an endpoint."""
     push: Push | None
+    """The endpoint of a subscription of type `push`, which needs it; None for `pull`."""
     ack_deadline_seconds: float
     """Seconds that a message is leased to a consumer."""
     retry: RetryPolicy
+    """The back-off between attempts; each field of it has a default."""
     rate_limit: RateLimit | None
+    """Limits of messages per second; None is no limit."""
     dead_letter_topic: str | None
     """The topic that gets messages whose attempts are used up, and rejected ones. It must be there,
     and be another topic."""
@@ -251,14 +291,19 @@ class SubscriptionChanges(TypedDict, total=False):
     max_outstanding: int | None
     """The number of leased and waiting messages at which new deliveries pause."""
     labels: Mapping[str, str]
+    """Names and values that you choose; servers only keep and show them."""
 
 
 class SubscriptionSettings(SubscriptionChanges, total=False):
     """Fields of a new subscription; the others get the server's defaults."""
 
     start: Position
+    """Where the subscription begins: at what is published from now on, at the first message kept,
+    at a time, at an offset of every partition, or with what was unacked in a snapshot."""
     delivery: Literal["at_least_once", "at_most_once", "exactly_once"]
-    """The promise for each message."""
+    """The promise for each message: `at_least_once` delivers it until it is acked; `at_most_once`
+    acks it before it is delivered; `exactly_once` delivers it until it is acked, and counts one
+    ack."""
     ordered: bool
     """Messages of a key are delivered one by one, in the order in which they were published."""
 
@@ -267,21 +312,32 @@ class Subscription(msgspec.Struct, frozen=True):
     """An independent reader of a topic; its consumers share its messages."""
 
     name: str
+    """The name of the subscription, unique in the tenant."""
     topic: str
-    """The topic that it reads."""
+    """The name of the topic that it reads."""
     delivery: str
+    """The promise for each message: `at_least_once` delivers it until it is acked; `at_most_once`
+    acks it before it is delivered; `exactly_once` delivers it until it is acked, and counts one
+    ack."""
     ack_deadline_seconds: float
     """Seconds that a message is leased to a consumer."""
     type: str
-    """Consumers `pull` messages, or the platform sends them to an endpoint (`push`)."""
+    """The way that messages take: `export` is the subscription of an export, which only its runs
+    read."""
     retry: RetryPolicy
+    """The back-off between attempts; each field of it has a default."""
     start: Any
+    """The place where it began: `latest`, `earliest`, or an object as in the request."""
     created_at: datetime
+    """The time at which it was created."""
     updated_at: datetime
+    """The time of its last change."""
     ordered: bool = False
     """Messages of a key are delivered one by one, in the order in which they were published."""
     rate_limit: RateLimit | None = None
+    """Limits of messages per second; None is no limit."""
     push: PushEndpoint | None = None
+    """The endpoint of a subscription of type `push`, which needs it; None for `pull`."""
     dead_letter_topic: str | None = None
     """The topic that gets messages whose attempts are used up, and rejected ones. It must be there,
     and be another topic."""
@@ -292,10 +348,11 @@ class Subscription(msgspec.Struct, frozen=True):
     max_outstanding: int | None = None
     """The number of leased and waiting messages at which new deliveries pause."""
     labels: dict[str, str] = {}
+    """Names and values that you choose; servers only keep and show them."""
     state: str = "active"
     """`paused`: nothing is handed out; `draining`: only what was handed out before."""
     state_reason: str | None = None
-    """The reason for the pause, as its caller gave it."""
+    """The reason that was given when it was paused or resumed; None where none was."""
     etag: str | None = None
     """For `if_match`; None in a listing."""
 
@@ -315,38 +372,54 @@ class SubscriptionState(msgspec.Struct, frozen=True):
     """The state of a subscription after a change of it."""
 
     name: str
+    """The name of the subscription."""
     state: str
+    """`paused`: nothing is delivered; `draining`: only what was delivered before."""
     state_reason: str | None = None
+    """The reason that was given; None where none was."""
 
 
 class Flow(msgspec.Struct, frozen=True):
     """Limits that a consumer asked for."""
 
     subscription: str
+    """The name of the subscription."""
     messages_per_second: float | None = None
+    """Messages per second, for all consumers together; 0 stops delivery, and None is no limit."""
     max_outstanding: int | None = None
+    """The number of leased and waiting messages at which new deliveries pause; None is no limit."""
     reason: str = ""
+    """The reason that people see with the limit."""
     said_by: str | None = None
-    """The subject of the token."""
+    """The caller that said it, as audits name it; None where no limit holds."""
     until: datetime | None = None
+    """The time until which the limits hold; None where none does."""
 
 
 class SkipRule(msgspec.Struct, frozen=True):
     """A rule that settles the messages for which its expression is true."""
 
     id: str
+    """The id of the rule."""
     expression: str
+    """The CEL expression; messages for which it is true are skipped."""
     reason: str
+    """The reason that its author gave."""
     created_by: str
+    """The author of the rule, as audits name it."""
     created_at: datetime
+    """The time at which it was created."""
     removed_by: str | None = None
+    """The caller that removed the rule; None while it holds."""
     removed_at: datetime | None = None
+    """The time at which it was removed; None while it holds."""
 
 
 class SkipRules(msgspec.Struct, frozen=True):
     """The skip rules of a subscription."""
 
     skip_rules: tuple[SkipRule, ...]
+    """The rules that hold, and removed ones where the request asks for them."""
     skipped: int = 0
     """Messages that rules have skipped since the subscription was made or last moved, as of the
     last commit."""
@@ -356,8 +429,12 @@ class SoughtPartition(msgspec.Struct, frozen=True):
     """The offset from which a partition is read now."""
 
     partition: int
+    """The number of the partition, from 0."""
     lane: int
+    """The lane of the partition: the priority of its messages, and 0 of a topic without
+    priorities."""
     offset: int
+    """The offset from which messages are delivered."""
 
 
 class Sought(msgspec.Struct, frozen=True):
@@ -366,6 +443,7 @@ class Sought(msgspec.Struct, frozen=True):
     generation: int
     """Counts the seeks; ack ids belong to one."""
     partitions: tuple[SoughtPartition, ...]
+    """The new position in each lane of each partition."""
     backlog: int
     """The number of messages to deliver from there on."""
     dry_run: bool = False
@@ -376,12 +454,17 @@ class Snapshot(msgspec.Struct, frozen=True):
     """The messages that a subscription had not acked."""
 
     name: str
+    """The name of the snapshot."""
     topic: str
+    """The name of the topic whose messages it keeps."""
     subscription: str
     """The subscription that it was taken of; every subscription of the topic can go back to it."""
     created_at: datetime
+    """The time at which it was created."""
     labels: dict[str, str] = {}
+    """Names and values that you choose; servers only keep and show them."""
     expires_at: datetime | None = None
+    """The time at which it goes, with its hold on messages."""
 
 
 class PushToken(msgspec.Struct, frozen=True):
@@ -400,6 +483,7 @@ class Push(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The URL of the endpoint: https, to a public address, unless the installation allows more.
     Redirects are not followed."""
     format: PushFormat = "json"
+    """The form of a request's body. json is an envelope of messages as a pull shows them."""
     headers: Mapping[str, str] = {}
     """Sent with each request. Values are write-only and shown as `set`; `set` keeps the value there
     is, as long as scheme, host and port of the URL stay."""
@@ -407,6 +491,7 @@ class Push(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The kinds of signatures, of Standard Webhooks. Without it, the keys that are there stay; a
     new one has `v1`."""
     oidc: PushToken | None = None
+    """The bearer token that each request carries; None: requests carry none."""
     timeout_seconds: float = 30.0
     """Seconds to wait for a whole answer."""
     max_concurrency: int = 100
@@ -425,13 +510,15 @@ class SigningSecret(msgspec.Struct, frozen=True):
     """A secret that signs requests to an endpoint, without its value."""
 
     id: str
-    """The name of the secret in lists and paths."""
+    """The id of the signing secret."""
     kind: str
+    """v1 is HMAC-SHA256, v1a is ed25519."""
     created_at: datetime
+    """The time at which it was created."""
     public_key: str | None = None
     """`whpk_…`, of v1a."""
     expires_at: datetime | None = None
-    """The time at which it stops signing; None: not planned."""
+    """The time from which it signs no more; None while no newer one replaces it."""
 
 
 class NewSigningSecret(SigningSecret, frozen=True):
@@ -445,6 +532,7 @@ class SigningSecrets(msgspec.Struct, frozen=True):
     """The secrets that sign requests now, the newest first."""
 
     signing_secrets: tuple[SigningSecret, ...]
+    """The keys that sign, those that end soon included."""
     etag: str | None = None
     """For `if_match`; None in a listing."""
 
@@ -456,7 +544,9 @@ class PushEndpoint(msgspec.Struct, frozen=True):
     """The URL of the endpoint: https, to a public address, unless the installation allows more.
     Redirects are not followed."""
     format: str = "json"
+    """The form of a request's body. json is an envelope of messages as a pull shows them."""
     oidc: PushToken | None = None
+    """The bearer token that each request carries; None: requests carry none."""
     timeout_seconds: float = 30.0
     """Seconds to wait for a whole answer."""
     max_concurrency: int = 100
@@ -483,11 +573,14 @@ class PushEndpointState(msgspec.Struct, frozen=True):
     """The state of an endpoint."""
 
     state: str
-    """`unverified`, `enabled` or `disabled`."""
+    """`unverified`: it has not answered the challenge; `disabled`: it failed for too long, or is
+    gone. Messages wait in both states."""
     reason: str | None = None
+    """The reason that nothing is sent to it, for people; None where it is enabled."""
     failing_since: datetime | None = None
     """The time since which all requests failed."""
     verified_at: datetime | None = None
+    """The time at which it answered the challenge; None where it never did."""
 
 
 class PushStatus(msgspec.Struct, frozen=True):
@@ -495,11 +588,17 @@ class PushStatus(msgspec.Struct, frozen=True):
     first three only while it is."""
 
     state: str
+    """`unverified`: it has not answered the challenge; `disabled`: it failed for too long, or is
+    gone. Messages wait in both states."""
     reason: str | None = None
+    """The reason that nothing is sent to it, for people; None where it is enabled."""
     failing_since: datetime | None = None
+    """The time since which all requests failed."""
     breaker: str | None = None
-    """`closed`, `half_open` or `open`."""
+    """The breaker of the endpoint: while it is `open` nothing is sent, and while it is `half_open`
+    single requests try it."""
     breaker_reason: str | None = None
+    """The reason that the breaker is not closed; None where it is."""
     limit: float | None = None
     """Requests at once that the endpoint is thought to take; below 1, of the time with one."""
     in_flight: int | None = None
@@ -509,31 +608,43 @@ class PushStatus(msgspec.Struct, frozen=True):
     max_rate: float | None = None
     """The rate that it asked for, in messages a second."""
     max_concurrency: int | None = None
+    """The number of requests at once that it asked for; None where it asked for none."""
     requests_in_flight: int | None = None
+    """Requests to the endpoint that this subscription has under way."""
     leased_ahead: int | None = None
+    """Messages that are leased for coming requests."""
     uncommitted: int | None = None
     """Messages it has taken, not yet acked durably."""
     delivered: int | None = None
     """Messages that were delivered since the owner began."""
     last_error: str | None = None
+    """The reason of the last failure, for people; None where nothing failed."""
 
 
 class PushAttempt(msgspec.Struct, frozen=True):
     """One message of one request to an endpoint."""
 
     id: str
+    """The id of this attempt."""
     at: datetime
+    """The time at which the request was sent."""
     message_id: str
+    """The id of the message, the same for its publisher and for every consumer."""
     partition: int
+    """The number of the partition, from 0."""
     offset: int
+    """The offset of the message in its lane."""
     attempt: int
+    """The number of the attempt at this message, from 1."""
     outcome: str
     """refused: a 4xx, the message counts an attempt; busy: 429 or 503; failed: the endpoint did;
     gone: 410."""
     latency_ms: float
+    """Milliseconds until the answer or the failure."""
     status: int | None = None
     """None where no answer came."""
     detail: str | None = None
+    """The reason of the outcome, for people; None where there is none."""
     response_excerpt: str = ""
     """The first KiB of the body."""
 
@@ -544,64 +655,87 @@ class PushTest(msgspec.Struct, frozen=True):
     request_id: str
     """The `webhook-id` of the request."""
     outcome: str
+    """The end of the request, as of attempts; `unsent`: it could not be sent."""
     status: int | None = None
+    """The status of the answer; None where none came."""
     latency_ms: float | None = None
+    """Milliseconds until the answer; None where the request was not sent."""
     detail: str | None = None
+    """The reason of the outcome, for people; None where there is none."""
     response_excerpt: str = ""
+    """The first KiB of the body."""
 
 
 class NotReplayed(msgspec.Struct, frozen=True):
     """A message that was not delivered once more."""
 
     message_id: str
+    """The id of the message, the same for its publisher and for every consumer."""
     reason: str
-    """`not_found` or `not_settled`."""
+    """`not_found`: the message is not stored; `not_settled`: the subscription is not done with it,
+    and delivers it anyway."""
 
 
 class PushReplayed(msgspec.Struct, frozen=True):
     """The number of messages that are delivered once more."""
 
     replayed: int
+    """The number of messages that are delivered again."""
     complete: bool
     """False where the span has more than `max_messages`."""
     skipped: tuple[NotReplayed, ...] = ()
+    """The messages that are not, each with the reason."""
 
 
 class Lock(msgspec.Struct, frozen=True):
     """A lock as its holder sees it."""
 
     name: str
+    """The name of the lock."""
     lock_id: str
     """The secret of this holding; a client that knows it can renew and release the lock."""
     fencing_token: int
     """A number that is higher than that of every earlier holder, for ever."""
     ttl_seconds: float
+    """Seconds that each renewal keeps the lock."""
     expires_in_seconds: float
     """Seconds that the holder may go on from when this was sent, counted on the safe side."""
     holder: str | None = None
+    """The name that the holder gave itself; None where it gave none."""
     labels: dict[str, str] = {}
+    """Names and values that you choose; servers only keep and show them."""
 
 
 class LockState(msgspec.Struct, frozen=True):
     """A lock as others see it."""
 
     name: str
+    """The name of the lock."""
     held: bool
+    """Whether a client holds it now."""
     fencing_token: int
     """The fencing token of the holder, or of the last holder."""
     holder: str | None = None
+    """The name that the holder gave itself; None where it gave none, or where nobody holds the
+    lock."""
     ttl_seconds: float | None = None
+    """Seconds that each renewal keeps the lock; None where nobody holds it."""
     expires_in_seconds: float | None = None
+    """Seconds until the lock is free, unless it is renewed; None where nobody holds it."""
     taken_at: datetime | None = None
+    """The time at which the holder got the lock; None where nobody holds it."""
     waiting: int = 0
     """The number of clients that wait for the lock."""
     labels: dict[str, str] = {}
+    """The labels of this holding; empty where nobody holds the lock."""
 
 
 class LockVerified(msgspec.Struct, frozen=True):
     """The answer whether a fencing token is current."""
 
     name: str
+    """The name of the lock."""
     current: bool
     """Whether the token is that of the present holder."""
     latest_fencing_token: int
+    """The fencing token of the present holder, or of the last one."""
