@@ -113,7 +113,7 @@ class ExportPut(ExportShape, kw_only=True):
     """The times at which the table is maintained. Null: on demand. Left out: `@daily` of the format
     iceberg, and null of others, which have nothing to maintain."""
     paused: bool = False
-    """Whether the clock starts no runs until it is false again."""
+    """Whether the clock makes no runs of it."""
     labels: Labels = {}
 
 

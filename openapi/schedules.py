@@ -69,13 +69,13 @@ class SchedulePut(Body, kw_only=True):
     """A plan of minute, hour, day of month, month and day of week; or @hourly, @daily, @weekly,
     @monthly or @yearly."""
     message: ScheduleMessage
-    """The message that each run publishes."""
+    """The message that each run publishes, with either `data` or `data_base64`."""
     time_zone: TimeZone = "UTC"
     """A name of the IANA time zone database."""
     missed_runs: MissedRuns = "skip"
     """The rule for runs that could not be made in their minute."""
     paused: bool = False
-    """Whether no runs are made until it is false again."""
+    """Whether the clock makes no runs of it."""
     labels: Labels = {}
 
 

@@ -151,9 +151,11 @@ class SubscriptionPut(PlainSettings, Body):
     ack_deadline_seconds: AckDeadlineSeconds = 30.0
     """Seconds that a message is leased to a consumer."""
     retry: RetryPolicy = msgspec.field(default_factory=RetryPolicy)
-    """The back-off between attempts; each field of it has a default."""
+    """The back-off between attempts, doubled from one to the next; each field of it has a
+    default."""
     rate_limit: RateLimit | None = None
-    """Limits of messages per second; null is no limit."""
+    """Limits of messages per second, of the subscription in all and of each consumer; null is no
+    limit."""
     start: StartPosition | UnsetType = UNSET
 
 

@@ -84,7 +84,7 @@ class Tenant(Answer):
     DESCRIBED_BY = TenantBody
 
     name: str
-    """The name of the tenant."""
+    """The name of the tenant, unique in the installation."""
     display_name: str
     state: State
     """suspended: its credentials are refused, what it owns stays."""

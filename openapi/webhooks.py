@@ -60,7 +60,8 @@ class Push(Body):
     """The kinds of signatures, of Standard Webhooks. Without it, the keys that are there stay; a
     new one has `v1`."""
     oidc: PushToken | None = None
-    """The bearer token that each request carries; null: requests carry none."""
+    """The bearer token that each request carries, signed by this installation; null: requests carry
+    none."""
     timeout_seconds: TimeoutSeconds = 30.0
     """Seconds to wait for a whole answer."""
     max_concurrency: MaxConcurrency = 100

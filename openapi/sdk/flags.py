@@ -193,14 +193,16 @@ def _in_lines(text: str) -> str:
 
 
 def _found(kind: type[msgspec.Struct], name: str) -> tuple[msgspec.structs.FieldInfo, Any, str]:
-    """Return a field, its annotation and its sentence."""
+    """Return a field, its annotation and its sentence. Raise an error where it has no sentence."""
     first, _, rest = name.partition(".")
     annotation = get_type_hints(kind, include_extras=True)[first]
     if rest:
         (inner,) = (each for each in _alternatives(annotation) if isinstance(each, type))
         return _found(inner, rest)
     (field,) = (each for each in msgspec.structs.fields(kind) if each.name == name)
-    return field, annotation, prose(kind)[name]
+    if (sentence := prose(kind).get(name)) is None:
+        raise TypeError(f"{kind.__name__}.{name} is an option of a command: describe it")
+    return field, annotation, sentence
 
 
 def _plain(annotation: Any) -> tuple[str, dict[str, float], tuple[str, ...]]:

@@ -58,7 +58,7 @@ class ExportChanges(TypedDict, total=False):
     """The times at which the table is maintained. None: on demand. Left out: `@daily` of the format
     iceberg, and None of others, which have nothing to maintain."""
     paused: bool
-    """Whether the clock starts no runs until it is false again."""
+    """Whether the clock makes no runs of it."""
     labels: Mapping[str, str]
     """Names and values that you choose; servers only keep and show them."""
 
@@ -288,7 +288,7 @@ class Export(msgspec.Struct, frozen=True):
     maintain_cron: str | None = None
     """The times at which the table is maintained. None: on demand."""
     paused: bool = False
-    """Whether the clock starts no runs until it is false again."""
+    """Whether the clock makes no runs of it."""
     labels: dict[str, str] = {}
     """Names and values that you choose; servers only keep and show them."""
     state: ExportState = "idle"

@@ -274,13 +274,13 @@ class ScheduleChanges(TypedDict, total=False):
     """A plan of minute, hour, day of month, month and day of week; or @hourly, @daily, @weekly,
     @monthly or @yearly."""
     message: ScheduleMessage
-    """The message that each run publishes."""
+    """The message that each run publishes, with either `data` or `data_base64`."""
     time_zone: str
     """A name of the IANA time zone database."""
     missed_runs: MissedRuns
     """The rule for runs that could not be made in their minute."""
     paused: bool
-    """Whether no runs are made until it is false again."""
+    """Whether the clock makes no runs of it."""
     labels: Mapping[str, str]
     """Names and values that you choose; servers only keep and show them."""
 
@@ -294,7 +294,7 @@ class ScheduleSettings(TypedDict, total=False):
     missed_runs: MissedRuns
     """The rule for runs that could not be made in their minute."""
     paused: bool
-    """Whether no runs are made until it is false again."""
+    """Whether the clock makes no runs of it."""
     labels: Mapping[str, str]
     """Names and values that you choose; servers only keep and show them."""
 
@@ -317,13 +317,13 @@ class Schedule(msgspec.Struct, frozen=True):
     """A plan of minute, hour, day of month, month and day of week; or @hourly, @daily, @weekly,
     @monthly or @yearly."""
     message: ScheduledMessage
-    """The message that each run publishes."""
+    """The message that each run publishes, with either `data` or `data_base64`."""
     time_zone: str
     """A name of the IANA time zone database."""
     missed_runs: str
     """The rule for runs that could not be made in their minute."""
     paused: bool
-    """Whether no runs are made until it is false again."""
+    """Whether the clock makes no runs of it."""
     created_at: datetime
     """The time at which it was created."""
     updated_at: datetime

@@ -56,7 +56,7 @@ class Tenant(msgspec.Struct, frozen=True):
     """A tenant: one of many that share the installation without seeing each other."""
 
     name: str
-    """The name of the tenant."""
+    """The name of the tenant, unique in the installation."""
     display_name: str
     """A name for people."""
     state: str

@@ -278,9 +278,11 @@ class SubscriptionChanges(TypedDict, total=False):
     ack_deadline_seconds: float
     """Seconds that a message is leased to a consumer."""
     retry: RetryPolicy
-    """The back-off between attempts; each field of it has a default."""
+    """The back-off between attempts, doubled from one to the next; each field of it has a
+    default."""
     rate_limit: RateLimit | None
-    """Limits of messages per second; None is no limit."""
+    """Limits of messages per second, of the subscription in all and of each consumer; None is no
+    limit."""
     dead_letter_topic: str | None
     """The topic that gets messages whose attempts are used up, and rejected ones. It must be there,
     and be another topic."""
@@ -325,7 +327,8 @@ class Subscription(msgspec.Struct, frozen=True):
     """The way that messages take: `export` is the subscription of an export, which only its runs
     read."""
     retry: RetryPolicy
-    """The back-off between attempts; each field of it has a default."""
+    """The back-off between attempts, doubled from one to the next; each field of it has a
+    default."""
     start: Any
     """The place where it began: `latest`, `earliest`, or an object as in the request."""
     created_at: datetime
@@ -335,7 +338,8 @@ class Subscription(msgspec.Struct, frozen=True):
     ordered: bool = False
     """Messages of a key are delivered one by one, in the order in which they were published."""
     rate_limit: RateLimit | None = None
-    """Limits of messages per second; None is no limit."""
+    """Limits of messages per second, of the subscription in all and of each consumer; None is no
+    limit."""
     push: PushEndpoint | None = None
     """The endpoint of a subscription of type `push`, which needs it; None for `pull`."""
     dead_letter_topic: str | None = None
@@ -491,7 +495,8 @@ class Push(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The kinds of signatures, of Standard Webhooks. Without it, the keys that are there stay; a
     new one has `v1`."""
     oidc: PushToken | None = None
-    """The bearer token that each request carries; None: requests carry none."""
+    """The bearer token that each request carries, signed by this installation; None: requests carry
+    none."""
     timeout_seconds: float = 30.0
     """Seconds to wait for a whole answer."""
     max_concurrency: int = 100
@@ -546,7 +551,8 @@ class PushEndpoint(msgspec.Struct, frozen=True):
     format: str = "json"
     """The form of a request's body. json is an envelope of messages as a pull shows them."""
     oidc: PushToken | None = None
-    """The bearer token that each request carries; None: requests carry none."""
+    """The bearer token that each request carries, signed by this installation; None: requests carry
+    none."""
     timeout_seconds: float = 30.0
     """Seconds to wait for a whole answer."""
     max_concurrency: int = 100
