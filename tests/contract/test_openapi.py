@@ -6,9 +6,11 @@ Half of the paths name the topic and subscription that exist, so that handlers g
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from types import MappingProxyType, SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import pytest
@@ -30,6 +32,8 @@ EXISTING = {
     "run": 1,
 }
 LONGEST_WAIT_S = 0.05
+TRIES, PAUSE_S = 5, 0.5
+"""The most times that a request is sent which was refused with 503 and left nothing done."""
 USED = (
     "not_a_server_error",
     "status_code_conformance",
@@ -178,7 +182,7 @@ def _answers_are_as_described(case: Any, ways: list[Way]) -> None:
 def _answer_is_as_described(case: Any, way: Way) -> None:
     token = way.installation.token
     case.headers = {**(case.headers or {}), "Authorization": f"Bearer {token}"}
-    response = case.call(base_url=way.installation.url, session=way.http, timeout=20)
+    response = _answer(case, way)
     # Other encodings of a batch are made up by the serializers above; and a wrong item of a batch
     # is refused in its place, while the others go through.
     plain = case.media_type in (None, "application/json")
@@ -186,6 +190,83 @@ def _answer_is_as_described(case: Any, way: Way) -> None:
     if not plain or _refused_an_item(response) or not _is_wrong(case):
         judged = USED[:-1]
     case.validate_response(response, checks=[CHECKS.get_one(name) for name in judged])
+
+
+def _answer(case: Any, way: Way) -> Any:
+    """Return the answer of a request. One that was refused for a while is sent again, `TRIES` times
+    in all: a busy machine is no fault, and a server that goes on refusing is one."""
+    for _ in range(TRIES):
+        response = case.call(base_url=way.installation.url, session=way.http, timeout=20)
+        if not _may_be_sent_again(response):
+            break
+        time.sleep(PAUSE_S)
+    return response
+
+
+def _may_be_sent_again(response: Any) -> bool:
+    if response.status_code != 503 or not response.content:
+        return False
+    return bool(response.json().get("outcome") == "not_done")
+
+
+class Answered(NamedTuple):
+    """An answer, as far as the tests below need it."""
+
+    status_code: int
+    content: bytes = b""
+    headers: Mapping[str, list[str]] = MappingProxyType({})
+
+    def json(self) -> Any:
+        return msgspec.json.decode(self.content)
+
+
+class Asked:
+    """A request that gets these answers, the last one for ever; it keeps the one that is judged."""
+
+    headers = media_type = None
+
+    def __init__(self, *answers: Answered) -> None:
+        self._answers = answers
+        self.calls = 0
+        self.meta = SimpleNamespace(phase=SimpleNamespace(data=None))
+        self.path_parameters: dict[str, str] = {}
+        self.judged: tuple[Answered, list[str]] | None = None
+
+    def call(self, **given: object) -> Answered:
+        self.calls += 1
+        return self._answers[min(self.calls, len(self._answers)) - 1]
+
+    def validate_response(self, response: Answered, checks: list[Any]) -> None:
+        self.judged = response, [check.__name__ for check in checks]
+
+
+NOT_DONE = Answered(503, b'{"outcome": "not_done"}')
+
+
+@pytest.mark.parametrize(
+    ("answers", "calls", "judged"),
+    [
+        ((Answered(200),), 1, 200),
+        ((NOT_DONE, NOT_DONE, Answered(201)), 3, 201),
+        ((NOT_DONE,), 5, 503),
+        ((Answered(503, b'{"outcome": "unknown"}'), Answered(200)), 1, 503),
+        ((Answered(503), Answered(200)), 1, 503),
+        ((Answered(500, b'{"outcome": "not_done"}'), Answered(200)), 1, 500),
+    ],
+)
+def test_the_tester_sends_a_refused_request_again_and_judges_the_last_answer(
+    answers: tuple[Answered, ...], calls: int, judged: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a server that refuses for ever fails the check for errors of the server."""
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    case = Asked(*answers)
+    way = Way(cast(Any, SimpleNamespace(token="", url="")), requests.Session())
+    _answer_is_as_described(case, way)
+    assert case.calls == calls
+    assert case.judged is not None
+    response, checks = case.judged
+    assert response.status_code == judged
+    assert "not_a_server_error" in checks
 
 
 def test_operations_need_a_token(served: Installation) -> None:
