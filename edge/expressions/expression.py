@@ -95,7 +95,10 @@ class Expression:
 
     def __init__(self, text: str, variables: Collection[str]) -> None:
         self.text = text
-        self._reading = _read(text, tuple(variables))
+        reading = _read(text, tuple(variables))
+        if isinstance(reading, BadExpression):
+            raise BadExpression(reading.line, reading.column, reading.detail)
+        self._reading = reading
         self._program = self._reading.program
         self.price = self._reading.price
         self.variables = self._reading.variables
@@ -158,7 +161,7 @@ def compile_filter(text: str, variables: Collection[str] = MESSAGE_VARIABLES) ->
     With at most `MAX_TOKENS` this takes less than 50 ms.
     """
     if MAX_TOKENS < len(text) <= MAX_FILTER_CHARS:
-        tokens = scan(text)
+        tokens = _scanned(text)
         if len(tokens) > MAX_TOKENS:
             place = _place(text, tokens[MAX_TOKENS].at)
             raise BadExpression(*place, f"over {MAX_TOKENS} names, literals and operators")
@@ -168,8 +171,20 @@ def compile_filter(text: str, variables: Collection[str] = MESSAGE_VARIABLES) ->
 
 
 @lru_cache(MAX_READINGS)
-def _read(text: str, variables: tuple[str, ...]) -> _Reading:
-    tokens = scan(text)
+def _read(text: str, variables: tuple[str, ...]) -> _Reading | BadExpression:
+    """Return the results; an error too is kept, because the same text is often sent again."""
+    try:
+        return _compiled_and_checked(text, variables)
+    except BadExpression as error:
+        return error.with_traceback(None)
+
+
+_scanned = lru_cache(1)(scan)
+"""A new text is scanned when its tokens are counted, and used again when it is compiled."""
+
+
+def _compiled_and_checked(text: str, variables: tuple[str, ...]) -> _Reading:
+    tokens = _scanned(text)
     program = _compiled(text, tokens)
     try:
         bounds.check(tokens, variables)

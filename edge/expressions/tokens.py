@@ -50,24 +50,23 @@ _PATTERN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_KINDS = {"name": Kind.NAME, "other": Kind.OTHER}
 
 
 def scan(text: str) -> list[Token]:
     """Return the tokens of a text, without spaces and comments."""
     tokens: list[Token] = []
-    depth = at = 0
-    while at < len(text):
-        found = _PATTERN.match(text, at)
-        assert found is not None
-        at = found.end()
-        if found.lastgroup == "space":
-            continue
-        kind = _KINDS.get(found.lastgroup or "", Kind.STRING)
-        closing = kind is Kind.OTHER and found[0] in _CLOSING
-        depth -= closing
-        tokens.append(Token(kind, found[0], found.start(), depth))
-        depth += kind is Kind.OTHER and found[0] in _OPENING
+    depth = 0
+    for found in _PATTERN.finditer(text):
+        group, word = found.lastgroup, found[0]
+        if group == "other":
+            if word in _CLOSING:
+                depth -= 1
+            tokens.append(Token(Kind.OTHER, word, found.start(), depth))
+            if word in _OPENING:
+                depth += 1
+        elif group != "space":
+            kind = Kind.NAME if group == "name" else Kind.STRING
+            tokens.append(Token(kind, word, found.start(), depth))
     return tokens
 
 

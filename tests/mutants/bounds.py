@@ -577,4 +577,17 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_few_answers_are_in_memory_at_a_time",
         breaks="P19",
     ),
+    Mutant(
+        "a text that was refused is compiled again each time",
+        (
+            Edit(
+                "edge/expressions/expression.py",
+                "        return error.with_traceback(None)\n",
+                "        raise error\n",
+            ),
+        ),
+        killed_by="tests/unit/edge/test_expressions.py"
+        "::test_a_text_is_compiled_once_also_if_it_is_refused[nothing == 'again']",
+        breaks="P19",
+    ),
 )

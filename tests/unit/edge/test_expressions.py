@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import cel
@@ -18,6 +19,7 @@ from edge.expressions import (
     bounds,
     compile_expression,
     compile_filter,
+    expression,
 )
 from edge.expressions.bounds import FUNCTIONS
 from edge.expressions.tokens import Kind, NotRead, rendered, scan
@@ -409,3 +411,41 @@ TIME = 'timestamp("2026-01-01T00:00:00Z")'
 def test_a_function_that_is_taken_is_there(call: str) -> None:
     expression = compile_expression(f"{call} == {call}")
     assert expression.matches({}), expression.first_error
+
+
+@pytest.mark.parametrize("text", ["key == 'again'", "nothing == 'again'", "key == 'again' ((("])
+def test_a_text_is_compiled_once_also_if_it_is_refused(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Test that callers cannot keep the event loop busy by sending one text again and again."""
+    compiled = list[str]()
+
+    def counted(text: str, tokens: Any) -> Any:
+        compiled.append(text)
+        return compile_text(text, tokens)
+
+    compile_text = expression._compiled
+    monkeypatch.setattr(expression, "_compiled", counted)
+    said = set[str]()
+    for _ in range(3):
+        with suppress(BadExpression):
+            compile_filter(text)
+            continue
+        with pytest.raises(BadExpression) as refused:
+            compile_filter(text)
+        said.add(str(refused.value))
+    assert compiled == [text]
+    assert len(said) <= 1
+
+
+def test_a_long_text_is_scanned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    scanned = list[str]()
+
+    def counted(text: str) -> Any:
+        scanned.append(text)
+        return scan(text)
+
+    monkeypatch.setattr(expression, "_scanned", lru_cache(1)(counted))
+    text = " && ".join(f"key != 'once {number}'" for number in range(130))
+    compile_filter(text)
+    assert scanned == [text]
