@@ -18,7 +18,7 @@ from auth.errors import TokenRefused
 from auth.permissions import GRANTABLE, OF_OPERATORS, Permission
 from auth.principal import FromPolicies, Grant, Principal, everything
 from auth.revocations import Revocations
-from metadata.tenancy.clients import Client, ClientState
+from metadata.tenancy.clients import Client
 from metadata.tenancy.tenants import PLATFORM_ID
 
 OWNS = GRANTABLE - OF_OPERATORS
@@ -116,7 +116,7 @@ def _speaks_for(found: AccessToken, client: Client) -> bool:
     operates = client.tenant_id == PLATFORM_ID
     if found.subject != subject or found.operator != (subject if operates else ""):
         return False
-    if client.state is not ClientState.ACTIVE:
+    if client.state != "active":
         return False
     if not operates and found.tenant_id != client.tenant_id:
         return False

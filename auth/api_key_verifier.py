@@ -22,7 +22,7 @@ from auth.known import Known
 from auth.policies import BadGrant, parse_scope
 from auth.principal import Grant, Principal
 from metadata.errors import MetadataError
-from metadata.tenancy.api_keys import ApiKey, KeyState
+from metadata.tenancy.api_keys import ApiKey
 from metadata.tenancy.credentials import matches
 from metadata.types import Change, ChangeKind
 
@@ -107,7 +107,7 @@ class ApiKeyVerifier:
         if not matches(key.secrets if key is not None else (), text, now) or key is None:
             raise TokenRefused
         until = _until(key, text, now)
-        if key.state is not KeyState.ACTIVE or (until is not None and until <= now):
+        if key.state != "active" or (until is not None and until <= now):
             raise TokenRefused
         await self._directory.require_served(key.tenant_id)
         self.last_uses.note(key.tenant_id, key.uid, now)

@@ -12,7 +12,7 @@ from auth.known import Known
 from metadata.errors import NotFound
 from metadata.tenancy.clients import Client, ClientRepository
 from metadata.tenancy.tenants import TenantRepository
-from metadata.types import Change, ChangeKind, Tenant, TenantState
+from metadata.types import Change, ChangeKind, Tenant
 
 
 class ClientDirectory:
@@ -46,9 +46,9 @@ class ClientDirectory:
         for a suspended one unless `suspended` is true, and VerifierUnavailable.
         """
         tenant = await self.tenant(tenant_id)
-        if tenant is None or tenant.state is TenantState.DELETING:
+        if tenant is None or tenant.state == "deleting":
             raise TokenRefused
-        if tenant.state is TenantState.SUSPENDED and not suspended:
+        if tenant.state == "suspended" and not suspended:
             raise TenantSuspended
 
     async def on_changes(self, changes: Sequence[Change]) -> None:

@@ -27,7 +27,7 @@ from auth.errors import TokenRefused
 from auth.issuer_keys import ALGORITHMS, IssuerKeys
 from auth.known import Known
 from auth.principal import FromPolicies, Principal
-from metadata.tenancy.issuers import Issuer, Trust
+from metadata.tenancy.issuers import Issuer
 from metadata.types import Change, ChangeKind
 
 LEEWAY_S = 30
@@ -39,9 +39,9 @@ MAX_AUDIENCES = 32
 _TYPES = ("jwt", "at+jwt", "application/at+jwt")
 """Types of tokens that are for us, if they name a type: no logout token, no proof of possession."""
 _PROOFS = (
-    frozenset({Trust.AUDIENCE}),
-    frozenset({Trust.DOCUMENT, Trust.OPERATOR}),
-    frozenset({Trust.UNPROVED}),
+    frozenset({"audience"}),
+    frozenset({"document", "operator"}),
+    frozenset({"unproved"}),
 )
 """Groups of proofs, the best first; a tenant with a lesser proof gets no token from one with a
 better.
@@ -140,10 +140,10 @@ class IssuerVerifier:
         trusted = await self._trusted.get(name)
         known = [each for each in trusted.issuers if each.issuer == name] if trusted else []
         fitting = [each for each in known if each.audience in audiences]
-        owners = {each.tenant_id for each in known if each.trust is Trust.DOCUMENT}
+        owners = {each.tenant_id for each in known if each.trust == "document"}
         for proofs in _PROOFS:
             found = [each for each in fitting if each.trust in proofs]
-            if Trust.UNPROVED in proofs and owners:
+            if "unproved" in proofs and owners:
                 # The issuer belongs to a tenant that has not configured this audience.
                 found = [each for each in found if each.tenant_id in owners]
             if len(found) == 1:

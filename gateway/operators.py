@@ -29,7 +29,7 @@ from metadata.ids import new_uid
 from metadata.postgres.embedded import EmbeddedPostgres
 from metadata.settings import DatabaseSettings
 from metadata.tenancy.audit import AuditEntry, AuditLog
-from metadata.tenancy.clients import Client, ClientRepository, ClientSpec, ClientState
+from metadata.tenancy.clients import Client, ClientRepository, ClientSpec
 from metadata.tenancy.credentials import (
     CLIENT_ID,
     CLIENT_SECRET,
@@ -40,6 +40,7 @@ from metadata.tenancy.credentials import (
     new_client_secret,
 )
 from metadata.tenancy.tenants import PLATFORM_ID, PLATFORM_NAME, TenantRepository
+from openapi import access
 
 MOST_LISTED = 1000
 ACTOR = "command"
@@ -100,8 +101,7 @@ class Operators:
     async def any(self) -> bool:
         """Return whether some operator is active and has all permissions of operators."""
         return any(
-            client.state is ClientState.ACTIVE and client.permissions is None
-            for client in await self.all()
+            client.state == "active" and client.permissions is None for client in await self.all()
         )
 
     async def create(
@@ -130,7 +130,7 @@ class Operators:
         await self._note("packetboat operator create", name)
         return made
 
-    async def set_state(self, name: str, state: ClientState) -> Client:
+    async def set_state(self, name: str, state: access.State) -> Client:
         """Set the state: tokens are refused while it is not active, and hold again afterwards.
 
         Raises NotFound.
@@ -138,7 +138,7 @@ class Operators:
         client = await self._clients.get(PLATFORM_ID, name)
         spec = ClientSpec(client.name, client.display_name, client.state, client.labels)
         changed = await self._clients.update(PLATFORM_ID, name, replace(spec, state=state))
-        await self._note(f"packetboat operator {state.value}", name)
+        await self._note(f"packetboat operator {state}", name)
         return changed
 
     async def _note(self, action: str, name: str) -> None:

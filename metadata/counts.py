@@ -14,7 +14,6 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from metadata.errors import NotFound, QuotaExceeded
 from metadata.models import QuotaRow, TenantRow
-from metadata.types import TenantState
 
 TOPICS = "topics"
 SUBSCRIPTIONS = "subscriptions"
@@ -60,7 +59,7 @@ async def require_room(
     Call it after the transaction took its version.
     """
     tenant = await session.get(TenantRow, tenant_id)
-    if tenant is None or tenant.state == TenantState.DELETING.value:
+    if tenant is None or tenant.state == "deleting":
         raise NotFound("tenant", tenant_id.hex())
     own = await session.get(QuotaRow, tenant_id)
     limit = limit_of(quota, defaults, exempt=not tenant.built_in_limits)

@@ -19,7 +19,7 @@ from metadata.delivery.deliveries import Reason
 from metadata.errors import Conflict
 from metadata.models import CursorRow, DeliveryRow, PartitionRow, TopicRow
 from metadata.topics.topics import named, new_assignment, new_partition, topic_of, turn
-from metadata.types import Partition, RetentionMode, Topic, TopicSpec, TopicState
+from metadata.types import Partition, Topic, TopicSpec, TopicState
 
 LaneOf = tuple[int, int]
 """A partition's number, and a lane of it."""
@@ -165,10 +165,10 @@ def _topic_row(tenant_id: bytes, uid: bytes, spec: TopicSpec) -> TopicRow:
         uid=uid,
         name=spec.name,
         state=TopicState.ACTIVE.value,
-        retention_mode=RetentionMode(spec.retention.mode).value,
+        retention_mode=spec.retention.mode,
         retention_seconds=spec.retention.seconds,
         retention_bytes=spec.retention.bytes,
-        retention_on_limit=spec.retention.on_limit.value,
+        retention_on_limit=spec.retention.on_limit,
         dedup_window_s=spec.dedup_window_s,
         labels=dict(spec.labels),
         priorities=spec.priorities,

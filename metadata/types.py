@@ -21,6 +21,7 @@ from metadata.delivery.deliveries import (
     SettledRange,
 )
 from metadata.subscriptions.push_config import PushConfig
+from openapi import subscriptions, tenants, topics
 from openapi.subscriptions import PlainSettings
 
 T = TypeVar("T")
@@ -74,43 +75,6 @@ class TopicState(enum.Enum):
     DELETING = "deleting"
 
 
-class RetentionMode(enum.Enum):
-    """consume: a message goes once every subscription is done with it; retain: by age and bytes."""
-
-    CONSUME = "consume"
-    RETAIN = "retain"
-
-
-class OnLimit(enum.Enum):
-    """At an age or byte limit that unacked messages or pins hold up. refuse: publishes are refused
-    (507) until there is room; expire_oldest: the oldest go, counted in each cursor's `expired`."""
-
-    REFUSE = "refuse"
-    EXPIRE_OLDEST = "expire_oldest"
-
-
-class SubscriptionType(enum.Enum):
-    PULL = "pull"
-    PUSH = "push"
-    EXPORT = "export"
-
-
-class OnExhausted(enum.Enum):
-    """The rule for a message whose attempts are used up. park: the key of an ordered subscription
-    waits aside until an operator skips or resumes it."""
-
-    DEAD_LETTER = "dead_letter"
-    PARK = "park"
-
-
-class SubscriptionState(enum.Enum):
-    """paused: nothing is handed out; draining: only what was handed out before."""
-
-    ACTIVE = "active"
-    PAUSED = "paused"
-    DRAINING = "draining"
-
-
 class Delivery(enum.Enum):
     AT_LEAST_ONCE = "at_least_once"
     AT_MOST_ONCE = "at_most_once"
@@ -121,15 +85,6 @@ TOKEN_AUDIENCE_PREFIX = "packetboat:tenant:"
 """An audience of another tenant's can't be registered, so nobody but the platform gives these."""
 
 
-class TenantState(enum.Enum):
-    """active ↔ suspended → deleting → (row gone); active → deleting. suspended: its credentials are
-    refused, what it owns stays; deleting: for good, and its name is free once the row is gone."""
-
-    ACTIVE = "active"
-    SUSPENDED = "suspended"
-    DELETING = "deleting"
-
-
 @dataclass(frozen=True, slots=True)
 class TenantSpec:
     """The choices of an operator. `egress_allowed`: networks (CIDR) and hosts that its webhooks may
@@ -138,7 +93,7 @@ class TenantSpec:
 
     name: str
     display_name: str = ""
-    state: TenantState = TenantState.ACTIVE
+    state: tenants.State = "active"
     labels: Mapping[str, str] = field(default_factory=dict)
     egress_allowed: tuple[str, ...] = ()
     issuers_allowed: tuple[str, ...] = ()
@@ -151,7 +106,7 @@ class Tenant:
     tenant_id: bytes
     name: str
     display_name: str
-    state: TenantState
+    state: tenants.State
     labels: Mapping[str, str]
     egress_allowed: tuple[str, ...]
     version: int
@@ -174,10 +129,10 @@ def token_audience(tenant_id: bytes) -> str:
 class Retention:
     """The time and space that messages are kept for; None means the platform's default."""
 
-    mode: RetentionMode = RetentionMode.CONSUME
+    mode: topics.Mode = "consume"
     seconds: int | None = None
     bytes: int | None = None
-    on_limit: OnLimit = OnLimit.REFUSE
+    on_limit: topics.OnLimit = "refuse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,14 +219,6 @@ class Topic:
         )
 
 
-class PlacementKind(enum.Enum):
-    """move: one partition goes to another group; grow: the topic gets more partitions, and every
-    key is spread over all of them from then on."""
-
-    MOVE = "move"
-    GROW = "grow"
-
-
 @dataclass(frozen=True, slots=True)
 class Placement:
     """A move or growth that is not finished. `sealing` are the generations to be ended, `opening`
@@ -279,7 +226,7 @@ class Placement:
     0 here."""
 
     uid: bytes
-    kind: PlacementKind
+    kind: topics.PlacementKind
     topic: Topic
     sealing: tuple[Partition, ...]
     opening: tuple[Partition, ...]
@@ -299,13 +246,13 @@ class SubscriptionSpec(PlainSettings, frozen=True):  # type: ignore[misc] # bodi
     and the others are kept in another shape. `start` is kept as it was given."""
 
     name: str
-    type: SubscriptionType = SubscriptionType.PULL
+    type: subscriptions.StoredType = "pull"
     delivery: Delivery = Delivery.AT_LEAST_ONCE
     ordered: bool = False
     ack_deadline_s: float = 30.0
     retry: RetryPolicy = RetryPolicy()
     start: str | Mapping[str, object] = "latest"
-    on_exhausted: OnExhausted = OnExhausted.DEAD_LETTER
+    on_exhausted: subscriptions.OnExhausted = "dead_letter"
     rate_limit: float | None = None
     """Messages per second, in all; None is no limit."""
     consumer_rate_limit: float | None = None
@@ -326,7 +273,7 @@ class Subscription(SubscriptionSpec, frozen=True, kw_only=True):  # type: ignore
     created_at: datetime
     updated_at: datetime
     skip_rules: tuple[SkipRule, ...] = ()
-    state: SubscriptionState = SubscriptionState.ACTIVE
+    state: subscriptions.State = "active"
     state_reason: str | None = None
 
 

@@ -20,7 +20,7 @@ from openapi.common import (
     Total,
 )
 from openapi.contract import Answer, Body, Operation, Success, no_content, ok, table
-from openapi.subscriptions import StartAt
+from openapi.subscriptions import StartAt, State
 
 
 class SeekAt(StartAt):
@@ -81,7 +81,7 @@ class SubscriptionState(Answer):
 
     name: str
     """The name of the subscription."""
-    state: Literal["active", "paused", "draining"]
+    state: State
     """`paused`: nothing is delivered; `draining`: only what was delivered before."""
     state_reason: str | None
     """The reason that was given; null where none was."""

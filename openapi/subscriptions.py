@@ -57,6 +57,9 @@ OnExhausted = Literal["dead_letter", "park"]
 MessagesPerSecond = Annotated[float, Meta(gt=0, le=1_000_000)]
 MaxOutstanding = Annotated[int, Meta(ge=1, le=100_000)]
 Type = Literal["pull", "push"]
+StoredType = Literal["pull", "push", "export"]
+"""The types of subscriptions that there are; exports make their own."""
+State = Literal["active", "paused", "draining"]
 MinBackoffSeconds = Annotated[float, Meta(ge=0, le=86_400)]
 MaxAttempts = Annotated[int, Meta(ge=1, le=10_000)]
 
@@ -174,14 +177,14 @@ class Subscription(SubscriptionPut, Answer, kw_only=True):
     """An independent reader of a topic; its consumers share its messages."""
 
     # The subscription of an export is shown, and cannot be asked for.
-    type: Literal["pull", "push", "export"]  # type: ignore[assignment]
+    type: StoredType  # type: ignore[assignment]
     """The way that messages take: `export` is the subscription of an export, which only its runs
     read."""
     push: PushView | None
     retry: RetryPolicyView
     start: Any
     """The place where it began: `latest`, `earliest`, or an object as in the request."""
-    state: Literal["active", "paused", "draining"]
+    state: State
     """`paused`: nothing is handed out; `draining`: only what was handed out before."""
     state_reason: str | None
     """The reason that was given when it was paused or resumed; null where none was."""

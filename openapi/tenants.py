@@ -38,6 +38,7 @@ from openapi.usage import (
 )
 
 State = Literal["active", "suspended", "deleting"]
+"""A tenant is active or suspended until it is deleting, which is for good; then its row goes."""
 ISSUER_ENTRY = r"https?://[^\s#]+#[^\u0000-\u001f\u007f]+"
 """`ISSUER#AUDIENCE`, as a regular expression."""
 DEFAULT_WEIGHT = 1.0

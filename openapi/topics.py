@@ -57,6 +57,9 @@ Mode = Literal["consume", "retain"]
 Seconds = Annotated[int, Meta(ge=600, le=31_536_000)]
 Bytes = Annotated[int, Meta(ge=1, le=2**53)]
 OnLimit = Literal["refuse", "expire_oldest"]
+PlacementKind = Literal["move", "grow"]
+"""A `move` puts one partition into another group. A `grow` gives the topic more partitions, and
+spreads every key over all of them from then on."""
 PartitionsValue = Annotated[int, Meta(ge=1, le=256)]
 DedupWindowSeconds = Annotated[int, Meta(ge=0, le=86_400)]
 
@@ -168,7 +171,7 @@ class PartitionGeneration(OpenAnswer):
 class Placement(OpenAnswer):
     """A move or growth that is not finished."""
 
-    kind: Literal["move", "grow"]
+    kind: PlacementKind
     """The change: the move of a partition to another group, or the growth of the topic."""
     partitions: list[int]
     """The partitions that get a new generation."""

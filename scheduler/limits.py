@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from metadata.types import OnLimit, Retention, RetentionMode
+from metadata.types import Retention
 
 DEFAULT_AGE_S = 7 * 86_400
 ROOM_AGAIN = 0.9
@@ -51,8 +51,8 @@ def plan(retention: Retention, pinned: int | None, wanted: Wanted) -> Plan:
     limit = max(wanted)
     if pinned is None:
         return Plan(limit, past_pins=False, age_blocked=False, bytes_blocked=False)
-    base = pinned if retention.mode is RetentionMode.CONSUME else 0
-    if retention.on_limit is OnLimit.EXPIRE_OLDEST:
+    base = pinned if retention.mode == "consume" else 0
+    if retention.on_limit == "expire_oldest":
         target = max(base, limit)
         return Plan(target, past_pins=target > pinned, age_blocked=False, bytes_blocked=False)
     return Plan(

@@ -90,24 +90,22 @@ def list_(context: typer.Context) -> None:
     for client in _run(context.obj, lambda operators: operators.all()):
         used = client.last_used_at.isoformat() if client.last_used_at else "never used"
         held = "all" if client.permissions is None else ",".join(client.permissions)
-        typer.echo(f"{client.name}\t{client.client_id}\t{client.state.value}\t{used}\t{held}")
+        typer.echo(f"{client.name}\t{client.client_id}\t{client.state}\t{used}\t{held}")
 
 
 @app.command()
 def disable(context: typer.Context, name: Name) -> None:
     """Disable an operator: its secret and its tokens are refused from now on."""
-    from metadata.tenancy.clients import ClientState
 
-    _run(context.obj, lambda operators: operators.set_state(name, ClientState.DISABLED))
+    _run(context.obj, lambda operators: operators.set_state(name, "disabled"))
     typer.echo(f"The operator {name!r} is disabled.")
 
 
 @app.command()
 def enable(context: typer.Context, name: Name) -> None:
     """Enable an operator again."""
-    from metadata.tenancy.clients import ClientState
 
-    _run(context.obj, lambda operators: operators.set_state(name, ClientState.ACTIVE))
+    _run(context.obj, lambda operators: operators.set_state(name, "active"))
     typer.echo(f"The operator {name!r} is enabled.")
 
 

@@ -29,7 +29,7 @@ from gateway.oauth.form import Credentials, credentials_of, read_form, refused
 from gateway.oauth.server import Answer, Asked, Server
 from gateway.oauth.slow_down import SlowDown
 from metadata.errors import Conflict, MetadataError, NotFound
-from metadata.tenancy.clients import Client, ClientRepository, ClientState
+from metadata.tenancy.clients import Client, ClientRepository
 from metadata.tenancy.credentials import CLIENT_ID, matches
 from metadata.tenancy.revoked_tokens import RevokedToken, RevokedTokenRepository
 from metadata.tenancy.tenants import PLATFORM_ID, TenantRepository
@@ -200,7 +200,7 @@ class _TooManyRequests(OAuth2Error):  # type: ignore[misc]
 
 def _is_right(client: Client, secret: str) -> bool:
     right = matches(client.secrets, secret, datetime.now(UTC))
-    return right and client.state is ClientState.ACTIVE
+    return right and client.state == "active"
 
 
 def _token_of(form: dict[str, str]) -> bytes:

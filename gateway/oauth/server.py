@@ -35,7 +35,7 @@ from auth.permissions import Permission
 from gateway.oauth.form import Credentials, refused
 from metadata.tenancy.clients import Client
 from metadata.tenancy.tenants import PLATFORM_ID
-from metadata.types import Tenant, TenantState
+from metadata.types import Tenant
 from openapi import identity as contract
 
 # Its debug lines have whole tokens in them, whatever level is asked for.
@@ -182,7 +182,7 @@ class ClientCredentials(ClientCredentialsGrant):  # type: ignore[misc]
         elif name is not None and asked.named_tenant is None:
             raise InvalidRequestError("There is no tenant of that name.")
         tenant = _tenant_for(asked, client)
-        if tenant.state is not TenantState.ACTIVE and not client.operates:
+        if tenant.state != "active" and not client.operates:
             raise UnauthorizedClientError("The tenant is suspended.")
         most = allowed(client.row, tenant.tenant_id)
         if not most:
@@ -257,7 +257,7 @@ def _tenant_for(asked: Asked, client: OAuthClient) -> Tenant:
     client's own.
     """
     tenant = (asked.named_tenant if client.operates else None) or asked.own_tenant
-    if tenant is None or tenant.state is TenantState.DELETING:
+    if tenant is None or tenant.state == "deleting":
         raise (
             refused()
             if not client.operates

@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from gateway.topics.placement import queue_of
-from metadata.types import Partition, PlacementKind, Topic
+from metadata.types import Partition, Topic
+from openapi.topics import PlacementKind
 from store_nodes.client import QueueInfo
 from store_nodes.queue_id import QueueId
 
@@ -83,7 +84,7 @@ def next_step(topic: Topic, queues: Queues, wished: Sequence[int] = ()) -> Step 
     for part in topic.partitions:
         followers = _followers(queues, part)
         if len(followers) == 1:
-            return Step(PlacementKind.MOVE, part.number, (followers[0][0],))
+            return Step("move", part.number, (followers[0][0],))
     grown = [part for part in topic.partitions if len(_followers(queues, part)) > 1]
     if grown:
         return _growth(topic, queues, _grown_to(queues, grown[0]), wished)
@@ -94,7 +95,7 @@ def next_step(topic: Topic, queues: Queues, wished: Sequence[int] = ()) -> Step 
         return _growth(topic, queues, queues.partitions, wished)
     later = queues.after(gone[0])
     assert later is not None
-    return Step(PlacementKind.MOVE, gone[0].number, (later.group,))
+    return Step("move", gone[0].number, (later.group,))
 
 
 def _followers(queues: Queues, part: Partition) -> list[tuple[int, QueueId]]:
@@ -124,7 +125,7 @@ def _growth(topic: Topic, queues: Queues, partitions: int, wished: Sequence[int]
             groups[number] = wished[number]
         elif number not in groups:
             groups[number] = groups[number % topic.partition_count]
-    return Step(PlacementKind.GROW, None, tuple(groups[number] for number in range(partitions)))
+    return Step("grow", None, tuple(groups[number] for number in range(partitions)))
 
 
 def _told(topic: Topic, queues: Queues) -> Mapping[int, int]:

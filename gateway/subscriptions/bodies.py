@@ -20,11 +20,9 @@ from gateway.topics.bodies import immutable
 from metadata.subscriptions.push_config import PushConfig
 from metadata.types import (
     Delivery,
-    OnExhausted,
     RetryPolicy,
     Subscription,
     SubscriptionSpec,
-    SubscriptionType,
 )
 from openapi import subscriptions as contract
 from openapi.contract import Body, fields_of
@@ -120,7 +118,7 @@ def view(subscription: Subscription, made: Sequence[NewSecret] = ()) -> contract
         ordered=subscription.ordered,
         retry=contract.RetryPolicyView(**_retry(subscription)),
         start=subscription.start,
-        state=subscription.state.value,
+        state=subscription.state,
         state_reason=subscription.state_reason,
         created_at=subscription.created_at,
         updated_at=subscription.updated_at,
@@ -132,7 +130,7 @@ def _settings(subscription: Subscription) -> dict[str, Any]:
     """Return the fields that are the same in a body and in an answer."""
     limits = subscription.rate_limit, subscription.consumer_rate_limit
     return {
-        "type": subscription.type.value,
+        "type": subscription.type,
         "ack_deadline_seconds": subscription.ack_deadline_s,
         "rate_limit": None if limits == (None, None) else contract.RateLimit(*limits),
         **fields_of(contract.PlainSettings, subscription),
@@ -144,7 +142,7 @@ def _retry(subscription: Subscription) -> dict[str, Any]:
         "min_backoff_seconds": subscription.retry.min_backoff_s,
         "max_backoff_seconds": subscription.retry.max_backoff_s,
         "max_attempts": subscription.retry.max_attempts,
-        "on_exhausted": subscription.on_exhausted.value,
+        "on_exhausted": subscription.on_exhausted,
     }
 
 
@@ -156,7 +154,7 @@ def _applied(
         _typed(body, spec, make_push),
         ack_deadline_s=body.ack_deadline_seconds,
         retry=RetryPolicy(retry.min_backoff_seconds, retry.max_backoff_seconds, retry.max_attempts),
-        on_exhausted=OnExhausted(retry.on_exhausted),
+        on_exhausted=retry.on_exhausted,
         rate_limit=limit.messages_per_second,
         consumer_rate_limit=limit.per_consumer_messages_per_second,
         **fields_of(contract.PlainSettings, body),
@@ -168,8 +166,8 @@ def _typed(
 ) -> SubscriptionSpec:
     """Return the subscription with its type and push. A push that stays as it is is not looked at
     again: the tenant may have other rules for endpoints by now."""
-    kind = SubscriptionType(body.type)
-    if kind is not SubscriptionType.PUSH:
+    kind = body.type
+    if kind != "push":
         if body.push is not None:
             raise invalid("The body does not fit.", [FieldError("push", "needs type push")])
         return replace(spec, type=kind, push=None)
@@ -195,7 +193,7 @@ def _checked(spec: SubscriptionSpec, topic_name: str, kept_filter: str | None) -
     errors = label_errors(spec.labels)
     if spec.filter != kept_filter:
         errors += filter_errors(spec.filter)
-    retry, parks = spec.retry, spec.on_exhausted is OnExhausted.PARK
+    retry, parks = spec.retry, spec.on_exhausted == "park"
     if retry.min_backoff_s > retry.max_backoff_s:
         errors.append(FieldError("retry.min_backoff_seconds", "at most max_backoff_seconds"))
     if parks and not spec.ordered:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from edge.problem import invalid
 from gateway.names import label_errors
 from gateway.tenancy.answers import name_errors_of, secrets_view
-from metadata.tenancy.clients import Client, ClientSpec, ClientState
+from metadata.tenancy.clients import Client, ClientSpec
 from openapi import access
 
 
@@ -14,7 +14,7 @@ def spec_of(body: access.ClientBody, name: str) -> ClientSpec:
     errors = name_errors_of(body.name, name) + label_errors(body.labels)
     if errors:
         raise invalid("The body does not fit.", errors)
-    return ClientSpec(name, body.display_name, ClientState(body.state), body.labels)
+    return ClientSpec(name, body.display_name, body.state, body.labels)
 
 
 def view(client: Client) -> access.Client:
@@ -23,7 +23,7 @@ def view(client: Client) -> access.Client:
         name=client.name,
         client_id=client.client_id,
         display_name=client.display_name,
-        state=client.state.value,
+        state=client.state,
         labels=dict(client.labels),
         secrets=secrets_view(client.secrets),
         tokens_valid_from=client.tokens_valid_from,

@@ -72,7 +72,7 @@ def view(issuer: Issuer) -> access.Issuer:
         subject_claim=issuer.subject_claim,
         required_claims=dict(issuer.required_claims),
         labels=dict(issuer.labels),
-        trust=issuer.trust.value,
+        trust=issuer.trust,
         created_at=issuer.created_at,
         updated_at=issuer.updated_at,
     )

@@ -21,8 +21,9 @@ from typing import Protocol
 
 from auth.issuer_keys import Fetch, IssuerUnreachable
 from edge.problem import FieldError, Problem, invalid
-from metadata.tenancy.issuers import Issuer, IssuerSpec, Trust, allowance
+from metadata.tenancy.issuers import Issuer, IssuerSpec, allowance
 from metadata.types import TOKEN_AUDIENCE_PREFIX, Tenant, token_audience
+from openapi.access import Trust
 
 DOCUMENT = "/.well-known/packetboat-tenants"
 """Below the issuer, as its description is: what may be published there is the issuer's to say."""
@@ -55,20 +56,20 @@ class IssuerTrust:
     async def _trust(self, tenant_id: bytes, spec: IssuerSpec, present: Issuer | None) -> Trust:
         own = token_audience(tenant_id)
         if spec.audience == own:
-            return Trust.AUDIENCE
+            return "audience"
         if spec.audience.startswith(TOKEN_AUDIENCE_PREFIX):
             errors = [FieldError("audience", f"of tenants' own audiences, this one's is {own}")]
             raise invalid("The body does not fit.", errors)
         tenant = await self._tenants.get_by_id(tenant_id)
         if allowance(spec.issuer, spec.audience) in tenant.issuers_allowed:
-            return Trust.OPERATOR
+            return "operator"
         named, why = await self._named(tenant_id, spec.issuer, own)
         if named:
-            return Trust.DOCUMENT
+            return "document"
         asked = spec.issuer, spec.audience
         if present is not None and (present.issuer, present.audience) == asked:
             # It holds as it did; a document that is gone for a while takes nothing away.
-            kept = (Trust.UNPROVED, Trust.DOCUMENT) if named is None else (Trust.UNPROVED,)
+            kept = ("unproved", "document") if named is None else ("unproved",)
             if present.trust in kept:
                 return present.trust
         raise _unproved(spec, own, why)

@@ -8,7 +8,7 @@ from auth.policies import parse_scope
 from edge.problem import FieldError, invalid
 from gateway.names import label_errors
 from gateway.tenancy.answers import grant_errors, name_errors_of, secrets_view
-from metadata.tenancy.api_keys import ApiKey, ApiKeySpec, KeyState
+from metadata.tenancy.api_keys import ApiKey, ApiKeySpec
 from metadata.tenancy.credentials import API_KEY
 from openapi import access
 
@@ -26,7 +26,7 @@ def spec_of(body: access.KeyBody, name: str) -> ApiKeySpec:
         raise invalid("The body does not fit.", errors)
     ends = None if body.expires_at is None else body.expires_at.astimezone(UTC)
     scopes = tuple(dict.fromkeys(body.scopes))
-    return ApiKeySpec(name, scopes, ends, KeyState(body.state), body.labels)
+    return ApiKeySpec(name, scopes, ends, body.state, body.labels)
 
 
 def view(key: ApiKey) -> access.Key:
@@ -36,7 +36,7 @@ def view(key: ApiKey) -> access.Key:
         key_id=key.key_id,
         prefix=API_KEY + key.key_id,
         scopes=list(key.scopes),
-        state=key.state.value,
+        state=key.state,
         expires_at=key.expires_at,
         labels=dict(key.labels),
         secrets=secrets_view(key.secrets),

@@ -9,7 +9,7 @@ from edge.problem import FieldError, invalid
 from gateway.names import label_errors, name_errors
 from gateway.tenancy.answers import name_errors_of
 from metadata.tenancy.clients import ClientSpec
-from metadata.types import Tenant, TenantSpec, TenantState
+from metadata.types import Tenant, TenantSpec
 from openapi import tenants
 
 _ISSUER_ENTRY = re.compile(tenants.ISSUER_ENTRY)
@@ -30,7 +30,7 @@ def spec_of(body: tenants.TenantBody, name: str) -> TenantSpec:
     return TenantSpec(
         name,
         body.display_name,
-        TenantState(body.state),
+        body.state,
         body.labels,
         tuple(dict.fromkeys(body.egress_allowed)),
         tuple(dict.fromkeys(body.issuers_allowed)),
@@ -66,7 +66,7 @@ def view(tenant: Tenant) -> tenants.Tenant:
     return tenants.Tenant(
         name=tenant.name,
         display_name=tenant.display_name,
-        state=tenant.state.value,
+        state=tenant.state,
         labels=dict(tenant.labels),
         egress_allowed=list(tenant.egress_allowed),
         issuers_allowed=list(tenant.issuers_allowed),

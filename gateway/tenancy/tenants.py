@@ -12,7 +12,7 @@ from gateway.tenancy.tenant_deletion import TenantDeletion
 from metadata.errors import Conflict
 from metadata.tenancy.credentials import new_client_id, new_client_secret
 from metadata.tenancy.tenants import PLATFORM_NAME, FirstOwner, TenantRepository
-from metadata.types import Page, Tenant, TenantSpec, TenantState
+from metadata.types import Page, Tenant, TenantSpec
 from openapi import tenants as contract
 
 
@@ -50,7 +50,7 @@ class TenantRoutes:
             return await self._tenants.update(spec, if_version=call.if_version)
         except Conflict as error:
             present = error.existing
-            if isinstance(present, Tenant) and present.state is TenantState.DELETING:
+            if isinstance(present, Tenant) and present.state == "deleting":
                 raise _going(spec.name) from error
             raise
 

@@ -7,7 +7,7 @@ from msgspec import UNSET
 from edge.problem import FieldError, Problem, invalid
 from gateway.http.merge_patch import create_of, merged_into, put_of
 from gateway.names import label_errors, name_errors
-from metadata.types import OnLimit, Retention, RetentionMode, Topic, TopicSpec
+from metadata.types import Retention, Topic, TopicSpec
 from openapi import topics as contract
 from openapi.contract import Body
 
@@ -68,7 +68,7 @@ def _spec(body: contract.TopicPut, name: str, priorities: int) -> TopicSpec:
     kept = body.retention
     return TopicSpec(
         name,
-        Retention(RetentionMode(kept.mode), kept.seconds, kept.bytes, OnLimit(kept.on_limit)),
+        Retention(kept.mode, kept.seconds, kept.bytes, kept.on_limit),
         body.dedup_window_seconds,
         body.labels,
         priorities,
@@ -113,10 +113,10 @@ def view(topic: Topic) -> contract.Topic:
         partitions=topic.partition_count,
         priorities=topic.priorities,
         retention=contract.TopicRetention(
-            mode=topic.retention.mode.value,
+            mode=topic.retention.mode,
             seconds=topic.retention.seconds,
             bytes=topic.retention.bytes,
-            on_limit=topic.retention.on_limit.value,
+            on_limit=topic.retention.on_limit,
         ),
         full=topic.full_detail if topic.full is not None else None,
         dedup_window_seconds=topic.dedup_window_s,

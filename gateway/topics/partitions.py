@@ -148,7 +148,7 @@ def view(placement: Placement) -> contract.Placement:
     """Return an unfinished placement as the API shows it."""
     opening = [partition for partition in placement.opening if not partition.lane]
     return contract.Placement(
-        kind=placement.kind.value,
+        kind=placement.kind,
         partitions=[partition.number for partition in opening],
         groups=[partition.group for partition in opening],
     )

@@ -135,7 +135,7 @@ class Mover:
         done = await self._placements.finish(placement, ends)
         _log.info(
             "placement done",
-            kind=placement.kind.value,
+            kind=placement.kind,
             topic=topic.name,
             partitions=[p.number for p in placement.opening if not p.lane],
             groups=[p.group for p in placement.opening if not p.lane],
@@ -193,7 +193,7 @@ class Mover:
         except* (StoreError, MetadataError) as errors:
             (_log.debug if again else _log.warning)(
                 "placement left to repair",
-                kind=placement.kind.value,
+                kind=placement.kind,
                 topic=placement.topic.name,
                 errors=str(errors.exceptions),
             )

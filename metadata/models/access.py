@@ -10,6 +10,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from metadata.models.base import Base, Big, KeyId, Time
+from openapi.access import State, Trust
 
 
 def _of_tenant(table: str) -> ForeignKeyConstraint:
@@ -35,7 +36,7 @@ class ClientRow(Base):
     client_id: Mapped[str] = mapped_column(Text)
     display_name: Mapped[str] = mapped_column(Text, server_default="")
     secrets: Mapped[list[dict[str, Any]]] = mapped_column(JSONB)
-    state: Mapped[str] = mapped_column(Text, server_default="active")
+    state: Mapped[State] = mapped_column(Text, server_default="active")
     tokens_valid_from: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
     labels: Mapped[dict[str, str]] = mapped_column(JSONB, server_default="{}")
     version: Mapped[Big]
@@ -62,7 +63,7 @@ class ApiKeyRow(Base):
     key_id: Mapped[str] = mapped_column(Text)
     secrets: Mapped[list[dict[str, Any]]] = mapped_column(JSONB)
     scopes: Mapped[list[str]] = mapped_column(JSONB)
-    state: Mapped[str] = mapped_column(Text, server_default="active")
+    state: Mapped[State] = mapped_column(Text, server_default="active")
     expires_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
     labels: Mapped[dict[str, str]] = mapped_column(JSONB, server_default="{}")
     version: Mapped[Big]
@@ -121,4 +122,4 @@ class IssuerRow(Base):
     version: Mapped[Big]
     created_at: Mapped[Time]
     updated_at: Mapped[Time]
-    trust: Mapped[str] = mapped_column(Text, server_default="unproved")
+    trust: Mapped[Trust] = mapped_column(Text, server_default="unproved")

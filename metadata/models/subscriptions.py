@@ -22,6 +22,7 @@ from sqlalchemy.dialects.postgresql import INT8MULTIRANGE, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from metadata.models.base import Base, Big, Id, KeyId, Time
+from openapi.subscriptions import OnExhausted, State, StoredType
 
 
 class SubscriptionRow(Base):
@@ -52,7 +53,7 @@ class SubscriptionRow(Base):
     uid: Mapped[KeyId]
     topic_uid: Mapped[Id]
     name: Mapped[str] = mapped_column(Text)
-    type: Mapped[str] = mapped_column(Text)
+    type: Mapped[StoredType] = mapped_column(Text)
     delivery: Mapped[str] = mapped_column(Text)
     ordered: Mapped[bool]
     ack_deadline_s: Mapped[float] = mapped_column(Double)
@@ -60,12 +61,12 @@ class SubscriptionRow(Base):
     retry_max_backoff_s: Mapped[float] = mapped_column(Double)
     retry_max_attempts: Mapped[int | None] = mapped_column(Integer)
     dead_letter_topic: Mapped[str | None] = mapped_column(Text)
-    on_exhausted: Mapped[str] = mapped_column(Text, server_default="dead_letter")
+    on_exhausted: Mapped[OnExhausted] = mapped_column(Text, server_default="dead_letter")
     filter: Mapped[str | None] = mapped_column(Text)
     rate_limit: Mapped[float | None] = mapped_column(Double)
     consumer_rate_limit: Mapped[float | None] = mapped_column(Double)
     max_outstanding: Mapped[int | None] = mapped_column(Integer)
-    state: Mapped[str] = mapped_column(Text, server_default="active")
+    state: Mapped[State] = mapped_column(Text, server_default="active")
     state_reason: Mapped[str | None] = mapped_column(Text)
     push: Mapped[Any | None] = mapped_column(JSONB(none_as_null=True))
     start: Mapped[Any] = mapped_column(JSONB)

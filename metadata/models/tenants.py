@@ -23,6 +23,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from metadata.models.base import Base, Big, Id, KeyId, Time
+from openapi.tenants import State
 
 
 class TenantRow(Base):
@@ -37,7 +38,7 @@ class TenantRow(Base):
     tenant_id: Mapped[KeyId]
     name: Mapped[str] = mapped_column(Text)
     display_name: Mapped[str] = mapped_column(Text, server_default="")
-    state: Mapped[str] = mapped_column(Text, server_default="active")
+    state: Mapped[State] = mapped_column(Text, server_default="active")
     labels: Mapped[dict[str, str]] = mapped_column(JSONB, server_default="{}")
     egress_allowed: Mapped[list[str]] = mapped_column(JSONB, server_default="[]")
     version: Mapped[Big]

@@ -15,6 +15,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from metadata.models.base import Base, Big, Id, KeyId, Time
+from openapi.topics import Mode, OnLimit, PlacementKind
 
 
 class TopicRow(Base):
@@ -48,10 +49,10 @@ class TopicRow(Base):
     uid: Mapped[KeyId]
     name: Mapped[str] = mapped_column(Text)
     state: Mapped[str] = mapped_column(Text)
-    retention_mode: Mapped[str] = mapped_column(Text)
+    retention_mode: Mapped[Mode] = mapped_column(Text)
     retention_seconds: Mapped[Big | None]
     retention_bytes: Mapped[Big | None]
-    retention_on_limit: Mapped[str] = mapped_column(Text, server_default="refuse")
+    retention_on_limit: Mapped[OnLimit] = mapped_column(Text, server_default="refuse")
     full_reason: Mapped[str | None] = mapped_column(Text)
     full_detail: Mapped[str | None] = mapped_column(Text)
     dedup_window_s: Mapped[int] = mapped_column(Integer)
@@ -126,7 +127,7 @@ class PlacementRow(Base):
     tenant_id: Mapped[KeyId]
     topic_uid: Mapped[KeyId]
     uid: Mapped[Id]
-    kind: Mapped[str] = mapped_column(Text)
+    kind: Mapped[PlacementKind] = mapped_column(Text)
     partition: Mapped[int | None] = mapped_column(Integer)
     partitions: Mapped[int] = mapped_column(Integer)
     groups: Mapped[list[int]] = mapped_column(ARRAY(Integer))

@@ -9,7 +9,7 @@ from metadata import changes
 from metadata.database import Database
 from metadata.errors import NotFound
 from metadata.models import SubscriptionRow
-from metadata.types import SubscriptionState
+from openapi.subscriptions import State
 
 
 class SubscriptionStateRepository:
@@ -18,19 +18,17 @@ class SubscriptionStateRepository:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def set(
-        self, tenant_id: bytes, name: str, state: SubscriptionState, reason: str | None
-    ) -> int:
+    async def set(self, tenant_id: bytes, name: str, state: State, reason: str | None) -> int:
         """Set the state; return the version, which stays if nothing changes. Raises NotFound."""
 
         async def work(session: AsyncSession) -> int:
             row = await _named(session, tenant_id, name)
-            if (row.state, row.state_reason) == (state.value, reason):
+            if (row.state, row.state_reason) == (state, reason):
                 return row.version
             await changes.wait_turn(session, tenant_id)
             session.expire(row)
             row = await _named(session, tenant_id, name)
-            row.state, row.state_reason, row.updated_at = state.value, reason, func.now()
+            row.state, row.state_reason, row.updated_at = state, reason, func.now()
             row.version = await changes.tell(session, changes.of_subscription(row))
             return row.version
 

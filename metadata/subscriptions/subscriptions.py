@@ -31,13 +31,10 @@ from metadata.subscriptions.skip_rules import active_of
 from metadata.types import (
     WHOLE,
     Delivery,
-    OnExhausted,
     Page,
     RetryPolicy,
     Subscription,
     SubscriptionSpec,
-    SubscriptionState,
-    SubscriptionType,
     TopicState,
 )
 from openapi.contract import fields_of
@@ -266,13 +263,13 @@ def _columns(spec: SubscriptionSpec) -> dict[str, Any]:
     """Return the columns that may change. The plain settings are those of the contract; a setting
     whose column has another name or shape is here, and in `_subscription_of`."""
     return {
-        "type": spec.type.value,
+        "type": spec.type,
         "push": push_config.kept(spec.push),
         "ack_deadline_s": spec.ack_deadline_s,
         "retry_min_backoff_s": spec.retry.min_backoff_s,
         "retry_max_backoff_s": spec.retry.max_backoff_s,
         "retry_max_attempts": spec.retry.max_attempts,
-        "on_exhausted": spec.on_exhausted.value,
+        "on_exhausted": spec.on_exhausted,
         "rate_limit": spec.rate_limit,
         "consumer_rate_limit": spec.consumer_rate_limit,
         **fields_of(PlainSettings, spec),
@@ -357,7 +354,7 @@ def _subscription_of(row: SubscriptionRow, topic_name: str) -> Subscription:
         name=row.name,
         topic_uid=row.topic_uid,
         topic_name=topic_name,
-        type=SubscriptionType(row.type),
+        type=row.type,
         delivery=Delivery(row.delivery),
         ordered=row.ordered,
         ack_deadline_s=row.ack_deadline_s,
@@ -367,10 +364,10 @@ def _subscription_of(row: SubscriptionRow, topic_name: str) -> Subscription:
         version=row.version,
         created_at=row.created_at,
         updated_at=row.updated_at,
-        on_exhausted=OnExhausted(row.on_exhausted),
+        on_exhausted=row.on_exhausted,
         rate_limit=row.rate_limit,
         consumer_rate_limit=row.consumer_rate_limit,
-        state=SubscriptionState(row.state),
+        state=row.state,
         state_reason=row.state_reason,
         push=push_config.read(row.push),
         **fields_of(PlainSettings, row),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,6 +14,7 @@ from metadata.tenancy.credentials import Secret, from_json, rotated, to_json
 from metadata.tenancy.named_rows import NamedRows, unguarded
 from metadata.tenancy.owners import keep_owner
 from metadata.types import ChangeKind, Page
+from openapi.access import State
 
 _TOUCH = """
 UPDATE api_keys SET last_used_at = used.at
@@ -24,13 +24,6 @@ WHERE api_keys.tenant_id = used.tenant_id AND api_keys.uid = used.uid
 """
 
 
-class KeyState(enum.Enum):
-    """active ↔ disabled: it is refused."""
-
-    ACTIVE = "active"
-    DISABLED = "disabled"
-
-
 @dataclass(frozen=True, slots=True)
 class ApiKeySpec:
     """The values that a caller chooses."""
@@ -38,7 +31,7 @@ class ApiKeySpec:
     name: str
     scopes: tuple[str, ...]
     expires_at: datetime | None = None
-    state: KeyState = KeyState.ACTIVE
+    state: State = "active"
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -53,7 +46,7 @@ class ApiKey:
     key_id: str
     secrets: tuple[Secret, ...]
     scopes: tuple[str, ...]
-    state: KeyState
+    state: State
     expires_at: datetime | None
     labels: Mapping[str, str]
     version: int
@@ -162,7 +155,7 @@ def _columns(spec: ApiKeySpec) -> Mapping[str, Any]:
     return {
         "scopes": list(spec.scopes),
         "expires_at": spec.expires_at,
-        "state": spec.state.value,
+        "state": spec.state,
         "labels": dict(spec.labels),
     }
 
@@ -175,7 +168,7 @@ def api_key(row: ApiKeyRow) -> ApiKey:
         key_id=row.key_id,
         secrets=from_json(row.secrets),
         scopes=tuple(row.scopes),
-        state=KeyState(row.state),
+        state=row.state,
         expires_at=row.expires_at,
         labels=dict(row.labels),
         version=row.version,

@@ -5,7 +5,6 @@ A client has one secret, or two while it changes from one to the other.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from metadata.tenancy.credentials import Secret, from_json, rotated, to_json, wi
 from metadata.tenancy.named_rows import NamedRows, unguarded
 from metadata.tenancy.owners import keep_owner
 from metadata.types import ChangeKind, Page
+from openapi.access import State
 
 _TOUCH = """
 UPDATE clients SET last_used_at = used.at
@@ -27,20 +27,13 @@ WHERE clients.tenant_id = used.tenant_id AND clients.uid = used.uid
 """
 
 
-class ClientState(enum.Enum):
-    """active ↔ disabled: its secrets and its tokens are refused."""
-
-    ACTIVE = "active"
-    DISABLED = "disabled"
-
-
 @dataclass(frozen=True, slots=True)
 class ClientSpec:
     """The values that a caller chooses."""
 
     name: str
     display_name: str = ""
-    state: ClientState = ClientState.ACTIVE
+    state: State = "active"
     labels: Mapping[str, str] = field(default_factory=dict)
     permissions: tuple[str, ...] | None = None
     """The only permissions that an operator has; None: all. They stay as it was made."""
@@ -56,7 +49,7 @@ class Client:
     client_id: str
     display_name: str
     secrets: tuple[Secret, ...]
-    state: ClientState
+    state: State
     tokens_valid_from: datetime | None
     """Tokens issued before are refused; None: all of them hold."""
     labels: Mapping[str, str]
@@ -201,7 +194,7 @@ def _columns(spec: ClientSpec) -> Mapping[str, Any]:
     """Return the columns that may change."""
     return {
         "display_name": spec.display_name,
-        "state": spec.state.value,
+        "state": spec.state,
         "labels": dict(spec.labels),
     }
 
@@ -214,7 +207,7 @@ def client(row: ClientRow) -> Client:
         client_id=row.client_id,
         display_name=row.display_name,
         secrets=from_json(row.secrets),
-        state=ClientState(row.state),
+        state=row.state,
         tokens_valid_from=row.tokens_valid_from,
         labels=dict(row.labels),
         version=row.version,

@@ -6,7 +6,6 @@ each has given that tokens of that issuer for that audience are its own.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -24,24 +23,7 @@ from metadata.models import IssuerRow
 from metadata.tenancy.named_rows import NamedRows, unguarded
 from metadata.tenancy.owners import keep_owner
 from metadata.types import ChangeKind, Page
-
-
-class Trust(enum.Enum):
-    """The reason why tokens of an issuer, for an audience, are a tenant's.
-
-    Release 0.2 asked for no proof, so what it registered is unproved.
-    """
-
-    AUDIENCE = "audience"
-    """The audience is the tenant's own (`token_audience`)."""
-    DOCUMENT = "document"
-    """A document of the issuer names the tenant: the issuer is the tenant's."""
-    OPERATOR = "operator"
-    """An operator has made sure (`issuers_allowed` of the tenant)."""
-    UNPROVED = "unproved"
-    """Holds while nobody has proved to own the issuer, and no other tenant's claim fits a token."""
-    WITHDRAWN = "withdrawn"
-    """The operator has taken it back: no token holds."""
+from openapi.access import Trust
 
 
 class IssuerTaken(MetadataError):
@@ -64,7 +46,7 @@ class IssuerSpec:
     subject_claim: str = "sub"
     required_claims: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-    trust: Trust = Trust.UNPROVED
+    trust: Trust = "unproved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +150,14 @@ async def follow_operator(
     rows = await session.scalars(select(IssuerRow).where(IssuerRow.tenant_id == tenant_id))
     for row in rows:
         is_allowed = allowance(row.issuer, row.audience) in allowed
-        held, trust = Trust(row.trust), None
-        if is_allowed and held in (Trust.UNPROVED, Trust.WITHDRAWN):
-            trust = Trust.OPERATOR
-        elif not is_allowed and held is Trust.OPERATOR:
-            trust = Trust.WITHDRAWN
+        held = row.trust
+        trust: Trust | None = None
+        if is_allowed and held in ("unproved", "withdrawn"):
+            trust = "operator"
+        elif not is_allowed and held == "operator":
+            trust = "withdrawn"
         if trust is not None:
-            row.trust, row.updated_at = trust.value, func.now()
+            row.trust, row.updated_at = trust, func.now()
             followed.append(row)
     return followed
 
@@ -196,7 +179,7 @@ def _columns(spec: IssuerSpec) -> Mapping[str, Any]:
         "subject_claim": spec.subject_claim,
         "required_claims": dict(spec.required_claims),
         "labels": dict(spec.labels),
-        "trust": spec.trust.value,
+        "trust": spec.trust,
     }
 
 
@@ -214,5 +197,5 @@ def issuer(row: IssuerRow) -> Issuer:
         version=row.version,
         created_at=row.created_at,
         updated_at=row.updated_at,
-        trust=Trust(row.trust),
+        trust=row.trust,
     )

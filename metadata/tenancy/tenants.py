@@ -33,7 +33,7 @@ from metadata.tenancy.credentials import Secret
 from metadata.tenancy.owners import EVERYTHING, OWNER
 from metadata.tenancy.policies import PolicySpec
 from metadata.topics.topics import topic_count
-from metadata.types import ChangeKind, Page, Tenant, TenantSpec, TenantState
+from metadata.types import ChangeKind, Page, Tenant, TenantSpec
 
 PLATFORM_ID = bytes(16)
 PLATFORM_NAME = "platform"
@@ -127,7 +127,7 @@ class TenantRepository:
 
         async def work(session: AsyncSession) -> Tenant:
             row = await _in_turn(session, spec.name, if_version)
-            if row.state == TenantState.DELETING.value:
+            if row.state == "deleting":
                 raise Conflict("tenant", spec.name, "is being deleted", tenant(row))
             columns = _columns(spec)
             if all(getattr(row, column) == value for column, value in columns.items()):
@@ -147,12 +147,12 @@ class TenantRepository:
 
         async def work(session: AsyncSession) -> Tenant:
             row = await _in_turn(session, name, if_version)
-            if row.state == TenantState.DELETING.value:
+            if row.state == "deleting":
                 return tenant(row)
             topics = await session.scalar(topic_count(row.tenant_id))
             if topics and not force:
                 raise Conflict("tenant", name, "has topics", topics)
-            row.state = TenantState.DELETING.value
+            row.state = "deleting"
             return await _put(session, row)
 
         return await self._database.platform.write(work)
@@ -161,7 +161,7 @@ class TenantRepository:
         """Return the tenants that are being deleted, the oldest change first."""
         statement = (
             select(TenantRow)
-            .where(TenantRow.state == TenantState.DELETING.value)
+            .where(TenantRow.state == "deleting")
             .order_by(TenantRow.updated_at)
             .limit(limit)
         )
@@ -194,7 +194,7 @@ class TenantRepository:
         async def work(session: AsyncSession) -> None:
             await changes.wait_turn(session, tenant_id)
             row = await session.get(TenantRow, tenant_id)
-            if row is None or row.state != TenantState.DELETING.value:
+            if row is None or row.state != "deleting":
                 return
             topic = select(TopicRow.uid).where(TopicRow.tenant_id == tenant_id).limit(1)
             if await session.scalar(topic) is not None:
@@ -242,7 +242,7 @@ class TenantRepository:
 
     async def inactive(self) -> frozenset[bytes]:
         """The ids of those that are suspended or on their way out: nothing is done for them."""
-        statement = select(TenantRow.tenant_id).where(TenantRow.state != TenantState.ACTIVE.value)
+        statement = select(TenantRow.tenant_id).where(TenantRow.state != "active")
 
         async def work(session: AsyncSession) -> frozenset[bytes]:
             return frozenset(await session.scalars(statement))
@@ -274,7 +274,7 @@ def _columns(spec: TenantSpec) -> Mapping[str, Any]:
     """Return the columns that an update may change."""
     return {
         "display_name": spec.display_name,
-        "state": spec.state.value,
+        "state": spec.state,
         "labels": dict(spec.labels),
         "egress_allowed": list(spec.egress_allowed),
         "issuers_allowed": list(spec.issuers_allowed),
@@ -325,7 +325,7 @@ def tenant(row: TenantRow) -> Tenant:
         tenant_id=row.tenant_id,
         name=row.name,
         display_name=row.display_name,
-        state=TenantState(row.state),
+        state=row.state,
         labels=dict(row.labels),
         egress_allowed=tuple(row.egress_allowed),
         version=row.version,

@@ -30,11 +30,11 @@ from metadata.topics.topics import named, new_assignment, new_partition, topic_o
 from metadata.types import (
     Partition,
     Placement,
-    PlacementKind,
     SealedPartition,
     Topic,
     TopicState,
 )
+from openapi.topics import PlacementKind
 
 LaneOf = tuple[int, int]
 """A partition's number, and a lane of it."""
@@ -114,7 +114,7 @@ class PlacementRepository:
                 tenant_id=tenant_id,
                 topic_uid=row.uid,
                 uid=new_uid(),
-                kind=PlacementKind.MOVE.value,
+                kind="move",
                 partition=partition,
                 partitions=topic.partition_count,
                 groups=[group],
@@ -145,7 +145,7 @@ class PlacementRepository:
                 tenant_id=tenant_id,
                 topic_uid=row.uid,
                 uid=new_uid(),
-                kind=PlacementKind.GROW.value,
+                kind="grow",
                 partition=None,
                 partitions=len(groups),
                 groups=[*present_groups, *groups[count:]],
@@ -192,7 +192,7 @@ class PlacementRepository:
                 tenant_id=topic.tenant_id,
                 topic_uid=topic.uid,
                 uid=new_uid(),
-                kind=kind.value,
+                kind=kind,
                 partition=partition,
                 partitions=current.partition_count if partition is not None else len(groups),
                 groups=list(groups),
@@ -327,7 +327,7 @@ async def _started(
 
 def _placement(row: PlacementRow, topic: Topic) -> Placement:
     """Return the intent in terms of the present partitions, which stay until it is done."""
-    kind = PlacementKind(row.kind)
+    kind = row.kind
     numbers = range(row.partitions) if row.partition is None else (row.partition,)
     present = {(each.number, each.lane): each for each in topic.partitions}
     sealing = tuple(each for each in topic.partitions if each.number in numbers)

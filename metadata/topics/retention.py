@@ -23,7 +23,7 @@ from metadata import changes
 from metadata.database import Connection, Database
 from metadata.models import TopicRow
 from metadata.topics.backup_hold import HELD, HELD_ARGUMENTS
-from metadata.types import ChangeKind, OnLimit, Retention, RetentionMode
+from metadata.types import ChangeKind, Retention
 
 _TOPICS = """
 SELECT tenant_id, uid, name, retention_mode, retention_seconds, retention_bytes,
@@ -290,10 +290,10 @@ def _limits(row: Connection) -> TopicLimits:
         uid=row["uid"],
         name=row["name"],
         retention=Retention(
-            RetentionMode(row["retention_mode"]),
+            row["retention_mode"],
             row["retention_seconds"],
             row["retention_bytes"],
-            OnLimit(row["retention_on_limit"]),
+            row["retention_on_limit"],
         ),
         dedup_window_s=row["dedup_window_s"],
         full=row["full_reason"],

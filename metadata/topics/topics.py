@@ -30,11 +30,9 @@ from metadata.models import (
 from metadata.paging import name_after, page_of
 from metadata.types import (
     ChangeKind,
-    OnLimit,
     Page,
     Partition,
     Retention,
-    RetentionMode,
     SealedPartition,
     Topic,
     TopicSpec,
@@ -72,10 +70,10 @@ class TopicRepository:
                 uid=new_uid(),
                 name=spec.name,
                 state=TopicState.CREATING.value,
-                retention_mode=spec.retention.mode.value,
+                retention_mode=spec.retention.mode,
                 retention_seconds=spec.retention.seconds,
                 retention_bytes=spec.retention.bytes,
-                retention_on_limit=spec.retention.on_limit.value,
+                retention_on_limit=spec.retention.on_limit,
                 dedup_window_s=spec.dedup_window_s,
                 labels=dict(spec.labels),
                 priorities=spec.priorities,
@@ -265,10 +263,10 @@ async def _require_schema(session: AsyncSession, tenant_id: bytes, name: str | N
 def _apply(row: TopicRow, spec: TopicSpec) -> bool:
     """Apply a spec; return whether anything is different now."""
     wanted = {
-        "retention_mode": spec.retention.mode.value,
+        "retention_mode": spec.retention.mode,
         "retention_seconds": spec.retention.seconds,
         "retention_bytes": spec.retention.bytes,
-        "retention_on_limit": spec.retention.on_limit.value,
+        "retention_on_limit": spec.retention.on_limit,
         "dedup_window_s": spec.dedup_window_s,
         "ack_history": spec.ack_history,
         "schema_name": spec.schema,
@@ -370,10 +368,10 @@ def topic_of(row: TopicRow) -> Topic:
             if partition.sealed_at is None
         ),
         retention=Retention(
-            RetentionMode(row.retention_mode),
+            row.retention_mode,
             row.retention_seconds,
             row.retention_bytes,
-            OnLimit(row.retention_on_limit),
+            row.retention_on_limit,
         ),
         dedup_window_s=row.dedup_window_s,
         labels=dict(row.labels),

@@ -29,9 +29,9 @@ from metadata.errors import MetadataError
 from metadata.subscriptions.seeks import LaneOf, SeekRepository, Sought
 from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.subscriptions.states import SubscriptionStateRepository
-from metadata.types import Subscription, SubscriptionState
+from metadata.types import Subscription
 from openapi import positions as contract
-from openapi.subscriptions import StartAt
+from openapi.subscriptions import StartAt, State
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.fronts.following import Following
 from subscribe_forwarder.reading.places import Bounds
@@ -87,18 +87,16 @@ class PositionRoutes:
 
     async def pause(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pause a subscription: nothing is handed out. Acks go on, and waiting pulls wait on."""
-        await self._turn(scope, receive, send, SubscriptionState.PAUSED)
+        await self._turn(scope, receive, send, "paused")
 
     async def resume(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._turn(scope, receive, send, SubscriptionState.ACTIVE)
+        await self._turn(scope, receive, send, "active")
 
     async def drain(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Drain a subscription: only messages that were handed out before may be again."""
-        await self._turn(scope, receive, send, SubscriptionState.DRAINING)
+        await self._turn(scope, receive, send, "draining")
 
-    async def _turn(
-        self, scope: Scope, receive: Receive, send: Send, state: SubscriptionState
-    ) -> None:
+    async def _turn(self, scope: Scope, receive: Receive, send: Send, state: State) -> None:
         raw = await read_body(scope, receive, _MAX_BODY_BYTES)
         body = decode(raw, _STATE) if raw.strip() else contract.StateReason()
         tenant_id, name = tenant_of(scope), path_param(scope, "name")
@@ -107,7 +105,7 @@ class PositionRoutes:
         with suppress(MetadataError):
             subscription = await self._forwarder.catalog.subscription(tenant_id, name, refresh=True)
             await self._following.tell(subscription, moved=False)
-        shown = contract.SubscriptionState(name, state.value, body.reason)
+        shown = contract.SubscriptionState(name, state, body.reason)
         await respond(send, 200, msgspec.json.encode(shown), headers=_NO_STORE)
 
     async def _take_in(self, subscription: Subscription, generation: int) -> None:

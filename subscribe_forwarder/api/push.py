@@ -163,7 +163,7 @@ class PushRoutes:
         if found.push is None:
             raise Problem.of(
                 "not-a-push-subscription",
-                f"The subscription {name} is of type {found.type.value}; nothing is sent for it.",
+                f"The subscription {name} is of type {found.type}; nothing is sent for it.",
             )
         return found
 

@@ -11,7 +11,7 @@ from edge.problem import FieldError, Problem, invalid
 from edge.slices import Slices
 from metadata.errors import NotFound
 from metadata.subscriptions.names import NamedSubscription
-from metadata.types import Subscription, SubscriptionState, Topic
+from metadata.types import Subscription, Topic
 from subscribe_forwarder.backlogs.part import Wanted
 
 MAX_FOLLOWED = 1000
@@ -98,9 +98,7 @@ class Selector:
                 if strict:
                     raise
                 continue
-            found.append(
-                NamedSubscription(known.name, known.uid, known.topic_uid, known.state.value)
-            )
+            found.append(NamedSubscription(known.name, known.uid, known.topic_uid, known.state))
         if len(found) > MAX_FOLLOWED:
             raise _too_many()
         selected = {}
@@ -110,7 +108,7 @@ class Selector:
             except NotFound:
                 continue  # it goes with its topic
             wanted = Wanted(tenant_id, one.topic_uid, one.uid, topic.partition_count)
-            paused = None if one.state == SubscriptionState.ACTIVE.value else one.state
+            paused = None if one.state == "active" else one.state
             selected[one.uid] = Selected(one.name, wanted, paused)
         return selected
 

@@ -18,7 +18,7 @@ from functools import partial
 
 from edge.problem import Problem, unavailable
 from edge.quota import DELIVERED_BYTES, DELIVERED_MESSAGES, NO_LIMITS, Usage
-from metadata.types import Subscription, SubscriptionState
+from metadata.types import Subscription
 from openapi.flow import Throttle
 from subscribe_forwarder.delivery.collector import Collector
 from subscribe_forwarder.delivery.dealing import Dealing
@@ -138,8 +138,8 @@ class Hub:
     def paused_reason(self) -> str | None:
         """Return the reason for which no new message is delivered, if there is one."""
         state = self.subscription.state
-        if state is not SubscriptionState.ACTIVE:
-            return str(state.value)
+        if state != "active":
+            return state
         outstanding = self.outstanding
         if outstanding >= self.max_outstanding:
             held = sum(reader.held for reader in self.readers.values())
@@ -374,7 +374,7 @@ class Hub:
         return self._said is not None and self._said.messages_per_second == 0
 
     def _collect(self, want: Want) -> Delivery | None:
-        if self.subscription.state is SubscriptionState.PAUSED or self._stopped_by_flow:
+        if self.subscription.state == "paused" or self._stopped_by_flow:
             return None
         self.growth.lift(self.readers)
         delivery = self._collect_once(want)
@@ -415,7 +415,7 @@ class Hub:
         starved = False
         due_ms: int | None = None
         now = Now(int(self._clock() * 1000), wall_us())
-        paused = self.subscription.state is SubscriptionState.PAUSED or self._stopped_by_flow
+        paused = self.subscription.state == "paused" or self._stopped_by_flow
         for reader in () if paused else self.readers.values():
             if reader.idle or not self._may_hand_out(reader):
                 continue

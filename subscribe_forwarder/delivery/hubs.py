@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from edge.problem import Problem, not_found, unavailable
 from metadata.errors import MetadataError
-from metadata.types import WHOLE, Subscription, SubscriptionState, Topic, Unit
+from metadata.types import WHOLE, Subscription, Topic, Unit
 from subscribe_forwarder import selection
 from subscribe_forwarder.delivery.flush import AckFlusher, Tracked
 from subscribe_forwarder.delivery.hub import Hub
@@ -151,7 +151,7 @@ class Hubs:
             chosen = hub.terms.selection
         else:
             chosen = selection.of(subscription, self._apart)
-        return Terms(policy, chosen, subscription.state is SubscriptionState.DRAINING)
+        return Terms(policy, chosen, subscription.state == "draining")
 
     def dropped(self, reader: Reader) -> None:
         """Drop a reader whose unit or cursor is not ours any more; the next use looks again."""

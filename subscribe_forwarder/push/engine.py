@@ -36,7 +36,7 @@ from edge.quota import NO_LIMITS, PUSH_DELIVERIES, Usage
 from metadata.errors import MetadataError
 from metadata.subscriptions.push_config import PushConfig
 from metadata.types import Delivery as Guarantee
-from metadata.types import Subscription, SubscriptionState
+from metadata.types import Subscription
 from openapi.flow import Throttle
 from openapi.push import PushStatus
 from subscribe_forwarder.delivery.flush import AckFlusher
@@ -242,7 +242,7 @@ class Engine:
             self._unsendable_until_s = None
             self._pump_soon()
         if self._queue:
-            paused = self._hub.subscription.state is SubscriptionState.PAUSED
+            paused = self._hub.subscription.state == "paused"
             if paused or self.endpoint.shut(self._means.endpoints.clock()):
                 self.give_back()
             else:

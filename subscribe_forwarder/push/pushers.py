@@ -21,7 +21,7 @@ import structlog
 from edge.problem import Problem
 from metadata.errors import MetadataError, NotFound
 from metadata.subscriptions.push_endpoints import PushEndpoint
-from metadata.types import Change, ChangeKind, Subscription, SubscriptionType, Unit
+from metadata.types import Change, ChangeKind, Subscription, Unit
 from openapi.push import PushStatus
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.push import metrics
@@ -302,7 +302,7 @@ class Pushers:
 
     async def _look_at_topic(self, tenant_id: bytes, topic_uid: bytes) -> None:
         every = await self._forwarder.catalog.subscriptions_of(tenant_id, topic_uid)
-        wanted = {one.uid: one for one in every if one.type is SubscriptionType.PUSH and one.push}
+        wanted = {one.uid: one for one in every if one.type == "push" and one.push}
         before = self._of_topic.get(topic_uid, set())
         self._forget(before - wanted.keys())
         known = [one for one in wanted.values() if one.uid in self._pushed]

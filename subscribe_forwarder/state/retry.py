@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from metadata.types import Delivery, OnExhausted, Subscription
+from metadata.types import Delivery, Subscription
 
 MAX_EXCEPTIONS = 100_000
 
@@ -57,7 +57,7 @@ class Policy:
             min_backoff_ms=int(retry.min_backoff_s * 1000),
             max_backoff_ms=int(retry.max_backoff_s * 1000),
             max_attempts=retry.max_attempts,
-            park=subscription.on_exhausted is OnExhausted.PARK,
+            park=subscription.on_exhausted == "park",
             exactly_once=subscription.delivery is Delivery.EXACTLY_ONCE,
             ordered=subscription.ordered,
             history=history,

@@ -569,8 +569,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "auth/oidc.py",
-                "            if Trust.UNPROVED in proofs and owners:\n",
-                "            if Trust.UNPROVED in proofs and not fitting:\n",
+                '            if "unproved" in proofs and owners:\n',
+                '            if "unproved" in proofs and not fitting:\n',
             ),
         ),
         killed_by="tests/unit/auth/test_oidc.py"

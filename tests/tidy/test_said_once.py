@@ -153,6 +153,76 @@ RULES: dict[str, tuple[Callable[[ast.AST], bool], set[str]]] = {
 }
 
 
+STORED = ("appending", "metadata", "outbox", *SERVERS)
+"""The parts that may import the contract."""
+ENUMERATIONS = {
+    "gateway/subscriptions/start_positions.py": {"earliest"},
+    "metadata/subscriptions/push_config.py": {"cloudevents_batched", "v1"},
+    "metadata/types.py": {"at_least_once"},
+    "subscribe_forwarder/push/verdict.py": {"busy"},
+    "subscribe_forwarder/reading/targets.py": {"earliest"},
+}
+"""Enumerations of the contract that a module declares too, by their first value."""
+
+
+@cache
+def enumerations() -> frozenset[frozenset[str]]:
+    """Return the values of each enumeration in the contract that has several."""
+    document = Document()
+    document.whole()
+    return frozenset(
+        frozenset(values)
+        for values in _enumerations(document.schemas.named)
+        if len(values) > 1 and all(isinstance(each, str) for each in values)
+    )
+
+
+def _enumerations(schema: object) -> Iterator[list[str]]:
+    if isinstance(schema, dict):
+        if isinstance(values := schema.get("enum"), list):
+            yield values
+        for value in schema.values():
+            yield from _enumerations(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from _enumerations(value)
+
+
+def enumerates(node: ast.AST) -> frozenset[str]:
+    """Return the values of a class of an enumeration, or of a literal type."""
+    values: list[ast.expr] = []
+    if isinstance(node, ast.ClassDef) and any("Enum" in ast.unparse(base) for base in node.bases):
+        values = [each.value for each in node.body if isinstance(each, ast.Assign)]
+    elif isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("Literal"):
+        values = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    return frozenset(
+        each.value
+        for each in values
+        if isinstance(each, ast.Constant) and isinstance(each.value, str)
+    )
+
+
+def test_enumerations_of_the_contract_are_its_own() -> None:
+    written: dict[str, set[str]] = {}
+    for path, tree in trees(STORED):
+        for node in ast.walk(tree):
+            if (values := enumerates(node)) in enumerations():
+                written.setdefault(path, set()).add(min(values))
+    assert written == ENUMERATIONS, "import the type from openapi/, or take it off the list"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class State(enum.Enum):\n    ACTIVE = 'active'\n    DISABLED = 'disabled'",
+        "State = Literal['disabled', 'active']",
+        "def of(mode: typing.Literal['consume', 'retain']): ...",
+    ],
+)
+def test_the_rule_of_enumerations_sees_what_it_is_about(text: str) -> None:
+    assert any(enumerates(node) in enumerations() for node in ast.walk(ast.parse(text)))
+
+
 @cache
 def found() -> dict[str, set[str]]:
     """Return the modules of servers that each rule finds, in one walk through their sources."""
@@ -165,8 +235,8 @@ def found() -> dict[str, set[str]]:
     return named
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
-    for part in SERVERS:
+def trees(parts: tuple[str, ...] = SERVERS) -> Iterator[tuple[str, ast.Module]]:
+    for part in parts:
         for path in sorted((ROOT / part).rglob("*.py")):
             yield str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))
 

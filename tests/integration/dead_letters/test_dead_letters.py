@@ -11,7 +11,7 @@ import pytest
 from metadata.database import Database
 from metadata.delivery.cursors import CursorRepository
 from metadata.subscriptions.dead_letters import DeadLetterRepository
-from metadata.types import OnExhausted, RetryPolicy
+from metadata.types import RetryPolicy
 from outbox.dead_letter import PREFIX
 from store_nodes.client import StoreClient
 from store_nodes.record_batch import Message
@@ -265,7 +265,7 @@ async def test_a_parked_key_is_listed_resumed_and_given_up(
     database: Database, client: StoreClient
 ) -> None:
     yard = await Yard.open(database, client)
-    await yard.subscribe(ordered=True, on_exhausted=OnExhausted.PARK)
+    await yard.subscribe(ordered=True, on_exhausted="park")
     await yard.publish(*(Message(b"%d" % n, "text/plain", "k") for n in range(4)))
     async with yard.forwarder() as reader:
 

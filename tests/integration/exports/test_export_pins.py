@@ -14,12 +14,12 @@ from metadata.errors import MetadataUnavailable
 from metadata.exports.pins import ExportPinRepository
 from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.topics.holds import Held, HoldRepository, Pin
-from metadata.types import OnLimit, Retention, RetentionMode, Topic, TopicSpec
+from metadata.types import Retention, Topic, TopicSpec
 from tests.integration.exports.export_support import Harbour, each
 from tests.integration.metadata.world import World
 from tests.integration.scheduler.test_trimming import Site
 
-RETAIN = RetentionMode.RETAIN
+RETAIN = "retain"
 
 
 class Quay:
@@ -62,7 +62,7 @@ async def test_acked_messages_stay_until_they_are_exported(quay: Quay) -> None:
 async def test_limits_wait_for_exports_or_go_past_them_as_the_topic_says(quay: Quay) -> None:
     site = quay.site
     patient = await site.topic("patient", mode=RETAIN, bytes=300)
-    hasty = await site.topic("hasty", mode=RETAIN, bytes=300, on_limit=OnLimit.EXPIRE_OLDEST)
+    hasty = await site.topic("hasty", mode=RETAIN, bytes=300, on_limit="expire_oldest")
     await quay.harbour.export("a", "patient")
     await quay.harbour.export("b", "hasty")
     for topic in (patient, hasty):

@@ -21,7 +21,7 @@ from metadata.exports.types import (
     RunResult,
     TableState,
 )
-from metadata.types import TenantSpec, TenantState
+from metadata.types import TenantSpec
 from tests.integration.exports.export_support import Harbour, each, lanes
 
 DAY_S = 86_400.0
@@ -314,11 +314,11 @@ async def test_nothing_is_done_for_a_tenant_that_is_suspended(harbour: Harbour) 
     claimed = await harbour.claimed()
     await harbour.run("b")
     tenant = await harbour.world.tenants.get_by_id(harbour.tenant_id)
-    suspended = TenantSpec(tenant.name, state=TenantState.SUSPENDED)
+    suspended = TenantSpec(tenant.name, state="suspended")
     await harbour.world.tenants.update(suspended)
     assert await harbour.claim() is None
     assert (await harbour.leases.renew(claimed.id, claimed.lease, 60.0)).cancelled
-    await harbour.world.tenants.update(replace(suspended, state=TenantState.ACTIVE))
+    await harbour.world.tenants.update(replace(suspended, state="active"))
     assert not (await harbour.leases.renew(claimed.id, claimed.lease, 60.0)).cancelled
     assert (await harbour.claimed()).spec.name == "b"
 

@@ -14,7 +14,7 @@ from metadata.errors import MetadataUnavailable
 from metadata.exports.run_machine import Tick
 from metadata.exports.ticks import DueExport, ExportTickRepository, Ticks
 from metadata.exports.types import Export, Run
-from metadata.types import TenantSpec, TenantState
+from metadata.types import TenantSpec
 from scheduler.export_ticks import ExportTicks
 from tests.integration.exports.conftest import OpenHarbour
 from tests.integration.exports.export_support import Harbour
@@ -252,11 +252,11 @@ async def test_what_is_paused_or_suspended_or_deleted_makes_nothing(harbour: Har
         harbour.tenant_id, "lake", lambda export: replace(export.spec, paused=False)
     )
     tenant = await harbour.world.tenants.get_by_id(harbour.tenant_id)
-    suspended = TenantSpec(tenant.name, state=TenantState.SUSPENDED)
+    suspended = TenantSpec(tenant.name, state="suspended")
     await harbour.world.tenants.update(suspended)
     await harbour.ticks.round()
     assert await harbour.all_runs() == []
-    await harbour.world.tenants.update(replace(suspended, state=TenantState.ACTIVE))
+    await harbour.world.tenants.update(replace(suspended, state="active"))
     (due,) = await harbour.schedules.due(10)
     await harbour.ticks.round()
     assert len(await harbour.all_runs()) == 1

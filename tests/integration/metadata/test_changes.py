@@ -15,7 +15,7 @@ from metadata.subscriptions.skip_rules import SkipRuleRepository
 from metadata.subscriptions.states import SubscriptionStateRepository
 from metadata.topics.placements import PlacementRepository
 from metadata.topics.retention import FullFlag, RetentionRepository
-from metadata.types import Change, Subscription, SubscriptionState, Topic, TopicSpec
+from metadata.types import Change, Subscription, Topic, TopicSpec
 from tests.integration.metadata.world import World
 
 PATIENCE_S = 3.0
@@ -55,7 +55,7 @@ class Held:
 
     async def pause(self) -> object:
         states = SubscriptionStateRepository(self.world.database)
-        paused = SubscriptionState.PAUSED
+        paused = "paused"
         return await states.set(self.world.tenant_id, "held", paused, "a test")
 
     async def skip(self) -> object:

@@ -9,7 +9,7 @@ from metadata.database import Connection
 from metadata.ids import new_uid
 from metadata.topics.pins import PinKind, PinRepository
 from metadata.topics.retention import FullFlag, KeptSignature, LaneKey, RetentionRepository
-from metadata.types import OnLimit, Retention, Subscription, Topic, TopicSpec
+from metadata.types import Retention, Subscription, Topic, TopicSpec
 from tests.integration.metadata.world import World, settled
 
 
@@ -40,7 +40,7 @@ async def step_over(world: World, subscription: Subscription, *offsets: int) -> 
 
 
 async def test_what_is_read_of_a_topic(world: World) -> None:
-    retention = Retention(bytes=1000, on_limit=OnLimit.EXPIRE_OLDEST)
+    retention = Retention(bytes=1000, on_limit="expire_oldest")
     spec = TopicSpec("limited", retention, dedup_window_s=30)
     made = await world.topics.create(world.tenant_id, spec, [4, 5])
     repository = RetentionRepository(world.database)

@@ -20,7 +20,6 @@ from metadata.types import (
     Counters,
     CursorState,
     Subscription,
-    SubscriptionState,
     Topic,
     Unit,
 )
@@ -313,12 +312,12 @@ async def test_expired_snapshots_are_swept_a_few_at_a_time(world: World) -> None
 async def test_a_state_is_told_once(world: World) -> None:
     place = await Place.open(world)
     states = SubscriptionStateRepository(world.database)
-    paused = await states.set(world.tenant_id, "billing", SubscriptionState.PAUSED, "deploy")
+    paused = await states.set(world.tenant_id, "billing", "paused", "deploy")
     assert paused > place.subscription.version
-    again = await states.set(world.tenant_id, "billing", SubscriptionState.PAUSED, "deploy")
+    again = await states.set(world.tenant_id, "billing", "paused", "deploy")
     assert again == paused
     found = await world.subscriptions.get(world.tenant_id, "billing")
-    assert (found.state, found.state_reason) == (SubscriptionState.PAUSED, "deploy")
+    assert (found.state, found.state_reason) == ("paused", "deploy")
 
 
 @pytest.mark.parametrize("what", ["seek", "snapshot"])

@@ -20,11 +20,9 @@ from metadata.subscriptions.push_config import (
 )
 from metadata.subscriptions.skip_rules import MAX_ACTIVE, SkipRuleRepository
 from metadata.types import (
-    OnExhausted,
     RetryPolicy,
     Subscription,
     SubscriptionSpec,
-    SubscriptionType,
 )
 from tests.integration.metadata.world import World
 
@@ -34,7 +32,7 @@ CHANGED = SubscriptionSpec(
     retry=RetryPolicy(0.5, 9.0, 3),
     labels={"a": "b"},
     dead_letter_topic="dead",
-    on_exhausted=OnExhausted.PARK,
+    on_exhausted="park",
     filter="data.n > 1",
     rate_limit=5.0,
     consumer_rate_limit=2.5,
@@ -171,19 +169,19 @@ async def test_a_subscription_becomes_push_and_pull_again_and_keeps_its_backlog(
 ) -> None:
     made = await world.subscription(await world.topic(), floor=7)
     cursors = await world.cursors.of_subscription(world.tenant_id, made.uid)
-    pushed = replace(CHANGED, type=SubscriptionType.PUSH, push=PUSH)
+    pushed = replace(CHANGED, type="push", push=PUSH)
     changed = await world.subscriptions.update(world.tenant_id, "billing", to(pushed))
-    assert (changed.uid, changed.type, changed.push) == (made.uid, SubscriptionType.PUSH, PUSH)
+    assert (changed.uid, changed.type, changed.push) == (made.uid, "push", PUSH)
     again = await world.subscriptions.update(world.tenant_id, "billing", to(pushed))
     assert again.version == changed.version
     back = await world.subscriptions.update(world.tenant_id, "billing", to(CHANGED))
-    assert (back.type, back.push, back.generation) == (SubscriptionType.PULL, None, made.generation)
+    assert (back.type, back.push, back.generation) == ("pull", None, made.generation)
     assert await world.cursors.of_subscription(world.tenant_id, made.uid) == cursors
 
 
 async def test_a_uid_that_the_caller_chose(world: World) -> None:
     topic, uid = await world.topic(), new_uid()
-    spec = SubscriptionSpec("hook", type=SubscriptionType.PUSH, push=PUSH)
+    spec = SubscriptionSpec("hook", type="push", push=PUSH)
     made = await world.subscriptions.create(world.tenant_id, topic.uid, spec, {}, uid)
     assert (made.uid, made.push) == (uid, PUSH)
     assert await world.subscriptions.get(world.tenant_id, "hook") == made

@@ -6,12 +6,12 @@ import pytest
 
 from metadata.errors import BadPageToken, Conflict, NotFound
 from metadata.ids import new_uid
-from metadata.types import Retention, RetentionMode, SubscriptionSpec, TopicSpec, TopicState
+from metadata.types import Retention, SubscriptionSpec, TopicSpec, TopicState
 from tests.integration.metadata.world import World
 
 
 async def test_a_topic_is_creating_until_it_is_activated(world: World) -> None:
-    spec = TopicSpec("orders", Retention(RetentionMode.RETAIN, 60, 1 << 40), 30, {"team": "ä"})
+    spec = TopicSpec("orders", Retention("retain", 60, 1 << 40), 30, {"team": "ä"})
     made = await world.topics.create(world.tenant_id, spec, [5, 6, 7])
     assert made.state is TopicState.CREATING
     active = await world.topics.activate(world.tenant_id, made.uid)
@@ -196,9 +196,7 @@ async def test_a_changed_topic_is_a_new_version_that_the_feed_tells(world: World
     topic = await world.topic()
     await world.feed.start()
     assert (await world.catalog.topic(world.tenant_id, "orders")).version == topic.version
-    wanted = TopicSpec(
-        "orders", Retention(RetentionMode.RETAIN, 900), 60, {"team": "b"}, ack_history=True
-    )
+    wanted = TopicSpec("orders", Retention("retain", 900), 60, {"team": "b"}, ack_history=True)
     changed = await world.topics.update(world.tenant_id, "orders", lambda _: wanted)
     assert changed.version > topic.version
     assert (changed.retention, changed.dedup_window_s) == (wanted.retention, 60)

@@ -12,7 +12,7 @@ from gateway.topics import placement
 from gateway.topics.placement import Mover, queue_of, successors
 from metadata import idle_poll
 from metadata.database import Database
-from metadata.types import Partition, Placement, PlacementKind, Topic
+from metadata.types import Partition, Placement, Topic
 from store_nodes.client import StoreClient
 from store_nodes.errors import QueueNotFound, StoreError
 from store_nodes.queue_id import QueueId
@@ -309,12 +309,10 @@ async def test_a_sealed_generation_goes_when_nobody_can_want_it(
 def test_the_successors_of_a_growth_are_where_the_keys_go() -> None:
     topic: Topic = topic_of(4)
     opening = tuple(Partition(n, n, 0, 1 if n < 4 else 0) for n in range(6))
-    intent = Placement(b"", PlacementKind.GROW, topic, topic.partitions, opening)
+    intent = Placement(b"", "grow", topic, topic.partitions, opening)
     following = successors(intent)
     for number in range(4):
         sharing = {h % 6 for h in range(12) if h % 4 == number}
         assert {queue.partition for _, queue in following[number, 0]} == sharing
-    alone = Placement(
-        b"", PlacementKind.MOVE, topic, topic.partitions[2:3], (Partition(2, 9, 0, 1),)
-    )
+    alone = Placement(b"", "move", topic, topic.partitions[2:3], (Partition(2, 9, 0, 1),))
     assert successors(alone) == {(2, 0): [(9, QueueId(topic.uid, 2, 0, 1))]}

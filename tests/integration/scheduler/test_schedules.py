@@ -22,7 +22,7 @@ from metadata.topics.schedules import (
     ScheduleRepository,
     ScheduleSpec,
 )
-from metadata.types import TenantSpec, TenantState, Topic
+from metadata.types import TenantSpec, Topic
 from outbox import Outbox
 from scheduler.cron import Cron
 from store_nodes.client import StoreClient
@@ -145,7 +145,7 @@ async def test_schedules_of_a_suspended_tenant_wait_and_then_make_what_they_miss
     await site.add("none", policy="skip")
     tenants = TenantRepository(site.world.database)
     tenant = await tenants.get_by_id(site.world.tenant_id)
-    await tenants.update(TenantSpec(tenant.name, state=TenantState.SUSPENDED))
+    await tenants.update(TenantSpec(tenant.name, state="suspended"))
     assert site.world.tenant_id in await tenants.inactive()
     site.now = START + timedelta(minutes=95)
     while await site.cron().round(lambda: site.lock) == 0:

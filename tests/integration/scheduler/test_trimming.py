@@ -20,10 +20,8 @@ from metadata.tenancy.quotas import TenantQuota
 from metadata.topics.placements import PlacementRepository
 from metadata.topics.retention import RetentionRepository
 from metadata.types import (
-    OnLimit,
     Placement,
     Retention,
-    RetentionMode,
     Topic,
     TopicSpec,
 )
@@ -41,7 +39,7 @@ from store_nodes.record_batch import Message, encode
 from tests.integration.metadata.world import World, settled
 from tests.unit.scheduler.scheduler_support import SECOND, FakeStore
 
-RETAIN = RetentionMode.RETAIN
+RETAIN = "retain"
 
 
 class Site:
@@ -282,7 +280,7 @@ async def test_at_its_byte_limit_a_topic_refuses_until_acks_make_room(site: Site
 
 
 async def test_expire_oldest_goes_past_the_pins_and_is_never_full(site: Site) -> None:
-    topic = await site.topic(partitions=2, bytes=2000, on_limit=OnLimit.EXPIRE_OLDEST)
+    topic = await site.topic(partitions=2, bytes=2000, on_limit="expire_oldest")
     await site.world.subscription(topic)
     await site.publish(topic, 20)
     await site.publish(topic, 5, partition=1)
@@ -475,7 +473,7 @@ async def test_a_sealed_generation_stays_while_a_cursor_is_in_it(
 ) -> None:
     """Expired past its cursors: their owner has to see where the queue begins, and count."""
     monkeypatch.setattr(truncator, "LEAST_SEALED_S", 0.0)
-    topic = await site.topic(window=0, bytes=1000, on_limit=OnLimit.EXPIRE_OLDEST)
+    topic = await site.topic(window=0, bytes=1000, on_limit="expire_oldest")
     await site.world.subscription(topic)
     await site.publish(topic, 10)
     moved = await move(site, topic)

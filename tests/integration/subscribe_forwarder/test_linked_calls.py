@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from metadata.database import Database
-from metadata.types import Delivery, OnExhausted, RetryPolicy
+from metadata.types import Delivery, RetryPolicy
 from store_nodes.client import StoreClient
 from tests.integration.subscribe_forwarder.linked_site import LinkedSite
 from tests.unit.subscribe_forwarder.fleet_support import eventually
@@ -223,7 +223,7 @@ async def test_parked_keys_of_all_owners(database: Database, client: StoreClient
         client,
         ordered=True,
         retry=RetryPolicy(0.0, 0.0, max_attempts=1),
-        on_exhausted=OnExhausted.PARK,
+        on_exhausted="park",
     )
     async with opened as site:
         for partition in range(3):

@@ -17,7 +17,7 @@ from metadata.database import Database
 from metadata.subscriptions.push_attempts import PushAttemptRepository
 from metadata.subscriptions.push_config import PushConfig
 from metadata.subscriptions.push_endpoints import PushEndpointRepository
-from metadata.types import CursorState, RetryPolicy, SubscriptionType
+from metadata.types import CursorState, RetryPolicy
 from outbox import Outbox
 from store_nodes.client import StoreClient
 from subscribe_forwarder.push.attempts import AttemptLog
@@ -149,7 +149,7 @@ async def pushed(
 ) -> AsyncIterator[Pushed]:
     config = {"url": endpoint.url(path), "verify": False, "timeout_s": 20.0} | push
     spec = {
-        "type": SubscriptionType.PUSH,
+        "type": "push",
         "push": PushConfig(**config),
         "retry": RetryPolicy(0.0, 0.1),
     }

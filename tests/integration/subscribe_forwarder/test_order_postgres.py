@@ -6,7 +6,7 @@ from typing import Any
 
 from metadata.database import Database
 from metadata.delivery.deliveries import Reason
-from metadata.types import Counters, OnExhausted, RetryPolicy
+from metadata.types import Counters, RetryPolicy
 from store_nodes.record_batch import Message
 from subscribe_forwarder.state.lanes import Lane
 from subscribe_forwarder.state.order import hash_of
@@ -53,7 +53,7 @@ async def test_a_parked_key_is_in_its_rows_and_a_clean_stop_keeps_it(database: D
         database,
         ordered=True,
         retry=RetryPolicy(0.0, 0.0, max_attempts=1),
-        on_exhausted=OnExhausted.PARK,
+        on_exhausted="park",
     )
     async with site.forwarder() as consumer:
         site.store.publish(*keyed("a1", "a2", "b1"))

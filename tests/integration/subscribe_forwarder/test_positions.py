@@ -22,7 +22,7 @@ from metadata.subscriptions.seeks import SeekRepository
 from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.subscriptions.states import SubscriptionStateRepository
 from metadata.topics.retention import LaneKey, RetentionRepository
-from metadata.types import OnExhausted, RetryPolicy, SubscriptionState
+from metadata.types import RetryPolicy
 from openapi.subscriptions import StartAt
 from store_nodes.record_batch import Message
 from subscribe_forwarder.api.positions import PositionRoutes
@@ -153,7 +153,7 @@ async def test_a_seek_back_delivers_what_is_unacked_below_what_is_trimmed(
 ) -> None:
     """A consume topic stores such messages only for their open deliveries."""
     retry = RetryPolicy(0.0, 0.0, max_attempts=1 if why == "parked" else None)
-    parks = {"ordered": True, "on_exhausted": OnExhausted.PARK} if why == "parked" else {}
+    parks = {"ordered": True, "on_exhausted": "park"} if why == "parked" else {}
     async with Mover.open(database, retry=retry, **parks) as mover:
         consumer, site = mover.consumer, mover.site
         site.store.publish(*[Message(b"%d" % n, "text/plain", key=str(n)) for n in range(10)])
@@ -341,7 +341,7 @@ async def test_another_process_follows_a_state(database: Database) -> None:
         mover.site.store.publish(b"a", b"b")
         assert len(await mover.consumer.pulled(1)) == 1
         states = SubscriptionStateRepository(database)
-        await states.set(mover.site.tenant_id, "reader", SubscriptionState.PAUSED, None)
+        await states.set(mover.site.tenant_id, "reader", "paused", None)
         hub = mover.consumer.forwarder.open_hub(mover.site.subscription.uid)
         assert hub is not None
         async with asyncio.timeout(5):

@@ -18,7 +18,7 @@ from metadata.subscriptions.push_attempts import PushAttemptRepository
 from metadata.subscriptions.push_config import PushConfig
 from metadata.subscriptions.push_endpoints import PushEndpointRepository
 from metadata.tenancy.audit import AuditFilter, AuditLog
-from metadata.types import RetryPolicy, Subscription, SubscriptionType
+from metadata.types import RetryPolicy, Subscription
 from openapi.push import PushStatus
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.push import breaker as breaker_module
@@ -88,7 +88,7 @@ async def pushing(site: Site, endpoint: HostileEndpoint) -> AsyncIterator[Pushin
 def to(url: str, **push: Any) -> dict[str, Any]:
     """Return the fields of a subscription that pushes to the URL."""
     config = PushConfig(**({"url": url, "verify": False, "timeout_s": 1.0} | push))
-    return {"type": SubscriptionType.PUSH, "push": config, "retry": AT_ONCE}
+    return {"type": "push", "push": config, "retry": AT_ONCE}
 
 
 async def until(true: Callable[[], Any], within_s: float = 60.0) -> None:

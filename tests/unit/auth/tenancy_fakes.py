@@ -8,7 +8,7 @@ from typing import Any, cast
 from auth.client_directory import ClientDirectory
 from metadata.errors import MetadataUnavailable, NotFound
 from metadata.tenancy.policies import Policy
-from metadata.types import Change, ChangeKind, Tenant, TenantState
+from metadata.types import Change, ChangeKind, Tenant
 
 ACME, OTHER = b"a" * 16, b"o" * 16
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -26,7 +26,7 @@ class Tenants:
     """A `TenantRepository` in memory, by id."""
 
     def __init__(self) -> None:
-        self.states = {ACME: TenantState.ACTIVE, OTHER: TenantState.ACTIVE}
+        self.states = {ACME: "active", OTHER: "active"}
         self.down = False
 
     async def get_by_id(self, tenant_id: bytes) -> Tenant:

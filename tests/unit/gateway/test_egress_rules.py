@@ -11,7 +11,7 @@ from auth.development import DEV_TENANT_ID
 from edge.egress.guard import EgressDenied, Guard
 from gateway.egress_rules import EgressRules
 from metadata.errors import MetadataUnavailable, NotFound
-from metadata.types import Change, ChangeKind, Tenant, TenantState
+from metadata.types import Change, ChangeKind, Tenant
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ONE, OTHER = bytes(15) + b"1", bytes(15) + b"2"
@@ -35,7 +35,7 @@ class Tenants:
         allowed = self.allowed[tenant_id]
         if self.gate is not None:
             await self.gate.wait()
-        return Tenant(tenant_id, "t", "", TenantState.ACTIVE, {}, allowed, 1, NOW, NOW)
+        return Tenant(tenant_id, "t", "", "active", {}, allowed, 1, NOW, NOW)
 
 
 def rules(tenants: Tenants) -> EgressRules:

@@ -32,11 +32,12 @@ from gateway.oauth.discovery import DiscoveryRoutes
 from gateway.oauth.endpoints import OAuthEndpoints
 from gateway.oauth.slow_down import EVERY_S, FREE, MAX_CLIENTS, MOST_WAIT_S, SlowDown
 from metadata.errors import MetadataUnavailable, NotFound
-from metadata.tenancy.clients import Client, ClientState
+from metadata.tenancy.clients import Client
 from metadata.tenancy.credentials import new_client_id, new_client_secret
 from metadata.tenancy.revoked_tokens import RevokedToken
 from metadata.tenancy.tenants import PLATFORM_ID, PLATFORM_NAME
-from metadata.types import Change, ChangeKind, Tenant, TenantState
+from metadata.types import Change, ChangeKind, Tenant
+from openapi.tenants import State
 from tests.unit.auth.keyring import Clock, made_keys
 
 ACME, OTHER = b"a" * 16, b"o" * 16
@@ -54,7 +55,7 @@ class World:
         self.secrets: dict[str, str] = {}
         self.by_id: dict[str, Client] = {}
         self.named = {
-            name: Tenant(tenant_id, name, "", TenantState.ACTIVE, {}, (), 1, NOW, NOW)
+            name: Tenant(tenant_id, name, "", "active", {}, (), 1, NOW, NOW)
             for name, tenant_id in (("acme", ACME), ("other", OTHER), (PLATFORM_NAME, PLATFORM_ID))
         }
         self.revoked: list[RevokedToken] = []
@@ -93,7 +94,7 @@ class World:
             client_id=client_id,
             display_name="",
             secrets=(minted.secret,),
-            state=ClientState.ACTIVE,
+            state="active",
             tokens_valid_from=None,
             labels={},
             version=1,
@@ -108,7 +109,7 @@ class World:
         change = Change(1, ChangeKind.CLIENT, client.tenant_id, client.uid, client.name)
         await self.directory.on_changes([change])
 
-    async def set_tenant(self, name: str, state: TenantState) -> None:
+    async def set_tenant(self, name: str, state: State) -> None:
         self.named[name] = tenant = replace(self.named[name], state=state)
         change = Change(1, ChangeKind.TENANT, tenant.tenant_id, tenant.tenant_id, name)
         await self.directory.on_changes([change])
@@ -406,7 +407,7 @@ async def test_a_huge_body_is_refused(world: World) -> None:
 async def test_a_disabled_client_gets_none_and_has_none(world: World) -> None:
     token = (await world.token(world.orders)).body["access_token"].encode()
     await world.verifier.verify(token)
-    await world.change(world.orders, state=ClientState.DISABLED)
+    await world.change(world.orders, state="disabled")
     assert (await world.token(world.orders)).status == 401
     with pytest.raises(TokenRefused):
         await world.verifier.verify(token)
@@ -433,12 +434,12 @@ async def test_a_client_that_is_gone_takes_its_tokens_along(world: World) -> Non
 
 
 async def test_a_suspended_tenant(world: World) -> None:
-    await world.set_tenant("acme", TenantState.SUSPENDED)
+    await world.set_tenant("acme", "suspended")
     answer = await world.token(world.orders)
     assert (answer.status, answer.body["error"]) == (400, "unauthorized_client")
     operator = await world.token(world.operator, tenant="acme")
     await world.verifier.verify(operator.body["access_token"].encode())
-    await world.set_tenant("acme", TenantState.DELETING)
+    await world.set_tenant("acme", "deleting")
     assert (await world.token(world.orders)).status == 401
     assert (await world.token(world.operator, tenant="acme")).status == 400
     with pytest.raises(TokenRefused):

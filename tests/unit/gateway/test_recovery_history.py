@@ -20,14 +20,14 @@ from gateway.recovery.history import (
     next_step,
 )
 from gateway.topics.placement import queue_of
-from metadata.types import Partition, PlacementKind, Retention, Topic, TopicState
+from metadata.types import Partition, Retention, Topic, TopicState
 from store_nodes.client import QueueInfo
 from store_nodes.queue_id import QueueId
 
 UID = bytes(range(16))
 LINE = re.compile(r"(\d+)/(\d+)\.(\d+)\.(\d+) \[(\d+),(\d+)\)(?: (sealed|→.*))?")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-MOVE, GROW = PlacementKind.MOVE, PlacementKind.GROW
+MOVE, GROW = "move", "grow"
 
 
 def queues(text: str) -> Queues:

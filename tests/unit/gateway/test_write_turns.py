@@ -14,7 +14,7 @@ from gateway import write_turns
 from gateway.tenancy.issuers import IssuerRoutes
 from gateway.write_turns import WriteTurns
 from metadata.errors import NotFound
-from metadata.tenancy.issuers import Issuer, IssuerSpec, Trust
+from metadata.tenancy.issuers import Issuer, IssuerSpec
 from tests.made_up_routes import made_up
 from tests.unit.gateway.test_control_writes import ACME, EVIL, Counter, call, scope_of
 
@@ -43,7 +43,7 @@ class Issuers:
     async def create(self, tenant_id: bytes, spec: IssuerSpec) -> Issuer:
         await self._operation()
         self.made += 1
-        claims: Any = ("RS256",), "sub", {}, {}, 1, NOW, NOW, Trust.DOCUMENT
+        claims: Any = ("RS256",), "sub", {}, {}, 1, NOW, NOW, "document"
         return Issuer(tenant_id, b"u" * 16, spec.name, spec.issuer, "app", *claims)
 
     async def _operation(self) -> None:

@@ -16,7 +16,6 @@ from packetboat.webhooks import cloud_events as received
 
 from edge.problem import Problem
 from metadata.subscriptions.push_config import PushConfig, PushFormat
-from metadata.types import SubscriptionType
 from publish_forwarder import batch_body
 from publish_forwarder.cloud_events import BodyKind, is_json_body, read_structured
 from publish_forwarder.headers import parse, parse_batch
@@ -82,7 +81,7 @@ def item(event: CloudEvent) -> Message:
 def delivered(message: Message, format_: PushFormat) -> tuple[dict[str, str], bytes]:
     """Return the request of a webhook that delivers the message."""
     config = PushConfig(url="https://hook.example/in", format=format_)
-    of = replace(subscription(), type=SubscriptionType.PUSH, push=config)
+    of = replace(subscription(), type="push", push=config)
     fragment = RENDERER.fragment(message, 7, time_json(TIME_US))
     one = Outgoing(message, RENDERER.plain_id(7).decode(), TIME_US, 3, 7, 1, fragment)
     request = Requests(None, NoTokens()).build(of, [one], TIME_US / 1e6)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from metadata.types import OnLimit, Retention, RetentionMode
+from metadata.types import Retention
+from openapi.topics import Mode, OnLimit
 from scheduler.limits import (
     DEFAULT_AGE_S,
     OUTRUN,
@@ -16,8 +17,8 @@ from scheduler.limits import (
     topic_full,
 )
 
-CONSUME, RETAIN = RetentionMode.CONSUME, RetentionMode.RETAIN
-REFUSE, EXPIRE = OnLimit.REFUSE, OnLimit.EXPIRE_OLDEST
+CONSUME, RETAIN = "consume", "retain"
+REFUSE, EXPIRE = "refuse", "expire_oldest"
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ REFUSE, EXPIRE = OnLimit.REFUSE, OnLimit.EXPIRE_OLDEST
     ],
 )
 def test_how_far(
-    mode: RetentionMode,
+    mode: Mode,
     policy: OnLimit,
     pinned: int | None,
     wanted: int,

@@ -17,7 +17,7 @@ from metadata.subscriptions.push_config import (
     SigningKind,
     key_purpose,
 )
-from metadata.types import Subscription, SubscriptionType
+from metadata.types import Subscription
 from store_nodes.record_batch import Message
 from subscribe_forwarder.push.outgoing import Outgoing
 from subscribe_forwarder.push.requests import NoTokens, PushRequest, Requests
@@ -59,7 +59,7 @@ class Hook:
             for at, one in enumerate(pairs)
         )
         config = PushConfig(url="https://hook.example/in", format=format, signing=signing)
-        self.subscription: Subscription = replace(of, type=SubscriptionType.PUSH, push=config)
+        self.subscription: Subscription = replace(of, type="push", push=config)
         self._requests = Requests(SEALER, NoTokens())
 
     def push(self, *messages: Message, attempt: int = 1, now_s: float = NOW_S) -> PushRequest:

@@ -17,7 +17,7 @@ from msgspec import structs
 from metadata.subscriptions.push_attempts import AttemptOf
 from metadata.subscriptions.push_config import PushConfig
 from metadata.subscriptions.push_endpoints import PushEndpoint
-from metadata.types import Change, ChangeKind, Subscription, SubscriptionType
+from metadata.types import Change, ChangeKind, Subscription
 from openapi.push import PushStatus
 from subscribe_forwarder.push.attempts import AttemptLog
 from subscribe_forwarder.push.endpoint import Endpoint
@@ -264,7 +264,7 @@ class Pushing:
 def push_subscription(name: str = "reader", **push: Any) -> Subscription:
     """Return a subscription of type push, to an endpoint that need not be verified."""
     config = PushConfig(**({"url": URL, "verify": False, "timeout_s": 5.0} | push))
-    return structs.replace(subscription(name), type=SubscriptionType.PUSH, push=config)
+    return structs.replace(subscription(name), type="push", push=config)
 
 
 @asynccontextmanager

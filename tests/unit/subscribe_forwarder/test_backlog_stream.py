@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from edge.asgi import Handler
 from metadata.errors import NotFound
 from metadata.subscriptions.names import NamedSubscription
-from metadata.types import ChangeKind, SubscriptionState
+from metadata.types import ChangeKind
 from subscribe_forwarder.backlogs import backlogs as service
 from subscribe_forwarder.backlogs import interest, tracker
 from subscribe_forwarder.backlogs import stream as stream_module
@@ -57,7 +57,7 @@ class Names:
         self, tenant_id: bytes, prefixes: Sequence[str], limit: int
     ) -> list[NamedSubscription]:
         found = [
-            NamedSubscription(one.name, one.uid, one.topic_uid, one.state.value)
+            NamedSubscription(one.name, one.uid, one.topic_uid, one.state)
             for one in self._metadata.subscriptions.values()
             if one.tenant_id == tenant_id and one.name.startswith(tuple(prefixes))
         ]
@@ -263,7 +263,7 @@ async def test_a_pause_is_told() -> None:
     async with served() as s, s.stream(path=ONE) as lines:
         await lines.sees(lambda: bool(lines.of("reader")))
         one = s.w.metadata.subscriptions["reader"]
-        s.w.metadata.subscriptions["reader"] = replace(one, state=SubscriptionState.PAUSED)
+        s.w.metadata.subscriptions["reader"] = replace(one, state="paused")
         await s.w.metadata.changed(ChangeKind.SUBSCRIPTION, one.uid, "reader")
         await lines.sees(lambda: lines.last()["paused"] == "paused")
 

@@ -16,11 +16,9 @@ from metadata.types import (
     Counters,
     CursorKey,
     Epoch,
-    OnExhausted,
     RetryPolicy,
     SkipRule,
     Subscription,
-    SubscriptionState,
     Unit,
 )
 from store_nodes.queue_id import QueueId
@@ -176,7 +174,7 @@ async def test_a_paused_subscription_hands_out_nothing_and_goes_on_when_resumed(
     async with world() as w:
         w.store.publish(b"a", b"b")
         (first,) = await w.pulled(1)
-        await changed(w, structs.replace(of(w), state=SubscriptionState.PAUSED))
+        await changed(w, structs.replace(of(w), state="paused"))
         await nack(w, first)
         assert await w.pulled() == []
         backlog = await w.call("GET", "/subscriptions/{name}/backlog", name="reader")
@@ -184,7 +182,7 @@ async def test_a_paused_subscription_hands_out_nothing_and_goes_on_when_resumed(
         pull = asyncio.create_task(w.pulled(wait_s=20))
         await asyncio.sleep(0.05)
         assert not pull.done()
-        await changed(w, structs.replace(of(w), state=SubscriptionState.ACTIVE))
+        await changed(w, structs.replace(of(w), state="active"))
         assert [m["data"] for m in await pull] == ["a", "b"]
 
 
@@ -192,12 +190,12 @@ async def test_a_draining_subscription_hands_out_only_what_was_out_before() -> N
     async with world() as w:
         w.store.publish(b"a", b"b", b"c")
         first, second = await w.pulled(2)
-        await changed(w, structs.replace(of(w), state=SubscriptionState.DRAINING))
+        await changed(w, structs.replace(of(w), state="draining"))
         await nack(w, second)
         assert [m["data"] for m in await w.pulled()] == ["b"]
         await w.ack(first)
         assert await w.pulled() == []
-        await changed(w, structs.replace(of(w), state=SubscriptionState.ACTIVE))
+        await changed(w, structs.replace(of(w), state="active"))
         assert [m["data"] for m in await w.pulled()] == ["c"]
 
 
@@ -316,7 +314,7 @@ async def test_a_message_without_a_key_is_not_parked() -> None:
             subscription(),
             ordered=True,
             retry=RetryPolicy(0.0, 0.0, max_attempts=1),
-            on_exhausted=OnExhausted.PARK,
+            on_exhausted="park",
         ),
     )
     async with world(FakeStore(), metadata) as w:

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from metadata.delivery.deliveries import Reason
-from metadata.types import ChangeKind, Counters, OnExhausted, RetryPolicy, Subscription
+from metadata.types import ChangeKind, Counters, RetryPolicy, Subscription
 from store_nodes.record_batch import Message
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.state.lanes import Lane
@@ -238,7 +238,7 @@ async def fail_twice(w: World, text: str) -> None:
 
 
 def parking(**changes: Any) -> dict[str, Any]:
-    return {"retry": PARKING, "on_exhausted": OnExhausted.PARK} | changes
+    return {"retry": PARKING, "on_exhausted": "park"} | changes
 
 
 async def test_a_poisoned_key_is_parked_and_holds_up_nothing() -> None:

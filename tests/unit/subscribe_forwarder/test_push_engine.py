@@ -14,7 +14,7 @@ from edge.breaker import State
 from edge.quota import PUSH_CONCURRENCY
 from metadata.errors import MetadataUnavailable
 from metadata.subscriptions.push_config import PushFormat
-from metadata.types import ChangeKind, Delivery, RetryPolicy, SubscriptionState
+from metadata.types import ChangeKind, Delivery, RetryPolicy
 from subscribe_forwarder.push import breaker as breaker_module
 from subscribe_forwarder.push import engine as engine_module
 from subscribe_forwarder.push import pushers as pushers_module
@@ -391,11 +391,11 @@ async def test_paused_gives_back_and_goes_on() -> None:
     async with pushing(slow) as p:
         p.w.store.publish(*[b"%d" % i for i in range(300)])
         await p.arrived(10)
-        await change(p, state=SubscriptionState.PAUSED)
+        await change(p, state="paused")
         await p.until(lambda: p.sender.at_once == 0)
         arrived = len(p.sender.arrived)
         assert arrived < 300
-        await change(p, state=SubscriptionState.ACTIVE)
+        await change(p, state="active")
         await p.settled()
         assert len(p.sender.arrived) == 300
 

@@ -30,7 +30,7 @@ from metadata.subscriptions.push_config import (
     header_purpose,
     key_purpose,
 )
-from metadata.types import Subscription, SubscriptionType
+from metadata.types import Subscription
 from store_nodes.record_batch import Message
 from subscribe_forwarder.push.cloud_events import header_value
 from subscribe_forwarder.push.outgoing import Outgoing
@@ -74,7 +74,7 @@ def outgoing(message: Message, offset: int = 7, attempt: int = 1) -> Outgoing:
 
 def pushing(format_: PushFormat = PushFormat.JSON, **fields: Any) -> Subscription:
     config = PushConfig(url="https://hook.example/in", format=format_, **fields)
-    return msgspec.structs.replace(subscription(), type=SubscriptionType.PUSH, push=config)
+    return msgspec.structs.replace(subscription(), type="push", push=config)
 
 
 def signing_key(

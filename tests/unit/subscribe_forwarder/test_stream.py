@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from metadata.types import ChangeKind, SubscriptionState
+from metadata.types import ChangeKind
 from store_nodes.record_batch import Message
 from subscribe_forwarder.api import stream as stream_module
 from tests.unit.subscribe_forwarder.stream_support import REFUSAL, stream
@@ -342,13 +342,13 @@ async def change(w: World, **members: Any) -> None:
 
 async def test_a_pause_leaves_it_open_and_says_so(ticking: None) -> None:
     async with world() as w, stream(w, "heartbeat_seconds=1") as s:
-        await change(w, state=SubscriptionState.PAUSED, state_reason="lunch")
+        await change(w, state="paused", state_reason="lunch")
         w.store.publish(b"a")
         async with asyncio.timeout(5):
             while len(s.objects) < 2:
                 await asyncio.sleep(0.01)
         assert s.objects[1]["heartbeat"]["paused"] == "paused"
-        await change(w, state=SubscriptionState.ACTIVE)
+        await change(w, state="active")
         await s.until(1)
 
 
