@@ -75,12 +75,6 @@ class TopicState(enum.Enum):
     DELETING = "deleting"
 
 
-class Delivery(enum.Enum):
-    AT_LEAST_ONCE = "at_least_once"
-    AT_MOST_ONCE = "at_most_once"
-    EXACTLY_ONCE = "exactly_once"
-
-
 TOKEN_AUDIENCE_PREFIX = "packetboat:tenant:"
 """An audience of another tenant's can't be registered, so nobody but the platform gives these."""
 
@@ -247,7 +241,7 @@ class SubscriptionSpec(PlainSettings, frozen=True):  # type: ignore[misc] # bodi
 
     name: str
     type: subscriptions.StoredType = "pull"
-    delivery: Delivery = Delivery.AT_LEAST_ONCE
+    delivery: subscriptions.DeliveryValue = "at_least_once"
     ordered: bool = False
     ack_deadline_s: float = 30.0
     retry: RetryPolicy = RetryPolicy()

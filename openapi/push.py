@@ -25,6 +25,9 @@ from openapi.contract import Answer, Body, Operation, Parameter, Success, ok, ta
 State = Literal["unverified", "enabled", "disabled"]
 Breaker = Literal["closed", "half_open", "open"]
 AttemptOutcome = Literal["delivered", "refused", "busy", "failed", "gone"]
+"""A 2xx is `delivered`, and a 410 is `gone`. `refused`: the message is at fault (4xx). `busy`: the
+endpoint takes no more now (429, 503). `failed`: the endpoint is at fault (5xx, timeouts,
+connections, TLS, redirects, egress)."""
 
 
 class PushAttempt(Answer):

@@ -104,8 +104,9 @@ class StartAt(Body):
     """A snapshot of the same topic; the messages that were unacked then are delivered again."""
 
 
+NamedStart = Literal["latest", "earliest"]
 StartPosition = Annotated[
-    Literal["latest", "earliest"] | StartAt,
+    NamedStart | StartAt,
     Meta(
         description=(
             "Where the subscription begins: at what is published from now on, at the "

@@ -115,7 +115,7 @@ class SigningSecrets(Answer):
 class SigningSecretCreate(Body):
     """A request for a new signing secret."""
 
-    kind: Literal["v1", "v1a"] = "v1"
+    kind: SigningKind = "v1"
     """The kind of signature: receivers of `v1` need the secret, and of `v1a` the public key."""
     expires_previous_after_seconds: Annotated[float, Meta(ge=0, le=2_592_000)] = 86400.0
     """Seconds that the earlier keys of the kind go on signing."""

@@ -19,7 +19,6 @@ from gateway.subscriptions.start_positions import Start, start_spec
 from gateway.topics.bodies import immutable
 from metadata.subscriptions.push_config import PushConfig
 from metadata.types import (
-    Delivery,
     RetryPolicy,
     Subscription,
     SubscriptionSpec,
@@ -55,7 +54,7 @@ def new_spec(
         raise invalid("The body does not fit.", errors)
     blank = SubscriptionSpec(
         body.name,
-        delivery=Delivery(body.delivery),
+        delivery=body.delivery,
         ordered=body.ordered,
         start=start_spec(start_of(body)),
     )
@@ -114,7 +113,7 @@ def view(subscription: Subscription, made: Sequence[NewSecret] = ()) -> contract
         name=subscription.name,
         topic=subscription.topic_name,
         push=None if push is None else push_view(push, made),
-        delivery=subscription.delivery.value,
+        delivery=subscription.delivery,
         ordered=subscription.ordered,
         retry=contract.RetryPolicyView(**_retry(subscription)),
         start=subscription.start,
@@ -215,7 +214,7 @@ def _check_immutable(body: contract.SubscriptionPut, present: Subscription) -> N
     _check_name(body, present.name)
     for field, given, has in (
         ("topic", body.topic, present.topic_name),
-        ("delivery", body.delivery, present.delivery.value),
+        ("delivery", body.delivery, present.delivery),
         ("ordered", body.ordered, present.ordered),
     ):
         if given is not UNSET and given != has:

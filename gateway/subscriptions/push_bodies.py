@@ -22,11 +22,10 @@ from edge.egress.session import check_url
 from edge.problem import FieldError, Problem, invalid
 from edge.sealing import SealBroken, Sealer
 from metadata.subscriptions.push_config import (
+    BATCHING,
     OidcToken,
     PushConfig,
-    PushFormat,
     SigningKey,
-    SigningKind,
     header_purpose,
     key_purpose,
 )
@@ -76,10 +75,10 @@ class PushMaker:
         """Return the configuration that a body asks for. Raise a 422 Problem that names each field.
         A secret that is the same stays sealed as it is, so that asking twice changes nothing."""
         self.made = ()
-        format_ = PushFormat(body.format)
+        format_ = body.format
         known = present.headers if present and same_endpoint(present.url, body.url) else {}
         errors = self._url_errors(body.url) + header_errors(body, known)
-        if body.max_batch > 1 and not format_.batches:
+        if body.max_batch > 1 and format_ not in BATCHING:
             detail = "1: only json and cloudevents_batched carry more than one message"
             errors.append(FieldError("push.max_batch", detail))
         if body.signing is not UNSET and len(set(body.signing)) < len(body.signing):
@@ -101,13 +100,15 @@ class PushMaker:
             events_topic=body.events_topic,
         )
 
-    def rotated(self, config: PushConfig, kind: SigningKind, overlap_s: float) -> PushConfig:
+    def rotated(
+        self, config: PushConfig, kind: contract.SigningKind, overlap_s: float
+    ) -> PushConfig:
         """Return the push with a new key; the others of its kind expire. Raise a 409 Problem where
         too many keys sign."""
         self.made = ()
         ends = self._now + timedelta(seconds=overlap_s)
         keys = [
-            key if key.kind is not kind else _expiring(key, ends)
+            key if key.kind != kind else _expiring(key, ends)
             for key in config.signing
             if key.signs_at(self._now)
         ]
@@ -153,20 +154,20 @@ class PushMaker:
         kept = [
             key
             for key in (present.signing if present else ())
-            if key.kind.value in wanted and key.signs_at(self._now)
+            if key.kind in wanted and key.signs_at(self._now)
         ]
         lasting = {key.kind for key in kept if key.expires_at is None}
-        new = [self._new(SigningKind(kind)) for kind in wanted if SigningKind(kind) not in lasting]
+        new = [self._new(kind) for kind in wanted if kind not in lasting]
         return (*new, *kept)
 
-    def _new(self, kind: SigningKind) -> SigningKey:
+    def _new(self, kind: contract.SigningKind) -> SigningKey:
         key_id, plain = secrets.token_hex(8), new_key()
         key = SigningKey(
             id=key_id,
             kind=kind,
             sealed=self._sealer.seal(plain, key_purpose(self._tenant_id, self._uid, key_id)),
             created_at=self._now,
-            public_key=public_text(plain) if kind is SigningKind.V1A else None,
+            public_key=public_text(plain) if kind == "v1a" else None,
         )
         self.made = (*self.made, NewSecret(key, plain))
         return key
@@ -211,11 +212,7 @@ def view(config: PushConfig, made: Sequence[NewSecret] = ()) -> contract.PushVie
     """Return the push as the API shows it, with the secrets that the answer makes known."""
     return contract.PushView(
         headers=dict.fromkeys(config.headers, SET),
-        signing=[
-            kind.value
-            for kind in SigningKind
-            if any(key.kind is kind and key.expires_at is None for key in config.signing)
-        ],
+        signing=sorted({key.kind for key in config.signing if key.expires_at is None}),
         signing_secrets=[secret_view(new) for new in made] if made else UNSET,
         **_shown(config),
     )
@@ -230,7 +227,7 @@ def _shown(config: PushConfig) -> dict[str, Any]:
     oidc = config.oidc
     return {
         "url": config.url,
-        "format": config.format.value,
+        "format": config.format,
         "oidc": None if oidc is None else contract.PushToken(oidc.audience, oidc.subject),
         "timeout_seconds": config.timeout_s,
         "max_concurrency": config.max_concurrency,
@@ -248,14 +245,14 @@ def key_view(key: SigningKey) -> contract.SigningSecret:
 
 def secret_view(new: NewSecret) -> contract.NewSigningSecret:
     """Return a new key with its secret; the private half of a v1a key is never told."""
-    secret = secret_text(new.plain) if new.key.kind is SigningKind.V1 else None
+    secret = secret_text(new.plain) if new.key.kind == "v1" else None
     return contract.NewSigningSecret(secret=secret, **_key(new.key))
 
 
 def _key(key: SigningKey) -> dict[str, Any]:
     return {
         "id": key.id,
-        "kind": key.kind.value,
+        "kind": key.kind,
         "public_key": key.public_key,
         "created_at": key.created_at,
         "expires_at": key.expires_at,

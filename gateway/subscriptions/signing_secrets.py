@@ -17,7 +17,7 @@ from gateway.resources import precondition_failed, respond_no_content
 from gateway.subscriptions.bodies import spec_of
 from gateway.subscriptions.push_bodies import NewSecret, PushMaker, key_view, secret_view
 from metadata.errors import Conflict
-from metadata.subscriptions.push_config import PushConfig, SigningKey, SigningKind
+from metadata.subscriptions.push_config import PushConfig, SigningKey
 from metadata.subscriptions.subscriptions import SubscriptionRepository
 from metadata.types import Subscription, SubscriptionSpec
 from openapi import webhooks as contract
@@ -47,7 +47,7 @@ class SigningSecretRoutes:
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 201 with the secret, which is not told again."""
         body = await read_json(scope, receive, contract.SigningSecretCreate)
-        tenant_id, kind = tenant_of(scope), SigningKind(body.kind)
+        tenant_id, kind = tenant_of(scope), body.kind
         made: tuple[NewSecret, ...] = ()
 
         def change(present: Subscription) -> SubscriptionSpec:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
 from msgspec import UNSET
 
 from metadata.subscriptions.seeks import LaneOf, Target
 from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.types import Topic
-from openapi.subscriptions import StartAt
+from openapi.subscriptions import NamedStart, StartAt
 from subscribe_forwarder.reading.places import OffsetStore
 from subscribe_forwarder.reading.targets import Targets
 
-Start = Literal["latest", "earliest"] | StartAt
+Start = NamedStart | StartAt
 
 
 def start_spec(start: Start) -> str | Mapping[str, object]:

@@ -22,7 +22,7 @@ from sqlalchemy.dialects.postgresql import INT8MULTIRANGE, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from metadata.models.base import Base, Big, Id, KeyId, Time
-from openapi.subscriptions import OnExhausted, State, StoredType
+from openapi.subscriptions import DeliveryValue, OnExhausted, State, StoredType
 
 
 class SubscriptionRow(Base):
@@ -54,7 +54,7 @@ class SubscriptionRow(Base):
     topic_uid: Mapped[Id]
     name: Mapped[str] = mapped_column(Text)
     type: Mapped[StoredType] = mapped_column(Text)
-    delivery: Mapped[str] = mapped_column(Text)
+    delivery: Mapped[DeliveryValue] = mapped_column(Text)
     ordered: Mapped[bool]
     ack_deadline_s: Mapped[float] = mapped_column(Double)
     retry_min_backoff_s: Mapped[float] = mapped_column(Double)

@@ -6,41 +6,18 @@ and the use: a sealed value put into another row opens nothing.
 
 from __future__ import annotations
 
-import enum
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from openapi.webhooks import PushFormat, SigningKind
+
 DEFAULT_TIMEOUT_S = 30.0
 DEFAULT_CONCURRENCY = 100
 DEFAULT_DISABLE_AFTER_S = 432_000.0
-
-
-class PushFormat(enum.Enum):
-    """The body of a request.
-
-    raw is the message's own bytes; json is an envelope of one or many messages as a pull shows
-    them; the others are as CloudEvents 1.0 binds them to HTTP.
-    """
-
-    RAW = "raw"
-    JSON = "json"
-    CLOUDEVENTS_BINARY = "cloudevents_binary"
-    CLOUDEVENTS_STRUCTURED = "cloudevents_structured"
-    CLOUDEVENTS_BATCHED = "cloudevents_batched"
-
-    @property
-    def batches(self) -> bool:
-        """Whether a request may carry more than one message."""
-        return self in (PushFormat.JSON, PushFormat.CLOUDEVENTS_BATCHED)
-
-
-class SigningKind(enum.Enum):
-    """Standard Webhooks: v1 is HMAC-SHA256 with a shared secret, v1a is ed25519."""
-
-    V1 = "v1"
-    V1A = "v1a"
+BATCHING: frozenset[PushFormat] = frozenset({"json", "cloudevents_batched"})
+"""Formats whose requests may carry more than one message."""
 
 
 class SigningKey(msgspec.Struct, frozen=True):
@@ -71,7 +48,7 @@ class PushConfig(msgspec.Struct, frozen=True):
     """Durations are seconds."""
 
     url: str
-    format: PushFormat = PushFormat.JSON
+    format: PushFormat = "json"
     headers: dict[str, bytes] = {}
     """Names as they were given → sealed values."""
     signing: tuple[SigningKey, ...] = ()

@@ -30,7 +30,6 @@ from metadata.subscriptions.seeks import (
 from metadata.subscriptions.skip_rules import active_of
 from metadata.types import (
     WHOLE,
-    Delivery,
     Page,
     RetryPolicy,
     Subscription,
@@ -250,7 +249,7 @@ def _new_row(
         uid=uid,
         topic_uid=topic_uid,
         name=spec.name,
-        delivery=spec.delivery.value,
+        delivery=spec.delivery,
         ordered=spec.ordered,
         start=spec.start if isinstance(spec.start, str) else dict(spec.start),
         generation=0,
@@ -355,7 +354,7 @@ def _subscription_of(row: SubscriptionRow, topic_name: str) -> Subscription:
         topic_uid=row.topic_uid,
         topic_name=topic_name,
         type=row.type,
-        delivery=Delivery(row.delivery),
+        delivery=row.delivery,
         ordered=row.ordered,
         ack_deadline_s=row.ack_deadline_s,
         retry=RetryPolicy(row.retry_min_backoff_s, row.retry_max_backoff_s, row.retry_max_attempts),

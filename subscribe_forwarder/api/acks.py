@@ -16,7 +16,6 @@ from edge.bodies import decode
 from edge.message_id import MessageId
 from edge.problem import TYPE_BASE, Problem, unavailable
 from edge.quota import ACKS
-from metadata.types import Delivery
 from openapi.consume import OPERATIONS, Acked, AckedOutput, Done, ItemFailure
 from openapi.contract import Operation
 from subscribe_forwarder import metrics
@@ -105,7 +104,7 @@ class Acks:
             )
             await respond(send, 200, _encode(answer))
             return
-        exactly_once = hub.subscription.delivery is Delivery.EXACTLY_ONCE
+        exactly_once = hub.subscription.delivery == "exactly_once"
         new = 0
         touched = [readers[place] for place in named.places]
         for reader, places in zip(touched, named.places.values(), strict=True):
@@ -219,7 +218,7 @@ class Acks:
                     named.failures.append(Failure(place.item, problem))
         if ended is not None:
             metrics.lease_ended.labels(ended).inc(done)
-        if durably or hub.subscription.delivery is Delivery.EXACTLY_ONCE:
+        if durably or hub.subscription.delivery == "exactly_once":
             await forwarder.flusher.commit(touched, what)
         hub.dispatch()
         await respond(send, 200, _results(Done, ids, named.failures))

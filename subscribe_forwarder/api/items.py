@@ -18,7 +18,7 @@ from typing import NamedTuple
 from edge import message_id
 from edge.message_id import BadMessageId, MessageId
 from edge.problem import Problem
-from metadata.types import Delivery, Epoch, Subscription, Topic
+from metadata.types import Epoch, Subscription, Topic
 from peering.shared_secret import SharedSecret
 from subscribe_forwarder.delivery import ack_id
 from subscribe_forwarder.delivery.ack_id import BadAckId, Head, Minter
@@ -88,7 +88,7 @@ async def resolve(
         named = _by_ack_ids(ids.texts, subscription, readers, key)
         _require_here(named, readers, topic, fresh=fresh)
         return named
-    if subscription.delivery is Delivery.EXACTLY_ONCE:
+    if subscription.delivery == "exactly_once":
         return Named({}, [Failure(item, _ack_id_required()) for item in range(len(ids.texts))], [])
     return await _by_message_ids(ids.texts, subscription, readers, topic, locate)
 

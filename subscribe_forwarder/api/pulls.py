@@ -11,7 +11,6 @@ from typing import Any
 
 from edge.asgi import Receive, Scope, Send, read_body, respond
 from edge.departure import disconnected, ended_by
-from metadata import types
 from subscribe_forwarder import metrics
 from subscribe_forwarder.api import requests
 from subscribe_forwarder.api.hubs import hub_of, refuse_push
@@ -113,7 +112,7 @@ class Pulls:
         metrics.delivered.inc(delivery.count)
         if trace is not None:
             trace.note(hub, delivery, request.consumer, FORWARDED in scope, sent=True)
-        if request.gathers and guarantee is types.Delivery.AT_LEAST_ONCE:
+        if request.gathers and guarantee == "at_least_once":
             deadline_s = hub.subscription.ack_deadline_s
             delivery.start_leases(forwarder.now_ms() + int(deadline_s * 1000))
 

@@ -200,7 +200,7 @@ def _tried(tried: Tried) -> contract.PushTest:
     answer, verdict = tried.answer, tried.verdict
     return contract.PushTest(
         request_id=tried.request_id,
-        outcome="unsent" if verdict is None else verdict.outcome.value,
+        outcome="unsent" if verdict is None else verdict.outcome,
         status=None if answer is None else answer.status,
         latency_ms=None if answer is None else round(answer.latency_s * 1000, 3),
         detail=tried.detail or None,

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from edge.problem import FieldError, Problem, invalid, unavailable
-from metadata.types import Delivery
 from store_nodes.errors import StoreError
 from subscribe_forwarder import metrics
 from subscribe_forwarder.api.items import Failure, Named, Place, lease_expired
@@ -43,7 +42,7 @@ class TaskAcks:
         Raises Problem: nothing was done, or with 503 the outcome is unknown; sending it again is
         safe.
         """
-        if hub.subscription.delivery is Delivery.AT_MOST_ONCE:
+        if hub.subscription.delivery == "at_most_once":
             raise invalid(
                 "The messages of an at_most_once subscription are acked before they are delivered:"
                 " no ack of theirs can decide about others.",
@@ -51,7 +50,7 @@ class TaskAcks:
             )
         reader, places = _only(readers, named)
         offsets = sorted({place.offset for place in places})
-        exactly_once = hub.subscription.delivery is Delivery.EXACTLY_ONCE
+        exactly_once = hub.subscription.delivery == "exactly_once"
         refreshed = False
 
         async def read() -> list[Any]:

@@ -6,24 +6,22 @@ of an at-most-once subscription. At-least-once needs neither: it allows repeated
 
 from __future__ import annotations
 
-from metadata import types
+from openapi.subscriptions import DeliveryValue
 from subscribe_forwarder.delivery.flush import AckFlusher
 from subscribe_forwarder.delivery.line import Delivery
 from subscribe_forwarder.delivery.reader import Taken
 from subscribe_forwarder.reading.render import delivery_without_ack_id
 
 
-async def to_send(
-    delivery: Delivery, guarantee: types.Delivery, flusher: AckFlusher
-) -> list[bytes]:
+async def to_send(delivery: Delivery, guarantee: DeliveryValue, flusher: AckFlusher) -> list[bytes]:
     """Return the messages of a response; the caller sends or releases `delivery` after that.
 
     Raises the 503 Problem of a commit that failed; at-most-once messages are lost by then. The
     result may have fewer messages than were taken, even none, because a lease may have ended.
     """
-    if guarantee is types.Delivery.AT_LEAST_ONCE:
+    if guarantee == "at_least_once":
         return delivery.render()
-    at_most_once = guarantee is types.Delivery.AT_MOST_ONCE
+    at_most_once = guarantee == "at_most_once"
     messages = _spend(delivery) if at_most_once else delivery.render()
     await flusher.commit([part.reader for part in delivery.taken])
     return messages

@@ -22,7 +22,7 @@ from metadata.subscriptions.push_attempts import KEPT, AttemptOf, PushAttempt
 from metadata.types import Subscription
 from subscribe_forwarder.push import metrics
 from subscribe_forwarder.push.settling import Item
-from subscribe_forwarder.push.verdict import Outcome, Verdict
+from subscribe_forwarder.push.verdict import Verdict
 
 FLUSH_S = 1.0
 MAX_SUCCESSES = 100
@@ -103,7 +103,7 @@ class AttemptLog:
         pending = self._pending.get(key)
         if pending is None:
             pending = self._pending[key] = _Pending()
-        well = verdict.outcome is Outcome.DELIVERED
+        well = verdict.outcome == "delivered"
         kept = pending.successes if well else pending.failures
         assert kept.maxlen is not None
         lost = len(kept) + len(items) - kept.maxlen
@@ -168,7 +168,7 @@ def _attempt(uid: bytes, one: _Noted) -> PushAttempt:
         item.offset,
         item.attempt,
         answer.status,
-        one.verdict.outcome.value,
+        one.verdict.outcome,
         round(answer.latency_s * 1000, 3),
         answer.excerpt,
         one.verdict.detail[:MAX_DETAIL_CHARS],

@@ -19,7 +19,7 @@ from subscribe_forwarder.push import metrics
 from subscribe_forwarder.push.breaker import EndpointBreaker
 from subscribe_forwarder.push.limiter import Limiter, Load
 from subscribe_forwarder.push.origin import EndpointKey, Origin, endpoint_key
-from subscribe_forwarder.push.verdict import Outcome, Verdict
+from subscribe_forwarder.push.verdict import Verdict
 
 __all__ = ["Endpoint", "EndpointKey", "Wake", "endpoint_key"]
 
@@ -110,7 +110,7 @@ class Endpoint:
         """Count a request that ended; returns whether the origin was silent until now."""
         was, origin = self.breaker.state, self.origin
         well, load = verdict.well, verdict.load
-        if verdict.outcome is Outcome.BUSY:
+        if verdict.outcome == "busy":
             if began_s < self._busy_s:
                 well = None  # one answer of all that were on their way is enough
             else:

@@ -34,8 +34,7 @@ import structlog
 from edge.problem import Problem
 from edge.quota import NO_LIMITS, PUSH_DELIVERIES, Usage
 from metadata.errors import MetadataError
-from metadata.subscriptions.push_config import PushConfig
-from metadata.types import Delivery as Guarantee
+from metadata.subscriptions.push_config import BATCHING, PushConfig
 from metadata.types import Subscription
 from openapi.flow import Throttle
 from openapi.push import PushStatus
@@ -53,7 +52,7 @@ from subscribe_forwarder.push.requests import PushRequest, Unsendable
 from subscribe_forwarder.push.sender import Answer
 from subscribe_forwarder.push.settling import Item, Late, Settling
 from subscribe_forwarder.push.spans import PushSpans
-from subscribe_forwarder.push.verdict import Outcome, Verdict, judge
+from subscribe_forwarder.push.verdict import Verdict, judge
 from subscribe_forwarder.state.ledger import Now
 
 MAX_OUT_BYTES = 32 * 1024 * 1024
@@ -65,7 +64,7 @@ MAX_UNCOMMITTED = 64
 SPARE_S = 5.0
 """A lease lasts so much longer than the request that it is for."""
 UNSENDABLE_S = 5.0
-_UNTOLD = Verdict(Outcome.FAILED, Load.NOTHING, None, "", None, None)
+_UNTOLD = Verdict("failed", Load.NOTHING, None, "", None, None)
 _log = structlog.get_logger("packetboat.push")
 
 
@@ -260,7 +259,7 @@ class Engine:
         return Want(wanted, max(1, max_bytes), lease_from_s=lease_s)
 
     def give(self, delivery: Delivery) -> bool:
-        if self._hub.subscription.delivery is Guarantee.AT_LEAST_ONCE:
+        if self._hub.subscription.delivery == "at_least_once":
             self._take(delivery)
         else:
             self._preparing += delivery.count
@@ -278,7 +277,7 @@ class Engine:
         """Return the messages that were leased and not sent; at-most-once ones are acked
         already and still to be sent.
         """
-        if not self._queue or self._hub.subscription.delivery is Guarantee.AT_MOST_ONCE:
+        if not self._queue or self._hub.subscription.delivery == "at_most_once":
             return
         items, self._queue = list(self._queue), deque()
         self._queued_bytes = 0
@@ -307,7 +306,7 @@ class Engine:
 
     @property
     def _batch(self) -> int:
-        return self._config.max_batch if self._config.format.batches else 1
+        return self._config.max_batch if self._config.format in BATCHING else 1
 
     @property
     def _waits_for_commit(self) -> bool:
@@ -326,7 +325,7 @@ class Engine:
         if room <= 0 and self._out < cap:
             endpoints.wait(endpoint, self._waker)
         ahead = 0
-        if self._hub.subscription.delivery is not Guarantee.AT_MOST_ONCE:
+        if self._hub.subscription.delivery != "at_most_once":
             ahead = min(endpoint.ahead(now_s), cap)
         ready = len(self._queue) + self._preparing
         batch = endpoint.messages(self._batch, now_s)
@@ -420,7 +419,7 @@ class Engine:
             or not self._means.forwarder.holds_lease()
         ):
             return None
-        spent = self._hub.subscription.delivery is Guarantee.AT_MOST_ONCE
+        spent = self._hub.subscription.delivery == "at_most_once"
         if endpoints.room(self.endpoint) <= 0:
             if self.endpoint.shut(endpoints.clock()):
                 self.give_back()
@@ -509,16 +508,16 @@ class Engine:
             _log.error("push request", subscription=self._hub.subscription.name, error=why)
         self.last_error = why
         self._unsendable_until_s = self._means.endpoints.clock() + UNSENDABLE_S
-        if self._hub.subscription.delivery is not Guarantee.AT_MOST_ONCE:
+        if self._hub.subscription.delivery != "at_most_once":
             self._settling.give_back(items)
         self.give_back()
 
     def _note(self, items: Sequence[Item], verdict: Verdict, latency_s: float) -> None:
         outcome = verdict.outcome
-        metrics.requests.labels(outcome.value).inc()
-        metrics.messages.labels(outcome.value).inc(len(items))
+        metrics.requests.labels(outcome).inc()
+        metrics.messages.labels(outcome).inc(len(items))
         metrics.seconds.observe(latency_s)
-        if outcome is Outcome.DELIVERED:
+        if outcome == "delivered":
             self.delivered += len(items)
             tenant_id = self._hub.subscription.tenant_id
             self._means.usage.count(tenant_id, PUSH_DELIVERIES, len(items))
@@ -527,7 +526,7 @@ class Engine:
         self.last_error = verdict.detail
         if self.failing_since_s is None:
             self.failing_since_s = self._means.wall_s()
-        if outcome is Outcome.GONE:
+        if outcome == "gone":
             self.gone = verdict.detail
             self.give_back()
             self._ended()

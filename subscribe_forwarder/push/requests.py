@@ -20,8 +20,9 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from edge.sealing import SealBroken, Sealer
-from metadata.subscriptions.push_config import PushConfig, PushFormat, header_purpose, key_purpose
+from metadata.subscriptions.push_config import BATCHING, PushConfig, header_purpose, key_purpose
 from metadata.types import Subscription
+from openapi.webhooks import PushFormat
 from subscribe_forwarder.push import cloud_events
 from subscribe_forwarder.push.outgoing import Outgoing
 from subscribe_forwarder.push.signing import Key, Signer
@@ -85,7 +86,7 @@ class Requests:
         """
         config = subscription.push
         assert config is not None
-        assert len(messages) == 1 or (messages and config.format.batches)
+        assert len(messages) == 1 or (messages and config.format in BATCHING)
         compiled = self._compiled.get(subscription.uid)
         if compiled is None or compiled.version != subscription.version:
             compiled = self._compile(subscription, config)
@@ -223,11 +224,11 @@ def _batched(
 _MAKERS: dict[
     PushFormat, Callable[[Subscription, Sequence[Outgoing]], tuple[list[_Header], bytes]]
 ] = {
-    PushFormat.RAW: _raw,
-    PushFormat.JSON: _json,
-    PushFormat.CLOUDEVENTS_BINARY: _binary,
-    PushFormat.CLOUDEVENTS_STRUCTURED: _structured,
-    PushFormat.CLOUDEVENTS_BATCHED: _batched,
+    "raw": _raw,
+    "json": _json,
+    "cloudevents_binary": _binary,
+    "cloudevents_structured": _structured,
+    "cloudevents_batched": _batched,
 }
 
 

@@ -14,14 +14,13 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from edge.problem import Problem
-from metadata.types import Delivery
 from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.ack_id import Minter
 from subscribe_forwarder.delivery.flush import Tracked
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.ports import Flush
-from subscribe_forwarder.push.verdict import Outcome, Verdict
+from subscribe_forwarder.push.verdict import Verdict
 from subscribe_forwarder.reading.batch import Batch
 from subscribe_forwarder.state.ledger import Ledger, Now
 
@@ -86,11 +85,11 @@ class Settling:
 
         Messages of an at-most-once subscription are settled before.
         """
-        if self._hub.subscription.delivery is Delivery.AT_MOST_ONCE:
+        if self._hub.subscription.delivery == "at_most_once":
             return
-        if verdict.outcome is Outcome.DELIVERED:
+        if verdict.outcome == "delivered":
             self._acks += items
-        elif verdict.outcome is Outcome.GONE:
+        elif verdict.outcome == "gone":
             self.give_back(items)
         else:
             self._fail(items, verdict)

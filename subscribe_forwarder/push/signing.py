@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from metadata.subscriptions.push_config import SigningKind
+from openapi.webhooks import SigningKind
 
 SECRET_BYTES = 32
 """The specification asks for 24 to 64."""
@@ -76,7 +76,7 @@ class Signer:
 
 
 def _signs(key: Key) -> _Signs:
-    return _v1(key.plain) if key.kind is SigningKind.V1 else _v1a(key.plain)
+    return _v1(key.plain) if key.kind == "v1" else _v1a(key.plain)
 
 
 def _v1(secret: bytes) -> _Signs:

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple, Protocol
 
+from openapi.push import AttemptOutcome
 from subscribe_forwarder.push.limiter import Load
 
 MAX_RETRY_AFTER_S = 3_600.0
 DEFAULT_THROTTLE_S = 60.0
 MAX_THROTTLE_S = 3_600.0
 MAX_RATE = 1e6
-
-
-class Outcome(enum.Enum):
-    """DELIVERED: 2xx. REFUSED: the message is at fault (4xx). BUSY: it takes no more now (429,
-    503). FAILED: the endpoint is (5xx, timeouts, connections, TLS, redirects, egress). GONE: 410.
-    """
-
-    DELIVERED = "delivered"
-    REFUSED = "refused"
-    BUSY = "busy"
-    FAILED = "failed"
-    GONE = "gone"
 
 
 class Throttle(NamedTuple):
@@ -40,7 +28,7 @@ class Throttle(NamedTuple):
 class Verdict(NamedTuple):
     """The verdict on one request."""
 
-    outcome: Outcome
+    outcome: AttemptOutcome
     load: Load
     well: bool | None
     """Whether the endpoint works, for its breaker; None: that is not told. 429 is no outage."""
@@ -69,21 +57,21 @@ def judge(answer: Answer, wall_s: float) -> Verdict:
     if answer.failure or status is None:
         load = Load.TOO_MUCH if answer.failure == "timeout" else Load.NOTHING
         detail = ": ".join(part for part in (answer.failure, answer.detail) if part)
-        return Verdict(Outcome.FAILED, load, False, detail or "no answer", None, None)
+        return Verdict("failed", load, False, detail or "no answer", None, None)
     throttle = throttle_of(headers)
     if 200 <= status < 300:
-        return Verdict(Outcome.DELIVERED, Load.TAKEN, True, "", None, throttle)
+        return Verdict("delivered", Load.TAKEN, True, "", None, throttle)
     detail = f"answered {status}"
     after_s = retry_after(headers.get("retry-after"), wall_s)
     if status in (429, 503):
         well = None if status == 429 else False
-        return Verdict(Outcome.BUSY, Load.TOO_MUCH, well, detail, after_s, throttle)
+        return Verdict("busy", Load.TOO_MUCH, well, detail, after_s, throttle)
     if status == 410:
-        return Verdict(Outcome.GONE, Load.NOTHING, None, detail, None, None)
+        return Verdict("gone", Load.NOTHING, None, detail, None, None)
     if 400 <= status < 500 and status != 408:
-        return Verdict(Outcome.REFUSED, Load.NOTHING, True, detail, None, throttle)
+        return Verdict("refused", Load.NOTHING, True, detail, None, throttle)
     load = Load.TOO_MUCH if status in (408, 504) else Load.NOTHING
-    return Verdict(Outcome.FAILED, load, False, detail, after_s, throttle)
+    return Verdict("failed", load, False, detail, after_s, throttle)
 
 
 def retry_after(text: str | None, wall_s: float) -> float | None:

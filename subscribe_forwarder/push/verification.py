@@ -22,7 +22,7 @@ import msgspec
 from metadata.types import Subscription
 from subscribe_forwarder.push.requests import PushRequest, Unsendable
 from subscribe_forwarder.push.sender import Answer
-from subscribe_forwarder.push.verdict import Outcome, judge
+from subscribe_forwarder.push.verdict import judge
 
 HEADER = "Packetboat-Verification"
 TYPE = "packetboat.endpoint.verification"
@@ -67,7 +67,7 @@ async def verify(
     request = request._replace(headers=[*request.headers, (HEADER, challenge)])
     answer = await sender.send(request, config.timeout_s)
     verdict = judge(answer, wall_s())
-    if verdict.outcome is not Outcome.DELIVERED:
+    if verdict.outcome != "delivered":
         return Verified(config.url, f"the challenge: {verdict.detail}", answer)
     if challenge.encode() not in answer.excerpt:
         return Verified(config.url, "it did not repeat the challenge in its answer", answer)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
-from typing import Literal
 
 from msgspec import UNSET
 
@@ -14,7 +13,7 @@ from metadata.subscriptions.seeks import LaneOf, Target
 from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.types import Topic
 from openapi.positions import SeekAt
-from openapi.subscriptions import StartAt
+from openapi.subscriptions import NamedStart, StartAt
 from subscribe_forwarder.reading.places import Bounds, OffsetStore, at_time, bounds
 
 MAX_ASKED = 64
@@ -22,7 +21,7 @@ MAX_ASKED = 64
 _PLACE = re.compile(r"(?P<partition>0|[1-9][0-9]{0,3})(/(?P<lane>[0-9]))?")
 
 
-To = Literal["earliest", "latest"] | StartAt
+To = NamedStart | StartAt
 """A `SeekAt` may also name an offset of each partition."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from metadata.types import Delivery, Subscription
+from metadata.types import Subscription
 
 MAX_EXCEPTIONS = 100_000
 
@@ -58,7 +58,7 @@ class Policy:
             max_backoff_ms=int(retry.max_backoff_s * 1000),
             max_attempts=retry.max_attempts,
             park=subscription.on_exhausted == "park",
-            exactly_once=subscription.delivery is Delivery.EXACTLY_ONCE,
+            exactly_once=subscription.delivery == "exactly_once",
             ordered=subscription.ordered,
             history=history,
             max_exceptions=max_exceptions,

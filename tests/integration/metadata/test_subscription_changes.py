@@ -14,9 +14,7 @@ from metadata.ids import new_uid
 from metadata.subscriptions.push_config import (
     OidcToken,
     PushConfig,
-    PushFormat,
     SigningKey,
-    SigningKind,
 )
 from metadata.subscriptions.skip_rules import MAX_ACTIVE, SkipRuleRepository
 from metadata.types import (
@@ -155,9 +153,9 @@ async def test_so_many_rules_hold_and_no_more(
 
 PUSH = PushConfig(
     url="https://example.com/hook",
-    format=PushFormat.CLOUDEVENTS_BATCHED,
+    format="cloudevents_batched",
     headers={"Authorization": b"sealed \x00"},
-    signing=(SigningKey("k1", SigningKind.V1, b"\xff", datetime(2026, 1, 1, tzinfo=UTC)),),
+    signing=(SigningKey("k1", "v1", b"\xff", datetime(2026, 1, 1, tzinfo=UTC)),),
     oidc=OidcToken("them"),
     timeout_s=2.5,
     max_batch=10,

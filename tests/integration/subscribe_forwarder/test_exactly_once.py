@@ -10,7 +10,7 @@ from typing import Any
 
 from metadata.database import Database
 from metadata.delivery.cursors import CursorRepository
-from metadata.types import Counters, Delivery, RetryPolicy
+from metadata.types import Counters, RetryPolicy
 from tests.integration.metadata.proxy import Proxy
 from tests.integration.subscribe_forwarder.forwarder_support import Site, kill
 from tests.unit.subscribe_forwarder.subscribe_support import Consumer
@@ -23,7 +23,7 @@ def statuses(answer: Any) -> list[tuple[int, str]]:
 
 
 async def test_only_the_present_lease_acks_and_may_repeat_it(database: Database) -> None:
-    site = await Site.open(database, delivery=Delivery.EXACTLY_ONCE, retry=AT_ONCE)
+    site = await Site.open(database, delivery="exactly_once", retry=AT_ONCE)
     async with site.forwarder() as consumer:
         site.store.publish(b"a", b"b")
         a, b = await consumer.pulled()
@@ -46,7 +46,7 @@ async def test_a_lease_outlives_its_owner(database: Database) -> None:
     """Messages leased by the dead forwarder are not delivered before their deadline, and
     their ack ids count.
     """
-    site = await Site.open(database, delivery=Delivery.EXACTLY_ONCE)
+    site = await Site.open(database, delivery="exactly_once")
     async with site.forwarder() as first:
         site.store.publish(b"a", b"b", b"c")
         a, b = await first.pulled(2)
@@ -71,9 +71,7 @@ async def test_cuts_restarts_and_dying_workers_leave_one_accepted_ack_each(
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    site = await Site.open(
-        database, delivery=Delivery.EXACTLY_ONCE, retry=AT_ONCE, ack_deadline_s=1.0
-    )
+    site = await Site.open(database, delivery="exactly_once", retry=AT_ONCE, ack_deadline_s=1.0)
     proxy = Proxy(database.settings.url)
     settings = replace(database.settings, url=await proxy.start(), deadline_s=1.0)
     behind = Database(settings)

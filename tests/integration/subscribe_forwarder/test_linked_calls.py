@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from metadata.database import Database
-from metadata.types import Delivery, RetryPolicy
+from metadata.types import RetryPolicy
 from store_nodes.client import StoreClient
 from tests.integration.subscribe_forwarder.linked_site import LinkedSite
 from tests.unit.subscribe_forwarder.fleet_support import eventually
@@ -148,7 +148,7 @@ async def test_an_ack_publishes_at_its_owner(database: Database, client: StoreCl
 async def test_exactly_once_commits_one_lease_for_one_credit(
     database: Database, client: StoreClient
 ) -> None:
-    opened = LinkedSite.open(database, client, delivery=Delivery.EXACTLY_ONCE)
+    opened = LinkedSite.open(database, client, delivery="exactly_once")
     async with opened as site:
         for number in range(6):
             front = site.members[number % 3]
@@ -169,7 +169,7 @@ async def test_exactly_once_commits_one_lease_for_one_credit(
 async def test_at_most_once_loses_nothing_to_a_race(
     database: Database, client: StoreClient
 ) -> None:
-    opened = LinkedSite.open(database, client, delivery=Delivery.AT_MOST_ONCE)
+    opened = LinkedSite.open(database, client, delivery="at_most_once")
     async with opened as site:
         got: list[dict[str, Any]] = []
         for number in range(6):

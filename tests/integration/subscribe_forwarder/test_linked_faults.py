@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from metadata.database import Database
-from metadata.types import Delivery
 from store_nodes.client import StoreClient
 from tests.integration.subscribe_forwarder.linked_site import LinkedSite, Member
 from tests.unit.subscribe_forwarder.fleet_support import eventually
@@ -152,7 +151,7 @@ async def test_a_pull_that_waits_at_a_dead_owner_gets_it_from_the_next(
 async def test_exactly_once_leases_of_a_dead_owner_hold(
     database: Database, client: StoreClient
 ) -> None:
-    opened = LinkedSite.open(database, client, delivery=Delivery.EXACTLY_ONCE)
+    opened = LinkedSite.open(database, client, delivery="exactly_once")
     async with opened as site:
         await site.publish_to_all("a", "b")
         front, _, owner = site.members

@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 from unittest import mock
 
-from metadata import eras, types
+from metadata import eras
 from metadata.locks import locks
 from metadata.types import Epoch
+from openapi.subscriptions import DeliveryValue
 from outbox import delayed
 from publish_forwarder.scheduled import ScheduledMessages
 from scheduler.forwarding import Forwarding, _Course
@@ -101,8 +102,8 @@ def at_most_once_leaves_before_its_commit() -> AbstractContextManager[object]:
         async def commit(self, *_: object) -> None:
             """Do nothing."""
 
-    async def mutated(delivery: Delivery, guarantee: types.Delivery, flusher: AckFlusher) -> Any:
-        once = guarantee is types.Delivery.AT_MOST_ONCE
+    async def mutated(delivery: Delivery, guarantee: DeliveryValue, flusher: AckFlusher) -> Any:
+        once = guarantee == "at_most_once"
         return await to_send(delivery, guarantee, Unheard() if once else flusher)  # type: ignore[arg-type]
 
     return mock.patch.object(pulls, "to_send", mutated)

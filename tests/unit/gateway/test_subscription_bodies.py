@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from edge.problem import Problem
 from gateway.http.decoding import decode_json
 from gateway.subscriptions.bodies import changed, new_spec, patched, spec_of, view
-from metadata.types import Delivery, Subscription, SubscriptionSpec
+from metadata.types import Subscription, SubscriptionSpec
 from openapi.subscriptions import SubscriptionCreate, SubscriptionPatch, SubscriptionPut
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -72,7 +72,7 @@ def patch(present: Subscription, **fields: Any) -> SubscriptionSpec:
 
 def test_every_field_is_kept_and_shown_again() -> None:
     spec = created(**EVERYTHING)
-    assert (spec.delivery, spec.ordered) == (Delivery.EXACTLY_ONCE, True)
+    assert (spec.delivery, spec.ordered) == ("exactly_once", True)
     assert (spec.on_exhausted, spec.rate_limit) == ("park", 5)
     assert spec_of(stored(spec)) == spec
     shown = msgspec.to_builtins(view(stored(spec)))

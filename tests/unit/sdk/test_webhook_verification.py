@@ -23,7 +23,7 @@ from packetboat.webhooks import (
 from packetboat.webhooks.signatures import MAX_SIGNATURES
 from standardwebhooks import Webhook
 
-from metadata.subscriptions.push_config import SigningKind
+from openapi.webhooks import SigningKind
 from store_nodes.record_batch import Message
 from subscribe_forwarder.push.requests import PushRequest
 from tests.unit.sdk.webhook_support import NOW_S, Hook, Pair, headers_of, pair
@@ -42,7 +42,7 @@ def taken(one: Receiver, request: PushRequest, **changed: str) -> Delivery:
     return delivery
 
 
-@pytest.mark.parametrize("kind", list(SigningKind), ids=lambda kind: kind.value)
+@pytest.mark.parametrize("kind", ["v1", "v1a"])
 def test_what_the_server_signed_is_taken_and_nothing_altered(kind: SigningKind) -> None:
     key = pair(kind)
     request, one = Hook(key).push(ORDER), receiver(key)
@@ -50,7 +50,7 @@ def test_what_the_server_signed_is_taken_and_nothing_altered(kind: SigningKind) 
     for changed in (
         {"webhook_id": "another"},
         {"webhook_timestamp": str(int(NOW_S) - 1)},
-        {"webhook_signature": f"{kind.value}," + base64.b64encode(bytes(32)).decode()},
+        {"webhook_signature": f"{kind}," + base64.b64encode(bytes(32)).decode()},
     ):
         with pytest.raises(BadSignature) as caught:
             taken(one, request, **changed)
@@ -76,7 +76,7 @@ def test_what_the_reference_library_signs_is_taken() -> None:
     assert isinstance(receiver(key).verify(body, headers), Delivery)
 
 
-@pytest.mark.parametrize("kind", list(SigningKind), ids=lambda kind: kind.value)
+@pytest.mark.parametrize("kind", ["v1", "v1a"])
 def test_while_secrets_change_either_end_may_be_first(kind: SigningKind) -> None:
     old, new = pair(kind), pair(kind)
     for signed in ([old], [old, new], [new]):
@@ -88,7 +88,7 @@ def test_while_secrets_change_either_end_may_be_first(kind: SigningKind) -> None
 
 
 def test_of_two_kinds_one_is_enough() -> None:
-    shared, private = pair(SigningKind.V1), pair(SigningKind.V1A)
+    shared, private = pair("v1"), pair("v1a")
     request = Hook(shared, private).push(ORDER)
     assert taken(receiver(shared), request)
     assert taken(receiver(private), request)
@@ -187,7 +187,7 @@ def test_the_function_takes_what_is_signed_now(monkeypatch: pytest.MonkeyPatch) 
 def test_without_cryptography_the_text_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told = pair(SigningKind.V1A).told
+    told = pair("v1a").told
     monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
     with pytest.raises(ImportError, match=r"sdk/python\[webhooks\]"):
         Receiver(told)

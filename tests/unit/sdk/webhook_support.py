@@ -12,12 +12,11 @@ from packetboat.webhooks import DeliverLater, Delivery, Reject
 from edge.sealing import Sealer
 from metadata.subscriptions.push_config import (
     PushConfig,
-    PushFormat,
     SigningKey,
-    SigningKind,
     key_purpose,
 )
 from metadata.types import Subscription
+from openapi.webhooks import PushFormat, SigningKind
 from store_nodes.record_batch import Message
 from subscribe_forwarder.push.outgoing import Outgoing
 from subscribe_forwarder.push.requests import NoTokens, PushRequest, Requests
@@ -41,16 +40,16 @@ class Pair(NamedTuple):
     told: str
 
 
-def pair(kind: SigningKind = SigningKind.V1) -> Pair:
+def pair(kind: SigningKind = "v1") -> Pair:
     plain = new_key()
-    told = secret_text(plain) if kind is SigningKind.V1 else public_text(plain)
+    told = secret_text(plain) if kind == "v1" else public_text(plain)
     return Pair(plain, kind, told)
 
 
 class Hook:
     """A push subscription."""
 
-    def __init__(self, *pairs: Pair, format: PushFormat = PushFormat.JSON) -> None:
+    def __init__(self, *pairs: Pair, format: PushFormat = "json") -> None:
         of = subscription()
         signing = tuple(
             SigningKey(

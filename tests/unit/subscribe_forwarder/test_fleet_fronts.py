@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from metadata.types import Delivery
+from openapi.subscriptions import DeliveryValue
 from subscribe_forwarder.api.trace import HandOutTrace
 from tests.unit.subscribe_forwarder.linked_fleet import everything, linked
 from tests.unit.subscribe_forwarder.stream_support import OpenStream, stream
@@ -71,8 +71,8 @@ async def test_no_message_is_counted_that_lost_a_race() -> None:
         assert {m["attempt"] for m in got} == {1}
 
 
-@pytest.mark.parametrize("delivery", [Delivery.EXACTLY_ONCE, Delivery.AT_MOST_ONCE])
-async def test_other_guarantees_over_links(delivery: Delivery) -> None:
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_most_once"])
+async def test_other_guarantees_over_links(delivery: DeliveryValue) -> None:
     async with linked(0, 1, delivery=delivery) as fleet:
         for partition in range(2):
             fleet.store.publish(*[b"x"] * 10, partition=partition)
@@ -83,7 +83,7 @@ async def test_other_guarantees_over_links(delivery: Delivery) -> None:
                 pulls = (front.pulled(2, wait_s=1) for front in fronts * 3)
                 got += [one for some in await asyncio.gather(*pulls) for one in some]
         assert len({m["message_id"] for m in got}) == 20
-        if delivery is Delivery.EXACTLY_ONCE:
+        if delivery == "exactly_once":
             assert (await fronts[0].ack(*got)).json() == {"acked": 20, "results": []}
         assert [fleet.metadata.row(p).floor for p in range(2)] == [10, 10]
 

@@ -17,7 +17,7 @@ from gateway.quotas.limiter import Limiter
 from gateway.settings import Role
 from gateway.wiring.quotas import enforced
 from metadata.delivery.deliveries import Publication, StagedOutputs
-from metadata.types import CursorKey, CursorUpdate, Delivery
+from metadata.types import CursorKey, CursorUpdate
 from outbox import staging
 from outbox.staging import Output, Plan, Staged
 from store_nodes.errors import QueueSealed
@@ -360,7 +360,7 @@ async def test_at_most_once_has_no_acks_that_publish(bench: Bench) -> None:
     duplicate.
     """
     hub = await bench.w.forwarder.hub(TENANT, "reader")
-    hub.subscription = replace(hub.subscription, delivery=Delivery.AT_MOST_ONCE)
+    hub.subscription = replace(hub.subscription, delivery="at_most_once")
     named = Named({Lane(0, 0): [Place(0, 0)]}, [], [])
     acks = TaskAcks(bench.publisher, cast(Any, None))
     with pytest.raises(Problem) as refused:

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from edge.breaker import State
 from edge.quota import PUSH_CONCURRENCY
 from metadata.errors import MetadataUnavailable
-from metadata.subscriptions.push_config import PushFormat
-from metadata.types import ChangeKind, Delivery, RetryPolicy
+from metadata.types import ChangeKind, RetryPolicy
+from openapi.subscriptions import DeliveryValue
 from subscribe_forwarder.push import breaker as breaker_module
 from subscribe_forwarder.push import engine as engine_module
 from subscribe_forwarder.push import pushers as pushers_module
@@ -107,7 +107,7 @@ async def test_a_failure_is_an_attempt_and_comes_again() -> None:
 
 
 async def test_a_batch_is_one_request_and_settles_all() -> None:
-    async with pushing(format=PushFormat.JSON, max_batch=50) as p:
+    async with pushing(format="json", max_batch=50) as p:
         p.w.store.publish(*[b"%d" % i for i in range(500)])
         await p.arrived(500)
         await p.settled()
@@ -329,15 +329,15 @@ async def test_nothing_is_sent_before_the_challenge_is_answered() -> None:
         }
 
 
-@pytest.mark.parametrize("delivery", [Delivery.EXACTLY_ONCE, Delivery.AT_MOST_ONCE])
-async def test_what_is_committed_before_bytes_leave(delivery: Delivery) -> None:
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_most_once"])
+async def test_what_is_committed_before_bytes_leave(delivery: DeliveryValue) -> None:
     committed: list[bool] = []
 
     def look(one: Arrived) -> Answer:
         row = p.w.metadata.row()
         leased = [span for lease in row.leases for span in lease.offsets]
         settled = [(0, row.floor), *row.acked]
-        spans = settled if delivery is Delivery.AT_MOST_ONCE else leased
+        spans = settled if delivery == "at_most_once" else leased
         for message in one.messages:
             committed.append(any(low <= message["offset"] < high for low, high in spans))
         return OK
@@ -352,7 +352,7 @@ async def test_what_is_committed_before_bytes_leave(delivery: Delivery) -> None:
 
 
 async def test_at_most_once_is_not_repeated() -> None:
-    one = replace(push_subscription(), delivery=Delivery.AT_MOST_ONCE)
+    one = replace(push_subscription(), delivery="at_most_once")
     async with pushing(lambda _: answer(400), subscriptions=[one]) as p:
         p.w.store.publish(*[b"%d" % i for i in range(20)])
         await p.arrived(20)
@@ -574,7 +574,7 @@ async def test_at_most_once_sends_what_it_has_acked_before_it_stops() -> None:
         await asyncio.sleep(0.01)
         return OK
 
-    one = replace(push_subscription(max_concurrency=1), delivery=Delivery.AT_MOST_ONCE)
+    one = replace(push_subscription(max_concurrency=1), delivery="at_most_once")
     async with pushing(slow, subscriptions=[one]) as p:
         p.w.store.publish(*[b"%d" % i for i in range(20)])
         await p.arrived(1)
@@ -584,7 +584,7 @@ async def test_at_most_once_sends_what_it_has_acked_before_it_stops() -> None:
 
 
 async def test_exactly_once_gives_back_what_was_committed_after_it_left() -> None:
-    one = replace(push_subscription(), delivery=Delivery.EXACTLY_ONCE)
+    one = replace(push_subscription(), delivery="exactly_once")
     async with pushing(subscriptions=[one]) as p:
         await p.until(lambda: p.engine.joined)
         gate = p.w.metadata.flush_gate = asyncio.Event()

@@ -10,7 +10,6 @@ import pytest
 from prometheus_client import REGISTRY
 
 from metadata.errors import MetadataUnavailable
-from metadata.subscriptions.push_config import PushFormat
 from subscribe_forwarder.push import breaker as breaker_module
 from subscribe_forwarder.push import pushers as pushers_module
 from subscribe_forwarder.push.attempts import MAX_FAILURES, MAX_SUCCESSES
@@ -85,7 +84,7 @@ async def test_requests_and_messages_are_counted_by_outcome(first: Answer, outco
 
     told = Since("requests_total", "outcome"), Since("messages_total", "outcome")
     observed = sample("request_seconds_count")
-    async with pushing(count, format=PushFormat.JSON, max_batch=7) as p:
+    async with pushing(count, format="json", max_batch=7) as p:
         p.w.store.publish(*[b"%d" % i for i in range(50)])
         await p.settled()
     assert requests[outcome] >= 2

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from metadata.types import Delivery, Epoch
+from metadata.types import Epoch
 from subscribe_forwarder.delivery.ack_id import Head, Minter
 from subscribe_forwarder.push.settling import Item, Settling
-from subscribe_forwarder.push.verdict import Outcome, Verdict
+from subscribe_forwarder.push.verdict import Verdict
 from subscribe_forwarder.state.ledger import Now, Policy
 from tests.unit.subscribe_forwarder.subscribe_support import ACK_KEY, SUBSCRIPTION_UID
 
-DELIVERED = Verdict(Outcome.DELIVERED, None, True, "", None, None)  # type: ignore[arg-type]
+DELIVERED = Verdict("delivered", None, True, "", None, None)  # type: ignore[arg-type]
 
 
 class FakeReader:
@@ -33,7 +33,7 @@ class FakeReader:
 async def test_an_ack_of_a_ledger_that_was_replaced_during_its_commit_is_passed_on() -> None:
     reader: Any = FakeReader()
     hub: Any = SimpleNamespace(
-        subscription=SimpleNamespace(delivery=Delivery.AT_LEAST_ONCE),
+        subscription=SimpleNamespace(delivery="at_least_once"),
         readers={reader.place: reader},
     )
     minter = Minter(Head(SUBSCRIPTION_UID, 1, 0, 0, Epoch(0, 1)), ACK_KEY)

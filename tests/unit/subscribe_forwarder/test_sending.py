@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from msgspec.structs import replace
 
 from metadata.errors import MetadataUnavailable
-from metadata.types import Delivery
+from openapi.subscriptions import DeliveryValue
 from tests.unit.subscribe_forwarder.stream_support import stream
 from tests.unit.subscribe_forwarder.subscribe_support import (
     FakeMetadata,
@@ -21,7 +21,7 @@ from tests.unit.subscribe_forwarder.subscribe_support import (
 
 
 @asynccontextmanager
-async def guaranteed(delivery: Delivery) -> AsyncIterator[World]:
+async def guaranteed(delivery: DeliveryValue) -> AsyncIterator[World]:
     metadata = FakeMetadata(topic(), replace(subscription(), delivery=delivery))
     async with world(metadata=metadata) as w:
         await w.ready()
@@ -29,7 +29,7 @@ async def guaranteed(delivery: Delivery) -> AsyncIterator[World]:
 
 
 async def test_at_most_once_is_acked_before_it_leaves() -> None:
-    async with guaranteed(Delivery.AT_MOST_ONCE) as w:
+    async with guaranteed("at_most_once") as w:
         w.store.publish(b"a", b"b")
         w.metadata.flush_gate = asyncio.Event()
         pull = asyncio.create_task(w.pulled())
@@ -47,7 +47,7 @@ async def test_at_most_once_is_acked_before_it_leaves() -> None:
 
 
 async def test_at_most_once_messages_whose_ack_failed_do_not_leave_and_never_will() -> None:
-    async with guaranteed(Delivery.AT_MOST_ONCE) as w:
+    async with guaranteed("at_most_once") as w:
         w.store.publish(b"a")
         w.metadata.flush_failure = MetadataUnavailable("gone")
         assert (await w.pull(wait_s=5)).status == 503
@@ -57,14 +57,14 @@ async def test_at_most_once_messages_whose_ack_failed_do_not_leave_and_never_wil
 
 
 async def test_at_most_once_over_a_stream() -> None:
-    async with guaranteed(Delivery.AT_MOST_ONCE) as w, stream(w, "max_outstanding_messages=1") as s:
+    async with guaranteed("at_most_once") as w, stream(w, "max_outstanding_messages=1") as s:
         w.store.publish(b"a", b"b", b"c")  # acked messages take no room
         assert [m["ack_id"] for m in await s.until(3)] == [None, None, None]
         assert w.metadata.row().floor == 3
 
 
 async def test_exactly_once_leases_are_committed_before_they_leave() -> None:
-    async with guaranteed(Delivery.EXACTLY_ONCE) as w:
+    async with guaranteed("exactly_once") as w:
         w.store.publish(b"a", b"b")
         (first, second) = await w.pulled()
         leases = [lease for flush in w.metadata.flushes for one in flush for lease in one.leases]
@@ -73,7 +73,7 @@ async def test_exactly_once_leases_are_committed_before_they_leave() -> None:
 
 
 async def test_exactly_once_leases_that_were_not_committed_are_no_leases() -> None:
-    async with guaranteed(Delivery.EXACTLY_ONCE) as w:
+    async with guaranteed("exactly_once") as w:
         w.store.publish(b"a")
         w.metadata.flush_failure = MetadataUnavailable("gone")
         assert (await w.pull(wait_s=5)).status == 503
@@ -82,7 +82,7 @@ async def test_exactly_once_leases_that_were_not_committed_are_no_leases() -> No
 
 
 async def test_exactly_once_over_a_stream() -> None:
-    async with guaranteed(Delivery.EXACTLY_ONCE) as w, stream(w) as s:
+    async with guaranteed("exactly_once") as w, stream(w) as s:
         w.metadata.flush_failure = MetadataUnavailable("gone")
         w.store.publish(b"a")
         await asyncio.sleep(0.02)
