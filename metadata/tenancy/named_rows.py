@@ -26,6 +26,8 @@ from metadata.types import ChangeKind, Page
 
 Columns = Mapping[str, Any]
 _LIVING = ("active", "suspended")
+READ_AT_ONCE = 50
+"""Rows of a long listing that are fetched, and made into values, before others have their turn."""
 
 
 @asynccontextmanager
@@ -168,11 +170,22 @@ class NamedRows(Generic[R, V]):
         return await self.database.of(tenant_id).read(work)
 
     async def of_tenant(self, tenant_id: bytes) -> tuple[V, ...]:
-        """Return all values of one tenant, by name."""
-        statement = select(self.row).where(self.row.tenant_id == tenant_id).order_by(self.row.name)
+        """Return all values of one tenant, by name.
+
+        There may be more of them than the event loop has time for at once.
+        """
+        statement = (
+            select(self.row)
+            .where(self.row.tenant_id == tenant_id)
+            .order_by(self.row.name)
+            .execution_options(yield_per=READ_AT_ONCE)
+        )
 
         async def work(session: AsyncSession) -> tuple[V, ...]:
-            return tuple(self.value(row) for row in await session.scalars(statement))
+            found: list[V] = []
+            async for rows in (await session.stream_scalars(statement)).partitions():
+                found += map(self.value, rows)
+            return tuple(found)
 
         return await self.database.of(tenant_id).read(work)
 

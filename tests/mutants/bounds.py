@@ -590,4 +590,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_a_text_is_compiled_once_also_if_it_is_refused[nothing == 'again']",
         breaks="P19",
     ),
+    Mutant(
+        "all policies of a tenant are read in one callback",
+        (Edit("metadata/tenancy/named_rows.py", "READ_AT_ONCE = 50\n", "READ_AT_ONCE = 10**9\n"),),
+        killed_by="tests/integration/metadata/test_long_reads.py"
+        "::test_all_policies_of_a_tenant_are_read_in_short_callbacks",
+        breaks="P19",
+    ),
 )
