@@ -182,6 +182,8 @@ def test_a_log_is_judged_from_one_quiet_read_to_the_next(refused: Refusal) -> No
     assert "refused: log /0 from offset 1" in refused(*before, *after)
     overtaken = [lost("late", 0, "k"), acked("a", 2, 0, key="k"), whole("a", at_s=5)]
     assert "refused: log /0 from offset 1" in refused(*overtaken, whole("a", "late"))
+    given_up = [msgspec.structs.replace(lost("late", 0, "k"), abandoned=True), *overtaken[1:]]
+    assert not refused(*given_up, whole("a", "late")), "nobody waited for its answer"
     repeated = [acked("a", 0, 0, id="i"), whole("a", at_s=5), acked("a", 8, 1, id="i")]
     assert "refused: log /0 from offset 1" in refused(*repeated, whole("a", "a"))
 
@@ -228,6 +230,15 @@ def given(
 )
 def test_promised_deliveries_are_accepted(refused: Refusal, records: list[Record]) -> None:
     assert not refused(acked("a", 0, 0), *records)
+
+
+def test_an_ack_that_is_sent_again_and_again_is_judged_as_one(refused: Refusal) -> None:
+    """Two minutes were not enough for 87 of them, whose outcomes nobody knew."""
+    many = Delivery("worker", 0, 0, "a", 2, 2.1)
+    many.acts += [Act("ack", 3 + n / 10, 3.1 + n / 10, UNKNOWN) for n in range(80)]
+    many.acts.append(Act("ack", 20, 20.1, ACKED))
+    assert not refused(acked("a", 0, 0), AT_LEAST, many, Drained("worker", 30))
+    assert "refused: message" in refused(acked("a", 0, 0), AT_LEAST, many, given(25))
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,17 @@ func (m *message) addDelivery(each delivery) {
 	op.text = fmt.Sprintf("delivery %d", op.lease)
 	m.rules.leases = append(m.rules.leases, op)
 	m.add(op, op.pulled, op.got)
+	unknowns := map[string]bool{}
 	for _, done := range each.Acts {
+		// An act whose outcome is unknown may take effect at any time from then on: the same act,
+		// sent again with the same outcome, can do nothing that the first cannot. A hundred of them
+		// would have more orders than can be looked at.
+		if done.Outcome == unknown {
+			if unknowns[done.What] {
+				continue
+			}
+			unknowns[done.What] = true
+		}
 		m.addAct(done, op.lease)
 	}
 }

@@ -12,8 +12,9 @@ import (
 // at the offset of its answer; one that was refused never does (it is left out, so what reads show
 // of it belongs to nobody); one of unknown outcome takes effect where a read shows it, at any time
 // after it was sent, or never. A message with an id is stored once. The messages of a key are stored
-// in the order they were sent. Nothing is stored after a seal. A read shows what is stored; where it
-// names the end, that was the end at some moment while it was read.
+// in the order they were sent, but for those whose callers gave up: a publisher then sends the next
+// while the request may still be on its way. Nothing is stored after a seal. A read shows what is
+// stored; where it names the end, that was the end at some moment while it was read.
 
 type logAction int
 
@@ -303,7 +304,7 @@ func (b *logsBuilder) addPublishes(publishes []publish) {
 			outcome: each.Outcome, offset: each.Offset, duplicate: each.Duplicate,
 		}
 		op.text = fmt.Sprintf("publish %s", each.Payload)
-		if each.Key != nil {
+		if each.Key != nil && !each.Abandoned {
 			op.key = b.keys.number(each.Topic + "\x00" + *each.Key)
 			op.text += fmt.Sprintf(" of %s", *each.Key)
 		}
