@@ -24,7 +24,10 @@ from edge.problem import Problem, ProblemForm
 MAX_MEMORY_BYTES = 2 * 1024**3
 """Bytes of address space; a call that needs more fails with MemoryError."""
 LENGTH_BYTES = 4
-NICENESS = 10
+NICENESS = 5
+"""The kernel gives it a third of the time of a process that serves. On a busy machine, a large body
+is still read within the time that a call may take.
+"""
 
 
 class Call(msgspec.Struct, array_like=True):

@@ -34,7 +34,7 @@ from edge.shares import Shares, TooManyWaiting, Turns
 WORKERS = 2
 """Workers of a server process, for all tenants."""
 LIMIT_S = 2.0
-WALL_S = 30.0
+WALL_S = 60.0
 """Seconds that a call may take on a machine that is overloaded."""
 MAX_WAITING = 16
 """Waiting calls of one tenant; those of all tenants are limited by `ALL_WAITING`."""
