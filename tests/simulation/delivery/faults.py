@@ -216,9 +216,10 @@ class Faults:
         if self._healing or place.postgres.server is None:
             return
         kind = self._draw.choice(("standby", "backup", "other server"))
-        if self._stopping or any(place.processes[name].dead for name in SERVERS):
-            # A server that starts later can tell a backup by the store's witness alone, which may
-            # be ten seconds old.
+        down = self._stopping or any(place.processes[name].dead for name in SERVERS)
+        if down or not place.all_saw_later(snapshot):
+            # A server that starts later, or saw nothing later, can tell a backup by the store's
+            # witness alone, which may be ten seconds old.
             kind = "standby"
         self._unnoticed = kind == "backup"
         old = snapshot.place

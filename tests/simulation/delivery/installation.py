@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ from gateway.access_watch import OpenRequest
 from gateway.http.connection import Connection
 from gateway.middleware import request_id
 from gateway.settings import Role, ServerSettings, format_addresses
+from metadata.eras import Position, Sentinel
 from peering.rpc.connection import FrameConnection
 from peering.shared_secret import SharedSecret
 from store_nodes import main as store_main
@@ -81,6 +83,8 @@ class Installation:
         networks.of(world).outside[POSTGRES] = self.postgres.connect
         self.nodes = {n: (f"store-{n}", STORE_PORT) for n in range(1, nodes + 1)}
         self.processes: dict[str, Process] = {}
+        self._seen: dict[Process, int] = {}
+        """Bytes of the log of today's Postgres that each process saw at most."""
         os.environ["PACKETBOAT_DATABASE_URL"] = (
             f"postgresql://postgres:none@{POSTGRES[0]}:{POSTGRES[1]}/packetboat?sslmode=disable"
         )
@@ -139,6 +143,27 @@ class Installation:
 
         return self._spawn(PLATFORM, name, program)
 
+    def watched(self) -> AbstractContextManager[object]:
+        """Take note of what the servers see of Postgres, for `all_saw_later`, while it is open."""
+        original = Sentinel._further
+
+        def further(sentinel: Sentinel, now: Position) -> None:
+            assert self.world.current is not None
+            process = self.world.current.process
+            self._seen[process] = max(self._seen.get(process, 0), now.wal_bytes)
+            original(sentinel, now)
+
+        return mock.patch.object(Sentinel, "_further", further)
+
+    def all_saw_later(self, snapshot: Snapshot) -> bool:
+        """Return whether each server, as it runs now, saw what came after the snapshot.
+
+        They look once a second. One that did not look since can't tell the snapshot from the
+        Postgres that it knew.
+        """
+        running = (self.processes[name] for name in SERVERS)
+        return all(self._seen.get(each, 0) > snapshot.place.wal_bytes for each in running)
+
     def snapshot(self) -> Snapshot:
         """Take a snapshot of Postgres, which runs."""
         assert self.postgres.server is not None
@@ -149,6 +174,7 @@ class Installation:
     def lose_postgres(self, standby: Snapshot | None = None) -> None:
         """Lose Postgres; a standby has the rows of the snapshot, or all that it committed."""
         self._standby = standby or _promoted(self.snapshot())
+        self._seen.clear()
         self.postgres.fail_over(None)
 
     def promote_standby(self) -> None:

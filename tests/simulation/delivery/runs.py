@@ -150,6 +150,7 @@ def run(seed: int, mutation: str | None = None, *, aimed: bool = True) -> Result
         actor.Actor.pause_s = PUBLISH_PAUSE_S
         place = Installation(world, seed, nodes=options.nodes, faults=PostgresFaults())
         stack.callback(place.close)
+        stack.enter_context(place.watched())
         faults = Faults(place, options)
         log.heard = faults.logged
         clients = _Clients(options, faults)

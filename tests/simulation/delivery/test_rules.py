@@ -204,6 +204,7 @@ def faults_of(kind: str) -> tuple[Faults, list[Server], Mock]:
     place.world.now_us = 0
     place.world.machine.return_value.local_us = lambda us: us
     place.snapshot.return_value = Snapshot(Path(), FIRST_PLACE, 0)
+    place.all_saw_later.return_value = True
     faults = Faults(place, draw(1))
     faults._draw = Mock(choice=lambda of: kind if kind in of else of[0], uniform=lambda *of: of[0])
     return faults, list(servers.values()), place
@@ -225,6 +226,16 @@ def test_no_server_ends_until_a_backup_is_noticed() -> None:
 def test_a_backup_is_not_put_back_while_a_server_stops() -> None:
     faults, _, place = faults_of("backup")
     faults._stop_server()
+    faults._go_back()
+    faults._put_back()
+    (lost,) = place.lose_postgres.call_args.args
+    assert lost.place.timeline == FIRST_PLACE.timeline + 1, "that is no backup"
+
+
+def test_a_backup_is_not_put_back_that_a_server_could_not_tell() -> None:
+    """Token 7 was given twice: no server had looked at Postgres in the 217 ms that were lost."""
+    faults, _, place = faults_of("backup")
+    place.all_saw_later.return_value = False
     faults._go_back()
     faults._put_back()
     (lost,) = place.lose_postgres.call_args.args
