@@ -15,7 +15,6 @@ import pytest
 from packetboat import AsyncClient, Client
 from packetboat.errors import NotFound
 from packetboat.lake import HistoryMissing, LakeNotInstalled, ReadCursor, ReadMessage
-from packetboat.sync.resources import readings
 
 from tests.unit.sdk.history_server import AsyncHistory, History, Log
 from tests.unit.sdk.lake_support import RESCUED, TOPIC, Lake, published, row
@@ -318,7 +317,7 @@ def _problem() -> Any:
 def test_following_it_waits_for_what_comes(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readings, "pause", lambda _: history.publish(2))
+    monkeypatch.setattr("packetboat.sync.resources.history.pause", lambda _: history.publish(2))
     history.lanes[1, 0] = Log()
     reading = client(history).read(TOPIC, follow=True)
     found = [next(reading) for _ in range(30)]
@@ -328,8 +327,8 @@ def test_following_it_waits_for_what_comes(
 def test_following_it_meets_partitions_that_are_new(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readings, "pause", lambda _: None)
-    monkeypatch.setattr(readings, "GROWTH_S", -1.0)
+    monkeypatch.setattr("packetboat.sync.resources.history.pause", lambda _: None)
+    monkeypatch.setattr("packetboat.sync.resources.history.GROWTH_S", -1.0)
     reading = client(history).read(TOPIC, follow=True, from_offset=14)
     assert next(reading).offset == 14
     history.lanes[1, 0] = Log(0, 2)
