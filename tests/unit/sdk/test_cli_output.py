@@ -9,8 +9,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from packetboat.cli.output import Output, printable
-from packetboat.cli.yaml_text import yaml_text
+from packetboat.cli.output import Output, printable, yaml_text
 
 from tests.unit.sdk.cli_support import Command, problem
 

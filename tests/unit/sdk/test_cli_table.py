@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import rich.markup
 import typer
-from packetboat.cli import commands, plugins
+from packetboat.cli import commands, root
 from packetboat.cli.app import app
 from packetboat.cli.commands import (
     config,
@@ -37,9 +37,9 @@ from packetboat.cli.commands import (
     work,
 )
 from packetboat.cli.main import main
+from packetboat.cli.root import table
 from packetboat.cli.shared_options import Command as Leaf
 from packetboat.cli.shared_options import parameters
-from packetboat.cli.table import table
 
 from tests.unit.sdk.cli_support import Command
 
@@ -152,7 +152,7 @@ def test_commands_of_the_server_are_plugged_in(command: Command) -> None:
 def test_without_the_server_it_is_said_how_to_install_it(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plugins, "groups", lambda: ())
+    monkeypatch.setattr(root, "plugin_groups", lambda: ())
     ran = command("up", "--data-dir", "x")
     assert ran.code == 1
     assert "`make up` in a checkout of Packetboat" in ran.err

@@ -10,8 +10,7 @@ import pytest
 from packetboat.errors import ConnectionFailed, Unavailable, UnknownOutcome
 from packetboat.options import Options
 from packetboat.transport import Request, Response, failover
-from packetboat.transport.endpoints import MAX_REST_S, REST_S, Endpoints
-from packetboat.transport.failover import AsyncFailover, Failover
+from packetboat.transport.failover import MAX_REST_S, REST_S, AsyncFailover, Endpoints, Failover
 
 from tests.unit.sdk.raw_server import (
     AsyncCaller,

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from packetboat.lake import ReadMessage
-from packetboat.lake.rows import Rows
+from packetboat.lake.tables import Rows
 
 from tests.unit.sdk.lake_support import RESCUED, Lake, row
 

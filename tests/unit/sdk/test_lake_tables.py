@@ -11,8 +11,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 from packetboat.lake import tables
-from packetboat.lake.files import files_of
-from packetboat.lake.tables import HistoryTable
+from packetboat.lake.tables import HistoryTable, files_of
 from packetboat.models.exports import Export
 
 from tests.unit.sdk.history_server import CREATED

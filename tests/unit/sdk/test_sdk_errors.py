@@ -22,8 +22,8 @@ from packetboat import (
     UnknownOutcome,
 )
 from packetboat.calls import failure
-from packetboat.retries import Retries
 from packetboat.transport import AsyncHttpxTransport, HttpxTransport, Request, Response
+from packetboat.tries import Retries
 
 from tests.unit.sdk.sdk_support import RECEIPT, AsyncScript, Script, ok, problem
 

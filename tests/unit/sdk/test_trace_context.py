@@ -22,7 +22,7 @@ from packetboat.models import Message
 from packetboat.publisher.pending import pending
 from packetboat.tracing import context_of
 from packetboat.transport import Request
-from packetboat.worker.client_calls import _output
+from packetboat.worker.calls import _output
 
 from tests.unit.sdk.sdk_support import Script, ok
 

@@ -17,11 +17,11 @@ from packetboat.errors import NotAuthorized, NotFound, ServerError, UnknownOutco
 from packetboat.models import Message
 from packetboat.sync.client import Client
 from packetboat.worker import Worker, WorkerApp, WorkerSettings
-from packetboat.worker.client_calls import consumer_name, read_messages
+from packetboat.worker.calls import consumer_name, read_messages
 from packetboat.worker.handlers import decoder_of, takes_context
 from packetboat.worker.pace import Latency, TokenBucket
 from packetboat.worker.runner import together
-from packetboat.worker.signals import told_of_signals
+from packetboat.worker.running import told_of_signals
 from packetboat.worker.threads import Threads
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from packetboat.worker.signals import told_of_signals
+from packetboat.worker.running import told_of_signals
 
 TERMINATED = """
 import asyncio, json, os, signal

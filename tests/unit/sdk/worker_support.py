@@ -24,8 +24,8 @@ from packetboat.worker.emit import Emit
 from packetboat.worker.engine import Engine
 from packetboat.worker.events import WorkerEvents
 from packetboat.worker.handlers import Handler, Handling
+from packetboat.worker.running import Stopping
 from packetboat.worker.settings import WorkerSettings
-from packetboat.worker.stopping import Stopping
 
 PATIENCE_S = 30.0
 

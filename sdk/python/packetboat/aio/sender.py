@@ -11,9 +11,8 @@ from typing import TypeVar
 from packetboat.calls import Call, StreamCall, failure
 from packetboat.errors import ClientClosed, PacketboatError
 from packetboat.options import Options
-from packetboat.retries import RetryWarning
 from packetboat.transport.seam import AsyncStreamResponse, AsyncTransport, Response
-from packetboat.tries import Tries
+from packetboat.tries import RetryWarning, Tries
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from packetboat.errors import (
     error_of,
 )
 from packetboat.models import AuditEntry, BacklogUpdate, Message
-from packetboat.retries import Retries
+from packetboat.tries import Retries
 
 SILENCE_S = 20.0
 """Seconds after a missed heartbeat at which the client treats the stream as dead."""

@@ -40,7 +40,7 @@ from packetboat.publisher.verdict import (
     copy_of,
     verdict_of,
 )
-from packetboat.retries import FIRST_S, MAX_S
+from packetboat.tries import FIRST_S, MAX_S
 
 EXPIRY_S = 0.25
 """Seconds between two searches for messages whose time is over."""

@@ -15,8 +15,8 @@ from packetboat.publisher.core import EXPIRY_S, Core
 from packetboat.publisher.ledger import Settled
 from packetboat.publisher.pending import Pending
 from packetboat.publisher.results import Result
-from packetboat.retries import RetryWarning
 from packetboat.transport.seam import TIMEOUT_S
+from packetboat.tries import RetryWarning
 
 _log = logging.getLogger("packetboat")
 

@@ -12,7 +12,6 @@ from typing import NamedTuple, TypeVar
 from packetboat.calls import Call, messaging
 from packetboat.errors import NotAuthorized, PacketboatError
 from packetboat.models import PartitionGeneration, PartitionOffsets
-from packetboat.retries import Retries
 from packetboat.spark.errors import InvalidOption, ReadFailed
 from packetboat.spark.options import Edge, LaneNumber, Place, ReadOptions
 from packetboat.spark.pace import wait
@@ -20,6 +19,7 @@ from packetboat.spark.ranges import Lane, Split, within
 from packetboat.spark.reading import refused
 from packetboat.sync.sender import Sender
 from packetboat.transport import open_transport
+from packetboat.tries import Retries
 
 T = TypeVar("T")
 K = TypeVar("K")

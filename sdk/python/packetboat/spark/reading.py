@@ -12,6 +12,7 @@ These rules hold:
 from __future__ import annotations
 
 import binascii
+import io
 import time
 import uuid
 from base64 import urlsafe_b64decode
@@ -22,18 +23,59 @@ import pyarrow.compute as pc
 
 from packetboat.calls import consuming as calls
 from packetboat.errors import ApiError, NotAuthorized, PacketboatError, UnknownOutcome
-from packetboat.retries import Retries
-from packetboat.spark.arrow_body import batches_of
 from packetboat.spark.errors import ReadFailed
 from packetboat.spark.pace import Pace, wait
 from packetboat.spark.ranges import Split
 from packetboat.sync.sender import Sender
+from packetboat.tries import Retries
 
 MAX_MESSAGES = 1_000_000
 """The limit of messages of one answer; the server gives no more."""
 _TRUNCATED = "offset-truncated"
 _UID_CHARS = 24
 """The characters of a message id that hold the topic's uid."""
+
+
+class ArrowBody(io.RawIOBase):
+    """Reads exactly what is asked for, and notices an end that comes too early.
+
+    pyarrow takes the end of a file between two batches for the end of the stream. A whole stream
+    says itself where it ends, and nobody reads on after that; so who reads at the end of the file
+    has an answer that was cut off.
+    """
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        super().__init__()
+        self._chunks = chunks
+        self._chunk = b""
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Return `size` bytes. Raises UnknownOutcome where there are fewer."""
+        parts = []
+        while size > 0:
+            if self._at == len(self._chunk):
+                chunk = next(self._chunks, None)
+                if chunk is None:
+                    raise UnknownOutcome("the answer ends within its Arrow stream")
+                self._chunk, self._at = chunk, 0
+            parts.append(self._chunk[self._at : self._at + size])
+            self._at += len(parts[-1])
+            size -= len(parts[-1])
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def batches_of(chunks: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
+    """The record batches of an answer. Raises UnknownOutcome where it is cut off, or garbled."""
+    body = ArrowBody(chunks)
+    try:
+        with pa.ipc.open_stream(pa.PythonFile(body, mode="r")) as stream:
+            yield from stream
+    except pa.ArrowException as error:
+        raise UnknownOutcome(f"the answer is no Arrow stream: {error}") from error
 
 
 class SplitReader:

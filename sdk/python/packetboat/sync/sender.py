@@ -11,10 +11,9 @@ from typing import TypeVar
 from packetboat.calls import Call, StreamCall, failure
 from packetboat.errors import ClientClosed, PacketboatError
 from packetboat.options import Options
-from packetboat.retries import RetryWarning
 from packetboat.transport import forking
 from packetboat.transport.seam import Response, StreamResponse, Transport
-from packetboat.tries import Tries
+from packetboat.tries import RetryWarning, Tries
 
 T = TypeVar("T")
 

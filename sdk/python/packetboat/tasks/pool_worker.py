@@ -14,13 +14,13 @@ from packetboat.errors import PacketboatError
 from packetboat.models.jobs import ClaimedTask
 from packetboat.tasks.definitions import Definition
 from packetboat.tasks.held import HeldTask, HeldTasks
-from packetboat.tasks.nesting import start_nested
+from packetboat.tasks.nested import start_nested
 from packetboat.tasks.outcomes import Dropped, Failed, Nested, Outcome, Released, Settlement
 from packetboat.tasks.running import Processes, Running
 from packetboat.tasks.settling import TaskSettler
 from packetboat.worker.outage import Backoff, is_passing
 from packetboat.worker.pace import Latency
-from packetboat.worker.stopping import Stopping
+from packetboat.worker.running import Stopping
 from packetboat.worker.threads import Threads
 
 PREFETCH_S = 0.25

@@ -12,15 +12,13 @@ from collections.abc import Iterable, Mapping
 from packetboat.aio.client import AsyncClient
 from packetboat.sync.client import Client
 from packetboat.tasks.definitions import Definition
-from packetboat.tasks.held import HeldTasks
-from packetboat.tasks.leases import TaskLeases
+from packetboat.tasks.held import HeldTasks, TaskLeases
 from packetboat.tasks.pool_worker import PoolWorker, Shared
 from packetboat.tasks.processes import check_importable
 from packetboat.tasks.registry import Tasks
 from packetboat.tasks.settling import TaskSettler
 from packetboat.worker.runner import together
-from packetboat.worker.running import Running
-from packetboat.worker.stopping import Stopping
+from packetboat.worker.running import Running, Stopping
 
 DEFAULT_CONCURRENCY = 4
 MAX_KINDS = 100

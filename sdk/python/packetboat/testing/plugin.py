@@ -13,8 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from packetboat.testing.faults import Faults
-    from packetboat.testing.packetboat import Packetboat
-    from packetboat.testing.session import Session
+    from packetboat.testing.packetboat import Packetboat, Session
 
 NODES = "packetboat_store_nodes"
 FAULTS: pytest.StashKey[Faults] = pytest.StashKey()
@@ -29,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def packetboat_session(pytestconfig: pytest.Config) -> Iterator[Session]:
     """Start the server that all tests of this process share."""
-    from packetboat.testing.session import Session
+    from packetboat.testing.packetboat import Session
 
     session = Session(nodes=int(pytestconfig.getini(NODES)))
     try:

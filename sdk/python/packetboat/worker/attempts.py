@@ -25,8 +25,8 @@ from packetboat.worker.outcomes import (
     of_value,
 )
 from packetboat.worker.pace import Latency
+from packetboat.worker.running import Stopping
 from packetboat.worker.settings import WorkerSettings
-from packetboat.worker.stopping import Stopping
 
 _log = logging.getLogger("packetboat.worker")
 Outcome = Settlement | BaseException

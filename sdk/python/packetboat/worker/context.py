@@ -6,7 +6,7 @@ from typing import Any
 
 from packetboat.models import Message
 from packetboat.worker.held import Held
-from packetboat.worker.stopping import Stopping
+from packetboat.worker.running import Stopping
 
 
 class Context:

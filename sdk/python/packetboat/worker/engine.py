@@ -22,10 +22,10 @@ from packetboat.worker.outage import Backoff, Outage, is_passing
 from packetboat.worker.outcomes import RELEASE, Settlement, Verb
 from packetboat.worker.pace import Latency, TokenBucket
 from packetboat.worker.ready import Ready
+from packetboat.worker.running import Stopping
 from packetboat.worker.settings import WorkerSettings
 from packetboat.worker.settler import Settler
 from packetboat.worker.sources import PullSource, Source
-from packetboat.worker.stopping import Stopping
 from packetboat.worker.stream_source import StreamSource
 
 LAST_ANSWER_S = 0.2

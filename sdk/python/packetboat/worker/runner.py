@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 
 from packetboat.aio.client import AsyncClient
 from packetboat.sync.client import Client
-from packetboat.worker.client_calls import SenderCalls
+from packetboat.worker.calls import SenderCalls
 from packetboat.worker.engine import Engine
 from packetboat.worker.events import WorkerEvents
 from packetboat.worker.handlers import Handler, Handling, Middleware
-from packetboat.worker.running import Running
+from packetboat.worker.running import Running, Stopping
 from packetboat.worker.settings import WorkerSettings
-from packetboat.worker.stopping import Stopping
 
 CONNECTIONS = 8
 """The connections of a worker: for a waiting pull, acks and extensions, and at times nacks

@@ -11,7 +11,7 @@ from packetboat.models import Message
 from packetboat.worker.calls import WorkerCalls
 from packetboat.worker.held import Hold
 from packetboat.worker.outage import Backoff, Outage, is_passing
-from packetboat.worker.stopping import Stopping
+from packetboat.worker.running import Stopping
 
 WAIT_S = 20.0
 MAX_PULL_MESSAGES = 1000

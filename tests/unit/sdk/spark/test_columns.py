@@ -8,7 +8,7 @@ from packetboat.spark.bodies import Bodies
 from packetboat.spark.columns import TYPES, Columns, arrow_schema, check
 from packetboat.spark.errors import InvalidOption, ReadFailed
 from packetboat.spark.ranges import Lane
-from packetboat.spark.recut import recut
+from packetboat.spark.task import recut
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from tests.unit.sdk.spark.scripted_log import batch

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from packetboat.spark.ranges import Lane, Split
 
 pytest.importorskip(
-    "packetboat.spark.conditions",
+    "packetboat.spark.pushdown",
     reason="Spark tells data sources of conditions since 4.1 (make test-spark SPARK=…)",
     exc_type=ImportError,
 )
 
-from packetboat.spark.conditions import MARGIN, Conditions
+from packetboat.spark.pushdown import MARGIN, Conditions
 from pyspark.sql.datasource import (
     EqualNullSafe,
     EqualTo,
