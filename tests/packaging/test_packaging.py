@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from tests.packaging import pythons, type_checkers
-from tests.packaging.wheels import EPOCH_S, Wheel, project_of, release, sources
+from tests.packaging.wheels import EPOCH_S, Wheel, built, project_of, release, sources
 
 HERE = Path(__file__).parent
 DATA = (".css", ".html", ".js", ".mako", ".py", ".txt", ".typed", ".yaml")
@@ -155,6 +155,16 @@ def test_two_builds_give_the_same_wheels(
         again = release.build_wheel(project, tmp_path / "again", EPOCH_S)
         assert again.name == one.file.name
         assert again.read_bytes() == one.file.read_bytes(), again.name
+
+
+def test_a_build_in_a_checkout_packs_no_module_that_was_deleted_since_the_last_one(
+    sdk_wheel: Wheel, tree: Path, tmp_path: Path
+) -> None:
+    sdk = shutil.copytree(tree / "sdk/python", tmp_path / "sdk")
+    left = sdk / "build/lib/packetboat/gone.py"
+    left.parent.mkdir(parents=True, exist_ok=True)
+    left.touch()
+    assert built(sdk, tmp_path / "again").files == sdk_wheel.files
 
 
 def test_the_bill_of_materials_has_all_that_the_locks_bring(tree: Path) -> None:

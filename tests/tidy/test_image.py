@@ -15,7 +15,7 @@ def let_in() -> set[str]:
 
 
 PROJECTS = {"pyproject.toml", "setup.py", "README.md", "LICENSE"} | {
-    f"sdk/python/{name}" for name in ("pyproject.toml", "README.md", "LICENSE")
+    f"sdk/python/{name}" for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 }
 """The files that wheels are built from or contain."""
 
