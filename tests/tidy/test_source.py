@@ -129,6 +129,7 @@ def test_no_dead_modules() -> None:
         "metadata/migrations/env.py",
         "metadata/postgres/migrate.py",
         "sdk/python/generate_sync.py",
+        "sdk/python/setup.py",
         "spark_exports/driver/__main__.py",
         "spark_exports/runner/__main__.py",
     }
