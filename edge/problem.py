@@ -144,6 +144,14 @@ def unavailable(what: str, detail: str, retry_after_s: float = 1.0) -> Problem:
     return Problem.of(f"{what}-unavailable", detail, retry_after_s=retry_after_s)
 
 
+def preceding_item_failed() -> Problem:
+    """Return the 424 for an item of a batch that follows a failed one of its key."""
+    return Problem.of(
+        "preceding-item-failed",
+        "An earlier item of this key was not accepted; this one is not stored, to keep order.",
+    )
+
+
 def invalid(detail: str, errors: Sequence[FieldError], *, status: int = 422) -> Problem:
     """Return a Problem for wrong fields: 422 for bodies and headers, 400 for query parameters."""
     return Problem.of("invalid-request", detail, status=status, errors=errors)

@@ -27,7 +27,7 @@ import msgspec
 
 from edge.decode_errors import field_error, not_json
 from edge.large_bodies import SMALL_BYTES, dear, read_apart
-from edge.problem import FieldError, Problem, ProblemForm, invalid
+from edge.problem import FieldError, Problem, ProblemForm, invalid, preceding_item_failed
 from edge.workshop import Workshop
 from openapi import publish as contract
 from openapi.consume import Output
@@ -42,7 +42,6 @@ from publish_forwarder.headers import (
     longer_than,
     trace_text,
 )
-from publish_forwarder.outcomes import preceding_item_failed
 from publish_forwarder.refusals import refuse
 from publish_forwarder.ttl import ttl_ms
 from store_nodes.record_batch import Message

@@ -24,7 +24,7 @@ from edge.cloud_event import LITERALS, MAX_INTEGER, MIN_INTEGER, PREFIX, fault_o
 from edge.problem import FieldError, Problem, invalid
 from openapi.publish import MAX_ID_BYTES
 from publish_forwarder.refusals import refuse
-from publish_forwarder.schemas.definition import is_json
+from schemas.definition import is_json
 from store_nodes.record_batch import Message
 
 MAX_CONTEXT_BYTES = 1024 * 1024

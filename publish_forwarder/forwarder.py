@@ -47,9 +47,9 @@ from publish_forwarder.parcel import Parcel
 from publish_forwarder.ports import ForwardedMessages, StoreClient, TopicSource
 from publish_forwarder.router import TopicRoutes
 from publish_forwarder.scheduled import ScheduledMessages
-from publish_forwarder.schema_check import SchemaCheck, SchemaSource
 from publish_forwarder.settings import PublishSettings
 from publish_forwarder.topic_lanes import TopicLanes
+from schemas.message_check import SchemaCheck, SchemaSource
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
 

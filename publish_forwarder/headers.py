@@ -32,8 +32,8 @@ from publish_forwarder.cloud_events import BodyKind
 from publish_forwarder.delays import Delay
 from publish_forwarder.idempotency import Producer
 from publish_forwarder.refusals import refuse
-from publish_forwarder.schema_check import VERSION_ATTRIBUTE
 from publish_forwarder.ttl import ttl_ms_of_text
+from schemas.message_check import VERSION_ATTRIBUTE
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
 

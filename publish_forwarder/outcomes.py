@@ -139,11 +139,3 @@ def key_reused() -> Problem:
         errors=[FieldError("idempotency_key", detail)],
         extra={"outcome": "not_done"},
     )
-
-
-def preceding_item_failed() -> Problem:
-    """Return the 424 for an item of a batch that follows a failed one of its key."""
-    return Problem.of(
-        "preceding-item-failed",
-        "An earlier item of this key was not accepted; this one is not stored, to keep order.",
-    )

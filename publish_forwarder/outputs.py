@@ -18,7 +18,7 @@ from metadata.types import Topic
 from openapi.consume import OUTPUTS_LIMITS
 from outbox.staging import Output
 from publish_forwarder.batch_body import MAX_BATCH_DATA_BYTES, OutputItem, json_message
-from publish_forwarder.schema_check import SchemaCheck, SchemaSource
+from schemas.message_check import SchemaCheck, SchemaSource
 from store_nodes.record_batch import Message
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from appending.chunks import message_bytes
-from edge.problem import Problem
+from edge.problem import Problem, preceding_item_failed
 from publish_forwarder.budget import Share
 from publish_forwarder.idempotency import Id
 from publish_forwarder.outcomes import (
@@ -24,7 +24,6 @@ from publish_forwarder.outcomes import (
     again,
     each,
     key_reused,
-    preceding_item_failed,
     together,
 )
 from store_nodes.errors import Known

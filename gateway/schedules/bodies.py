@@ -19,9 +19,9 @@ from openapi import schedules as contract
 from openapi.contract import Body
 from openapi.publish import MAX_ATTRIBUTES, MAX_ID_BYTES, MAX_KEY_BYTES
 from publish_forwarder.headers import check_attributes, longer_than
-from publish_forwarder.schemas.definition import is_json
 from scheduler.cron_plan import BadSchedule, check, next_run, runs_after
 from scheduler.cron_round import ATTRIBUTE_SCHEDULE, ATTRIBUTE_TIME
+from schemas.definition import is_json
 from store_nodes.record_batch import Message
 
 SHOWN_RUNS = 3

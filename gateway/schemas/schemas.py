@@ -27,9 +27,9 @@ from metadata.catalog import Catalog
 from metadata.errors import Conflict, NotFound
 from metadata.topics.schemas import MAX_VERSIONS, Schema, SchemaRepository
 from openapi import schemas as contract
-from publish_forwarder.schemas.checker import Checker
-from publish_forwarder.schemas.definition import is_json
-from publish_forwarder.schemas.limits import BadDefinition, CannotCompare
+from schemas.checker import Checker
+from schemas.definition import is_json
+from schemas.limits import BadDefinition, CannotCompare
 
 MAX_SAMPLES = 20
 MAX_TRIES = 3

@@ -40,8 +40,8 @@ from metadata.topics.holds import HoldRepository
 from metadata.topics.placements import PlacementRepository
 from metadata.topics.schedules import ScheduleRepository
 from outbox import Outbox
-from publish_forwarder.schema_check import SchemaCheck
-from publish_forwarder.schemas.checker import Checker
+from schemas.checker import Checker
+from schemas.message_check import SchemaCheck
 
 
 def open_control(shared: Shared) -> None:

@@ -326,12 +326,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "a body that does not fit its schema is stored",
         (
             Edit(
-                "publish_forwarder/schema_check.py",
+                "schemas/message_check.py",
                 "        if errors:\n            self._charge(",
                 "        if False:\n            self._charge(",
             ),
         ),
-        killed_by="tests/unit/publish_forwarder/test_schema_check.py"
+        killed_by="tests/unit/schemas/test_message_check.py"
         "::test_the_latest_version_counts_unless_another_is_named",
         breaks="P8",
     ),
@@ -339,12 +339,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "what follows a refused message of its key is stored",
         (
             Edit(
-                "publish_forwarder/schema_check.py",
+                "schemas/message_check.py",
                 "            if broken and entry.key in broken:\n",
                 "            if False:\n",
             ),
         ),
-        killed_by="tests/unit/publish_forwarder/test_schema_check.py"
+        killed_by="tests/unit/schemas/test_message_check.py"
         "::test_items_of_a_batch_are_judged_one_by_one_and_order_of_keys_is_kept",
         breaks="P2",
     ),

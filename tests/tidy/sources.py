@@ -28,6 +28,7 @@ PARTS = (
     "peering",
     "publish_forwarder",
     "scheduler",
+    "schemas",
     "sdk",
     "spark_exports",
     "store_nodes",

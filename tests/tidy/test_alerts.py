@@ -25,6 +25,7 @@ PARTS = (
     *(
         "publish_forwarder",
         "scheduler",
+        "schemas",
         "spark_exports",
         "store_nodes",
         "subscribe_forwarder",

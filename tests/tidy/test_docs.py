@@ -30,8 +30,8 @@ from tests.tidy.sources import modules
 
 DOCS = ROOT / "docs"
 PARTS = (
-    *("auth", "edge", "gateway", "publish_forwarder", "scheduler", "spark_exports"),
-    "subscribe_forwarder",
+    *("auth", "edge", "gateway", "publish_forwarder", "scheduler", "schemas"),
+    *("spark_exports", "subscribe_forwarder"),
 )
 
 

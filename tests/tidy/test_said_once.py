@@ -28,6 +28,7 @@ SERVERS = (
     "gateway",
     "publish_forwarder",
     "scheduler",
+    "schemas",
     "subscribe_forwarder",
 )
 NO_ANSWERS = {

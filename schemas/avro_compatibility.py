@@ -7,7 +7,7 @@ message has used yet.
 from __future__ import annotations
 
 from edge.problem import FieldError
-from publish_forwarder.schemas.avro import (
+from schemas.avro import (
     Array,
     Enum,
     Field,
@@ -19,7 +19,7 @@ from publish_forwarder.schemas.avro import (
     Union,
     branch_name,
 )
-from publish_forwarder.schemas.limits import pointer
+from schemas.limits import pointer
 
 PROMOTIONS = {
     "int": frozenset({"long", "float", "double"}),

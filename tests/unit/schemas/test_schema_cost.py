@@ -22,14 +22,14 @@ from edge import workshop as workshop_module
 from edge.problem import Problem
 from edge.quota import Refusal, rate_limited
 from edge.workshop import Workshop
-from publish_forwarder.schema_check import SchemaCheck
-from publish_forwarder.schemas import checker as checker_module
-from publish_forwarder.schemas.checker import Checker
-from publish_forwarder.schemas.limits import BadDefinition, CannotCompare
-from publish_forwarder.schemas.price import MAX_STATES, automaton_states
+from schemas import checker as checker_module
+from schemas.checker import Checker
+from schemas.limits import BadDefinition, CannotCompare
+from schemas.message_check import SchemaCheck
+from schemas.price import MAX_STATES, automaton_states
 from store_nodes.record_batch import Message
 from tests.loop_cpu import MAX_CALLBACK_MS, measured
-from tests.unit.publish_forwarder.test_schema_check import TOPIC, Source
+from tests.unit.schemas.test_message_check import TOPIC, Source
 
 ACME = bytes(16)
 JSON, AVRO = "application/json", "avro/binary"

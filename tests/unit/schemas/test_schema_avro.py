@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from publish_forwarder.schemas import avro, avro_bodies
-from publish_forwarder.schemas.definition import AvroDefinition, incompatible
-from publish_forwarder.schemas.limits import BadDefinition
+from schemas import avro, avro_bodies
+from schemas.definition import AvroDefinition, incompatible
+from schemas.limits import BadDefinition
 
 PAYMENT = {
     "type": "record",

@@ -18,8 +18,8 @@ import msgspec
 
 from edge.decode_errors import not_json
 from edge.problem import FieldError
-from publish_forwarder.schemas.json_faults import explained
-from publish_forwarder.schemas.limits import (
+from schemas.json_faults import explained
+from schemas.limits import (
     MAX_DEPTH,
     MAX_ERRORS,
     MAX_PARTS,
@@ -30,7 +30,7 @@ from publish_forwarder.schemas.limits import (
     read_definition,
     shortened,
 )
-from publish_forwarder.schemas.price import EXPLAIN_NS, Price, of_keywords
+from schemas.price import EXPLAIN_NS, Price, of_keywords
 
 DRAFTS = {
     "http://json-schema.org/draft-06/schema": jsonschema_rs.Draft6Validator,

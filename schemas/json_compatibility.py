@@ -20,8 +20,8 @@ from typing import Any
 import msgspec
 
 from edge.problem import FieldError
-from publish_forwarder.schemas.json_schema import OLD_DRAFTS, JsonSchema, referenced
-from publish_forwarder.schemas.limits import CannotCompare, pointer, shortened
+from schemas.json_schema import OLD_DRAFTS, JsonSchema, referenced
+from schemas.limits import CannotCompare, pointer, shortened
 
 TYPES = frozenset({"null", "boolean", "number", "string", "array", "object"})
 ANNOTATIONS = frozenset(

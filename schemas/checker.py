@@ -15,8 +15,8 @@ from typing import Any
 
 from edge.problem import FieldError
 from edge.workshop import LIMIT_S, TookTooLong, Workshop
-from publish_forwarder.schemas.definition import Definition, compile_definition, incompatible
-from publish_forwarder.schemas.limits import BadDefinition, CannotCompare, TooDear
+from schemas.definition import Definition, compile_definition, incompatible
+from schemas.limits import BadDefinition, CannotCompare, TooDear
 
 MAX_COMPILED = 1_000
 _MAX_COMPILED_IN_A_WORKER = 100

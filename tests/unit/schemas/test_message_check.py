@@ -10,7 +10,7 @@ from edge.problem import Problem
 from metadata.errors import MetadataUnavailable, NotFound
 from metadata.topics.schemas import Schema, SchemaVersion
 from metadata.types import Retention, Topic, TopicState
-from publish_forwarder.schema_check import VERSION_ATTRIBUTE, SchemaCheck
+from schemas.message_check import VERSION_ATTRIBUTE, SchemaCheck
 from store_nodes.record_batch import Message
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from edge.problem import FieldError
-from publish_forwarder.schemas import avro, avro_bodies
-from publish_forwarder.schemas.avro_compatibility import unreadable
-from publish_forwarder.schemas.json_compatibility import not_allowed
-from publish_forwarder.schemas.json_schema import JsonSchema
-from publish_forwarder.schemas.limits import MAX_CHECKED_BYTES, MAX_ERRORS, CannotCompare, TooDear
-from publish_forwarder.schemas.price import HERE_NS
+from schemas import avro, avro_bodies
+from schemas.avro_compatibility import unreadable
+from schemas.json_compatibility import not_allowed
+from schemas.json_schema import JsonSchema
+from schemas.limits import MAX_CHECKED_BYTES, MAX_ERRORS, CannotCompare, TooDear
+from schemas.price import HERE_NS
 
 AVRO_TYPES = frozenset({"avro/binary", "application/avro", "application/vnd.apache.avro+binary"})
 

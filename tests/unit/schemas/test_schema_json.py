@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from publish_forwarder.schemas.definition import JsonDefinition, incompatible
-from publish_forwarder.schemas.json_schema import JsonSchema
-from publish_forwarder.schemas.limits import (
+from schemas.definition import JsonDefinition, incompatible
+from schemas.json_schema import JsonSchema
+from schemas.limits import (
     MAX_CHECKED_BYTES,
     MAX_DEFINITION_BYTES,
     MAX_ERRORS,

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
-from publish_forwarder.schemas.limits import MAX_DEPTH, bad, read_definition
+from schemas.limits import MAX_DEPTH, bad, read_definition
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 MAX_FIXED_BYTES = 1024 * 1024

@@ -12,7 +12,7 @@ import msgspec
 
 from edge.decode_errors import not_json
 from edge.problem import FieldError
-from publish_forwarder.schemas.avro import (
+from schemas.avro import (
     Array,
     Enum,
     Fixed,
@@ -23,7 +23,7 @@ from publish_forwarder.schemas.avro import (
     Union,
     branch_name,
 )
-from publish_forwarder.schemas.limits import MAX_ERRORS, MAX_VALUES, TooDear, pointer, shortened
+from schemas.limits import MAX_ERRORS, MAX_VALUES, TooDear, pointer, shortened
 
 INT = range(-(2**31), 2**31)
 LONG = range(-(2**63), 2**63)

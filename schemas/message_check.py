@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from edge.problem import FieldError, Problem, unavailable
+from edge.problem import FieldError, Problem, preceding_item_failed, unavailable
 from edge.slices import Slices
 from edge.workshop import Workshop
 from metadata.errors import MetadataError, NotFound
 from metadata.topics.schemas import Schema, SchemaVersion
 from metadata.types import Topic
-from publish_forwarder.outcomes import preceding_item_failed
-from publish_forwarder.schemas.checker import Checker
-from publish_forwarder.schemas.limits import BadDefinition
+from schemas.checker import Checker
+from schemas.limits import BadDefinition
 from store_nodes.record_batch import Message
 
 VERSION_ATTRIBUTE = "packetboat-schema-version"

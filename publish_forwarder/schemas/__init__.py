@@ -1,1 +1,0 @@
-"""Schemas of bodies: definitions, checks and compatibility. Pure; knows no topics."""
