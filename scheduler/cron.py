@@ -22,13 +22,13 @@ from typing import NamedTuple, Protocol
 
 import structlog
 
+from cron.plan import BadSchedule, plan
 from metadata.errors import LeaseLost, MetadataError, NotFound, StatementRefused
 from metadata.locks.locks import Lock
 from metadata.topics.schedules import DueSchedule, Progress
 from metadata.types import Change, ChangeKind, Topic, TopicState
 from outbox import Item, Placed, TopicFull
 from scheduler import metrics
-from scheduler.cron_plan import BadSchedule, plan
 from scheduler.cron_round import Piece, Round
 from store_nodes.errors import StoreError
 

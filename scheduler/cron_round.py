@@ -11,13 +11,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from cron.plan import ATTRIBUTE_SCHEDULE, ATTRIBUTE_TIME, Plan
 from metadata.topics.schedules import DueSchedule, Progress
 from outbox import Item
-from scheduler.cron_plan import Plan
 from store_nodes.record_batch import Message
 
-ATTRIBUTE_SCHEDULE = "packetboat-schedule"
-ATTRIBUTE_TIME = "packetboat-scheduled-time"
 MAX_OF_ONE = 100
 """Runs of one schedule in a round; the rest stays due."""
 MAX_RUNS = 1_000

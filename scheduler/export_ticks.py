@@ -15,11 +15,11 @@ from typing import Protocol
 
 import structlog
 
+from cron.plan import BadSchedule, check, plan
 from metadata.errors import MetadataError
 from metadata.exports.run_machine import Tick
 from metadata.exports.ticks import DueExport, Ticks
 from scheduler import metrics
-from scheduler.cron_plan import BadSchedule, check, plan
 
 AT_ONCE = 200
 MAX_LOOKS = 50

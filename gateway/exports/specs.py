@@ -12,6 +12,7 @@ from functools import partial
 
 from msgspec import UNSET
 
+from cron.plan import BadSchedule, check, next_run
 from edge.problem import FieldError, Problem, invalid
 from gateway.http.merge_patch import merged_into
 from gateway.names import label_errors, name_errors
@@ -19,7 +20,6 @@ from gateway.subscriptions.bodies import filter_errors
 from metadata.exports.types import Export, ExportSpec
 from openapi import exports as contract
 from openapi.contract import Body
-from scheduler.cron_plan import BadSchedule, check, next_run
 
 MAX_COLUMN_CHARS = 255
 MAINTAIN_CRON = "@daily"

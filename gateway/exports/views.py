@@ -9,6 +9,7 @@ from typing import cast
 
 import msgspec
 
+from cron.plan import runs_after
 from gateway.exports.lanes import key_of
 from gateway.exports.specs import put_of
 from gateway.tenancy.answers import extended
@@ -25,7 +26,6 @@ from metadata.exports.types import (
 from openapi import export_runners, export_runs
 from openapi import exports as contract
 from openapi.contract import fields_of
-from scheduler.cron_plan import runs_after
 
 SHOWN_TICKS = 3
 

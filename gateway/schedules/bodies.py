@@ -11,6 +11,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import UNSET
 
+from cron.plan import ATTRIBUTE_SCHEDULE, ATTRIBUTE_TIME, BadSchedule, check, next_run, runs_after
 from edge.problem import FieldError, Problem, invalid
 from gateway.http.merge_patch import merged_into
 from gateway.names import label_errors, name_errors
@@ -19,8 +20,6 @@ from openapi import schedules as contract
 from openapi.contract import Body
 from openapi.publish import MAX_ATTRIBUTES, MAX_ID_BYTES, MAX_KEY_BYTES
 from publish_forwarder.headers import check_attributes, longer_than
-from scheduler.cron_plan import BadSchedule, check, next_run, runs_after
-from scheduler.cron_round import ATTRIBUTE_SCHEDULE, ATTRIBUTE_TIME
 from schemas.definition import is_json
 from store_nodes.record_batch import Message
 

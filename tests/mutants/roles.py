@@ -276,24 +276,24 @@ MUTANTS: tuple[Mutant, ...] = (
         "of missed runs the first is made and not the latest",
         (
             Edit(
-                "scheduler/cron_plan.py",
+                "cron/plan.py",
                 '        case "latest":\n            return (due[-1],)\n',
                 '        case "latest":\n            return (due[0],)\n',
             ),
         ),
-        killed_by="tests/unit/scheduler/test_cron_plan.py::test_policies_of_missed_runs",
+        killed_by="tests/unit/cron/test_cron_plan.py::test_policies_of_missed_runs",
         breaks="P3",
     ),
     Mutant(
         "missed runs are not counted",
         (
             Edit(
-                "scheduler/cron_plan.py",
+                "cron/plan.py",
                 "Plan(make, len(due) - len(make), next_run",
                 "Plan(make, 0, next_run",
             ),
         ),
-        killed_by="tests/unit/scheduler/test_cron_plan.py"
+        killed_by="tests/unit/cron/test_cron_plan.py"
         "::test_each_run_is_made_or_counted_once_whenever_it_is_looked_at",
         breaks="P3",
     ),
@@ -583,12 +583,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "days that never come are said to be no days",
         (
             Edit(
-                "scheduler/cron_plan.py",
+                "cron/plan.py",
                 "        detail = _NEVER if _is_of_no_month(expression) else _fault(str(error))\n",
                 "        detail = _fault(str(error))\n",
             ),
         ),
-        killed_by="tests/unit/scheduler/test_cron_plan.py"
+        killed_by="tests/unit/cron/test_cron_plan.py"
         "::test_what_is_refused_is_said_in_our_own_words",
         breaks="P8",
     ),

@@ -20,6 +20,7 @@ from tests.parts import ROOT
 PARTS = (
     "appending",
     "auth",
+    "cron",
     "edge",
     "gateway",
     "metadata",

@@ -30,7 +30,7 @@ from tests.tidy.sources import modules
 
 DOCS = ROOT / "docs"
 PARTS = (
-    *("auth", "edge", "gateway", "publish_forwarder", "scheduler", "schemas"),
+    *("auth", "cron", "edge", "gateway", "publish_forwarder", "scheduler", "schemas"),
     *("spark_exports", "subscribe_forwarder"),
 )
 

@@ -154,7 +154,7 @@ RULES: dict[str, tuple[Callable[[ast.AST], bool], set[str]]] = {
 }
 
 
-STORED = ("appending", "metadata", "outbox", *SERVERS)
+STORED = ("appending", "cron", "metadata", "outbox", *SERVERS)
 """The parts that may import the contract."""
 
 

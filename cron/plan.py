@@ -1,6 +1,4 @@
-"""The runs of cron expressions, and the choice of those to make now.
-
-Pure.
+"""The runs of cron expressions, and the choice of those to make now. Pure.
 
 Expressions have five fields (minute, hour, day of month, month, day of week) or are a nickname such
 as `@hourly`, and are read in a time zone. In the night when clocks go forward, a run in the hour
@@ -47,6 +45,9 @@ _FIELDS = {
     "day-of-week": ("day of week", "0 to 7, `sun` to `sat`, `#` and `L`"),
 }
 """The name of each field and its values, by the library's name of the field."""
+ATTRIBUTE_SCHEDULE = "packetboat-schedule"
+ATTRIBUTE_TIME = "packetboat-scheduled-time"
+"""The attributes that a run of a schedule adds to its message: the schedule, and the time."""
 GRACE_S = 60
 MAX_RUNS = 1000
 """Runs of one schedule that are made after a time in which none could be."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.cron_plan import (
+from cron.plan import (
     GRACE_S,
     MAX_COUNTED,
     MAX_RUNS,
