@@ -22,10 +22,10 @@ from pathlib import Path
 
 YOUNG = 2_000
 """Objects made and not gone, after which a collection looks at the youngest."""
-MIDDLE = 10
-"""Collections of the youngest before one that looks at their survivors too. It looks at 22,000
-objects at most, which takes less than half of the time that a callback may take."""
-OLD = 200
+MIDDLE = 2
+"""Collections of the youngest before one that looks at their survivors too. It looks at 8,000
+objects at most, which takes some 7 ms; nothing is answered meanwhile."""
+OLD = 700
 """Collections of the survivors before one that looks at everything: four million objects."""
 GROWN_BYTES = 16 * 2**20
 """Growth of a process after which its freed memory is given back. That takes a millisecond for each

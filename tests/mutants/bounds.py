@@ -274,7 +274,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "one collection of garbage looks at the objects of thousands of requests",
-        (Edit("gateway/heap.py", "MIDDLE = 10\n", "MIDDLE = 100\n"),),
+        (Edit("gateway/heap.py", "MIDDLE = 2\n", "MIDDLE = 10\n"),),
         killed_by="tests/unit/gateway/test_heap.py"
         "::test_a_collection_looks_at_few_objects_however_many_requests_wait",
         breaks="P19",
@@ -588,6 +588,19 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         killed_by="tests/unit/edge/test_expressions.py"
         "::test_a_text_is_compiled_once_also_if_it_is_refused[nothing == 'again']",
+        breaks="P19",
+    ),
+    Mutant(
+        "a text of too many tokens is scanned again each time",
+        (
+            Edit(
+                "edge/expressions/expression.py",
+                "@lru_cache(MAX_READINGS)\ndef _beyond",
+                "@lru_cache(0)\ndef _beyond",
+            ),
+        ),
+        killed_by="tests/unit/edge/test_expressions.py"
+        "::test_a_long_text_is_scanned_once_also_if_it_is_sent_again[text1]",
         breaks="P19",
     ),
     Mutant(

@@ -438,14 +438,25 @@ def test_a_text_is_compiled_once_also_if_it_is_refused(
     assert len(said) <= 1
 
 
-def test_a_long_text_is_scanned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+LONG = " && ".join(f"key != 'once {number}'" for number in range(130))
+
+
+@pytest.mark.parametrize("text", [LONG, "!" * 4000 + "true"])
+def test_a_long_text_is_scanned_once_also_if_it_is_sent_again(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Test that two long texts in turns are not scanned each time that they come."""
     scanned = list[str]()
 
     def counted(text: str) -> Any:
         scanned.append(text)
         return scan(text)
 
+    expression._beyond.cache_clear()
+    expression._read.cache_clear()
     monkeypatch.setattr(expression, "_scanned", lru_cache(1)(counted))
-    text = " && ".join(f"key != 'once {number}'" for number in range(130))
-    compile_filter(text)
-    assert scanned == [text]
+    other = LONG + " && key != 'other'"
+    for each in (text, other) * 3:
+        with suppress(BadExpression):
+            compile_filter(each)
+    assert sorted(scanned) == sorted([text, other])

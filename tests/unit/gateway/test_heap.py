@@ -44,12 +44,13 @@ for number in range(5_000):  # As many requests wait as one tenant may have.
     waits.append([{"part": [each]} for each in range(50)])
 print(most)
 """
-FEW_OBJECTS = 25_000
-"""A collection of 25,000 takes some 20 ms: they are spread over the memory of the process."""
+FEW_OBJECTS = 10_000
+"""A collection of 10,000 takes some 9 ms: they are spread over the memory of the process."""
 
 
 def test_a_collection_looks_at_few_objects_however_many_requests_wait() -> None:
-    """A collection took 228 ms beside 400 waits: it looked at up to 200,000 objects."""
+    """A collection took 228 ms beside 400 waits when it looked at up to 200,000 objects, and 23 ms
+    when it looked at 22,000: others published 2.6 times as slowly."""
     done = subprocess.run([sys.executable, "-c", LOOKED_AT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert 0 < int(done.stdout) < FEW_OBJECTS
