@@ -337,10 +337,19 @@ class BoundedH2(H2Protocol):
                 part = RawData(event.data[at : at + _READ_BYTES])
                 await self.ledger.turns.run(super().handle(part))
             return
-        await super().handle(event)
         if isinstance(event, Closed):
-            for buffer in list(self.stream_buffers.values()):
-                await buffer.close()
+            self.closed = True
+            for stream_id in list(self.streams):
+                await self.ledger.turns.run(self._end(stream_id))
+                # Its handler ends in the next pass, and takes longer than this.
+                await asyncio.sleep(0)
+        await super().handle(event)
+
+    async def _end(self, stream_id: int) -> None:
+        """End a stream whose connection is over, and tell its handler."""
+        await self._close_stream(stream_id)
+        if (buffer := self.stream_buffers.get(stream_id)) is not None:
+            await buffer.close()
 
     async def _let_others(self) -> None:
         """Return at once, or where this has had the loop for long enough, after the others."""

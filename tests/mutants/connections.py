@@ -123,6 +123,20 @@ MUTANTS: tuple[Mutant, ...] = (
         fails_with="TimeoutError",
     ),
     Mutant(
+        "all handlers of a connection end in one pass of the event loop",
+        (
+            Edit(
+                "gateway/http/over_hypercorn.py",
+                "                # Its handler ends in the next pass, and takes longer than this.\n"
+                "                await asyncio.sleep(0)\n",
+                "",
+            ),
+        ),
+        breaks="P19",
+        killed_by=f"{_HYPERCORN}"
+        "::test_the_handlers_of_a_connection_that_ends_end_in_passes_of_their_own",
+    ),
+    Mutant(
         "a connection of Hypercorn that its client closed lives until it is idle for long",
         (
             Edit(
