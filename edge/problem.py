@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
@@ -155,3 +155,8 @@ def preceding_item_failed() -> Problem:
 def invalid(detail: str, errors: Sequence[FieldError], *, status: int = 422) -> Problem:
     """Return a Problem for wrong fields: 422 for bodies and headers, 400 for query parameters."""
     return Problem.of("invalid-request", detail, status=status, errors=errors)
+
+
+def refuse(name: str, detail: str) -> NoReturn:
+    """Raise the 422 Problem of one wrong field."""
+    raise invalid(f"{name}: {detail}", [FieldError(name, detail)])

@@ -14,7 +14,7 @@ from functools import partial
 
 from appending.chunks import message_bytes
 from edge.partition import partition_of
-from edge.problem import Problem
+from edge.problem import Problem, refuse
 from publish_forwarder.batches import Batch, BatchPart
 from publish_forwarder.budget import Share
 from publish_forwarder.delays import Delay, now_us
@@ -23,7 +23,6 @@ from publish_forwarder.idempotency import Id, Producer, fingerprint, key_id
 from publish_forwarder.level import routing_key
 from publish_forwarder.outcomes import Outcome, each
 from publish_forwarder.parcel import Ids, InFlight, Parcel, Sink, claim
-from publish_forwarder.refusals import refuse
 from publish_forwarder.router import TopicRoutes
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability

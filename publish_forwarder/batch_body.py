@@ -25,9 +25,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from edge.attributes import check_attributes, longer_than
 from edge.decode_errors import field_error, not_json
 from edge.large_bodies import SMALL_BYTES, dear, read_apart
-from edge.problem import FieldError, Problem, ProblemForm, invalid, preceding_item_failed
+from edge.problem import FieldError, Problem, ProblemForm, invalid, preceding_item_failed, refuse
 from edge.workshop import Workshop
 from openapi import publish as contract
 from openapi.consume import Output
@@ -38,11 +39,8 @@ from publish_forwarder.delays import Delay
 from publish_forwarder.headers import (
     MAX_TRACESTATE_BYTES,
     Metadata,
-    check_attributes,
-    longer_than,
     trace_text,
 )
-from publish_forwarder.refusals import refuse
 from publish_forwarder.ttl import ttl_ms
 from store_nodes.record_batch import Message
 

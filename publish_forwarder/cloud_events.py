@@ -21,9 +21,8 @@ import msgspec
 
 from edge import cloud_event
 from edge.cloud_event import LITERALS, MAX_INTEGER, MIN_INTEGER, PREFIX, fault_of
-from edge.problem import FieldError, Problem, invalid
+from edge.problem import FieldError, Problem, invalid, refuse
 from openapi.publish import MAX_ID_BYTES
-from publish_forwarder.refusals import refuse
 from schemas.definition import is_json
 from store_nodes.record_batch import Message
 

@@ -11,8 +11,8 @@ import time
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from edge.problem import refuse
 from openapi.publish import MAX_DELAY_S
-from publish_forwarder.refusals import refuse
 
 _SECONDS = re.compile(r"[+-]?\d{1,12}(\.\d{1,20})?([eE][+-]?\d{1,2})?")
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,12})?([Zz]|[+-]\d\d:\d\d)")

@@ -14,14 +14,11 @@ from urllib.parse import unquote
 
 import msgspec
 
-from edge.cloud_event import PREFIX, SPEC_VERSION, context_of, fault_of
+from edge.attributes import check_attributes, longer_than
 from edge.decode_errors import field_error, not_json
-from edge.problem import FieldError, Problem
+from edge.problem import FieldError, Problem, refuse
 from openapi.publish import (
     DURABILITY,
-    MAX_ATTRIBUTE_BYTES,
-    MAX_ATTRIBUTE_NAME_BYTES,
-    MAX_ATTRIBUTES,
     MAX_ID_BYTES,
     MAX_KEY_BYTES,
     MAX_PRIORITY,
@@ -31,7 +28,6 @@ from publish_forwarder import cloud_events, delays
 from publish_forwarder.cloud_events import BodyKind
 from publish_forwarder.delays import Delay
 from publish_forwarder.idempotency import Producer
-from publish_forwarder.refusals import refuse
 from publish_forwarder.ttl import ttl_ms_of_text
 from schemas.message_check import VERSION_ATTRIBUTE
 from store_nodes.record_batch import Message
@@ -131,30 +127,6 @@ def parse_batch(headers: Iterable[tuple[bytes, bytes]]) -> BatchMetadata:
         missing = "Packetboat-Producer" if producer is None else "Packetboat-Sequence"
         refuse(missing, "Packetboat-Producer and Packetboat-Sequence come together.")
     return metadata
-
-
-def check_attributes(attributes: dict[str, str], field: str) -> None:
-    """Raise a 422 Problem that names the limit, if the attributes exceed one."""
-    if len(attributes) > MAX_ATTRIBUTES:
-        refuse(field, f"at most {MAX_ATTRIBUTES} attributes, not {len(attributes)}.")
-    for name, value in attributes.items():
-        if not name or longer_than(name, MAX_ATTRIBUTE_NAME_BYTES):
-            refuse(field, f"a name has 1 to {MAX_ATTRIBUTE_NAME_BYTES} bytes of UTF-8.")
-        if longer_than(value, MAX_ATTRIBUTE_BYTES):
-            detail = f"at most {MAX_ATTRIBUTE_BYTES} bytes of UTF-8."
-            refuse(f"{field}.{name[:64]}", detail)
-    if SPEC_VERSION in attributes:
-        fault = fault_of(context_of(attributes))
-        if fault is not None:
-            refuse(f"{field}.{PREFIX}{fault.name}", fault.detail)
-
-
-def longer_than(text: str, limit_bytes: int) -> bool:
-    """Return whether the UTF-8 of `text` is longer; nearly always without encoding it."""
-    length = len(text)
-    if length * 4 <= limit_bytes:
-        return False
-    return length > limit_bytes or len(text.encode("utf-8", "surrogatepass")) > limit_bytes
 
 
 def _text(name: str, value: bytes, limit_bytes: int) -> str:

@@ -6,12 +6,10 @@ made once for each partition and batch, and the last characters of a message id 
 
 from __future__ import annotations
 
-import time
-from functools import lru_cache
-
 import msgspec
 
 from edge import message_id
+from edge.times import rfc3339
 from openapi.publish import Receipt
 
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -19,17 +17,6 @@ _PAIRS = tuple(first + second for first in _ALPHABET for second in _ALPHABET)
 """The base64url of every 12 bits; a message id ends in two, the low 24 bits of its number."""
 _LOW_BITS = 24
 _LOW_MASK = (1 << _LOW_BITS) - 1
-
-
-@lru_cache(maxsize=64)
-def _second_text(second: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-
-
-def rfc3339(time_us: int) -> str:
-    """Return a time as RFC 3339 text, such as `2026-01-31T23:59:59.123456Z`."""
-    second, rest = divmod(time_us, 1_000_000)
-    return f"{_second_text(second)}.{rest:06d}Z"
 
 
 class ReceiptWriter:

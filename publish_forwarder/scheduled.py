@@ -24,6 +24,7 @@ from edge.asgi import Receive, Scope, Send, path_param, read_body, respond, tena
 from edge.decode_errors import field_error, malformed
 from edge.message_id import BadMessageId, MessageId
 from edge.problem import Problem, invalid, not_found
+from edge.times import rfc3339
 from metadata.delivery.due import QueueKey
 from metadata.delivery.forwarded import Forwarded
 from metadata.errors import MetadataError
@@ -34,7 +35,6 @@ from publish_forwarder import delays
 from publish_forwarder.delays import Delay
 from publish_forwarder.failures import problem_of_lookup
 from publish_forwarder.ports import ForwardedMessages, StagedStore, TopicSource
-from publish_forwarder.receipts import rfc3339
 from store_nodes.errors import QueueNotFound, Unavailable
 from store_nodes.queue_id import QueueId
 

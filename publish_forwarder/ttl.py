@@ -7,9 +7,9 @@ is over is settled as expired instead of delivered.
 
 from __future__ import annotations
 
+from edge.problem import refuse
 from openapi.publish import MAX_TTL_S
 from publish_forwarder.delays import seconds_of
-from publish_forwarder.refusals import refuse
 
 
 def ttl_ms(name: str, seconds: float) -> int:

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 from gateway.exports.specs import parsed_time
 from metadata.exports.types import Lane, LaneEnd, LanePosition, LaneRange, LaneState
 from metadata.types import Topic
-from subscribe_forwarder.reading.places import Bounds, OffsetStore, at_time, bounds
+from positions.places import Bounds, OffsetStore, at_time, bounds
 
 ASKED_AT_ONCE = 64
 """The limit of open questions to the store."""

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from cron.plan import ATTRIBUTE_SCHEDULE, ATTRIBUTE_TIME, BadSchedule, check, next_run, runs_after
+from edge.attributes import check_attributes, longer_than
 from edge.problem import FieldError, Problem, invalid
 from gateway.http.merge_patch import merged_into
 from gateway.names import label_errors, name_errors
@@ -19,7 +20,6 @@ from metadata.topics.schedules import Schedule, ScheduleSpec
 from openapi import schedules as contract
 from openapi.contract import Body
 from openapi.publish import MAX_ATTRIBUTES, MAX_ID_BYTES, MAX_KEY_BYTES
-from publish_forwarder.headers import check_attributes, longer_than
 from schemas.definition import is_json
 from store_nodes.record_batch import Message
 

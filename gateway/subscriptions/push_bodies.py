@@ -21,6 +21,7 @@ from edge.egress.guard import EgressDenied, Guard
 from edge.egress.session import check_url
 from edge.problem import FieldError, Problem, invalid
 from edge.sealing import SealBroken, Sealer
+from edge.signing import new_key, public_text, secret_text
 from metadata.subscriptions.push_config import (
     BATCHING,
     OidcToken,
@@ -30,7 +31,6 @@ from metadata.subscriptions.push_config import (
     key_purpose,
 )
 from openapi import webhooks as contract
-from subscribe_forwarder.push.signing import new_key, public_text, secret_text
 
 MAX_HEADERS = 20
 MAX_HEADER_NAME_CHARS = 100

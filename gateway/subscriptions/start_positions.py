@@ -10,8 +10,8 @@ from metadata.subscriptions.seeks import LaneOf, Target
 from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.types import Topic
 from openapi.subscriptions import NamedStart, StartAt
-from subscribe_forwarder.reading.places import OffsetStore
-from subscribe_forwarder.reading.targets import Targets
+from positions.places import OffsetStore
+from positions.targets import Targets
 
 Start = NamedStart | StartAt
 

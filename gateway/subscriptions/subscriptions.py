@@ -35,8 +35,8 @@ from metadata.types import Subscription, SubscriptionSpec, Topic
 from openapi import subscriptions as contract
 from openapi.common import Hold
 from openapi.contract import Body
+from positions.places import Found
 from store_nodes.queue_id import QueueId
-from subscribe_forwarder.reading.places import Found
 
 
 class Store(Protocol):

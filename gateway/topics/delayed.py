@@ -17,12 +17,12 @@ from edge import message_id
 from edge.asgi import Receive, Route, Scope, Send, path_param, respond, tenant_of
 from edge.parameters import Query
 from edge.problem import FieldError, invalid
+from edge.times import rfc3339
 from gateway.topics.placement import queue_of
 from metadata.catalog import Catalog
 from metadata.types import Partition, SealedPartition, Topic
 from openapi.common import PAGE_SIZE
 from openapi.topics import OPERATIONS, DelayedMessage, DelayedPage
-from publish_forwarder.receipts import rfc3339
 from store_nodes import record_batch
 from store_nodes.client import StagedEntry, StagedPage
 from store_nodes.errors import QueueNotFound

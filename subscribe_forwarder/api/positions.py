@@ -32,10 +32,10 @@ from metadata.subscriptions.states import SubscriptionStateRepository
 from metadata.types import Subscription
 from openapi import positions as contract
 from openapi.subscriptions import StartAt, State
+from positions.places import Bounds
+from positions.targets import Targets
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.fronts.following import Following
-from subscribe_forwarder.reading.places import Bounds
-from subscribe_forwarder.reading.targets import Targets
 
 _MAX_BODY_BYTES = 256 * 1024
 _NO_STORE = [(b"cache-control", b"no-store")]

@@ -20,8 +20,8 @@ from edge.shares import Shares
 from metadata.types import Topic
 from openapi import subscriptions, topics
 from openapi.common import FilterPreviewRequest
+from positions.places import Bounds
 from subscribe_forwarder.api.replay import Reading
-from subscribe_forwarder.reading.places import Bounds
 from subscribe_forwarder.reading.render import PartitionRenderer
 from subscribe_forwarder.reading.replay import LaneReplay, Replays, Truncated
 from subscribe_forwarder.selection.preview import Preview

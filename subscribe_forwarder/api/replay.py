@@ -28,6 +28,7 @@ from edge.departure import disconnected, ended_by
 from edge.problem import Problem
 from metadata.types import Topic
 from openapi.topics import OPERATIONS, PartitionOffsets
+from positions.places import at_time, bounds
 from subscribe_forwarder.api.replay_query import (
     ReplayRequest,
     moment_of,
@@ -38,7 +39,6 @@ from subscribe_forwarder.ports import Catalog, Store
 from subscribe_forwarder.reading import arrow
 from subscribe_forwarder.reading.arrow import ArrowEncoder
 from subscribe_forwarder.reading.parts import Parts, Picked
-from subscribe_forwarder.reading.places import at_time, bounds
 from subscribe_forwarder.reading.render import PartitionRenderer
 from subscribe_forwarder.reading.replay import Found, LaneReplay, Replays, Run, Truncated
 from subscribe_forwarder.reading.turns import Turns

@@ -22,9 +22,9 @@ from outbox import Item
 from outbox.dead_letter import ORIGIN_ONLY, original_id
 from outbox.item import Placed
 from outbox.reading import Stored, read
+from positions.places import at_time
 from store_nodes.record_batch import Message
 from subscribe_forwarder.ports import Catalog, Cursors, Store
-from subscribe_forwarder.reading.places import at_time
 from subscribe_forwarder.reading.staged import Nowhere, Where
 from subscribe_forwarder.state.lanes import Lane
 

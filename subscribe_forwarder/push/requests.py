@@ -20,12 +20,12 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from edge.sealing import SealBroken, Sealer
+from edge.signing import Key, Signer
 from metadata.subscriptions.push_config import BATCHING, PushConfig, header_purpose, key_purpose
 from metadata.types import Subscription
 from openapi.webhooks import PushFormat
 from subscribe_forwarder.push import cloud_events
 from subscribe_forwarder.push.outgoing import Outgoing
-from subscribe_forwarder.push.signing import Key, Signer
 from subscribe_forwarder.reading.render import time_json
 
 USER_AGENT = "Packetboat/1"

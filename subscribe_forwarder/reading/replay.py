@@ -16,10 +16,10 @@ from typing import NamedTuple
 from edge.problem import Problem
 from edge.shares import SHARE, Shares
 from metadata.types import SealedPartition, Topic
+from positions.places import Bounds, bounds, holder, queue_of
 from store_nodes.errors import QueueNotFound, QueueTruncated, Unavailable
 from subscribe_forwarder.ports import Catalog, Entry, Fetched, Store
 from subscribe_forwarder.reading.batch import Batch
-from subscribe_forwarder.reading.places import Bounds, bounds, holder, queue_of
 from subscribe_forwarder.reading.turns import Turns
 
 MAX_REPLAYS = 64

@@ -212,7 +212,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "an expired key signs webhooks",
         (
             Edit(
-                "subscribe_forwarder/push/signing.py",
+                "edge/signing.py",
                 " for until, sign in self._keys if now_s < until]",
                 " for until, sign in self._keys]",
             ),

@@ -27,6 +27,7 @@ PARTS = (
     "openapi",
     "outbox",
     "peering",
+    "positions",
     "publish_forwarder",
     "scheduler",
     "schemas",

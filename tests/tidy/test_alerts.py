@@ -21,7 +21,7 @@ from store_nodes.node.group import Group
 
 ROOT = Path(__file__).parents[2]
 PARTS = (
-    *("appending", "auth", "cron", "edge", "gateway", "metadata", "outbox", "peering"),
+    *("appending", "auth", "cron", "edge", "gateway", "metadata", "outbox", "peering", "positions"),
     *(
         "publish_forwarder",
         "scheduler",

@@ -31,7 +31,7 @@ from tests.tidy.sources import modules
 DOCS = ROOT / "docs"
 PARTS = (
     *("auth", "cron", "edge", "gateway", "publish_forwarder", "scheduler", "schemas"),
-    *("spark_exports", "subscribe_forwarder"),
+    *("positions", "spark_exports", "subscribe_forwarder"),
 )
 
 

@@ -26,6 +26,7 @@ SERVERS = (
     "auth",
     "edge",
     "gateway",
+    "positions",
     "publish_forwarder",
     "scheduler",
     "schemas",

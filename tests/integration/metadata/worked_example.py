@@ -27,7 +27,7 @@ from metadata.database import Database
 from metadata.postgres.migrate import upgrade_async
 from metadata.settings import DatabaseSettings
 from openapi.__main__ import TERRAFORM
-from subscribe_forwarder.reading.places import Bounds
+from positions.places import Bounds
 from tests.integration.metadata.world import World
 
 EVERYTHING = [(each, "*", "*") for each in ("manage", "read")]

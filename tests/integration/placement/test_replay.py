@@ -9,8 +9,8 @@ from metadata.database import Database
 from metadata.subscriptions.seeks import SeekRepository
 from metadata.subscriptions.snapshots import SnapshotRepository
 from openapi.subscriptions import StartAt
+from positions.targets import Targets, To
 from store_nodes.record_batch import Message
-from subscribe_forwarder.reading.targets import Targets, To
 from tests.chaos.cluster import ChaosCluster
 from tests.integration.placement.placement_support import Site
 from tests.unit.subscribe_forwarder.subscribe_support import Answer

@@ -24,9 +24,9 @@ from metadata.subscriptions.states import SubscriptionStateRepository
 from metadata.topics.retention import LaneKey, RetentionRepository
 from metadata.types import RetryPolicy
 from openapi.subscriptions import StartAt
+from positions.targets import Targets
 from store_nodes.record_batch import Message
 from subscribe_forwarder.api.positions import PositionRoutes
-from subscribe_forwarder.reading.targets import Targets
 from tests.integration.subscribe_forwarder.forwarder_support import Site, subscribe
 from tests.unit.subscribe_forwarder.subscribe_support import Answer, Consumer
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from edge import message_id
 from edge.asgi import MutableMapping
 from edge.problem import Problem
+from edge.times import rfc3339
 from metadata.delivery.due import QueueKey
 from metadata.delivery.forwarded import Forwarded
 from metadata.types import SealedPartition
 from publish_forwarder.delays import Delay, after, after_text, at
 from publish_forwarder.forwarder import PublishForwarder
-from publish_forwarder.receipts import rfc3339
 from publish_forwarder.routes import routes
 from store_nodes.errors import Unavailable
 from store_nodes.queue_id import QueueId

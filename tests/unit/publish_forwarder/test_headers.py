@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from edge.problem import Problem
-from publish_forwarder.headers import longer_than, parse, parse_batch
+from publish_forwarder.headers import parse, parse_batch
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
 
@@ -150,10 +150,3 @@ def test_a_batch_takes_only_what_holds_for_all() -> None:
     for name in ("packetboat_key", "idempotency_key", "packetboat_attr_x", "ce_id"):
         with pytest.raises(Problem, match="one message"):
             parse_batch(headers(**{name: "x"}))
-
-
-def test_bytes_are_counted_not_characters() -> None:
-    assert not longer_than("a" * 1024, 1024)
-    assert longer_than("a" * 1025, 1024)
-    assert not longer_than("ü" * 512, 1024)
-    assert longer_than("ü" * 513, 1024)

@@ -7,7 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from edge import message_id
-from publish_forwarder.receipts import ReceiptWriter, rfc3339
+from edge.times import rfc3339
+from publish_forwarder.receipts import ReceiptWriter
 
 UID = bytes(range(16))
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from packetboat.webhooks import DeliverLater, Delivery, Reject
 
 from edge.sealing import Sealer
+from edge.signing import new_key, public_text, secret_text
 from metadata.subscriptions.push_config import (
     PushConfig,
     SigningKey,
@@ -20,7 +21,6 @@ from openapi.webhooks import PushFormat, SigningKind
 from store_nodes.record_batch import Message
 from subscribe_forwarder.push.outgoing import Outgoing
 from subscribe_forwarder.push.requests import NoTokens, PushRequest, Requests
-from subscribe_forwarder.push.signing import new_key, public_text, secret_text
 from subscribe_forwarder.push.verification import HEADER, TYPE
 from subscribe_forwarder.reading.render import PartitionRenderer, time_json
 from tests.unit.subscribe_forwarder.subscribe_support import TENANT, TOPIC_UID, subscription

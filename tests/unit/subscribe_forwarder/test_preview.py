@@ -16,9 +16,9 @@ from edge.expressions import Expression
 from edge.problem import Problem
 from edge.workshop import Workshop
 from openapi.common import MAX_FILTER_SAMPLES, FilterChanges, FilterPreview
+from positions.places import Bounds
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.api.preview import MAX_PREVIEWS, PreviewRoutes, share_out
-from subscribe_forwarder.reading.places import Bounds
 from subscribe_forwarder.reading.render import PartitionRenderer
 from subscribe_forwarder.selection.apart import Apart
 from subscribe_forwarder.selection.preview import Preview

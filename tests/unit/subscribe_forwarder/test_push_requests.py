@@ -21,6 +21,13 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from edge import message_id
 from edge.sealing import Sealer
+from edge.signing import (
+    Key,
+    Signer,
+    new_key,
+    public_text,
+    secret_text,
+)
 from metadata.subscriptions.push_config import (
     OidcToken,
     PushConfig,
@@ -34,13 +41,6 @@ from store_nodes.record_batch import Message
 from subscribe_forwarder.push.cloud_events import header_value
 from subscribe_forwarder.push.outgoing import Outgoing
 from subscribe_forwarder.push.requests import NoTokens, PushRequest, Requests, Unsendable
-from subscribe_forwarder.push.signing import (
-    Key,
-    Signer,
-    new_key,
-    public_text,
-    secret_text,
-)
 from subscribe_forwarder.reading.render import PartitionRenderer, time_json
 from tests.unit.subscribe_forwarder.subscribe_support import TENANT, TOPIC_UID, subscription
 

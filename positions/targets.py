@@ -14,7 +14,7 @@ from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.types import Topic
 from openapi.positions import SeekAt
 from openapi.subscriptions import NamedStart, StartAt
-from subscribe_forwarder.reading.places import Bounds, OffsetStore, at_time, bounds
+from positions.places import Bounds, OffsetStore, at_time, bounds
 
 MAX_ASKED = 64
 """The most questions to the store at the same time."""
