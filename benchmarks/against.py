@@ -5,6 +5,9 @@ All three installations run at the same time, for an idle one costs little, and 
 one to the next in windows of a few seconds whose order turns. Installations that were measured one
 after the other, each for a whole run, differed by a third on a noisy machine. Each installation
 runs from its own tree with the libraries that are installed here (tests/chaos/releases.py).
+
+With `--sdk` the SDKs are compared: that of this tree and that of the commit publish to one
+installation of this tree, by the loops of `sdk_load`, a process for each window.
 """
 
 from __future__ import annotations
@@ -16,10 +19,11 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple, Protocol
 
 from rich.console import Console
 from rich.table import Table
@@ -28,6 +32,7 @@ from benchmarks.__main__ import json_line, warn_of_memory_disk
 from benchmarks.measure import median
 from benchmarks.packetboat_cluster import PacketboatCluster, run_load, settle
 from benchmarks.processes import NotReady
+from benchmarks.sdk_publish import OURS, Ours
 from benchmarks.settings import BenchSettings
 from benchmarks.systems import BATCH_JSON, DRAIN, DRAIN_MESSAGES, LATENCY, LATENCY_PER_S
 from tests.chaos import releases
@@ -49,8 +54,19 @@ DRAIN_AT_MOST_S = 30.0
 console = Console(width=130, highlight=False, soft_wrap=True)
 
 
-class Side:
-    """An installation, one of three."""
+class Side(Protocol):
+    """A side is one of the three that are compared."""
+
+    @property
+    def name(self) -> str: ...
+
+    def measure(self, case: str, window_s: float) -> Row:
+        """Measure one window of a case. Raises NotReady."""
+        ...
+
+
+class Installation:
+    """A side that is an installation."""
 
     def __init__(self, name: str, directory: Path, release: Release) -> None:
         self.name = name
@@ -87,6 +103,51 @@ class Side:
         self._cluster.stop()
 
 
+@contextmanager
+def installations(directory: Path, then: Release) -> Iterator[Sequence[Side]]:
+    """Yield three running installations."""
+    sides = [
+        Installation(name, directory / name.replace(" ", "-"), CURRENT if name == THIS else then)
+        for name in SIDES
+    ]
+    try:
+        for side in sides:
+            side.start()
+        yield sides
+    finally:
+        for side in sides:
+            side.stop()
+
+
+class Sdk:
+    """A side that is the SDK of a tree; it publishes to the installation of all three."""
+
+    def __init__(self, name: str, installation: Ours, release: Release) -> None:
+        self.name = name
+        self._installation = installation
+        self._release = release
+
+    def measure(self, case: str, window_s: float) -> Row:
+        """Measure one window of a case. Raises NotReady, also where another SDK was imported."""
+        environment = self._release.environment()
+        row = self._installation.run(dict(OURS)[case], window_s, environment)
+        if not Path(row["sdk"]).is_relative_to(self._release.tree):
+            raise NotReady(f"{row['sdk']} was imported, which is not in {self._release.tree}")
+        settle()
+        return row
+
+
+@contextmanager
+def sdks(directory: Path, then: Release) -> Iterator[Sequence[Side]]:
+    """Yield three SDKs, with a running installation of this tree."""
+    installation = Ours(directory)
+    try:
+        installation.start()
+        yield [Sdk(name, installation, CURRENT if name == THIS else then) for name in SIDES]
+    finally:
+        installation.stop()
+
+
 def turn(sides: Sequence[Side], case: str, number: int, window_s: float) -> dict[str, Row]:
     """Measure one window of each side, in an order that turns with the number.
 
@@ -121,6 +182,13 @@ def server_us(windows: Sequence[Row]) -> float:
     )
 
 
+def client_us(windows: Sequence[Row]) -> float:
+    """Return the CPU microseconds that the clients spent on a message."""
+    messages = sum(row["n"] for row in windows)
+    clients_cpu_s = sum(row["clients_cpu_s"] for row in windows)
+    return float(clients_cpu_s / messages * 1e6) if messages else math.nan
+
+
 def p50_ms(windows: Sequence[Row]) -> float:
     """Return the median of the windows' medians."""
     return median([row["p50_ms"] for row in windows])
@@ -131,9 +199,31 @@ def p99_ms(windows: Sequence[Row]) -> float:
     return median([row["p99_ms"] for row in windows])
 
 
-FIGURES = {"msgs/s": rate, "server µs/msg": server_us, "p50 ms": p50_ms, "p99 ms": p99_ms}
-BOUNDS = {"msgs/s": LEAST_RATE, "server µs/msg": MOST_CPU}
+Figures = dict[str, Callable[[Sequence[Row]], float]]
+FIGURES: Figures = {
+    "msgs/s": rate,
+    "server µs/msg": server_us,
+    "p50 ms": p50_ms,
+    "p99 ms": p99_ms,
+}
+BOUNDS = {"msgs/s": LEAST_RATE, "server µs/msg": MOST_CPU, "client µs/msg": MOST_CPU}
 """Bounds of figures; figures without one are reported only."""
+
+
+class Comparison(NamedTuple):
+    """A comparison has cases, figures, and a way to start and stop its sides."""
+
+    cases: Sequence[str]
+    figures: Figures
+    sides: Callable[[Path, Release], AbstractContextManager[Sequence[Side]]]
+
+    def chosen(self, words: str) -> list[str]:
+        """Return the cases whose name contains these words."""
+        return [case for case in self.cases if words in case]
+
+
+OF_SERVERS = Comparison(CASES, FIGURES, installations)
+OF_SDKS = Comparison([name for name, _ in OURS], FIGURES | {"client µs/msg": client_us}, sdks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +259,13 @@ class Judgement:
         return self.ratio > self.bound + self.spread
 
 
-def judge(rounds: Sequence[Round], cases: Sequence[str] = CASES) -> list[Judgement]:
+def judge(
+    rounds: Sequence[Round], cases: Sequence[str] = CASES, figures: Figures = FIGURES
+) -> list[Judgement]:
     """Return every figure of these cases with its verdict."""
     judged = []
     for case in cases:
-        for name, figure in FIGURES.items():
+        for name, figure in figures.items():
             told = {side: [figure(windows[side, case]) for windows in rounds] for side in SIDES}
             spread = median([abs(each - 1) for each in _ratios(told[AGAIN], told[COMMIT])])
             judged.append(
@@ -217,11 +309,15 @@ def print_table(judged: Sequence[Judgement]) -> None:
 
 
 def measure_round(
-    sides: Sequence[Side], number: int, asked: argparse.Namespace, output: IO[str]
+    sides: Sequence[Side],
+    cases: Sequence[str],
+    number: int,
+    asked: argparse.Namespace,
+    output: IO[str],
 ) -> Round:
-    """Measure the cases that were asked for, their turns one after the other."""
+    """Measure the cases, their turns one after the other."""
     found: dict[tuple[str, str], list[Row]] = {}
-    for case in chosen(asked.only):
+    for case in cases:
         for at in range(asked.turns):
             rows = turn(sides, case, number + at, asked.window)
             for side, row in rows.items():
@@ -234,29 +330,17 @@ def measure_round(
     return found
 
 
-def compare(asked: argparse.Namespace, directory: Path, output: IO[str]) -> list[Judgement]:
-    """Start the installations, measure in rounds, stop them."""
-    then = releases.unpacked(directory, asked.commit)
-    sides = [
-        Side(name, directory / name.replace(" ", "-"), CURRENT if name == THIS else then)
-        for name in SIDES
-    ]
+def compare(
+    of: Comparison, asked: argparse.Namespace, directory: Path, output: IO[str]
+) -> list[Judgement]:
+    """Start the sides, measure in rounds, stop them."""
+    cases = of.chosen(asked.only)
     rounds = []
-    try:
-        for side in sides:
-            side.start()
+    with of.sides(directory, releases.unpacked(directory, asked.commit)) as sides:
         for number in range(asked.rounds):
             console.print(f"round {number + 1} of {asked.rounds}")
-            rounds.append(measure_round(sides, number, asked, output))
-    finally:
-        for side in sides:
-            side.stop()
-    return judge(rounds, chosen(asked.only))
-
-
-def chosen(words: str) -> list[str]:
-    """Return the cases whose name contains these words."""
-    return [case for case in CASES if words in case]
+            rounds.append(measure_round(sides, cases, number, asked, output))
+    return judge(rounds, cases, of.figures)
 
 
 def main() -> int:
@@ -267,9 +351,11 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=3, help="windows of each case in a round")
     parser.add_argument("--only", default="", metavar="WORDS", help="the cases whose name has them")
     parser.add_argument("--window", type=float, default=2.0, help="seconds of load at a time")
+    parser.add_argument("--sdk", action="store_true", help="compare the SDKs, as they publish")
     asked = parser.parse_args()
-    if not chosen(asked.only):
-        parser.error(f"--only {asked.only!r} names none of: {', '.join(CASES)}")
+    of = OF_SDKS if asked.sdk else OF_SERVERS
+    if not of.chosen(asked.only):
+        parser.error(f"--only {asked.only!r} names none of: {', '.join(of.cases)}")
     if reason := releases.missing(asked.commit):
         console.print(f"nothing to compare with: {reason}")
         return 2
@@ -282,7 +368,7 @@ def main() -> int:
     began = time.monotonic()
     try:
         with path.open("w") as output:
-            judged = compare(asked, directory, output)
+            judged = compare(of, asked, directory, output)
     except NotReady as error:
         console.print(f"nothing was compared: {error}")
         return 2

@@ -1,5 +1,7 @@
 """Publishing with the SDK, as one JSON object: `python -m benchmarks.sdk_load async|sync …`.
 
+`sdk` in it is where the SDK was imported from.
+
 The same loops in the same number of processes as `peer_load` has for the peers' clients, so that
 the two can be set beside each other.
 """
@@ -13,6 +15,7 @@ import time
 from collections import deque
 from typing import Any
 
+import packetboat
 from packetboat import AsyncClient, Client, PacketboatError, PendingReceipt
 
 from benchmarks.peer_load import PEERS, OnBody, Peer, Result, in_processes, saturate, stamped_body
@@ -110,7 +113,8 @@ def main() -> None:
     act: Any = loop if options.case == "async" else threads
     pids = [int(pid) for pid in options.pids.split(",")]
     where = [options.url, options.token]
-    print(json.dumps(in_processes("packetboat", where, pids, [act] * options.processes)))
+    row = in_processes("packetboat", where, pids, [act] * options.processes)
+    print(json.dumps(row | {"sdk": packetboat.__file__}))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ OURS: tuple[Case, ...] = (
 THEIRS: tuple[Case, ...] = (("nats-py, two processes", ["nats", "publish"]),)
 
 
-def loaded(command: list[str], seconds: float) -> Row:
+def loaded(command: list[str], seconds: float, environment: Mapping[str, str] | None = None) -> Row:
     """Return the object that a load program prints. Raises NotReady."""
     run = subprocess.run(
         [*command, "--seconds", str(seconds), "--in-flight", str(IN_FLIGHT)],
@@ -50,7 +50,7 @@ def loaded(command: list[str], seconds: float) -> Row:
         text=True,
         timeout=seconds + 60,
         cwd=ROOT,
-        env=inherited_environment(),
+        env=inherited_environment(**environment or {}),
         check=False,
     )
     if run.returncode != 0:
@@ -74,11 +74,15 @@ class Ours:
         self._cluster.start()
         self._cluster.create("/topics", {"name": TOPIC, "partitions": PARTITIONS})
 
-    def run(self, case: list[str], seconds: float) -> Row:
+    def run(
+        self, case: list[str], seconds: float, environment: Mapping[str, str] | None = None
+    ) -> Row:
+        """Measure a case; `environment` may name another SDK to import. Raises NotReady."""
         cluster = self._cluster
         command = [sys.executable, "-m", "benchmarks.sdk_load", *case]
         command += ["--url", cluster.url, "--token", cluster.token, "--topic", TOPIC]
-        return loaded([*command, "--pids", ",".join(map(str, cluster.pids()))], seconds)
+        command += ["--pids", ",".join(map(str, cluster.pids()))]
+        return loaded(command, seconds, environment)
 
     def stop(self) -> None:
         self._cluster.stop()

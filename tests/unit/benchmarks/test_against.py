@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -13,6 +14,8 @@ from benchmarks.against import (
     CASES,
     COMMIT,
     DRAIN,
+    OF_SDKS,
+    OF_SERVERS,
     POST_128,
     SIDES,
     THIS,
@@ -20,17 +23,21 @@ from benchmarks.against import (
     Judgement,
     Round,
     Row,
+    Sdk,
     Side,
-    chosen,
     judge,
     turn,
 )
+from benchmarks.processes import NotReady
+from benchmarks.sdk_publish import Ours
+from tests.chaos.releases import CURRENT, Release
 
 
 def window(rate: float, cpu_us: float = 100.0) -> Row:
     """Return one second of a measurement."""
     latency = {"p50_ms": 5.0, "p99_ms": 9.0, "failed": 0}
-    return {"n": rate, "elapsed_s": 1.0, "server_cpu_s": rate * cpu_us / 1e6} | latency
+    cpu_s = {"server_cpu_s": rate * cpu_us / 1e6, "clients_cpu_s": rate * cpu_us / 1e6}
+    return {"n": rate, "elapsed_s": 1.0} | cpu_s | latency
 
 
 def rounds_of(rates: Mapping[str, Sequence[float]], cpu_us: Mapping[str, float]) -> list[Round]:
@@ -81,6 +88,21 @@ def test_cpu_a_message_has_its_bound_too_and_latency_has_none() -> None:
     assert not judged(same)["p99 ms"].is_broken
 
 
+def test_the_cpu_of_clients_has_a_bound_where_sdks_are_compared() -> None:
+    def found(client_us: float) -> Judgement:
+        rates = {side: [100.0] * 5 for side in SIDES}
+        rounds = rounds_of(rates, {THIS: client_us})
+        (told,) = (
+            each
+            for each in judge(rounds, [POST_128], OF_SDKS.figures)
+            if each.figure == "client µs/msg"
+        )
+        return told
+
+    assert found(106).is_broken
+    assert not found(105).is_broken
+
+
 def test_what_was_not_measured_is_not_within_bounds() -> None:
     nothing = {THIS: [0.0] * 5, COMMIT: [0.0] * 5, AGAIN: [0.0] * 5}
     found = judged(nothing)["msgs/s"]
@@ -111,7 +133,30 @@ def test_a_turn_is_measured_again_where_a_side_refused_requests(refusals: int, t
     assert len(order) == 3 * tries
 
 
+class Publishing:
+    """An installation to which an SDK of some place has published."""
+
+    def __init__(self, sdk: Path) -> None:
+        self._sdk = sdk
+        self.asked: list[tuple[list[str], Mapping[str, str]]] = []
+
+    def run(self, case: list[str], seconds: float, environment: Mapping[str, str]) -> Row:
+        self.asked.append((case, environment))
+        return window(100) | {"sdk": str(self._sdk / "sdk/python/packetboat/__init__.py")}
+
+
+def test_an_sdk_is_imported_from_its_own_tree_or_nothing_is_compared(tmp_path: Path) -> None:
+    then = Release("then", tmp_path)
+    publishing = Publishing(tmp_path)
+    row = Sdk(COMMIT, cast(Ours, publishing), then).measure("threads", 1.0)
+    assert row["n"] == 100
+    assert publishing.asked == [(["sync"], then.environment())]
+    with pytest.raises(NotReady, match="was imported"):
+        Sdk(THIS, cast(Ours, publishing), CURRENT).measure("threads", 1.0)
+
+
 def test_cases_are_chosen_by_words_of_their_names() -> None:
-    assert chosen("") == list(CASES)
-    assert chosen("drain") == [DRAIN]
-    assert chosen("nothing like it") == []
+    assert OF_SERVERS.chosen("") == list(CASES)
+    assert OF_SERVERS.chosen("drain") == [DRAIN]
+    assert OF_SERVERS.chosen("nothing like it") == []
+    assert OF_SDKS.chosen("threads") == ["threads"]
