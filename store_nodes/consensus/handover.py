@@ -13,111 +13,104 @@ and not slow itself. This node is then no candidate of the balance for a while.
 
 from __future__ import annotations
 
-from store_nodes.consensus.core import ReplicaCore
-from store_nodes.consensus.leadership import Leadership
 from store_nodes.consensus.messages import Flag, TransferLeadership
+from store_nodes.consensus.state import Leadership, ReplicaState
 
 LATE_IN_A_ROW = 3
 
 
-class HandingOver(ReplicaCore):
-    """The part of a replica that hands over its leadership, and decides when."""
+class Handover:
+    """The part of a leader that hands its group over, and decides when and to whom."""
 
-    def prefer(self, now_us: int, node: int | None) -> None:
-        """Name the node that should lead; None lets the balance spread the groups over the
-        voters.
-        """
-        self._now_us = now_us
-        self.wish = node
-        self._take_preference()
+    def __init__(self, state: ReplicaState) -> None:
+        self._state = state
 
-    def transfer(self, now_us: int, to: int) -> None:
+    def transfer(self, to: int) -> None:
         """Hand the group to voter `to` once nothing is open; give up after `transfer_us`."""
-        self._now_us = now_us
-        led = self.leadership
-        if led is None or led.finishing or to == self.me:
+        state, led = self._state, self._state.leadership
+        if led is None or led.finishing or to == state.me:
             return
-        if to not in self._connected or to not in self._voters:
+        if to not in state.connected or to not in state.voter_set:
             return
         led.transfer_to = to
-        led.transfer_deadline_us = now_us + self.timing.transfer_us
+        led.transfer_deadline_us = state.now_us + state.timing.transfer_us
         led.transfer_asked = False
-        self._continue_transfer(led)
+        self.continue_transfer(led)
 
-    def _continue_transfer(self, led: Leadership) -> None:
+    def continue_transfer(self, led: Leadership) -> None:
+        """Ask the other node to stand, once nothing is open."""
         assert led.transfer_to is not None
-        if led.next_instance == self.acceptor.chosen and not led.transfer_asked:
+        if led.next_instance == self._state.acceptor.chosen and not led.transfer_asked:
             led.transfer_asked = True
-            self._outbox.send(led.transfer_to, TransferLeadership(led.ballot))
+            self._state.outbox.send(led.transfer_to, TransferLeadership(led.ballot))
 
-    def _balance(self, led: Leadership) -> None:
+    def balance(self, led: Leadership) -> None:
         """Hand the group to its preferred node once that one has caught up."""
+        state = self._state
         if led.transfer_to is not None:
-            if self._now_us >= led.transfer_deadline_us:
+            if state.now_us >= led.transfer_deadline_us:
                 led.transfer_to = None
-                led.next_transfer_us = self._now_us + self.timing.settle_us
+                led.next_transfer_us = state.now_us + state.timing.settle_us
             return
-        to = self.preferred
-        if self.slow:
-            to = self._successor(led)
-        if to is None or to == self.me or self._now_us < led.next_transfer_us:
+        to = state.preferred
+        if state.slow:
+            to = self.successor(led)
+        if to is None or to == state.me or state.now_us < led.next_transfer_us:
             return
-        if self._is_level(led, to) and not led.flags.get(to, 0) & Flag.SLOW:
-            self.transfer(self._now_us, to)
+        if self.is_level(led, to) and not led.flags.get(to, 0) & Flag.SLOW:
+            self.transfer(to)
 
-    def _successor(self, led: Leadership) -> int | None:
+    def successor(self, led: Leadership) -> int | None:
         """Return the best voter to lead instead of this node: level, not slow, with the most
         delivered.
         """
+        state = self._state
         fit = [
             voter
-            for voter in self.voters
-            if voter != self.me
-            and voter in self._connected
-            and self._is_level(led, voter)
+            for voter in state.voters
+            if voter != state.me
+            and voter in state.connected
+            and self.is_level(led, voter)
             and not led.flags.get(voter, 0) & Flag.SLOW
         ]
         return max(fit, key=lambda voter: led.peer_delivered.get(voter, 0), default=None)
 
-    def _is_level(self, led: Leadership, node: int) -> bool:
+    def is_level(self, led: Leadership, node: int) -> bool:
         """Return whether a node was heard recently, is whole, and lacks no more than a leader may
         have open.
         """
+        state = self._state
         heard_us = led.heard_us.get(node, 0)
-        missing = self.acceptor.chosen - led.peer_delivered.get(node, -1)
+        missing = state.acceptor.chosen - led.peer_delivered.get(node, -1)
         return (
-            missing <= self.limits.open_instances
-            and self._now_us - heard_us < 2 * self.timing.heartbeat_us
+            missing <= state.limits.open_instances
+            and state.now_us - heard_us < 2 * state.timing.heartbeat_us
             and not led.flags.get(node, 0) & (Flag.DAMAGED | Flag.INSTALLING)
         )
 
     # -- the disk here -------------------------------------------------------------------------
 
-    @property
-    def slow(self) -> bool:
-        """Whether this node recently handed groups over because of its disk."""
-        return self._now_us < self._slow_until_us
-
-    def _watch_own_disk(self, led: Leadership) -> None:
+    def watch_own_disk(self, led: Leadership) -> None:
         """Check for a slow disk: when a value was chosen or became durable, and on ticks."""
-        acceptor = self.acceptor
+        state, acceptor = self._state, self._state.acceptor
         if led.behind_since_us and acceptor.delivered > led.behind_for:
-            late = self._now_us - led.behind_since_us > self.timing.slow_us
+            late = state.now_us - led.behind_since_us > state.timing.slow_us
             led.late_in_a_row = led.late_in_a_row + 1 if late else 0
             led.behind_since_us = 0
         if not led.behind_since_us and acceptor.delivered < acceptor.chosen:
             led.behind_for = acceptor.chosen - 1
-            led.behind_since_us = self._now_us
+            led.behind_since_us = state.now_us
         stuck = (
             led.behind_since_us != 0
-            and self._now_us - led.behind_since_us > 2 * self.timing.slow_us
+            and state.now_us - led.behind_since_us > 2 * state.timing.slow_us
         )
-        if (stuck or led.late_in_a_row >= LATE_IN_A_ROW) and not self.slow:
+        if (stuck or led.late_in_a_row >= LATE_IN_A_ROW) and not state.slow:
             self._leave_for_slowness(led)
 
     def _leave_for_slowness(self, led: Leadership) -> None:
-        to = self._successor(led)
+        state = self._state
+        to = self.successor(led)
         if to is not None and led.transfer_to is None and not led.finishing:
             led.late_in_a_row = 0
-            self._slow_until_us = self._now_us + self.timing.slow_mark_us
-            self.transfer(self._now_us, to)
+            state.slow_until_us = state.now_us + state.timing.slow_mark_us
+            self.transfer(to)

@@ -19,19 +19,27 @@ Leadership: the pre-vote keeps a returning or half-connected node from replacing
 check-quorum makes a leader that hears no majority step down. Phase 1 runs once per leadership over
 all open instances; it re-proposes what was reported, fills holes with no-ops, then takes new work.
 
-Each role is a module: core.py (state) ← handover.py ← leading.py ← standing.py ← reconfiguring.py
-(membership, and why changing it is safe) ← following.py ← this one, the surface.
+The roles are objects over one state (state.py), and each calls only those above it here:
+
+    candidate.py        pre-vote and phase 1
+    handover.py         who should lead instead of this node, and when
+    leader.py           proposals, votes, heartbeats, reads; follows a change that is chosen
+    reconfiguration.py  changes of membership, and why they are safe
+    follower.py         obeys a leader, answers candidates, learns
+
+`Replica` notes the time of an input and hands the input to the roles that it concerns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from store_nodes.commands import encode_value
-from store_nodes.consensus.core import Limits, Timing
+from store_nodes.commands import Reconfigure, encode_value
+from store_nodes.consensus.candidate import Candidate
 from store_nodes.consensus.effects import Effects
-from store_nodes.consensus.election import Stage
-from store_nodes.consensus.following import Following
+from store_nodes.consensus.follower import Follower
+from store_nodes.consensus.handover import Handover
+from store_nodes.consensus.leader import Leader
 from store_nodes.consensus.messages import (
     Accept,
     Accepted,
@@ -48,114 +56,160 @@ from store_nodes.consensus.messages import (
     TooOld,
     TransferLeadership,
 )
-
-__all__ = ["MARK_EVERY_INSTANCES", "Limits", "Replica", "Timing"]
+from store_nodes.consensus.reconfiguration import Reconfiguration
+from store_nodes.consensus.state import ReplicaState, Stage
 
 MARK_EVERY_INSTANCES = 32
 
 
-class Replica(Following):
-    """The replica of `group` at node `me`, which need be neither a voter nor a member.
+class Replica:
+    """The inputs of a replica, each with `now_us`, a monotonic time; `state` is what it knows.
 
-    Every input takes `now_us`, a monotonic time. `membership` is the one as of `recovered.applied`.
-    `voting=False` is for a node whose log may have lost votes (reconfiguring.py).
+    The shell reads `state`, and changes nothing there except `installing`.
     """
+
+    def __init__(self, state: ReplicaState) -> None:
+        self.state = state
+        self._candidate = Candidate(state)
+        self._handover = Handover(state)
+        self._leader = Leader(state, self._candidate, self._handover)
+        self._reconfiguration = Reconfiguration(state, self._leader, self._handover)
+        self._follower = Follower(state, self._leader)
+        self._next_mark_us = state.now_us + state.timing.mark_us
 
     def take(self) -> Effects:
         """Return the effects since the last call."""
+        state, acceptor = self.state, self.state.acceptor
+        assert state.membership is acceptor.membership, (
+            f"the membership of {acceptor.member_since} was chosen and not adopted"
+        )
         if (
-            self._outbox.has_records
-            and self.acceptor.delivered - self.acceptor.marked >= MARK_EVERY_INSTANCES
+            state.outbox.has_records
+            and acceptor.delivered - acceptor.marked >= MARK_EVERY_INSTANCES
         ):
-            self.acceptor.mark_lazily()
-        return self._outbox.take()
+            acceptor.mark_lazily()
+        return state.outbox.take()
 
-    def tick(self, now_us: int, wall_us: int) -> None:
-        """Let time pass; call this every 20 ms or so."""
-        self._now_us = now_us
-        if self._halted:
-            return
-        self._clock.report(self.me, wall_us, now_us)
-        if now_us >= self._next_mark_us:
-            self._next_mark_us = now_us + self.timing.mark_us
-            self.acceptor.mark_lazily()
-        if self.leadership is not None:
-            self._tick_leader(self.leadership)
-        elif self._candidacy is not None:
-            self._tick_candidate(self._candidacy)
-        elif now_us >= self._election_us:
-            if self._eligible:
-                self._stand(Stage.PRE_VOTE)
-            else:
-                self._miss_a_leader()
-        self._watch_repair()
+    # -- the shell asks ------------------------------------------------------------------------
+
+    def log_time_us(self, now_us: int) -> int:
+        """Return the stamp for an entry proposed now; a guess if this node does not lead."""
+        self.state.now_us = now_us
+        return self.state.stamp()
 
     def propose(self, now_us: int, commands: Sequence[bytes], *, everywhere: bool = False) -> int:
         """Propose whole commands as one value, while `can_propose`; return the instance.
 
         With `everywhere`, Replicated follows once all connected voters have it.
         """
-        self._now_us = now_us
-        led = self.leadership
+        state = self.state
+        state.now_us = now_us
+        led = state.leadership
         assert led is not None
-        assert self.can_propose
-        return self._open_next(led, encode_value(commands, self._stamp()), everywhere)
+        assert state.can_propose
+        return self._leader.open_next(led, encode_value(commands, state.stamp()), everywhere)
+
+    def read_barrier(self, now_us: int, token: int) -> None:
+        """Ask a quorum whether this node still leads; ReadReady or ReadFailed follows."""
+        self.state.now_us = now_us
+        self._leader.read_barrier(token)
+
+    def quiesce(self, now_us: int, step: Reconfigure) -> bool:
+        """Take no new work for a while, so that a step of membership can be proposed.
+
+        Return whether it can be proposed now. Raises NotLeader, Conflict or NotAllowed.
+        """
+        self.state.now_us = now_us
+        return self._reconfiguration.quiesce(step)
+
+    def propose_membership(self, now_us: int, step: Reconfigure) -> int:
+        """Propose one step, if `quiesce` allowed it; return its instance.
+
+        Raises NotLeader, Conflict or NotAllowed.
+        """
+        self.state.now_us = now_us
+        return self._reconfiguration.propose(step)
+
+    def prefer(self, now_us: int, node: int | None) -> None:
+        """Name the node that should lead; None lets the balance spread the groups over the
+        voters.
+        """
+        self.state.now_us = now_us
+        self.state.prefer(node)
+
+    # -- the shell tells -----------------------------------------------------------------------
 
     def persisted(self, now_us: int, upto: int) -> None:
         """Learn that every record numbered up to `upto` is on stable storage."""
-        self._now_us = now_us
-        own = self.acceptor.persisted(upto, self.me)
-        self._outbox.release(upto)
-        led = self.leadership
-        if led is not None:
-            for instance, ballot in own:
-                if ballot == led.ballot:
-                    self._count_vote(led, instance, self.me)
-            self._watch_own_disk(led)
-        standing = self._candidacy
-        if (
-            standing is not None
-            and standing.stage is Stage.PROMISING
-            and standing.promise_number <= upto
-        ):
-            self._prepare(standing)
-        self._watch_repair()
+        state = self.state
+        state.now_us = now_us
+        own = state.acceptor.persisted(upto, state.me)
+        state.outbox.release(upto)
+        if state.leadership is not None:
+            self._leader.persisted(state.leadership, own)
+        if state.candidacy is not None and self._candidate.persisted(state.candidacy, upto):
+            self._leader.lead()
+        self._reconfiguration.watch_repair()
 
     def note_digest(self, instance: int, digest: bytes) -> None:
         """Note the state's chained digest after `instance`; every node notes it at the same
         instances.
         """
-        self._digests.note(instance, digest)
+        self.state.digests.note(instance, digest)
+
+    def set_voting(self) -> None:
+        """Allow this node to vote; the shell has recorded that it is whole (VotingAllowed)."""
+        self.state.voting = True
+        self.state.repair_token = 0
+
+    def send_too_old(self, to: int, oldest: int | None = None) -> None:
+        """Answer a ReadChosen that the log cannot serve any more.
+
+        `oldest` is the first instance that it can serve; the default is the first in memory.
+        """
+        state = self.state
+        state.outbox.send(to, TooOld(state.acceptor.floor if oldest is None else oldest))
 
     def peer_connected(self, now_us: int, node: int) -> None:
-        self._now_us = now_us
-        self._connected.add(node)
-        led = self.leadership
-        if led is not None:
-            if node not in self.peers:
-                return
-            for instance, entry in led.open.items():
-                if not entry.chosen and node not in entry.votes:
-                    self._send_accept(led, node, instance, entry.value)
-            self._outbox.send(node, self._heartbeat_message(led))
-        elif self._leader is None and self._candidacy is None and self.preferred == self.me:
-            self._election_us = min(self._election_us, now_us + self._backoff())
+        state = self.state
+        state.now_us = now_us
+        state.connected.add(node)
+        if state.leadership is not None:
+            self._leader.greet(state.leadership, node)
+        elif state.leader is None and state.candidacy is None and state.preferred == state.me:
+            state.election_us = min(state.election_us, now_us + state.backoff())
 
     def peer_lost(self, now_us: int, node: int) -> None:
         """Note that a node's connection closed: most likely its process ended."""
-        self._now_us = now_us
-        self._connected.discard(node)
-        led = self.leadership
+        state = self.state
+        state.now_us = now_us
+        state.connected.discard(node)
+        if state.leadership is not None:
+            self._leader.lose(state.leadership)
+        self._follower.lose(node)
+
+    def tick(self, now_us: int, wall_us: int) -> None:
+        """Let time pass; call this every 20 ms or so."""
+        state = self.state
+        state.now_us = now_us
+        if state.halted:
+            return
+        state.clock.report(state.me, wall_us, now_us)
+        if now_us >= self._next_mark_us:
+            self._next_mark_us = now_us + state.timing.mark_us
+            state.acceptor.mark_lazily()
+        led = state.leadership
         if led is not None:
-            for instance in [i for i, entry in led.open.items() if entry.chosen]:
-                self._check_everywhere(led, instance)
-        if self._leader == node:
-            self._set_leader(None)
-            others = [voter for voter in self.voters if voter != node]
-            if self.me in others:
-                turn = (others.index(self.me) + self.group // len(self.voters)) % len(others)
-                wait = self.timing.lost_leader_us
-                self._election_us = now_us + turn * 3 * wait + self._rng.randrange(wait)
+            self._leader.tick(led)
+            self._reconfiguration.tick(led)
+        elif state.candidacy is not None:
+            self._candidate.tick(state.candidacy)
+        elif now_us >= state.election_us:
+            if state.eligible:
+                self._candidate.stand(Stage.PRE_VOTE)
+            else:
+                self._follower.miss_a_leader()
+        self._reconfiguration.watch_repair()
 
     def receive(self, now_us: int, source: int, message: Message) -> None:
         """Handle a message of node `source`; only votes of voters count.
@@ -163,35 +217,38 @@ class Replica(Following):
         The node need be no member as far as this node knows: it may know of changes that this one
         does not.
         """
-        self._now_us = now_us
-        if self._halted or source == self.me:
+        state = self.state
+        state.now_us = now_us
+        if state.halted or source == state.me:
             return
         match message:
             case Accept():
-                self._on_accept(source, message)
+                self._follower.on_accept(source, message)
             case Accepted():
-                self._on_accepted(source, message)
+                self._leader.on_accepted(source, message)
             case Heartbeat():
-                self._on_heartbeat(source, message)
+                self._follower.on_heartbeat(source, message)
             case HeartbeatReply():
-                self._on_heartbeat_reply(source, message)
+                self._leader.on_heartbeat_reply(source, message)
             case PreVote():
-                self._on_pre_vote(source, message)
+                self._follower.on_pre_vote(source, message)
             case PreVoteReply():
-                self._on_pre_vote_reply(source, message)
+                self._candidate.on_pre_vote_reply(source, message)
             case Prepare():
-                self._on_prepare(source, message)
+                self._follower.on_prepare(source, message)
             case Promise():
-                self._on_promise(source, message)
+                if self._candidate.on_promise(source, message):
+                    self._leader.lead()
             case Nack():
-                self._on_nack(source, message)
+                self._leader.on_nack(message)
+                self._candidate.on_nack(source, message)
             case LearnRequest():
-                self._on_learn_request(source, message)
+                self._follower.on_learn_request(source, message)
             case Learned():
-                self._on_learned(source, message)
+                self._follower.on_learned(source, message)
             case TooOld():
-                self._on_too_old(source, message)
+                self._follower.on_too_old(source, message)
             case TransferLeadership():
-                higher = message.ballot >= self.acceptor.promised
-                if higher and self._eligible and self.leadership is None:
-                    self._stand(Stage.PROMISING)
+                higher = message.ballot >= state.acceptor.promised
+                if higher and state.eligible and state.leadership is None:
+                    self._candidate.stand(Stage.PROMISING)

@@ -58,9 +58,9 @@ def life_of(groups: Mapping[int, Group]) -> Life:
 
     def floor(group: int) -> int | None:
         found = groups.get(group)
-        if found is None or not found.replica.membership.members:
+        if found is None or not found.replica.state.membership.members:
             return None
-        return min(found.replica.everywhere, found.machine.applied)
+        return min(found.replica.state.everywhere, found.machine.applied)
 
     def applied(group: int) -> int | None:
         found = groups.get(group)

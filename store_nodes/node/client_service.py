@@ -365,10 +365,10 @@ def _group_status(group: Group) -> dict[str, object]:
     names = [info.queue for info in machine.queues()]
     return {
         "group": group.id,
-        "leader": replica.leader,
-        "voting": replica.voting,
-        "slow": replica.slow,
-        "preferred_leader": replica.preferred,
+        "leader": replica.state.leader,
+        "voting": replica.state.voting,
+        "slow": replica.state.slow,
+        "preferred_leader": replica.state.preferred,
         "wished_leader": machine.preferred_leader,
         "membership": membership.version,
         "members": [
@@ -381,7 +381,7 @@ def _group_status(group: Group) -> dict[str, object]:
             for member in membership.members
         ],
         "removed": list(membership.removed),
-        "chosen": replica.acceptor.chosen,
+        "chosen": replica.state.acceptor.chosen,
         "applied": machine.applied,
         "log_time_us": machine.log_time_us,
         "digest": machine.digest.hex(),

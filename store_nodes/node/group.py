@@ -154,7 +154,7 @@ class Group:
         instances: InstanceIndex,
         positions: dict[int, Position],
     ) -> None:
-        self.id = replica.group
+        self.id = replica.state.group
         self.replica = replica
         self.machine = machine
         self.line = line
@@ -173,8 +173,8 @@ class Group:
         self, raw: bytes, durability: Durability, timeout_ms: int, reply: CommandReply
     ) -> None:
         """Accept a command or refuse it at once."""
-        if not self.replica.leading:
-            reply.failed(NotLeader(self.replica.leader), decided=False)
+        if not self.replica.state.leading:
+            reply.failed(NotLeader(self.replica.state.leader), decided=False)
             return
         try:
             command = commands.parse(raw)
@@ -214,8 +214,8 @@ class Group:
 
         Raises NotLeader or Unavailable.
         """
-        if not self.replica.leading:
-            raise NotLeader(self.replica.leader)
+        if not self.replica.state.leading:
+            raise NotLeader(self.replica.state.leader)
         token = self._next_token
         self._next_token += 1
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -235,8 +235,8 @@ class Group:
         replica = self.replica
         return LeaderView(
             self.id,
-            replica.leader,
-            replica.leader_ballot,
+            replica.state.leader,
+            replica.state.leader_ballot,
             replica.log_time_us(self._shell.now_us()),
         )
 
@@ -277,9 +277,9 @@ class Group:
         """Propose waiting commands and carry out the replica's effects, until there are none."""
         replica, line = self.replica, self.line
         while True:
-            if line.steps and replica.leading:
+            if line.steps and replica.state.leading:
                 self._take_step()
-            while line.waiting and replica.can_propose:
+            while line.waiting and replica.state.can_propose:
                 taken = line.next_value()
                 everywhere = any(pending.durability is Durability.ALL for pending in taken)
                 instance = replica.propose(
@@ -436,7 +436,7 @@ class Group:
                 log.info("leader", group=self.id, leader=leader)
                 self._shell.leader_changed(self)
             case SteppedDown():
-                self.line.lose_leadership(NotLeader(self.replica.leader))
+                self.line.lose_leadership(NotLeader(self.replica.state.leader))
                 self._fail_readers()
             case ReadReady(token, upto):
                 future = self._reads.get(token)
@@ -445,7 +445,7 @@ class Group:
             case ReadFailed(token):
                 future = self._reads.get(token)
                 if future is not None and not future.done():
-                    future.set_exception(NotLeader(self.replica.leader))
+                    future.set_exception(NotLeader(self.replica.state.leader))
             case MembershipChanged(membership):
                 log.info(
                     "membership",
@@ -469,7 +469,7 @@ class Group:
     def _fail_readers(self) -> None:
         for _, future in self._applied_waiters:
             if not future.done():
-                future.set_exception(NotLeader(self.replica.leader))
+                future.set_exception(NotLeader(self.replica.state.leader))
         self._applied_waiters = []
 
     def _send_from_disk(self, to: int, start: int, upto: int) -> None:
@@ -491,5 +491,5 @@ class Group:
             self.replica.send_too_old(to, upto)
             self._shell.touch(self)
             return
-        learned = Learned(start, tuple(values), self.replica.acceptor.chosen)
+        learned = Learned(start, tuple(values), self.replica.state.acceptor.chosen)
         self._shell.send(to, self.id, messages.encode(learned))

@@ -49,7 +49,9 @@ def unready(node: Told) -> dict[str, str]:
         "first start, waits for nodes": summary["waits_for"],
         "groups fetched as a whole": summary["installing"],
         "no leader known of groups": [one.id for one in groups if not _is_led(one)],
-        "no vote, after damage, in groups": [one.id for one in groups if not one.replica.voting],
+        "no vote, after damage, in groups": [
+            one.id for one in groups if not one.replica.state.voting
+        ],
     }
     return {what: ", ".join(map(str, which)) for what, which in lacking.items() if which}
 
@@ -96,7 +98,7 @@ def _group_families(name: str, groups: list[Group]) -> Iterator[Metric]:
         ("group_leading", _leads, "1 while this node leads the group."),
         ("group_voting", _votes, "1 while this node votes in the group."),
         ("group_voters", lambda one: len(_voters(one)), "Nodes that should vote in it."),
-        ("group_slow", lambda one: one.replica.slow, "1 for a minute after a slow disk."),
+        ("group_slow", lambda one: one.replica.state.slow, "1 for a minute after a slow disk."),
         ("group_applied_instances", lambda one: one.machine.applied, "Instances applied."),
         ("group_waiting", lambda one: one.line.waiting, "Commands that wait."),
     )
@@ -106,7 +108,7 @@ def _group_families(name: str, groups: list[Group]) -> Iterator[Metric]:
 
 
 def _is_led(group: Group) -> bool:
-    return group.replica.leader is not None
+    return group.replica.state.leader is not None
 
 
 def _voters(group: Group) -> tuple[int, ...]:
@@ -114,11 +116,11 @@ def _voters(group: Group) -> tuple[int, ...]:
 
 
 def _votes(group: Group) -> bool:
-    return group.replica.voting and group.replica.me in _voters(group)
+    return group.replica.state.voting and group.replica.state.me in _voters(group)
 
 
 def _leads(group: Group) -> bool:
-    return group.replica.leader == group.replica.me
+    return group.replica.state.leader == group.replica.state.me
 
 
 def _gauge(

@@ -103,7 +103,7 @@ class Node:
         to_meet = [] if started.ever_ran or settings.join else settings.peers
         self.members = Members(settings, [node for node in to_meet if node not in known])
         for group in self.groups.values():
-            self.members.put(group.id, group.replica.membership)
+            self.members.put(group.id, group.replica.state.membership)
         self._announced: list[NodeView] = []
         self._learning: asyncio.Task[None] | None = None
         self._new_groups: set[int] = set()
@@ -285,7 +285,7 @@ class Node:
         """Tell the transport of new members: peers follow memberships as chosen, clients as
         applied.
         """
-        if self.members.put(group.id, group.replica.membership) and self._peers is not None:
+        if self.members.put(group.id, group.replica.state.membership) and self._peers is not None:
             self._peers.change(self.members.addresses(), self.members.removed)
         self._announce_nodes()
         self.touch(group)
@@ -335,9 +335,9 @@ class Node:
         strangers = [
             group.id
             for group in self.groups.values()
-            if not group.replica.membership.members and group.id not in self._new_groups
+            if not group.replica.state.membership.members and group.id not in self._new_groups
         ]
-        at_home = self.groups[0].replica.membership.member(me)
+        at_home = self.groups[0].replica.state.membership.member(me)
         if not strangers or at_home is None or at_home.role != VOTER or not self._takes_part:
             return
         if self._learning is None or self._learning.done():
@@ -351,8 +351,8 @@ class Node:
         begun: list[int] = []
         for number, machine in machines.items():
             old = self.groups[number]
-            acceptor = old.replica.acceptor
-            if old.replica.membership.members or acceptor.promised or acceptor.accepted:
+            acceptor = old.replica.state.acceptor
+            if old.replica.state.membership.members or acceptor.promised or acceptor.accepted:
                 continue  # a leader exists by now, and tells more
             found = GroupStart(machine, instances=old.instances)
             self._new_groups.add(number)

@@ -178,11 +178,11 @@ class Recovering:
 
     def acceptor(self, group: int) -> Acceptor:
         """Return the present acceptor of a group."""
-        return self._node.groups[group].replica.acceptor
+        return self._node.groups[group].replica.state.acceptor
 
     def set_installing(self, group: int, installing: bool) -> None:
         """Tell the group's leader whether an install is under way."""
-        self._node.groups[group].replica.installing = installing
+        self._node.groups[group].replica.state.installing = installing
 
     async def finish_install(self, images: dict[int, SnapshotImage], *, whole: bool) -> None:
         """Write the checkpoint with these machines and start again.
@@ -191,10 +191,10 @@ class Recovering:
         """
         machines = {group: Machine.restore(group, image.raw) for group, image in images.items()}
         me = self._settings.node_id
-        at_home = self._is_voter(self._node.groups[0].replica.membership)
+        at_home = self._is_voter(self._node.groups[0].replica.state.membership)
         for group, machine in machines.items():
             replica = self._node.groups[group].replica
-            unknown = replica.voting and not replica.membership.members
+            unknown = replica.state.voting and not replica.state.membership.members
             if unknown and not at_home and self._is_voter(machine.membership):
                 # A new node is a learner first: a voter that knows nothing has lost its directory.
                 # A node that votes in group 0 has its directory, and was away when this group was

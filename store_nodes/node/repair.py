@@ -206,8 +206,8 @@ class Repair:
         """
         assert self.report is not None
         return all(
-            group.replica.voting
+            group.replica.state.voting
             for group in self._host.groups()
-            if not group.replica.membership.members
-            or group.replica.membership.member(group.replica.me) is not None
+            if not group.replica.state.membership.members
+            or group.replica.state.membership.member(group.replica.state.me) is not None
         )

@@ -35,6 +35,7 @@ from store_nodes.commands import GROUPS_COUNTER
 from store_nodes.consensus.acceptor import Recovered
 from store_nodes.consensus.ballot import CHOSEN
 from store_nodes.consensus.replica import Replica
+from store_nodes.consensus.state import ReplicaState
 from store_nodes.machine.machine import Machine
 from store_nodes.node.group import Group, Shell
 from store_nodes.node.install import is_ahead
@@ -141,14 +142,16 @@ class Started:
         group = found.machine.group
         recovered = Recovered(found.promised, found.chosen, found.machine.applied, found.accepted)
         replica = Replica(
-            group,
-            self.settings.node_id,
-            found.machine.membership,
-            recovered,
-            random.Random(),
-            now_us=now_us,
-            voting=self.damage is None or not self.damage.votes,
-            preferred=found.machine.preferred_leader or None,
+            ReplicaState(
+                group,
+                self.settings.node_id,
+                found.machine.membership,
+                recovered,
+                random.Random(),
+                now_us=now_us,
+                voting=self.damage is None or not self.damage.votes,
+                preferred=found.machine.preferred_leader or None,
+            )
         )
         return Group(
             replica,
@@ -271,7 +274,7 @@ class CheckpointDraft:
         return self._counting.pop(group.id, None) or self._copy(group)
 
     def _copy(self, group: Group) -> GroupCheckpoint:
-        acceptor, machine = group.replica.acceptor, group.machine
+        acceptor, machine = group.replica.state.acceptor, group.machine
         image = self._images.get(group.id)
         if image is not None and is_ahead(acceptor, image.applied):
             upto, raw = image.applied, image.raw
@@ -316,8 +319,8 @@ def is_behind(checkpoint: Checkpoint, groups: Iterable[Group]) -> bool:
     held = {one.group: one for one in checkpoint.groups}
     return any(
         (one := held.get(group.id)) is None
-        or one.promised < group.replica.acceptor.promised
-        or one.chosen_upto < group.replica.acceptor.delivered
+        or one.promised < group.replica.state.acceptor.promised
+        or one.chosen_upto < group.replica.state.acceptor.delivered
         or one.reached < group.machine.applied
         for group in groups
     )

@@ -70,7 +70,7 @@ class Cluster:
             self.options.membership,
             self.disks,
             self.clocks,
-            lambda n: self.nodes[n].group.replica.acceptor.chosen,
+            lambda n: self.nodes[n].group.replica.state.acceptor.chosen,
         )
         self.nodes: dict[int, SimNode] = {}
         self._lives: dict[int, int] = {}
@@ -136,7 +136,7 @@ class Cluster:
             if self._converged():
                 return
         applied = {n: self.nodes[n].group.machine.applied for n in self.ids}
-        leaders = {n: self.nodes[n].group.replica.leader for n in self.ids}
+        leaders = {n: self.nodes[n].group.replica.state.leader for n in self.ids}
         busy = [type(one).__name__ for one in self._clients() if not one.idle]
         raise Violation(
             f"no convergence: applied {applied} of {self.oracle.instances}, leaders {leaders}, "

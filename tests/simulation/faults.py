@@ -68,7 +68,7 @@ class Faults:
         cluster, rng = self._cluster, self._rng
         node = cluster.nodes[n]
         assert node.alive
-        led = node.group.replica.leadership
+        led = node.group.replica.state.leadership
         if led is not None and any(not entry.chosen for entry in led.open.values()):
             cluster.coverage.hit("leader crashed with instances open")
         node.alive = False

@@ -15,11 +15,12 @@ from store_nodes.commands import ValueKind, value_head
 from store_nodes.consensus.acceptor import Acceptor, Recovered
 from store_nodes.consensus.ballot import NO_BALLOT
 from store_nodes.consensus.effects import Outbox
-from store_nodes.consensus.election import Candidacy
-from store_nodes.consensus.leadership import Leadership
+from store_nodes.consensus.follower import Follower
+from store_nodes.consensus.leader import Leader
 from store_nodes.consensus.log_time import LogClock
 from store_nodes.consensus.messages import Accept, Accepted, Prepare
 from store_nodes.consensus.replica import Replica
+from store_nodes.consensus.state import Candidacy, Leadership
 from store_nodes.machine.queues import Queue
 from store_nodes.machine.sessions import Session
 from store_nodes.membership import Membership
@@ -31,28 +32,29 @@ Mutation = Callable[[], AbstractContextManager[object]]
 
 def acceptor_forgets_a_promise() -> AbstractContextManager[object]:
     """Answer a Prepare, then go on accepting from the leader before (P2)."""
-    original = Replica._on_prepare
+    original = Follower.on_prepare
 
-    def mutated(self: Replica, source: int, message: Prepare) -> None:
-        before = self.acceptor.promised
+    def mutated(self: Follower, source: int, message: Prepare) -> None:
+        before = self._state.acceptor.promised
         original(self, source, message)
-        self.acceptor.promised = before
+        self._state.acceptor.promised = before
 
-    return mock.patch.object(Replica, "_on_prepare", mutated)
+    return mock.patch.object(Follower, "on_prepare", mutated)
 
 
 def leader_commits_on_a_minority() -> AbstractContextManager[object]:
     """Count the leader's own vote as enough (P1)."""
-    original = Replica._count_vote
+    original = Leader._count_vote
 
-    def mutated(self: Replica, led: Leadership, instance: int, node: int) -> None:
-        majority, self.majority = self.majority, 1
+    def mutated(self: Leader, led: Leadership, instance: int, node: int) -> None:
+        state = self._state
+        majority, state.majority = state.majority, 1
         try:
             original(self, led, instance, node)
         finally:
-            self.majority = majority
+            state.majority = majority
 
-    return mock.patch.object(Replica, "_count_vote", mutated)
+    return mock.patch.object(Leader, "_count_vote", mutated)
 
 
 def accepted_is_sent_before_the_sync() -> AbstractContextManager[object]:
@@ -156,67 +158,72 @@ def a_gap_is_let_through() -> AbstractContextManager[object]:
 
 def a_hole_is_not_filled() -> AbstractContextManager[object]:
     """The new leader leaves instances open for which nobody reported a value (P1)."""
-    original = Replica._open_next
+    original = Leader.open_next
 
-    def mutated(self: Replica, led: Leadership, value: bytes, everywhere: bool) -> int:
+    def mutated(self: Leader, led: Leadership, value: bytes, everywhere: bool) -> int:
         if value_head(value)[0] is ValueKind.NOOP:
             led.next_instance += 1
             return led.next_instance - 1
         return original(self, led, value, everywhere)
 
-    return mock.patch.object(Replica, "_open_next", mutated)
+    return mock.patch.object(Leader, "open_next", mutated)
 
 
 def an_accept_of_a_stale_ballot_is_taken() -> AbstractContextManager[object]:
     """The acceptor does not look at its promise (P2)."""
-    original = Replica._on_accept
+    original = Follower.on_accept
 
-    def mutated(self: Replica, source: int, message: Accept) -> None:
-        promised = self.acceptor.promised
-        if message.ballot < promised and self.leadership is None:
-            held = self.acceptor.accepted.get(message.instance)
+    def mutated(self: Follower, source: int, message: Accept) -> None:
+        state, acceptor = self._state, self._state.acceptor
+        promised = acceptor.promised
+        if message.ballot < promised and state.leadership is None:
+            held = acceptor.accepted.get(message.instance)
             if held is None or held[0] < message.ballot:
-                self.acceptor.promised = message.ballot
-                self.acceptor.accept(
-                    message.instance, message.ballot, message.value, source, vote=self.voting
+                acceptor.promised = message.ballot
+                acceptor.accept(
+                    message.instance, message.ballot, message.value, source, vote=state.voting
                 )
-                self.acceptor.promised = promised
+                acceptor.promised = promised
                 return
         original(self, source, message)
 
-    return mock.patch.object(Replica, "_on_accept", mutated)
+    return mock.patch.object(Follower, "on_accept", mutated)
 
 
 def a_vote_counts_twice() -> AbstractContextManager[object]:
     """A vote that the network delivers again is taken for another node's (P1)."""
-    original = Replica._count_vote
+    original = Leader._count_vote
 
-    def mutated(self: Replica, led: Leadership, instance: int, node: int) -> None:
+    def mutated(self: Leader, led: Leadership, instance: int, node: int) -> None:
+        state = self._state
         entry = led.open.get(instance)
-        again = entry is not None and node in entry.votes and node != self.me
-        self.majority -= again
+        again = entry is not None and node in entry.votes and node != state.me
+        state.majority -= again
         try:
             original(self, led, instance, node)
         finally:
-            self.majority = self.membership.majority
+            state.majority = state.membership.majority
 
-    return mock.patch.object(Replica, "_count_vote", mutated)
+    return mock.patch.object(Leader, "_count_vote", mutated)
 
 
 def votes_are_counted_across_ballots() -> AbstractContextManager[object]:
     """Count what a promise reports as accepted in an earlier ballot as a vote in this one (P1)."""
-    original = Replica._lead
+    original = Leader.lead
 
-    def mutated(self: Replica, standing: Candidacy) -> None:
-        original(self, standing)
-        led = self.leadership
+    def mutated(self: Leader) -> None:
+        state = self._state
+        standing = state.candidacy
+        original(self)
+        led = state.leadership
+        assert standing is not None
         assert led is not None
         for instance in list(led.open):
             if instance in standing.reported:
-                for node in standing.granted - {self.me}:
+                for node in standing.granted - {state.me}:
                     self._count_vote(led, instance, node)
 
-    return mock.patch.object(Replica, "_lead", mutated)
+    return mock.patch.object(Leader, "lead", mutated)
 
 
 def chosen_is_believed_without_the_ballot() -> AbstractContextManager[object]:
@@ -257,16 +264,17 @@ def values_are_applied_out_of_order() -> AbstractContextManager[object]:
 
 def a_read_is_not_confirmed() -> AbstractContextManager[object]:
     """A leader that was replaced without knowing it answers from its old state (P2)."""
-    original = Replica._start_read_round
+    original = Leader._start_read_round
 
-    def mutated(self: Replica, led: Leadership) -> None:
-        majority, self.majority = self.majority, 1
+    def mutated(self: Leader, led: Leadership) -> None:
+        state = self._state
+        majority, state.majority = state.majority, 1
         try:
             original(self, led)
         finally:
-            self.majority = majority
+            state.majority = majority
 
-    return mock.patch.object(Replica, "_start_read_round", mutated)
+    return mock.patch.object(Leader, "_start_read_round", mutated)
 
 
 def an_append_is_answered_when_proposed() -> AbstractContextManager[object]:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from store_nodes.commands import ValueKind, value_head
 from store_nodes.consensus.acceptor import Recovered
 from store_nodes.consensus.effects import ReadFailed, ReadReady, Replicated, SteppedDown
-from store_nodes.consensus.leadership import Leadership
 from store_nodes.consensus.replica import Replica
+from store_nodes.consensus.state import Leadership, ReplicaState
 from store_nodes.machine.machine import Machine
 from store_nodes.membership import VOTER
 from store_nodes.node.group import Group
@@ -105,16 +105,18 @@ class SimNode:
             raise Violation(f"node {self.id} is back at {held}, it had applied {self.disk.reached}")
         recovered = Recovered(found.promised, found.chosen, 0, found.accepted)
         replica = Replica(
-            options.group,
-            self.id,
-            found.machine.membership,
-            recovered,
-            self._rng,
-            now_us=self.now_us(),
-            voting=not self.disk.damaged,
-            preferred=options.preferred,
-            timing=options.timing,
-            limits=options.limits,
+            ReplicaState(
+                options.group,
+                self.id,
+                found.machine.membership,
+                recovered,
+                self._rng,
+                now_us=self.now_us(),
+                voting=not self.disk.damaged,
+                preferred=options.preferred,
+                timing=options.timing,
+                limits=options.limits,
+            )
         )
         line = RequestLine(Budget(100_000))
         group = SimGroup(
@@ -133,20 +135,20 @@ class SimNode:
 
     @property
     def leading(self) -> bool:
-        return self.alive and self.group.replica.leading
+        return self.alive and self.group.replica.state.leading
 
     def membership_changed(self, group: Group) -> None:
         replica, coverage = group.replica, self.cluster.coverage
-        member = replica.membership.member(self.id)
+        member = replica.state.membership.member(self.id)
         if member is None and not self._led:
             coverage.hit("node learned that it was removed")
         if member is not None and member.role == VOTER and self._was_damaged:
             coverage.hit("damaged voter promoted again")
             self._was_damaged = False
-        self.cluster.scheduler.note("membership", self.id, group.replica.membership.version)
+        self.cluster.scheduler.note("membership", self.id, group.replica.state.membership.version)
 
     def voting_allowed(self, group: Group) -> None:
-        self.cluster.oracle.votes.may_vote(self.id, group.replica.membership)
+        self.cluster.oracle.votes.may_vote(self.id, group.replica.state.membership)
         self.disk.damaged = False
         self._was_damaged = True
         self.cluster.coverage.hit("damaged voter demoted")
@@ -201,7 +203,7 @@ class SimNode:
     def pump(self) -> None:
         self._touched = False
         self.group.pump()
-        if self.group.replica.slow and not self._was_slow:
+        if self.group.replica.state.slow and not self._was_slow:
             self._was_slow = True
             self.cluster.coverage.hit("slow disk handed the group over")
         self._watch_leadership()
@@ -209,7 +211,7 @@ class SimNode:
             self._answer_reads()
 
     def _watch_leadership(self) -> None:
-        led = self.group.replica.leadership
+        led = self.group.replica.state.leadership
         if led is self._led:
             return
         self._led = led
@@ -217,7 +219,7 @@ class SimNode:
             return
         cluster = self.cluster
         recovered = {i: e.value for i, e in led.open.items() if i < led.recovered_upto and e.value}
-        membership = self.group.replica.membership
+        membership = self.group.replica.state.membership
         cluster.oracle.votes.leads(self.id, self.life, led.ballot, membership, recovered)
         cluster.scheduler.note("leads", self.id, led.ballot)
         if cluster.network.duplicated:
@@ -305,7 +307,7 @@ class SimNode:
         """Footers are not simulated."""
 
     def leader_changed(self, group: Group) -> None:
-        self.cluster.scheduler.note("leader", self.id, group.replica.leader)
+        self.cluster.scheduler.note("leader", self.id, group.replica.state.leader)
 
     def queues_changed(self, group: Group, queues: Sequence[bytes]) -> None:
         """Watches are not simulated."""

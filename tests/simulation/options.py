@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, fields
 
-from store_nodes.consensus.replica import Limits, Timing
+from store_nodes.consensus.state import Limits, Timing
 from store_nodes.membership import Membership
 
 MS = 1000

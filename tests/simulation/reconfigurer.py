@@ -133,7 +133,7 @@ class Reconfigurer:
                     pass
 
         def request(group: SimGroup) -> None:
-            if role == REMOVED and group.replica.leading and node == target:
+            if role == REMOVED and group.replica.state.leading and node == target:
                 cluster.coverage.hit("leader removed")
             group.command(raw, Durability.QUORUM, 300, Reply(cluster, target, answer))
 

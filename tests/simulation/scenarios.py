@@ -99,7 +99,7 @@ class Scenario:
         leaders = [n for n in self.cluster.ids if self.cluster.nodes[n].leading]
         return max(
             leaders,
-            key=lambda n: self.cluster.nodes[n].group.replica.leader_ballot,
+            key=lambda n: self.cluster.nodes[n].group.replica.state.leader_ballot,
             default=self.cluster.oracle.reference.membership.voters[0],
         )
 

@@ -307,10 +307,10 @@ class Readers:
     def _step(self) -> None:
         cluster = self._cluster
         node = cluster.nodes.get(self._rng.choice(cluster.ids))
-        leaders = [n for n in cluster.nodes.values() if n.group.replica.leading]
+        leaders = [n for n in cluster.nodes.values() if n.group.replica.state.leading]
         if leaders and self._rng.random() < 0.8:
             # The one of the oldest ballot: if there are two, it was replaced without knowing it.
-            node = min(leaders, key=lambda n: n.group.replica.leader_ballot)
+            node = min(leaders, key=lambda n: n.group.replica.state.leader_ballot)
         if node is not None and node.alive and node.paused_until <= cluster.scheduler.now:
             queue = self._rng.choice(self._queues)
             self._count += 1

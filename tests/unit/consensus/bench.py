@@ -10,7 +10,8 @@ from store_nodes.commands import Reconfigure
 from store_nodes.consensus.acceptor import Recovered
 from store_nodes.consensus.effects import Event, LearnRecord, Record
 from store_nodes.consensus.messages import Message, decode, encode
-from store_nodes.consensus.replica import Replica, Timing
+from store_nodes.consensus.replica import Replica
+from store_nodes.consensus.state import ReplicaState, Timing
 from store_nodes.membership import Membership
 
 Envelope = tuple[int, int, Message]
@@ -38,32 +39,36 @@ class Bench:
         self.membership = first_membership(nodes)
         self.replicas = {
             node: Replica(
-                group,
-                node,
-                self.membership,
-                Recovered(),
-                random.Random(node),
-                now_us=0,
-                preferred=1,
+                ReplicaState(
+                    group,
+                    node,
+                    self.membership,
+                    Recovered(),
+                    random.Random(node),
+                    now_us=0,
+                    preferred=1,
+                )
             )
             for node in voters
         }
         for node, replica in self.replicas.items():
             self.chosen[node], self.records[node], self.events[node] = [], [], []
-            for peer in replica.peers:
+            for peer in replica.state.peers:
                 replica.peer_connected(0, peer)
             self.collect(node)
 
     def start(self, node: int, membership: Membership, **more: Any) -> Replica:
         """Start a node, in place of its last life if it had one; nothing is on its disk."""
         self.replicas[node] = Replica(
-            0,
-            node,
-            membership,
-            more.pop("recovered", Recovered()),
-            random.Random(node),
-            now_us=self.now_us,
-            **more,
+            ReplicaState(
+                0,
+                node,
+                membership,
+                more.pop("recovered", Recovered()),
+                random.Random(node),
+                now_us=self.now_us,
+                **more,
+            )
         )
         self.chosen[node], self.records[node], self.events[node] = [], [], []
         for peer in self.replicas:
@@ -75,7 +80,7 @@ class Bench:
     def change(self, leader: int, node: int, role: str, **labels: str) -> int:
         """Have a leader take one step; its instance."""
         replica = self.replicas[leader]
-        version = replica.membership.version + 1
+        version = replica.state.membership.version + 1
         step = Reconfigure(version, node, role, f"node-{node}:1", labels)
         for _ in range(100):
             if replica.quiesce(self.now_us, step):
@@ -140,12 +145,12 @@ class Bench:
     def elect(self, node: int = 1) -> Replica:
         """Run until `node` leads; from then on nobody is preferred."""
         for replica in self.replicas.values():
-            replica.preferred = node
+            replica.state.preferred = node
         for _ in range(500):
             self.run(20_000)
-            if self.replicas[node].leading:
+            if self.replicas[node].state.leading:
                 for replica in self.replicas.values():
-                    replica.preferred = None
+                    replica.state.preferred = None
                 return self.replicas[node]
         raise AssertionError("nobody was elected")
 

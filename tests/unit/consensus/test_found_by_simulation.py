@@ -11,6 +11,7 @@ from store_nodes.consensus.effects import AcceptRecord, Outbox
 from store_nodes.consensus.log_time import LogClock
 from store_nodes.consensus.messages import Accepted, Learned, PreVote, PreVoteReply, Promise
 from store_nodes.consensus.replica import Replica
+from store_nodes.consensus.state import ReplicaState
 from tests.unit.consensus.bench import first_membership
 
 OLD, NEW = make(1, 1), make(2, 2)
@@ -65,7 +66,9 @@ def test_a_clock_that_nobody_looked_at_is_no_report() -> None:
 def test_nothing_is_proposed_before_the_clocks_are_known() -> None:
     """The first values of a brand-new leader were stamped with the year 1970."""
     replica = Replica(
-        0, 1, first_membership(3), Recovered(), random.Random(1), now_us=0, preferred=1
+        ReplicaState(
+            0, 1, first_membership(3), Recovered(), random.Random(1), now_us=0, preferred=1
+        )
     )
     replica.tick(1_000_000, wall_us=5_000_000)
     for peer in (2, 3):
@@ -75,10 +78,10 @@ def test_nothing_is_proposed_before_the_clocks_are_known() -> None:
     replica.persisted(1_000_000, replica.take().persist_upto)
     ballot = make(1, 1)
     replica.receive(1_000_000, 2, Promise(ballot, (), 0, wall_us=0))
-    assert replica.leading
-    assert not replica.can_propose
+    assert replica.state.leading
+    assert not replica.state.can_propose
     replica.receive(1_000_000, 3, Promise(ballot, (), 0, wall_us=5_000_100))
-    assert replica.can_propose
+    assert replica.state.can_propose
     assert replica.log_time_us(1_000_000) == 5_000_000
 
 

@@ -10,7 +10,6 @@ from store_nodes.commands import encode_noop
 from store_nodes.consensus import ballot as ballots
 from store_nodes.consensus.acceptor import Acceptor, Recovered
 from store_nodes.consensus.effects import Outbox, PromiseRecord
-from store_nodes.consensus.election import Stage
 from store_nodes.consensus.messages import (
     Accept,
     Accepted,
@@ -22,6 +21,7 @@ from store_nodes.consensus.messages import (
     PreVoteReply,
     Promise,
 )
+from store_nodes.consensus.state import Stage
 from store_nodes.machine.machine import Machine
 from store_nodes.membership import LEARNER, Membership
 from store_nodes.node.start import GroupStart
@@ -67,7 +67,7 @@ def test_an_accept_below_the_promise_is_refused() -> None:
     bench.replicas[2].receive(0, 1, Accept(ballots.make(5, 1), 0, OLD, 0))
     bench.collect(2)
     assert any(isinstance(message, Nack) for _, _, message in bench.wire)
-    assert bench.replicas[2].acceptor.accepted == {}
+    assert bench.replicas[2].state.acceptor.accepted == {}
 
 
 def test_what_is_told_again_as_chosen_is_passed_over() -> None:
@@ -83,7 +83,7 @@ def test_what_is_chosen_and_was_never_sent_here_is_asked_for() -> None:
     bench = Bench()
     bench.replicas[2].receive(0, 1, Heartbeat(ballots.make(1, 1), 1, 0, ()))
     bench.collect(2)
-    assert bench.replicas[2].acceptor.chosen == 0
+    assert bench.replicas[2].state.acceptor.chosen == 0
 
 
 def test_a_node_stands_in_a_ballot_above_all_that_it_promised() -> None:
@@ -107,36 +107,36 @@ def test_promises_count_once_our_own_is_durable() -> None:
     bench.held_disks[1] = []
     bench.run(600_000, nodes=(1, 2))
     replica = bench.replicas[1]
-    assert replica._candidacy is not None
-    assert replica._candidacy.stage is Stage.PROMISING
+    assert replica.state.candidacy is not None
+    assert replica.state.candidacy.stage is Stage.PROMISING
     for node in (2, 3):
-        replica.receive(bench.now_us, node, Promise(replica._candidacy.ballot, (), 0, 1))
-    assert not replica.leading
+        replica.receive(bench.now_us, node, Promise(replica.state.candidacy.ballot, (), 0, 1))
+    assert not replica.state.leading
 
 
 def test_a_promise_of_a_node_that_is_no_voter_makes_no_leader() -> None:
     bench = Bench()
     bench.run(600_000, lambda envelope: not isinstance(envelope[2], Prepare), nodes=(1, 2))
     replica = bench.replicas[1]
-    standing = replica._candidacy
+    standing = replica.state.candidacy
     assert standing is not None
     assert standing.stage is Stage.PREPARING
     replica.receive(bench.now_us, 9, Promise(standing.ballot, (), 0, 1))
-    assert not replica.leading
+    assert not replica.state.leading
 
 
 def test_a_candidate_that_promised_another_leads_in_its_own_ballot_no_more() -> None:
     bench = Bench()
     bench.run(600_000, lambda envelope: not isinstance(envelope[2], Prepare), nodes=(1, 2))
     replica = bench.replicas[1]
-    standing = replica._candidacy
+    standing = replica.state.candidacy
     assert standing is not None
     assert standing.stage is Stage.PREPARING
     replica.receive(bench.now_us, 3, Prepare(ballots.make(99, 3), 0))
     for node in (2, 3):
         replica.receive(bench.now_us, node, Promise(standing.ballot, (), 0, 1))
     bench.collect(1)
-    assert not replica.leading
+    assert not replica.state.leading
 
 
 def test_a_leader_says_chosen_of_nothing_but_what_it_proposed() -> None:
@@ -149,7 +149,7 @@ def test_a_leader_says_chosen_of_nothing_but_what_it_proposed() -> None:
         bench.collect(node)
     bench.wire.clear()
     for replica in bench.replicas.values():
-        replica.preferred = 1
+        replica.state.preferred = 1
     bench.run(4_000_000, without(3), nodes=(1, 2))
     assert dict(bench.chosen[1])[0] == dict(bench.chosen[2])[0] == NEW
 
@@ -161,7 +161,7 @@ def test_a_later_proposal_of_another_value_does_not_replace_what_is_chosen() -> 
     bench.collect(2)
     replica.receive(0, 3, Accept(ballots.make(9, 3), 0, NEW, 0))
     bench.collect(2)
-    assert replica.acceptor.accepted[0][1] == OLD
+    assert replica.state.acceptor.accepted[0][1] == OLD
 
 
 def test_a_pre_vote_is_denied_while_a_leader_is_heard_of() -> None:
@@ -179,10 +179,10 @@ def test_nothing_is_proposed_beside_a_change_of_membership() -> None:
     bench = Bench()
     leader = bench.elect(1)
     instance = bench.change(1, 4, LEARNER)
-    if leader.can_propose:
+    if leader.state.can_propose:
         bench.propose(1, b"")
-    assert leader.leadership is not None
-    assert leader.leadership.next_instance == instance + 1
+    assert leader.state.leadership is not None
+    assert leader.state.leadership.next_instance == instance + 1
 
 
 def test_a_vote_of_an_older_ballot_does_not_count() -> None:
@@ -191,7 +191,7 @@ def test_a_vote_of_an_older_ballot_does_not_count() -> None:
     bench.wire.clear()
     bench.held_disks[1] = []
     instance = bench.propose(1, b"\x03\x00\x00\x00\x00\x00\x00\x00one ")
-    older = leader.leader_ballot - (1 << ballots.NODE_BITS)
-    leader.receive(bench.now_us, 2, Accepted(leader.leader_ballot, (instance,)))
+    older = leader.state.leader_ballot - (1 << ballots.NODE_BITS)
+    leader.receive(bench.now_us, 2, Accepted(leader.state.leader_ballot, (instance,)))
     leader.receive(bench.now_us, 3, Accepted(older, (instance,)))
-    assert leader.acceptor.chosen == instance
+    assert leader.state.acceptor.chosen == instance

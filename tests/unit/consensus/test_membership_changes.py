@@ -31,7 +31,7 @@ from store_nodes.consensus.messages import (
     TooOld,
     TransferLeadership,
 )
-from store_nodes.consensus.replica import Limits
+from store_nodes.consensus.state import Limits
 from store_nodes.errors import Conflict, NotAllowed
 from store_nodes.membership import LEARNER, REMOVED, REPAIR, VOTER, Membership
 from tests.unit.consensus.bench import WALL_US, Bench, Envelope, without
@@ -56,16 +56,16 @@ def test_a_node_becomes_learner_then_voter_then_is_removed() -> None:
     bench.start(4, bench.membership)
     bench.change(1, 4, LEARNER)
     bench.run(SETTLE_US)
-    assert bench.replicas[4].membership.learners == (4,)
+    assert bench.replicas[4].state.membership.learners == (4,)
     bench.change(1, 4, VOTER)
     bench.run(SETTLE_US)
-    assert bench.replicas[4].voters == (1, 2, 3, 4)
+    assert bench.replicas[4].state.voters == (1, 2, 3, 4)
     bench.change(1, 3, REMOVED)
     bench.run(SETTLE_US)
-    assert bench.replicas[2].membership.removed == (3,)
-    assert bench.replicas[3].membership.removed == (3,), "it was told"
+    assert bench.replicas[2].state.membership.removed == (3,)
+    assert bench.replicas[3].state.membership.removed == (3,), "it was told"
     assert bench.chosen[4] == bench.chosen[1]
-    assert MembershipChanged(bench.replicas[2].membership) in bench.events[2]
+    assert MembershipChanged(bench.replicas[2].state.membership) in bench.events[2]
 
 
 def test_a_learners_vote_is_not_counted() -> None:
@@ -81,7 +81,7 @@ def test_a_learners_vote_is_not_counted() -> None:
     assert said(bench, 4, Accepted), "it stores what it is sent"
     bench.deliver(lambda envelope: envelope[0] == 4)
     assert len(bench.chosen[1]) == before
-    leader.receive(bench.now_us, 2, Accepted(leader.leader_ballot, (instance,)))
+    leader.receive(bench.now_us, 2, Accepted(leader.state.leader_ballot, (instance,)))
     bench.collect(1)
     assert len(bench.chosen[1]) == before + 1
 
@@ -112,7 +112,7 @@ def test_a_learners_promise_is_not_counted() -> None:
         promise = Promise(prepare.ballot, (), prepare.start, WALL_US + bench.now_us)
         replica.receive(bench.now_us, source, promise)
         bench.collect(candidate)
-        assert replica.leading is leads
+        assert replica.state.leading is leads
 
 
 def test_nothing_else_is_proposed_until_a_change_is_chosen() -> None:
@@ -120,10 +120,10 @@ def test_nothing_else_is_proposed_until_a_change_is_chosen() -> None:
     leader = bench.elect(1)
     bench.start(4, bench.membership)
     bench.change(1, 4, LEARNER)
-    assert not leader.can_propose
-    assert not leader.can_reconfigure
+    assert not leader.state.can_propose
+    assert not leader._reconfiguration.can_reconfigure
     bench.run(SETTLE_US)
-    assert leader.can_propose
+    assert leader.state.can_propose
 
 
 def test_a_second_step_waits_until_the_first_is_settled() -> None:
@@ -131,12 +131,14 @@ def test_a_second_step_waits_until_the_first_is_settled() -> None:
     leader = bench.elect(1)
     instance = bench.change(1, 4, LEARNER)
     bench.wire.clear()
-    leader.receive(bench.now_us, 2, Accepted(leader.leader_ballot, (instance,)))
+    leader.receive(bench.now_us, 2, Accepted(leader.state.leader_ballot, (instance,)))
     bench.collect(1)
-    assert leader.membership.version == 1
-    assert not leader.can_reconfigure, "the no-op under the new membership is not chosen yet"
-    leader.receive(bench.now_us, 2, Accepted(leader.leader_ballot, (instance + 1,)))
-    assert leader.can_reconfigure
+    assert leader.state.membership.version == 1
+    assert not leader._reconfiguration.can_reconfigure, (
+        "the no-op under the new membership is not chosen yet"
+    )
+    leader.receive(bench.now_us, 2, Accepted(leader.state.leader_ballot, (instance + 1,)))
+    assert leader._reconfiguration.can_reconfigure
 
 
 def test_a_busy_group_comes_to_rest_for_a_step() -> None:
@@ -144,10 +146,10 @@ def test_a_busy_group_comes_to_rest_for_a_step() -> None:
     leader = bench.elect(1)
     bench.propose(1, command(1))
     assert not leader.quiesce(bench.now_us, step(1, 4, LEARNER))
-    assert not leader.can_propose
+    assert not leader.state.can_propose
     bench.change(1, 4, LEARNER)
     bench.run(SETTLE_US)
-    assert leader.can_propose
+    assert leader.state.can_propose
 
 
 def test_a_step_waits_until_those_who_stay_hold_what_is_chosen() -> None:
@@ -157,11 +159,11 @@ def test_a_step_waits_until_those_who_stay_hold_what_is_chosen() -> None:
     bench.propose(1, command(1))
     bench.run(20_000, without(3))
     removes_two = step(1, 2, REMOVED)
-    assert leader.leadership is not None
-    upto = leader.leadership.next_instance
+    assert leader.state.leadership is not None
+    upto = leader.state.leadership.next_instance
     if leader.quiesce(bench.now_us, removes_two):
         leader.propose_membership(bench.now_us, removes_two)
-    assert leader.leadership.next_instance == upto, "only 1 and 2 have the last instance"
+    assert leader.state.leadership.next_instance == upto, "only 1 and 2 have the last instance"
     bench.collect(1)
     bench.run(SETTLE_US)
     assert leader.quiesce(bench.now_us, removes_two)
@@ -175,8 +177,8 @@ def test_a_leader_that_learns_of_a_change_it_did_not_propose_leads_no_more() -> 
     bench.propose(1, command(2))
     change = encode_membership(step(1, 4, LEARNER), WALL_US)
     leader.receive(bench.now_us, 2, Learned(instance, (change,), instance + 1))
-    assert leader.membership.learners == (4,)
-    assert leader.leadership is None
+    assert leader.state.membership.learners == (4,)
+    assert leader.state.leadership is None
 
 
 def test_what_a_leader_refuses_to_propose() -> None:
@@ -184,17 +186,17 @@ def test_what_a_leader_refuses_to_propose() -> None:
     leader = bench.elect(1)
     bench.run(SETTLE_US)
     with pytest.raises(Conflict):
-        leader.check_step(step(2, 4, LEARNER))
+        leader._reconfiguration.check_step(step(2, 4, LEARNER))
     with pytest.raises(NotAllowed, match="learner first"):
-        leader.check_step(step(1, 4, VOTER))
+        leader._reconfiguration.check_step(step(1, 4, VOTER))
     bench.change(1, 4, LEARNER)
     bench.run(SETTLE_US)
     with pytest.raises(NotAllowed, match="not caught up"):
-        leader.check_step(step(2, 4, VOTER))
+        leader._reconfiguration.check_step(step(2, 4, VOTER))
     bench.run(1_200_000, without(3))
     with pytest.raises(NotAllowed, match="no majority"):
-        leader.check_step(step(2, 2, REMOVED))
-    leader.check_step(step(2, 3, REMOVED))
+        leader._reconfiguration.check_step(step(2, 2, REMOVED))
+    leader._reconfiguration.check_step(step(2, 3, REMOVED))
 
 
 def test_a_step_that_crowds_a_zone_is_refused() -> None:
@@ -210,7 +212,7 @@ def test_a_step_that_crowds_a_zone_is_refused() -> None:
     bench.change(1, 4, VOTER, zone="a")
     bench.run(SETTLE_US)
     with pytest.raises(NotAllowed, match="zone a"):
-        leader.check_step(Reconfigure(3, 2, LEARNER, "", {}))
+        leader._reconfiguration.check_step(Reconfigure(3, 2, LEARNER, "", {}))
 
 
 def test_the_leader_commits_its_own_removal_and_hands_over() -> None:
@@ -222,12 +224,12 @@ def test_the_leader_commits_its_own_removal_and_hands_over() -> None:
         transfers += [m for _, _, m in bench.wire if isinstance(m, TransferLeadership)]
         bench.deliver()
     assert transfers
-    assert not leader.leading
+    assert not leader.state.leading
     assert SteppedDown() in bench.events[1]
     bench.run(SETTLE_US)
-    assert bench.replicas[2].leading or bench.replicas[3].leading
+    assert bench.replicas[2].state.leading or bench.replicas[3].state.leading
     bench.run(5_000_000)
-    assert not leader.leading
+    assert not leader.state.leading
 
 
 def test_a_removed_node_is_refused_and_learns_why() -> None:
@@ -236,10 +238,10 @@ def test_a_removed_node_is_refused_and_learns_why() -> None:
     bench.change(1, 3, REMOVED)
     promises = [record for record in bench.records[3] if isinstance(record, PromiseRecord)]
     bench.run(1_500_000, without(3))
-    assert bench.replicas[3].membership.version == 0
+    assert bench.replicas[3].state.membership.version == 0
     bench.run(3_000_000)
-    assert bench.replicas[3].membership.removed == (3,)
-    assert bench.replicas[1].leading
+    assert bench.replicas[3].state.membership.removed == (3,)
+    assert bench.replicas[1].state.leading
     assert [r for r in bench.records[3] if isinstance(r, PromiseRecord)] == promises
 
 
@@ -278,7 +280,7 @@ def test_a_new_leader_finishes_a_change_it_found_and_stands_again() -> None:
     assert ballots.node_of(first) == ballots.node_of(second)
     assert set(proposed[first]) == {0}, "nothing beyond the change"
     assert 1 in proposed[second]
-    assert bench.replicas[2].membership.version == 1
+    assert bench.replicas[2].state.membership.version == 1
     assert command(1) in dict(bench.chosen[3])[1]
 
 
@@ -297,22 +299,22 @@ def test_a_candidacy_ends_when_its_membership_does() -> None:
     ballot = max(r.ballot for r in bench.records[3] if isinstance(r, PromiseRecord))
     replica.receive(bench.now_us, 1, Promise(ballot, (), 0, 0))
     bench.collect(3)
-    assert replica.membership.version == 1
-    assert not replica.leading
-    assert replica.leadership is None
+    assert replica.state.membership.version == 1
+    assert not replica.state.leading
+    assert replica.state.leadership is None
 
 
 def test_a_change_found_in_a_promise_as_chosen_needs_a_higher_ballot() -> None:
     bench = Bench()
     replica = bench.replicas[3]
-    replica._stand_again()
+    replica._candidate.stand_again()
     bench.collect(3)
     [first] = {m.ballot for _, _, m in bench.wire if isinstance(m, Prepare)}
     bench.wire.clear()
     change = encode_membership(step(1, 4, LEARNER), 5)
     replica.receive(0, 1, Promise(first, ((0, CHOSEN, change),), 1, 0))
     bench.collect(3)
-    assert not replica.leading
+    assert not replica.state.leading
     [second] = {m.ballot for _, _, m in bench.wire if isinstance(m, Prepare)}
     assert second > first
 
@@ -331,7 +333,7 @@ def test_a_restart_knows_the_membership_of_its_chosen_prefix() -> None:
     change = encode_membership(step(1, 4, LEARNER), 5)
     ballot = ballots.make(1, 1)
     recovered = Recovered(promised=ballot, chosen=1, accepted={0: (ballot, change)})
-    assert bench.start(3, bench.membership, recovered=recovered).membership.version == 1
+    assert bench.start(3, bench.membership, recovered=recovered).state.membership.version == 1
 
 
 # -- voters that lost their votes -----------------------------------------------------------------
@@ -354,7 +356,7 @@ def test_a_node_that_may_not_vote_stores_and_says_nothing() -> None:
     assert [reply.granted for reply in said(bench, 3, PreVoteReply)] == [False]
     [reply] = said(bench, 3, HeartbeatReply)
     assert reply.flags & Flag.DAMAGED
-    assert reply.repair == damaged.repair_token != 0
+    assert reply.repair == damaged.state.repair_token != 0
     assert reply.delivered == 1
     bench.run(4_000_000, without(3), nodes=(3,))
     assert not any(isinstance(record, PromiseRecord) for record in bench.records[3])
@@ -367,7 +369,7 @@ def test_what_may_have_lost_votes_trusts_no_accept_and_no_mark() -> None:
     damaged = bench.start(3, bench.membership, recovered=recovered, voting=False)
     bench.collect(3)
     assert bench.chosen[3] == [(0, known)]
-    assert damaged.acceptor.chosen == 1
+    assert damaged.state.acceptor.chosen == 1
 
 
 def test_a_damaged_voter_is_demoted_and_promoted_again() -> None:
@@ -380,12 +382,12 @@ def test_a_damaged_voter_is_demoted_and_promoted_again() -> None:
         bench.run(20_000)
         if VotingAllowed() in bench.events[3]:
             break
-    assert leader.membership.member(3).labels[REPAIR] == str(damaged.repair_token)
-    assert leader.voters == (1, 2)
+    assert leader.state.membership.member(3).labels[REPAIR] == str(damaged.state.repair_token)
+    assert leader.state.voters == (1, 2)
     damaged.set_voting()
     bench.run(1_500_000)
-    assert leader.voters == (1, 2, 3)
-    assert REPAIR not in leader.membership.member(3).labels
+    assert leader.state.voters == (1, 2, 3)
+    assert REPAIR not in leader.state.membership.member(3).labels
     assert bench.chosen[3] == bench.chosen[1]
 
 
@@ -402,7 +404,7 @@ def test_an_old_demotion_does_not_set_a_damaged_node_free() -> None:
     damaged.receive(0, 1, Learned(1, (promoted,), 2))
     bench.collect(3)
     bench.run(100_000, nodes=(3,))
-    assert damaged.voters == (1, 2, 3)
+    assert damaged.state.voters == (1, 2, 3)
     assert VotingAllowed() not in bench.events[3]
 
 
@@ -410,8 +412,8 @@ def test_a_damaged_node_confirms_no_read() -> None:
     bench = Bench()
     leader = bench.elect(1)
     leader.read_barrier(bench.now_us, 7)
-    sequence = leader.leadership.sequence
-    reply = HeartbeatReply(leader.leader_ballot, sequence, 1, 0, None, int(Flag.DAMAGED), 5)
+    sequence = leader.state.leadership.sequence
+    reply = HeartbeatReply(leader.state.leader_ballot, sequence, 1, 0, None, int(Flag.DAMAGED), 5)
     leader.receive(bench.now_us, 3, reply)
     bench.collect(1)
     assert not any(isinstance(event, ReadReady) for event in bench.events[1])
@@ -423,7 +425,7 @@ def test_damage_on_a_majority_stops_the_group() -> None:
     for node in (2, 3):
         bench.start(node, bench.membership, voting=False)
     bench.run(5_000_000)
-    assert not any(replica.leading for replica in bench.replicas.values())
+    assert not any(replica.state.leading for replica in bench.replicas.values())
 
 
 # -- far behind -----------------------------------------------------------------------------------
@@ -448,23 +450,23 @@ def test_a_node_without_a_membership_stores_nothing_and_asks_for_a_checkpoint() 
     bench.run(SETTLE_US)
     assert any(isinstance(event, InstallNeeded) for event in bench.events[4])
     assert not bench.records[4]
-    assert bench.replicas[1].membership.learners == (4,)
-    assert new.membership == Membership()
+    assert bench.replicas[1].state.membership.learners == (4,)
+    assert new.state.membership == Membership()
 
 
 def test_everywhere_is_what_the_slowest_member_has() -> None:
     bench = Bench()
     leader = bench.elect(1)
     bench.run(SETTLE_US)
-    everywhere = leader.everywhere
+    everywhere = leader.state.everywhere
     for number in range(5):
         bench.propose(1, command(number))
         bench.run(20_000, without(3))
     bench.run(200_000, without(3))
-    assert leader.everywhere == everywhere
+    assert leader.state.everywhere == everywhere
     bench.run(1_000_000)
-    assert leader.everywhere == leader.acceptor.delivered
-    assert bench.replicas[2].everywhere == leader.everywhere
+    assert leader.state.everywhere == leader.state.acceptor.delivered
+    assert bench.replicas[2].state.everywhere == leader.state.everywhere
 
 
 # -- leaders ------------------------------------------------------------------------------------
@@ -475,16 +477,16 @@ def test_groups_spread_over_the_voters() -> None:
     for group in range(6):
         replica = Bench(group=group).replicas[1]
         replica.prefer(0, None)
-        spread.append(replica.preferred)
+        spread.append(replica.state.preferred)
     assert spread == [1, 2, 3, 1, 2, 3]
 
 
 def test_a_wish_for_a_node_that_is_no_voter_is_passed_over() -> None:
     replica = Bench().replicas[1]
     replica.prefer(0, 9)
-    assert replica.preferred == 1
+    assert replica.state.preferred == 1
     replica.prefer(0, 3)
-    assert replica.preferred == 3
+    assert replica.state.preferred == 3
 
 
 def test_a_leader_with_a_slow_disk_hands_over() -> None:
@@ -494,9 +496,9 @@ def test_a_leader_with_a_slow_disk_hands_over() -> None:
     bench.held_disks[1] = []
     bench.propose(1, command(1))
     bench.run(2_000_000)
-    assert leader.slow
-    assert not leader.leading
-    assert bench.replicas[2].leading or bench.replicas[3].leading
+    assert leader.state.slow
+    assert not leader.state.leading
+    assert bench.replicas[2].state.leading or bench.replicas[3].state.leading
 
 
 def test_followers_must_take_what_a_leader_may_have_open() -> None:

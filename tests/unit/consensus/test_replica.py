@@ -32,6 +32,7 @@ from store_nodes.consensus.messages import (
     Promise,
 )
 from store_nodes.consensus.replica import Replica
+from store_nodes.consensus.state import ReplicaState
 from store_nodes.membership import Membership
 from tests.unit.consensus.bench import TIMING, WALL_US, Bench, Envelope, without
 
@@ -125,7 +126,7 @@ def test_the_leaders_own_vote_counts_only_when_durable() -> None:
     instance = bench.propose(1, command(1))
     bench.deliver(lambda envelope: envelope[1] == 2)
     bench.deliver(lambda envelope: envelope[0] == 2)
-    assert bench.replicas[1].acceptor.chosen == instance
+    assert bench.replicas[1].state.acceptor.chosen == instance
     assert bench.chosen[1] == []
     bench.replicas[1].persisted(bench.now_us, bench.held_disks[1][-1])
     bench.collect(1)
@@ -155,18 +156,18 @@ def test_a_new_leader_proposes_again_what_was_accepted_and_fills_the_hole() -> N
 def test_pre_vote_keeps_a_returning_node_from_deposing_a_good_leader() -> None:
     bench = Bench()
     leader = bench.elect(1)
-    ballot = leader.leader_ballot
+    ballot = leader.state.leader_ballot
     bench.run(5_000_000, without(3))
-    assert not bench.replicas[3].leading
+    assert not bench.replicas[3].state.leading
     bench.run(3_000_000)
-    assert leader.leading
-    assert leader.leader_ballot == ballot
-    assert bench.replicas[3].leader == 1
+    assert leader.state.leading
+    assert leader.state.leader_ballot == ballot
+    assert bench.replicas[3].state.leader == 1
 
 
 def test_a_pre_vote_is_denied_to_a_node_that_is_too_far_behind() -> None:
     bench = Bench()
-    acceptor = bench.replicas[2].acceptor
+    acceptor = bench.replicas[2].state.acceptor
     acceptor.floor = acceptor.delivered = acceptor.chosen = 100
     bench.replicas[2].receive(0, 3, PreVote(ballots.make(5, 3), 99))
     bench.collect(2)
@@ -180,7 +181,7 @@ def test_check_quorum_makes_an_isolated_leader_step_down() -> None:
     leader = bench.elect(1)
     bench.propose(1, command(1))
     bench.run(TIMING.election_us + 100_000, without(1))
-    assert not leader.leading
+    assert not leader.state.leading
     assert SteppedDown() in bench.events[1]
 
 
@@ -188,7 +189,7 @@ def test_a_hung_leader_is_replaced_within_three_seconds() -> None:
     bench = Bench()
     bench.elect(1)
     bench.run(3_000_000, without(1), nodes=(2, 3))
-    assert bench.replicas[2].leading or bench.replicas[3].leading
+    assert bench.replicas[2].state.leading or bench.replicas[3].state.leading
 
 
 def test_a_lost_connection_brings_a_new_leader_at_once() -> None:
@@ -197,17 +198,17 @@ def test_a_lost_connection_brings_a_new_leader_at_once() -> None:
     for node in (2, 3):
         bench.replicas[node].peer_lost(bench.now_us, 1)
     bench.run(200_000, without(1), nodes=(2, 3))
-    assert bench.replicas[2].leading or bench.replicas[3].leading
+    assert bench.replicas[2].state.leading or bench.replicas[3].state.leading
 
 
 def test_leadership_returns_to_the_preferred_node_without_losing_a_proposal() -> None:
     bench = Bench()
     bench.elect(1)
     for replica in bench.replicas.values():
-        replica.preferred = 2
+        replica.state.preferred = 2
     instance = bench.propose(1, command(1))
     bench.run(4_000_000)
-    assert bench.replicas[2].leading
+    assert bench.replicas[2].state.leading
     assert command(1) in dict(bench.chosen[3])[instance]
 
 
@@ -231,14 +232,14 @@ def test_a_read_barrier_waits_for_a_quorum() -> None:
     assert not any(isinstance(event, ReadReady) for event in bench.events[1])
     bench.deliver()
     bench.deliver()
-    assert ReadReady(7, leader.acceptor.chosen) in bench.events[1]
+    assert ReadReady(7, leader.state.acceptor.chosen) in bench.events[1]
 
 
 def test_reads_that_come_during_a_round_share_the_next_one() -> None:
     bench = Bench()
     leader = bench.elect(1)
     leader.read_barrier(bench.now_us, 1)
-    asked = leader.leadership.sequence  # type: ignore[union-attr]
+    asked = leader.state.leadership.sequence  # type: ignore[union-attr]
     for token in range(2, 100):
         leader.read_barrier(bench.now_us, token)
     bench.collect(1)
@@ -246,8 +247,8 @@ def test_reads_that_come_during_a_round_share_the_next_one() -> None:
         bench.deliver()
     ready = [event.token for event in bench.events[1] if isinstance(event, ReadReady)]
     assert ready == list(range(1, 100))
-    assert leader.leadership is not None
-    assert leader.leadership.sequence == asked + 1
+    assert leader.state.leadership is not None
+    assert leader.state.leadership.sequence == asked + 1
 
 
 def test_a_read_barrier_fails_with_the_leadership() -> None:
@@ -272,8 +273,8 @@ def test_a_read_waits_for_the_values_that_phase_1_found() -> None:
     bench.run(
         800_000, lambda e: without(1)(e) and not isinstance(e[2], Accept | Accepted), nodes=(2, 3)
     )
-    (leader,) = [node for node in (2, 3) if bench.replicas[node].leading]
-    assert bench.replicas[leader].acceptor.chosen == instance
+    (leader,) = [node for node in (2, 3) if bench.replicas[node].state.leading]
+    assert bench.replicas[leader].state.acceptor.chosen == instance
     bench.replicas[leader].read_barrier(bench.now_us, 7)
     bench.collect(leader)
     bench.deliver(without(1))
@@ -342,18 +343,18 @@ def test_a_single_node_is_its_own_majority() -> None:
 def test_the_window_is_bounded() -> None:
     bench = Bench()
     leader = bench.elect(1)
-    for number in range(leader.limits.open_instances):
-        assert leader.can_propose
+    for number in range(leader.state.limits.open_instances):
+        assert leader.state.can_propose
         bench.propose(1, command(number))
-    assert not leader.can_propose
+    assert not leader.state.can_propose
 
 
 def test_a_leader_that_hears_of_a_higher_ballot_reports_no_leader() -> None:
     bench = Bench()
     leader = bench.elect(1)
-    leader.receive(bench.now_us, 2, Nack(leader.leader_ballot, ballots.make(50, 2), 0))
+    leader.receive(bench.now_us, 2, Nack(leader.state.leader_ballot, ballots.make(50, 2), 0))
     bench.collect(1)
-    assert not leader.leading
+    assert not leader.state.leading
     assert bench.events[1][-1] == LeaderChanged(None)
 
 
@@ -364,9 +365,9 @@ def test_regression_a_leader_that_learns_while_its_own_votes_arrive_keeps_instan
     leader = bench.elect(1)
     bench.wire.clear()
     instances = [bench.propose(1, command(number)) for number in range(3)]
-    values = [leader.acceptor.accepted[instance][1] for instance in instances]
+    values = [leader.state.acceptor.accepted[instance][1] for instance in instances]
     bench.wire.clear()
-    leader.receive(bench.now_us, 2, Accepted(leader.leader_ballot, (instances[1],)))
+    leader.receive(bench.now_us, 2, Accepted(leader.state.leader_ballot, (instances[1],)))
     leader.receive(bench.now_us, 3, Learned(instances[0], tuple(values), instances[2] + 1))
     bench.collect(1)
     assert bench.chosen[1][-3:] == list(zip(instances, values, strict=True))
@@ -399,7 +400,7 @@ def test_heartbeats_are_answered_with_the_wall_clock() -> None:
 
 def test_a_node_that_knows_no_members_says_that_it_is_not_level() -> None:
     """Or it is made a voter before its checkpoint is there, when the group is young."""
-    new = Replica(0, 4, Membership(), Recovered(), random.Random(1), now_us=0)
+    new = Replica(ReplicaState(0, 4, Membership(), Recovered(), random.Random(1), now_us=0))
     new.receive(0, 1, Heartbeat(ballots.make(1, 1), 1, 0, ()))
     ((_, reply),) = [s for s in new.take().sends if isinstance(s[1], HeartbeatReply)]
     assert reply.flags & Flag.INSTALLING

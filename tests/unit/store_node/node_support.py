@@ -209,7 +209,7 @@ async def running(
     try:
         async with asyncio.timeout(10):
             wanted = {*(node.groups if until_led is None else until_led)}
-            while not all(node.groups[group].replica.leading for group in wanted):
+            while not all(node.groups[group].replica.state.leading for group in wanted):
                 await asyncio.sleep(0.01)
         yield RunningNode(node)
     finally:

@@ -340,7 +340,7 @@ async def test_an_install_finds_what_every_peer_lost_among_the_values_accepted_h
         trace = trace_of(instance, value)
         if not accepted:
             value = encode_value([append], 2)
-        one.node.groups[0].replica.acceptor.accepted[instance] = (7, value)
+        one.node.groups[0].replica.state.acceptor.accepted[instance] = (7, value)
         await install(one, Damaged(image, trace))
         assert one.node.restarting
         assert has_the_message(one) == accepted
@@ -363,6 +363,6 @@ async def test_a_node_tells_how_the_messages_that_it_lost_were_written(tmp_path:
         (trace,) = found
         assert (trace.group, trace.queue, trace.base) == (0, QUEUE.pack(), 0)
         assert trace.instance == instance
-        entry, batch = trace.found(group.replica.acceptor.accepted) or (None, b"")
+        entry, batch = trace.found(group.replica.state.acceptor.accepted) or (None, b"")
         assert entry is not None
         assert batch == BATCH

@@ -48,7 +48,7 @@ async def test_an_image_that_is_ahead_is_installed_and_the_promise_stays(tmp_pat
     async with running(tmp_path) as one:
         await one.advance(instances=5)
         image = one.image(ahead=7)
-        promised = one.node.groups[0].replica.acceptor.promised
+        promised = one.node.groups[0].replica.state.acceptor.promised
         assert promised
         await one.install({0: image})
     (first, _) = last_checkpoint(tmp_path).groups
@@ -85,7 +85,7 @@ async def test_with_no_source_that_has_enough_nothing_is_installed(tmp_path: Pat
             await until_ended(one)
         assert not one.node.restarting, "it starts again, from less than it has"
         assert peers.asked == [2]
-        assert not group.replica.installing
+        assert not group.replica.state.installing
         installer = one.node._recovering.installer
         assert installer.status()[0].startswith("failed")
         await one.advance(instances=10)
@@ -105,7 +105,7 @@ async def test_an_install_ends_when_the_group_went_on_without_it(
             one.node.install_needed(group, 2, oldest)
             await until_ended(one)
         assert not one.node.restarting, "it starts again, from an image that it has passed"
-        assert not group.replica.installing
+        assert not group.replica.state.installing
         assert one.node._recovering.status()["installing"] == {}
 
 
@@ -150,7 +150,7 @@ async def test_a_value_below_an_installed_machine_is_told_to_no_peer_as_chosen(
         await one.advance(instances=3)
         image, instance = one.image(ahead=5), one.applied() + 1
         value = encode_value([encode(CompareAndSet("mine", 0, 1))], 7)
-        ballot = one.node.groups[0].replica.acceptor.promised
+        ballot = one.node.groups[0].replica.state.acceptor.promised
         written: asyncio.Future[list[Position]] = asyncio.get_running_loop().create_future()
         accept = Record(FrameKind.ACCEPT, 0, instance, ballot, value)
         one.node.submit([accept], True, written.set_result)

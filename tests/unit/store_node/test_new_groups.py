@@ -59,7 +59,7 @@ async def test_a_checkpoint_that_counts_a_group_has_it(
     async with running(cut) as one:
         async with asyncio.timeout(10):
             while GROUPS not in {
-                group.id for group in one.node.groups.values() if group.replica.leading
+                group.id for group in one.node.groups.values() if group.replica.state.leading
             }:
                 await asyncio.sleep(0.02)
         await one.advance(GROUPS, 1)
@@ -74,7 +74,7 @@ async def test_a_voter_that_was_away_when_a_group_was_added_gets_it_by_an_instal
     async with running(tmp_path, until_led=range(GROUPS)) as one:
         membership = one.node.groups[0].machine.membership
         new = one.node.groups[GROUPS]
-        assert not new.replica.membership.members
+        assert not new.replica.state.membership.members
         machine = Machine(GROUPS, Membership(0, membership.members))
         machine.apply(0, encode_noop(1))
         await one.install({GROUPS: SnapshotImage(machine.state_snapshot(), 1, 0)})
@@ -95,10 +95,10 @@ async def test_voters_that_were_away_when_a_group_was_added_learn_its_members_fr
         images = [SnapshotImage(each.state_snapshot(), 0, 0) for each in (stranger, first)]
         with with_peers(one, Peers(dict(enumerate(images, 2)))):
             for _ in range(200):
-                if one.node.groups[GROUPS].replica.leading:
+                if one.node.groups[GROUPS].replica.state.leading:
                     break
                 await asyncio.sleep(0.05)
-            assert one.node.groups[GROUPS].replica.leading, "nobody told it the members"
+            assert one.node.groups[GROUPS].replica.state.leading, "nobody told it the members"
         await one.advance(GROUPS, 1)
     async with running(tmp_path) as one:
         await one.advance(GROUPS, 1)

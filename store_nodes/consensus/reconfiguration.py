@@ -43,79 +43,88 @@ A voter that lost its votes
 
 from __future__ import annotations
 
-from store_nodes.commands import Reconfigure, encode_membership, encode_noop
-from store_nodes.consensus.effects import MembershipChanged, VotingAllowed
-from store_nodes.consensus.leadership import Leadership
-from store_nodes.consensus.standing import Standing
+from store_nodes.commands import Reconfigure, encode_membership
+from store_nodes.consensus.effects import VotingAllowed
+from store_nodes.consensus.handover import Handover
+from store_nodes.consensus.leader import Leader
+from store_nodes.consensus.state import Leadership, ReplicaState
 from store_nodes.errors import NotAllowed, NotLeader
 from store_nodes.membership import LEARNER, REPAIR, VOTER, Membership
 
 
-class Reconfiguring(Standing):
-    """The part of a replica that changes the membership of its group."""
+class Reconfiguration:
+    """The part of a leader that changes the membership, and of a damaged voter that waits for it.
 
-    _told_voting_allowed = False
+    leader.py follows a change once it is chosen.
+    """
 
-    # -- calls of the shell --------------------------------------------------------------------
+    def __init__(self, state: ReplicaState, leader: Leader, handover: Handover) -> None:
+        self._state = state
+        self._leader = leader
+        self._handover = handover
+        self._told_voting_allowed = False
+
+    # -- a step --------------------------------------------------------------------------------
 
     @property
     def can_reconfigure(self) -> bool:
         """Whether this node leads, has nothing open, and has settled its last change."""
-        led = self.leadership
+        state, led = self._state, self._state.leadership
         return (
             led is not None
             and not led.finishing
             and not led.leaving
             and led.transfer_to is None
-            and led.next_instance == self.acceptor.chosen
-            and led.settle_at < self.acceptor.chosen
-            and self._clock.ready
+            and led.next_instance == state.acceptor.chosen
+            and led.settle_at < state.acceptor.chosen
+            and state.clock.ready
         )
 
-    def quiesce(self, now_us: int, step: Reconfigure) -> bool:
+    def quiesce(self, step: Reconfigure) -> bool:
         """Take no new work for up to `transfer_us`, so that `step` can be proposed under load, too.
 
         Return whether it can be proposed now. Raises the errors of `check_step`.
         """
-        self._now_us = now_us
+        state = self._state
         self.check_step(step)
-        led = self.leadership
+        led = state.leadership
         assert led is not None
-        after = self.membership.after(step)
+        after = state.membership.after(step)
         if self.can_reconfigure and self._is_held(led, after):
             return True
         near = sum(self._is_near(led, voter) for voter in after.voters)
-        if near >= after.majority and now_us >= led.quiet_until_us:
-            led.quiet_until_us = now_us + self.timing.transfer_us
+        if near >= after.majority and state.now_us >= led.quiet_until_us:
+            led.quiet_until_us = state.now_us + state.timing.transfer_us
             led.quiet_asked = False
-        if led.next_instance == self.acceptor.chosen and not led.quiet_asked:
+        if led.next_instance == state.acceptor.chosen and not led.quiet_asked:
             # The replies tell which nodes have which instances on their disks.
             led.quiet_asked = True
-            self._heartbeat(led)
+            self._leader.heartbeat(led)
         return False
 
     def _is_near(self, led: Leadership, node: int) -> bool:
-        return node == self.me or self._is_level(led, node)
+        return node == self._state.me or self._handover.is_level(led, node)
 
     def _is_held(self, led: Leadership, after: Membership) -> bool:
         """Return whether a majority of these voters has every chosen value on its disk."""
-        delivered = {**led.peer_delivered, self.me: self.acceptor.delivered}
-        level = [v for v in after.voters if delivered.get(v, -1) >= self.acceptor.chosen]
+        acceptor = self._state.acceptor
+        delivered = {**led.peer_delivered, self._state.me: acceptor.delivered}
+        level = [v for v in after.voters if delivered.get(v, -1) >= acceptor.chosen]
         return len(level) >= after.majority
 
     def check_step(self, step: Reconfigure) -> None:
         """Check a step that a leader is to propose; raises NotLeader, Conflict or NotAllowed."""
-        led = self.leadership
+        state, led = self._state, self._state.leadership
         if led is None or led.finishing:
-            raise NotLeader(self.leader)
-        after = self.membership.after(step)
-        promotes = step.role == VOTER and step.node not in self._voters
-        if promotes and not self._is_level(led, step.node):
+            raise NotLeader(state.leader)
+        after = state.membership.after(step)
+        promotes = step.role == VOTER and step.node not in state.voter_set
+        if promotes and not self._handover.is_level(led, step.node):
             raise NotAllowed(f"node {step.node} has not caught up with the group yet")
         self._check_reach(led, after)
         crowded = after.crowded_zone()
         repairs = REPAIR in step.labels
-        if crowded is not None and self.membership.crowded_zone() is None and not repairs:
+        if crowded is not None and state.membership.crowded_zone() is None and not repairs:
             raise NotAllowed(f"zone {crowded} would hold a majority of the voters")
 
     def _check_reach(self, led: Leadership, after: Membership) -> None:
@@ -126,128 +135,74 @@ class Reconfiguring(Standing):
             )
 
     def _is_heard(self, led: Leadership, node: int) -> bool:
-        if node == self.me:
+        state = self._state
+        if node == state.me:
             return True
         heard_us = led.heard_us.get(node)
-        return heard_us is not None and self._now_us - heard_us < self.timing.election_us
+        return heard_us is not None and state.now_us - heard_us < state.timing.election_us
 
-    def propose_membership(self, now_us: int, step: Reconfigure) -> int:
+    def propose(self, step: Reconfigure) -> int:
         """Propose one step, if `quiesce` allowed it; return its instance.
 
         Raises the errors of `check_step`.
         """
-        self._now_us = now_us
-        led = self.leadership
-        assert led is not None
         self.check_step(step)
+        led = self._state.leadership
+        assert led is not None
         return self._propose_step(led, step)
 
     def _propose_step(self, led: Leadership, step: Reconfigure) -> int:
+        state = self._state
         assert self.can_reconfigure, "a change of membership beside what is open or not settled"
-        assert self._is_held(led, self.membership.after(step)), (
+        assert self._is_held(led, state.membership.after(step)), (
             "a change of membership that leaves voters without what is chosen"
         )
         led.change_at = led.next_instance
         led.quiet_until_us = 0
-        return self._open_next(led, encode_membership(step, self._stamp()), False)
-
-    def set_voting(self) -> None:
-        """Allow this node to vote; the shell has recorded that it is whole (VotingAllowed)."""
-        self.voting = True
-        self.repair_token = 0
-
-    # -- a change is chosen --------------------------------------------------------------------
-
-    def _adopt_membership(self) -> None:
-        led = self.leadership
-        if self.acceptor.membership is not self.membership:
-            before = self.peers
-            self._take_membership()
-            self._outbox.report(MembershipChanged(self.membership))
-            if self._candidacy is not None:
-                self._drop_candidacy()
-            elif led is not None and not led.finishing:
-                self._lead_on(led, before)
-        if led is not None and led.finishing and self.acceptor.chosen >= led.recovered_upto:
-            # This holds even if the rules refused the change: this ballot proposes nothing further.
-            self._heartbeat(led)
-            self._step_down()
-            self._stand_again()
-
-    def _lead_on(self, led: Leadership, before: tuple[int, ...]) -> None:
-        """Lead under the new membership, and tell the nodes that left, too."""
-        assert led.next_instance == self.acceptor.chosen, (
-            f"instances up to {led.next_instance} are open under two memberships"
-        )
-        message = self._heartbeat_message(led)
-        for node in sorted({*before, *self.peers}):
-            self._outbox.send(node, message)
-        if self.me in self._voters:
-            led.settle_at = self._open_next(led, encode_noop(self._stamp()), False)
-        else:
-            led.leaving = True
-            led.leave_by_us = self._now_us + self.timing.election_us
-            self._leave(led)
-
-    def _leave(self, led: Leadership) -> None:
-        """Hand over, as this node is no voter any more, once the change is on the disk here.
-
-        Until then, the caller that asked for the change has no answer.
-        """
-        if self.acceptor.delivered < self.acceptor.chosen and self._now_us < led.leave_by_us:
-            return
-        to = self._successor(led)
-        if to is not None:
-            self.transfer(self._now_us, to)
-        self._step_down()
+        return self._leader.open_next(led, encode_membership(step, state.stamp()), False)
 
     # -- a voter that lost its votes -----------------------------------------------------------
 
-    def _watch_repair(self) -> None:
+    def watch_repair(self) -> None:
         """Report VotingAllowed once the answer to this node's own token is durable here."""
-        waits = not self.voting and not self._told_voting_allowed
-        if not waits or self.acceptor.delivered < self.acceptor.member_since:
+        state = self._state
+        waits = not state.voting and not self._told_voting_allowed
+        if not waits or state.acceptor.delivered < state.acceptor.member_since:
             return
-        mine = self.membership.member(self.me)
+        mine = state.membership.member(state.me)
         if (
             mine is not None
             and mine.role == LEARNER
-            and mine.labels.get(REPAIR) == str(self.repair_token)
+            and mine.labels.get(REPAIR) == str(state.repair_token)
         ):
             self._told_voting_allowed = True
-            self._outbox.report(VotingAllowed())
+            state.outbox.report(VotingAllowed())
 
-    def _repair(self, led: Leadership) -> None:
+    def tick(self, led: Leadership) -> None:
         """Take the next step of repair, if there is one and it is allowed."""
+        if self._state.leadership is not led or led.finishing or led.leaving:
+            return
         step = self._repair_step(led)
         if step is None:
             return
         try:
-            if self.quiesce(self._now_us, step):
+            if self.quiesce(step):
                 self._propose_step(led, step)
         except NotAllowed:
             return
 
     def _repair_step(self, led: Leadership) -> Reconfigure | None:
         """Return the next step of repair: broken voters leave before whole ones return."""
-        version = self.membership.version + 1
-        for member in self.membership.members:
+        membership = self._state.membership
+        version = membership.version + 1
+        for member in membership.members:
             node, labels = member.node, member.labels
             token = led.repairs.get(node)
             if token and labels.get(REPAIR) != str(token):
                 return Reconfigure(version, node, LEARNER, "", {**labels, REPAIR: str(token)})
-        for member in self.membership.members:
+        for member in membership.members:
             node, labels = member.node, member.labels
             waits = member.role == LEARNER and labels.get(REPAIR) and led.repairs.get(node) == 0
-            if waits and self._is_level(led, node):
+            if waits and self._handover.is_level(led, node):
                 return Reconfigure(version, node, VOTER, "", {**labels, REPAIR: ""})
         return None
-
-    def _tick_leader(self, led: Leadership) -> None:
-        super()._tick_leader(led)
-        if self.leadership is not led or led.finishing:
-            return
-        if led.leaving:
-            self._leave(led)
-        else:
-            self._repair(led)
