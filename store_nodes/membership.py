@@ -2,7 +2,7 @@
 
 A membership value in instance i governs the instances after i. Any two memberships one step apart
 have intersecting majorities. That is why a step may change one node only, and why a leader takes
-the next step only when it has an instance chosen under the last one (consensus/reconfiguring.py).
+the next step only when it has an instance chosen under the last one (consensus/reconfiguration.py).
 
     (absent) → learner → voter → learner → … ; any → removed, and a removed id never comes back
 
@@ -28,7 +28,7 @@ ZONE = "zone"
 REPAIR = "repair"
 """The label of a voter that was demoted to repair its log: the token with which it asked.
 
-It becomes a voter again by itself (consensus/reconfiguring.py).
+It becomes a voter again by itself (consensus/reconfiguration.py).
 """
 
 

@@ -155,7 +155,7 @@ class Leader:
             led.open[instance].votes.add(node)
             self._check_everywhere(led, instance)
 
-    # -- what is chosen ------------------------------------------------------------------------
+    # -- chosen values -------------------------------------------------------------------------
 
     def advance(self, led: Leadership) -> None:
         """Extend the chosen prefix by the instances that have a majority, drop those, and follow

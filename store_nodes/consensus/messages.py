@@ -101,7 +101,8 @@ class HeartbeatReply(msgspec.Struct, array_like=True, frozen=True, gc=False, tag
     """The answer to a Heartbeat: the sender still follows.
 
     `wall_us` is its wall clock, for log time; all below `delivered` is chosen and on its disk. A
-    sender with a `repair` token does not vote until a membership has that token (reconfiguring.py).
+    sender with a `repair` token does not vote until a membership has that token
+    (reconfiguration.py).
     """
 
     ballot: Ballot

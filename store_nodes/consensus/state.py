@@ -352,8 +352,8 @@ class ReplicaState:
             self.outbox.report(LeaderChanged(leader))
 
     def become_follower(self, leader: int | None) -> None:
-        """Neither lead nor stand any more, because there is a higher ballot; its leader may be
-        unknown yet.
+        """Stop leading or standing, because there is a higher ballot; its leader may be unknown
+        yet.
         """
         if self.leadership is not None:
             self.step_down()
@@ -377,7 +377,7 @@ class ReplicaState:
         self.election_us = self.now_us + self.backoff()
 
     def compare_digests(self, heard: Sequence[tuple[int, int, bytes]]) -> None:
-        """Halt if a majority's state differs from the one here."""
+        """Stop for good if a majority's state differs from the one here."""
         reason = self.digests.compare(heard)
         if reason is None:
             return
@@ -387,7 +387,7 @@ class ReplicaState:
         self.halted = True
         self.outbox.report(Halt(reason))
 
-    # -- small messages that several roles send --------------------------------------------------
+    # -- small messages that several roles send ------------------------------------------------
 
     def nack(self, to: int, ballot: Ballot) -> None:
         self.outbox.send(to, Nack(ballot, self.acceptor.promised, self.acceptor.chosen))

@@ -6,7 +6,7 @@ no peer gave are asked for again and again; until then, reads of them are refuse
 
 *Votes are lost*: promises or accepted values may be gone. The groups take part at once without
 voting. Each asks its leader to be made a learner, which only an instance chosen after the damage
-does; it is allowed to vote when it is made a voter again (consensus/reconfiguring.py). That votes
+does; it is allowed to vote when it is made a voter again (consensus/reconfiguration.py). That votes
 were lost is in `damage.json` before anything else is written, because with the next checkpoint the
 damaged place looks harmless.
 

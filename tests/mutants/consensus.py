@@ -38,7 +38,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "one ballot is promised twice",
         (
             Edit(
-                "store_nodes/consensus/standing.py",
+                "store_nodes/consensus/follower.py",
                 "            message.ballot <= acceptor.promised\n            or message.start",
                 "            message.ballot < acceptor.promised\n            or message.start",
             ),
@@ -52,8 +52,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node votes below its promise",
         (
             Edit(
-                "store_nodes/consensus/following.py",
-                "if ballot < self.acceptor.promised:",
+                "store_nodes/consensus/follower.py",
+                "if ballot < state.acceptor.promised:",
                 "if False:",
             ),
         ),
@@ -81,7 +81,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "what was learned is learned again as the next instance",
         (
             Edit(
-                "store_nodes/consensus/following.py",
+                "store_nodes/consensus/follower.py",
                 "            if instance == acceptor.chosen:\n                self._learn(value)",
                 "            if instance <= acceptor.chosen:\n                self._learn(value)",
             ),
@@ -149,7 +149,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node reports less than it promises to report",
         (
             Edit(
-                "store_nodes/consensus/standing.py",
+                "store_nodes/consensus/follower.py",
                 "            or message.start < acceptor.floor\n"
                 "            or not self._may_lead(source, message.start)",
                 "            or not self._may_lead(source, message.start)",
@@ -164,7 +164,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "promises count before our own is durable",
         (
             Edit(
-                "store_nodes/consensus/standing.py",
+                "store_nodes/consensus/candidate.py",
                 "            or standing.stage is not Stage.PREPARING\n"
                 "            or standing.ballot",
                 "            or standing.ballot",
@@ -179,10 +179,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "a promise counts of a node that is no voter",
         (
             Edit(
-                "store_nodes/consensus/standing.py",
-                "            or source not in self._voters\n        ):\n            return\n"
-                "        standing.add_promise(",
-                "        ):\n            return\n        standing.add_promise(",
+                "store_nodes/consensus/candidate.py",
+                "            or source not in state.voter_set\n        ):\n"
+                "            return False\n        standing.add_promise(",
+                "        ):\n            return False\n        standing.add_promise(",
             ),
         ),
         killed_by="tests/unit/consensus/test_invariants.py"
@@ -194,9 +194,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "a promise leaves before its record is durable",
         (
             Edit(
-                "store_nodes/consensus/standing.py",
-                "self._outbox.send_after(number, source, promise)",
-                "self._outbox.send(source, promise)",
+                "store_nodes/consensus/follower.py",
+                "state.outbox.send_after(number, source, promise)",
+                "state.outbox.send(source, promise)",
             ),
         ),
         killed_by="tests/unit/consensus/test_replica.py"
@@ -207,9 +207,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "a candidate asks before its own promise is durable",
         (
             Edit(
-                "store_nodes/consensus/standing.py",
-                "standing.promise_number = self.acceptor.promise(standing.ballot)",
-                "standing.promise_number = self.acceptor.promise(standing.ballot)\n"
+                "store_nodes/consensus/candidate.py",
+                "standing.promise_number = state.acceptor.promise(standing.ballot)",
+                "standing.promise_number = state.acceptor.promise(standing.ballot)\n"
                 "        self._prepare(standing)",
             ),
         ),
@@ -221,11 +221,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "a leader counts its own vote before it is durable",
         (
             Edit(
-                "store_nodes/consensus/leading.py",
-                "        self.acceptor.accept(instance, led.ballot, value, self.me, vote=True)\n",
-                "        self.acceptor.accept(instance, led.ballot, value, self.me, "
-                "vote=True)\n"
-                "        self._count_vote(led, instance, self.me)\n",
+                "store_nodes/consensus/leader.py",
+                "        acceptor.accept(instance, led.ballot, value, state.me, vote=True)\n",
+                "        acceptor.accept(instance, led.ballot, value, state.me, vote=True)\n"
+                "        self._count_vote(led, instance, state.me)\n",
             ),
         ),
         killed_by="tests/unit/consensus/test_replica.py"
@@ -236,10 +235,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "a leader stores another value than it sends",
         (
             Edit(
-                "store_nodes/consensus/leading.py",
-                "        self.acceptor.accept(instance, led.ballot, value, self.me, vote=True)\n",
-                "        self.acceptor.accept(instance, led.ballot, value + bytes(1), "
-                "self.me, vote=True)\n",
+                "store_nodes/consensus/leader.py",
+                "        acceptor.accept(instance, led.ballot, value, state.me, vote=True)\n",
+                "        acceptor.accept(instance, led.ballot, value + bytes(1), "
+                "state.me, vote=True)\n",
             ),
         ),
         killed_by="tests/unit/consensus/test_replica.py"
@@ -251,7 +250,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "other work is proposed beside a change of membership",
         (
             Edit(
-                "store_nodes/consensus/leading.py",
+                "store_nodes/consensus/state.py",
                 "            and led.change_at < self.acceptor.chosen\n",
                 "",
             ),
@@ -265,7 +264,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "phase 1 takes the value of the lowest ballot",
         (
             Edit(
-                "store_nodes/consensus/election.py",
+                "store_nodes/consensus/state.py",
                 "if held is None or ballot > held[0]:",
                 "if held is None or ballot < held[0]:",
             ),
@@ -279,8 +278,9 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "store_nodes/consensus/replica.py",
-                "            if self._eligible:\n                self._stand(Stage.PRE_VOTE)",
-                "            if True:\n                self._stand(Stage.PRE_VOTE)",
+                "            if state.eligible:\n"
+                "                self._candidate.stand(Stage.PRE_VOTE)",
+                "            if True:\n                self._candidate.stand(Stage.PRE_VOTE)",
             ),
         ),
         killed_by="tests/unit/consensus/test_membership_changes.py"
@@ -292,12 +292,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node stands below a ballot that it promised",
         (
             Edit(
-                "store_nodes/consensus/standing.py",
-                "        self._round_seen = max(self._round_seen, "
+                "store_nodes/consensus/follower.py",
+                "        state.round_seen = max(state.round_seen, "
                 "ballots.round_of(message.ballot))\n"
-                "        acceptor = self.acceptor\n"
-                "        if not self.voting:",
-                "        acceptor = self.acceptor\n        if not self.voting:",
+                "        if not state.voting:",
+                "        if not state.voting:",
             ),
         ),
         killed_by="tests/unit/consensus/test_invariants.py"
@@ -309,14 +308,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "a candidate that promised another ballot leads in its own",
         (
             Edit(
-                "store_nodes/consensus/standing.py",
-                "        self._candidacy = None\n"
-                "        self._set_leader(None)\n"
-                "        self._election_us = self._now_us + self._election_timeout()\n"
-                "        number",
-                "        self._set_leader(None)\n"
-                "        self._election_us = self._now_us + self._election_timeout()\n"
-                "        number",
+                "store_nodes/consensus/state.py",
+                "        self.candidacy = None\n        self.set_leader(leader)\n",
+                "        self.set_leader(leader)\n",
             ),
         ),
         killed_by="tests/unit/consensus/test_invariants.py"
@@ -328,14 +322,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "votes of an older ballot count",
         (
             Edit(
-                "store_nodes/consensus/leading.py",
+                "store_nodes/consensus/leader.py",
                 "        if led is None or message.ballot != led.ballot:\n"
                 "            return\n"
-                "        led.heard_us[source] = self._now_us\n"
+                "        led.heard_us[source] = self._state.now_us\n"
                 "        for instance",
                 "        if led is None:\n"
                 "            return\n"
-                "        led.heard_us[source] = self._now_us\n"
+                "        led.heard_us[source] = self._state.now_us\n"
                 "        for instance",
             ),
         ),
@@ -347,7 +341,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a step leaves voters without what is chosen",
         (
             Edit(
-                "store_nodes/consensus/reconfiguring.py",
+                "store_nodes/consensus/reconfiguration.py",
                 "if self.can_reconfigure and self._is_held(led, after):",
                 "if self.can_reconfigure:",
             ),
@@ -361,7 +355,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a leader that was replaced leads on under the membership that it learns",
         (
             Edit(
-                "store_nodes/consensus/following.py",
+                "store_nodes/consensus/follower.py",
                 "            if entry is None or entry.value != value:\n",
                 "            if entry is None:\n",
             ),
@@ -375,8 +369,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "a second step comes before the first is settled",
         (
             Edit(
-                "store_nodes/consensus/reconfiguring.py",
-                "            and led.settle_at < self.acceptor.chosen\n",
+                "store_nodes/consensus/reconfiguration.py",
+                "            and led.settle_at < state.acceptor.chosen\n",
                 "",
             ),
         ),
@@ -387,8 +381,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "an old demotion sets a damaged node free",
         (
             Edit(
-                "store_nodes/consensus/reconfiguring.py",
-                "            and mine.labels.get(REPAIR) == str(self.repair_token)\n",
+                "store_nodes/consensus/reconfiguration.py",
+                "            and mine.labels.get(REPAIR) == str(state.repair_token)\n",
                 "",
             ),
         ),
@@ -400,8 +394,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "a zone gets a majority of the voters without a word",
         (
             Edit(
-                "store_nodes/consensus/reconfiguring.py",
-                "if crowded is not None and self.membership.crowded_zone() is None and "
+                "store_nodes/consensus/reconfiguration.py",
+                "if crowded is not None and state.membership.crowded_zone() is None and "
                 "not repairs:",
                 "if False:",
             ),
@@ -478,8 +472,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "a leader that hears nobody leads on",
         (
             Edit(
-                "store_nodes/consensus/leading.py",
-                "        if len(heard) < self.majority:\n",
+                "store_nodes/consensus/leader.py",
+                "        if len(heard) < state.majority:\n",
                 "        if False:\n",
             ),
         ),
@@ -489,7 +483,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a pre-vote is granted beside a live leader",
-        (Edit("store_nodes/consensus/standing.py", "            and not leader_alive\n", ""),),
+        (Edit("store_nodes/consensus/follower.py", "            and not leader_alive\n", ""),),
         killed_by="tests/unit/consensus/test_invariants.py"
         "::test_a_pre_vote_is_denied_while_a_leader_is_heard_of",
         breaks="P5",
@@ -498,8 +492,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "a read is answered before a quorum confirmed it",
         (
             Edit(
-                "store_nodes/consensus/leading.py",
-                "        if len(round_.confirmed & self._voters) < self.majority:\n",
+                "store_nodes/consensus/leader.py",
+                "        if len(round_.confirmed & self._state.voter_set) < "
+                "self._state.majority:\n",
                 "        if False:\n",
             ),
         ),
@@ -510,8 +505,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "who cannot learn asks for no checkpoint",
         (
             Edit(
-                "store_nodes/consensus/following.py",
-                "        if message.oldest > self.acceptor.chosen:\n",
+                "store_nodes/consensus/follower.py",
+                "        if message.oldest > state.acceptor.chosen:\n",
                 "        if False:\n",
             ),
         ),
@@ -524,7 +519,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "store_nodes/consensus/handover.py",
-                "if (stuck or led.late_in_a_row >= LATE_IN_A_ROW) and not self.slow:",
+                "if (stuck or led.late_in_a_row >= LATE_IN_A_ROW) and not state.slow:",
                 "if False:",
             ),
         ),
@@ -537,8 +532,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "store_nodes/consensus/replica.py",
-                "        self._outbox.release(upto)\n",
-                "        self._outbox.release(upto + 1)\n",
+                "        state.outbox.release(upto)\n",
+                "        state.outbox.release(upto + 1)\n",
             ),
         ),
         killed_by="tests/unit/consensus/test_replica.py"

@@ -9,9 +9,9 @@ MUTANTS: tuple[Mutant, ...] = (
         "a confirmed read does not wait for the values that phase 1 found",
         (
             Edit(
-                "store_nodes/consensus/leading.py",
-                "        index = max(self.acceptor.chosen, led.recovered_upto)",
-                "        index = self.acceptor.chosen",
+                "store_nodes/consensus/leader.py",
+                "        index = max(state.acceptor.chosen, led.recovered_upto)",
+                "        index = state.acceptor.chosen",
             ),
         ),
         breaks="P2",
@@ -22,7 +22,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a damaged node confirms reads",
         (
             Edit(
-                "store_nodes/consensus/leading.py",
+                "store_nodes/consensus/leader.py",
                 "        if message.flags & Flag.DAMAGED:\n"
                 "            # It may have lost a promise to another leader: it confirms nothing.\n"
                 "            return\n",
@@ -37,15 +37,15 @@ MUTANTS: tuple[Mutant, ...] = (
         "the promise of a learner counts",
         (
             Edit(
-                "store_nodes/consensus/standing.py",
+                "store_nodes/consensus/candidate.py",
                 "            or standing.ballot != message.ballot\n"
-                "            or source not in self._voters\n"
+                "            or source not in state.voter_set\n"
                 "        ):\n"
-                "            return\n"
+                "            return False\n"
                 "        standing.add_promise",
                 "            or standing.ballot != message.ballot\n"
                 "        ):\n"
-                "            return\n"
+                "            return False\n"
                 "        standing.add_promise",
             ),
         ),
@@ -57,7 +57,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a node promises to a candidate that is behind its floor",
         (
             Edit(
-                "store_nodes/consensus/standing.py",
+                "store_nodes/consensus/follower.py",
                 "            or message.start < acceptor.floor\n"
                 "            or not self._may_lead(source, message.start)",
                 "            or not self._may_lead(source, message.start)",
