@@ -104,8 +104,8 @@ class Unconfirmed:
 
     async def _confirmed(self, group: int) -> Group:
         found = self._node.group(group)
-        if not found.replica.leading:
-            raise NotLeader(found.replica.leader)
+        if not found.replica.state.leading:
+            raise NotLeader(found.replica.state.leader)
         return found
 
 
