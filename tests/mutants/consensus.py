@@ -366,6 +366,20 @@ MUTANTS: tuple[Mutant, ...] = (
         trips="are open under two memberships",
     ),
     Mutant(
+        "a follower keeps the membership before a change that is chosen",
+        (
+            Edit(
+                "store_nodes/consensus/follower.py",
+                "            state.ask_to_learn(source)\n        state.adopt_membership()\n",
+                "            state.ask_to_learn(source)\n",
+            ),
+        ),
+        killed_by="tests/unit/consensus/test_membership_changes.py"
+        "::test_a_node_becomes_learner_then_voter_then_is_removed",
+        breaks="P1",
+        trips="was chosen and not adopted",
+    ),
+    Mutant(
         "a second step comes before the first is settled",
         (
             Edit(
