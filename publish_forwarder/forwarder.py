@@ -55,9 +55,7 @@ from store_nodes.wire import Durability
 
 
 class PublishForwarder:
-    """The publish forwarder of a process; call `start` and `close` on the loop that serves
-    requests.
-    """
+    """The publish forwarder of a process; make and close it on the loop that serves requests."""
 
     def __init__(
         self,
@@ -74,7 +72,7 @@ class PublishForwarder:
         usage: Usage = NO_LIMITS,
         registry: CollectorRegistry | None = REGISTRY,
     ) -> None:
-        """Prepare a publish forwarder.
+        """Open a publish forwarder.
 
         `admits` is asked whether one more message may wait for a group that has not answered for a
         moment. `weight_of` returns a tenant's part where several tenants wait for one group.
@@ -106,18 +104,15 @@ class PublishForwarder:
             changed=self._changed,
         )
         self._stale: set[tuple[bytes, str]] = set()
-        self._accepting = False
         self._incarnation = os.urandom(8).hex()
         self._publish_ids = itertools.count(1)
-
-    async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._acceptor = Acceptor(
             self.settings.timeout_s, self._next_publish_id, self._routes.get, self._take
         )
-        if self._registry is not None:
-            self._registry.register(self.metrics)
         self._accepting = True
+        if registry is not None:
+            registry.register(self.metrics)
 
     async def close(self) -> None:
         """Refuse new publishes, wait for accepted ones, and fail those that are left with their

@@ -128,7 +128,7 @@ async def open_parts(settings: ServerSettings, tracer: Tracer | None) -> AsyncIt
         if settings.role.controls:
             open_control(shared)
         if settings.role.publishes:
-            await open_publishing(shared)
+            open_publishing(shared)
         if settings.role.subscribes:
             await open_subscribing(shared)
         if settings.role.schedules:

@@ -23,7 +23,7 @@ from metadata.subscriptions.seeks import SeekRepository
 from metadata.subscriptions.states import SubscriptionStateRepository
 from outbox import Outbox
 from outbox.staging import Staging
-from publish_forwarder.outputs import OutputReader
+from publish_forwarder.opening import open_output_reader
 from subscribe_forwarder import settings as subscribe_settings
 from subscribe_forwarder.api import routes as subscribe_routes
 from subscribe_forwarder.api.dead_letters import DeadLetters
@@ -126,7 +126,8 @@ def _task_acks(shared: Shared, subscriber: SubscribeForwarder) -> TaskAcks:
         usage=shared.metered.meter,
     )
     shared.stack.push_async_callback(publisher.close)
-    return TaskAcks(publisher, OutputReader(shared.catalog, shared.schema_catalog, shared.workshop))
+    reader = open_output_reader(shared.catalog, shared.schema_catalog, shared.workshop)
+    return TaskAcks(publisher, reader)
 
 
 def _open_trace(shared: Shared) -> HandOuts | None:

@@ -79,7 +79,6 @@ class Site:
             await TenantRepository(database).ensure(site.tenant_id, site.tenant_id.hex())
             await site.feed.start()
             stack.push_async_callback(site.feed.close)
-            await site.publisher.start()
             stack.push_async_callback(site.publisher.close)
             await site.consumer.forwarder.start()
             stack.push_async_callback(site.consumer.forwarder.close)

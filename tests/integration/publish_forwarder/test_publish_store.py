@@ -55,7 +55,6 @@ async def forwarder_of(
     client: StoreClient, catalog: FakeCatalog
 ) -> AsyncIterator[PublishForwarder]:
     forwarder = PublishForwarder(catalog, client, PublishSettings(), registry=None)
-    await forwarder.start()
     try:
         yield forwarder
     finally:

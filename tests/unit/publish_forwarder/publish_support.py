@@ -301,7 +301,6 @@ async def running(
         admits=admits,
         registry=None,
     )
-    await forwarder.start()
     try:
         yield forwarder
     finally:

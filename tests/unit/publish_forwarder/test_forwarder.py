@@ -249,7 +249,6 @@ async def test_past_the_drain_what_was_sent_is_unknown_and_what_was_not_is_not_d
 async def test_metrics_are_there_while_it_runs() -> None:
     registry = CollectorRegistry()
     forwarder = PublishForwarder(FakeCatalog(topic()), FakeStore(), registry=registry)
-    await forwarder.start()
     await forwarder.publish(TENANT, "orders", Message(b"x"))
     text = generate_latest(registry).decode()
     assert "packetboat_publish_messages_total 1.0" in text

@@ -47,7 +47,6 @@ class Site:
 @asynccontextmanager
 async def site_of(**limits: float) -> AsyncIterator[Site]:
     site = Site(**limits)
-    await site.forwarder.start()
     try:
         yield site
     finally:

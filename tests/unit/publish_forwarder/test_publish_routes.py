@@ -24,7 +24,7 @@ from tests.unit.publish_forwarder.publish_support import (
 )
 
 
-def test_every_route_names_its_permission() -> None:
+async def test_every_route_names_its_permission() -> None:
     found = [(r.method, r.path, r.permission) for r in routes(_forwarder())]
     assert found == [
         ("POST", "/topics/{topic}/messages", "publish"),
