@@ -26,6 +26,7 @@ import asyncpg
 
 from metadata.changes import CHANNEL
 from metadata.database import Connection
+from metadata.delivery.deliveries import ACKS_KEPT_S
 from metadata.errors import MetadataUnavailable
 from metadata.locks.locks import LEASE_S, PLATFORM
 
@@ -120,10 +121,16 @@ _NEWER = (
     "UPDATE topics SET version = greatest(version, $1)",
     "UPDATE subscriptions SET version = greatest(version, $1)",
 )
+# Acks under these leases stay: a client may have lost the answer to one, and repeats it.
+_END_LEASES = """
+UPDATE delivery_leases
+SET offsets = acked, expires_at = clock_timestamp() + make_interval(secs => $1)
+WHERE offsets <> acked AND NOT isempty(acked)
+"""
 _FORGET = (
     "DELETE FROM forwarders",
     "DELETE FROM assignment_hints",
-    "DELETE FROM delivery_leases",
+    "DELETE FROM delivery_leases WHERE isempty(acked)",
     "DELETE FROM changes",
     "TRUNCATE due_index, due_progress",
 )
@@ -322,6 +329,7 @@ async def enter(connection: Connection, era: int, reason: str, lifts: Sequence[L
         await connection.execute(_FENCE_CURSORS, era, timeout=REPAIR_STATEMENT_S)
         for statement in _NEWER:
             await connection.execute(statement, fence, timeout=REPAIR_STATEMENT_S)
+        await connection.execute(_END_LEASES, ACKS_KEPT_S, timeout=REPAIR_STATEMENT_S)
         for statement in _FORGET:
             await connection.execute(statement, timeout=REPAIR_STATEMENT_S)
         if lifts:

@@ -52,6 +52,10 @@ class OpenDelivery:
     last_us: int | None = None
 
 
+ACKS_KEPT_S = 600
+"""Seconds for which an exactly-once ack can be repeated, at least."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeliveryLease:
     """A row of `delivery_leases`: what one pull of an exactly-once subscription leased, all of it

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from metadata.delivery.deliveries import DeliveryLease
+from metadata.delivery.deliveries import ACKS_KEPT_S, DeliveryLease
 from metadata.types import Epoch
 from subscribe_forwarder.state.ranges import Range, RangeSet
 
-KEPT_US = 600 * 1_000_000
+KEPT_US = ACKS_KEPT_S * 1_000_000
 _RECORD_US = 300 * 1_000_000
 _RECORD_RANGES = 256
 

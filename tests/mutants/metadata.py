@@ -319,6 +319,19 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_nothing_of_before_a_new_era_is_written_any_more",
     ),
     Mutant(
+        "a new era forgets the acks of exactly-once leases",
+        (
+            Edit(
+                "metadata/eras.py",
+                '"DELETE FROM delivery_leases WHERE isempty(acked)"',
+                '"DELETE FROM delivery_leases"',
+            ),
+        ),
+        breaks="P3",
+        killed_by="tests/integration/metadata/test_recovery.py"
+        "::test_an_ack_of_before_a_new_era_can_be_repeated",
+    ),
+    Mutant(
         "a new era leaves assignments to their owners",
         (
             Edit(

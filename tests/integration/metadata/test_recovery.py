@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 
 from metadata import eras
 from metadata.database import Connection, Database
+from metadata.delivery.deliveries import ACKS_KEPT_S, DeliveryLease
 from metadata.delivery.due import Due, DueRepository, Progress, QueueKey
 from metadata.eras import FENCE_BITS, Lift
 from metadata.errors import Conflict, MetadataUnavailable
@@ -58,6 +61,31 @@ async def test_nothing_of_before_a_new_era_is_written_any_more(
     other = await world.forwarder()
     again = await world.assignments.claim(other, keys_of(topic))
     assert {claim.epoch.era for claim in again.values()} == {1}
+
+
+async def test_an_ack_of_before_a_new_era_can_be_repeated(
+    world: World, connection: Connection
+) -> None:
+    """A client whose answer was lost was refused, and the message never came again."""
+    topic = await world.topic(partitions=1)
+    await world.subscription(topic)
+    claims = await world.claim(await world.forwarder(), topic)
+    (cursor,) = claims[0].cursors
+    held = DeliveryLease(1, 0, 1, 1, ((3, 9),), ((3, 4), (6, 7)), 1_000_000)
+    unacked = DeliveryLease(2, 0, 1, 1, ((9, 12),), (), 1_000_000)
+    over = DeliveryLease(3, 0, 1, 1, ((0, 3),), ((0, 3),), 1_767_225_599_000_001)
+    update = with_epoch(settled(cursor, floor=3, read_to=12), claims[0])
+    await world.cursors.flush([replace(update, leases=(held, unacked, over))])
+    before_s = time.time()
+
+    await eras.enter(connection, 1, "restored", [])
+
+    again = (await world.claim(await world.forwarder(), topic))[0]
+    leases = {lease.number: lease for lease in again.cursors[0].leases}
+    assert leases.keys() == {1, 3}, "a lease of before is over"
+    assert leases[3] == over
+    assert leases[1].offsets == leases[1].acked == held.acked
+    assert leases[1].expires_us >= (before_s + ACKS_KEPT_S - 1) * 1_000_000
 
 
 async def test_fences_are_above_all_of_before(world: World, connection: Connection) -> None:
