@@ -237,6 +237,10 @@ class HypercornConnection(TCPServer):
                 break_cycles(protocol, self.reader)
             vars(self).pop("protocol", None)
 
+    async def _idle_timeout(self) -> None:
+        if not self._read:  # a handler that ends restarts it, also once the connection is over
+            await super()._idle_timeout()
+
     async def protocol_send(self, event: Event) -> None:
         if self._read and isinstance(event, Updated):
             return  # a connection that is over need not be idle to end
@@ -344,6 +348,10 @@ class BoundedH2(H2Protocol):
                 # Its handler ends in the next pass, and takes longer than this.
                 await asyncio.sleep(0)
         await super().handle(event)
+        if isinstance(event, Closed):
+            # Also of streams that their client has reset: nobody sends their answers any more.
+            for buffer in list(self.stream_buffers.values()):
+                await buffer.close()
 
     async def _end(self, stream_id: int) -> None:
         """End a stream whose connection is over, and tell its handler."""

@@ -137,6 +137,19 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_the_handlers_of_a_connection_that_ends_end_in_passes_of_their_own",
     ),
     Mutant(
+        "an idle time begins when a connection of Hypercorn is over",
+        (
+            Edit(
+                "gateway/http/over_hypercorn.py",
+                "        if not self._read:  # a handler that ends restarts it, also once the",
+                "        if True:  # a handler that ends restarts it, also once the",
+            ),
+        ),
+        breaks="P8",
+        killed_by=f"{_HYPERCORN}::test_no_idle_time_begins_once_a_connection_is_over",
+        fails_with="TimeoutError",
+    ),
+    Mutant(
         "a connection of Hypercorn that its client closed lives until it is idle for long",
         (
             Edit(

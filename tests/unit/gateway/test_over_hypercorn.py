@@ -10,6 +10,7 @@ from contextlib import suppress
 from itertools import count, repeat
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from h2.config import H2Configuration
@@ -29,7 +30,12 @@ from prometheus_client import REGISTRY
 from edge import slices
 from edge.asgi import ClientGone, Handler, Receive, Scope, Send, respond
 from gateway.http import over_hypercorn
-from gateway.http.over_hypercorn import CALM_AT_ONCE, CALM_PER_SECOND, PREFACE
+from gateway.http.over_hypercorn import (
+    CALM_AT_ONCE,
+    CALM_PER_SECOND,
+    PREFACE,
+    HypercornConnection,
+)
 from gateway.http.server import HttpServer
 from gateway.http.unsent import UnsentLimits
 from gateway.server import MAX_STREAMS, hypercorn_config
@@ -428,6 +434,15 @@ async def test_the_handlers_of_a_connection_that_ends_end_in_passes_of_their_own
     passes.end()
     assert ended.total() == MAX_STREAMS
     assert max(ended.values()) <= 2
+
+
+async def test_no_idle_time_begins_once_a_connection_is_over(started: Started) -> None:
+    """A handler that ended as its connection did began one, and kept the connection for 75 s."""
+    server = await started()
+    connection = HypercornConnection(server, Mock(), Mock(), http2=True)
+    connection._read = True
+    async with asyncio.timeout(PATIENCE_S):
+        await connection._idle_timeout()
 
 
 SHORT_HEAD = b"\x82\x84\x86\x01\x01a"
