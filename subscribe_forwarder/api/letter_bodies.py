@@ -69,7 +69,7 @@ def discard_of(body: bytes) -> contract.DiscardRequest:
 
 def redrive_of(body: bytes) -> Redrive:
     """Return the redrive of a body, which may be empty."""
-    return decode(body if body.strip() else b"{}", _REDRIVE)
+    return decode(body or b"{}", _REDRIVE)
 
 
 def uids_of(choice: contract.DiscardRequest | contract.RedriveRequest) -> list[bytes] | None:

@@ -98,7 +98,7 @@ class PositionRoutes:
 
     async def _turn(self, scope: Scope, receive: Receive, send: Send, state: State) -> None:
         raw = await read_body(scope, receive, _MAX_BODY_BYTES)
-        body = decode(raw, _STATE) if raw.strip() else contract.StateReason()
+        body = decode(raw, _STATE) if raw else contract.StateReason()
         tenant_id, name = tenant_of(scope), path_param(scope, "name")
         await self._states.set(tenant_id, name, state, body.reason)
         # Owners follow here and now; where Postgres fails after the commit, by the feed.

@@ -152,7 +152,7 @@ def pull_of_query(scope: Scope) -> PullRequest:
 def pull_of_body(scope: Scope, body: bytes) -> PullRequest:
     """Return the pull of a body; an empty one has the defaults. Raise a 422 Problem that names the
     field."""
-    given = decode(body, _PULL) if body.strip() else contract.PullRequest()
+    given = decode(body, _PULL) if body else contract.PullRequest()
     consumer = consumer_of(scope, None if given.consumer is UNSET else given.consumer)
     partitions = None if given.partitions is UNSET else frozenset(given.partitions)
     request = PullRequest(

@@ -99,7 +99,9 @@ async def test_a_key_is_known_in_all_lanes_also_after_its_partition_moved(
             (0, first.base_offset)
         }
         messages = await drained(site, PRIORITIES + 1)
-        assert {m["message_id"] for m in messages[1:]} == set(ids)
+        found = {m["message_id"] for m in messages}
+        assert len(found) == len(messages)
+        assert set(ids) < found
         answer = await site.consumer.ack(*messages)
         assert answer.json()["acked"] == PRIORITIES + 1
         rows = await site.cursors.of_topic(site.tenant_id, (await site.topic()).uid)

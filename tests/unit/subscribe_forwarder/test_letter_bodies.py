@@ -39,6 +39,13 @@ def test_without_a_body_all_go_back_to_the_subscription() -> None:
     assert redrive(to="fixed", rate=0.5).spec().destination == "fixed"
 
 
+def test_a_body_of_white_space_is_no_json() -> None:
+    """The contract has no such body, and a redrive of everything is a large answer to one."""
+    with pytest.raises(Problem) as refused:
+        redrive_of(b"\n")
+    assert refused.value.status == 400
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
