@@ -21,6 +21,9 @@ from tests.simulation.store.oracle import Violation
 MS = 1000
 CLOCK_STEP_ALONE_S = (-30, -2, -1, 1, 2, 30)
 CLOCK_STEP_S = (*CLOCK_STEP_ALONE_S, 3600)
+CLOCK_COUNTS_S = 5
+"""A clock that was set right counts for a while as it was: a leader takes what it heard in the last
+two seconds, and a message may be late."""
 LAG_S = (3, 5, 8)
 
 DEPOSE_EVERY_S = 1
@@ -82,6 +85,8 @@ class Faults:
         """The number of times that one node was left."""
         self._lagging = False
         """Two nodes lag, one after the other; no third may."""
+        self._wrong = (0, 0)
+        """The node whose clock was stepped last, and the moment until which that counts."""
         cluster.listeners.append(self._on_log)
 
     def start(self) -> None:
@@ -406,10 +411,16 @@ class Faults:
         machine = self.cluster.machine(node)
         alone = self.cluster.options.nodes == 1
         step_s = self.world.rng.choice(CLOCK_STEP_ALONE_S if alone else CLOCK_STEP_S)
+        other, until_us = self._wrong
+        if other != node and self.world.now_us < until_us:
+            # A majority of clocks that are an hour ahead makes the store forget ids, as documented.
+            step_s = min(step_s, max(CLOCK_STEP_ALONE_S))
         self.world.note("clock stepped", node, step_s)
         self.world.hit("clock stepped")
         machine.wall_skew_us = step_s * SECOND
-        self._later(self.world.rng.random() * 5, lambda: setattr(machine, "wall_skew_us", 0))
+        right_s = self.world.rng.random() * 5
+        self._wrong = node, self.world.now_us + int((right_s + CLOCK_COUNTS_S) * SECOND)
+        self._later(right_s, lambda: setattr(machine, "wall_skew_us", 0))
 
     def _damaged_node(self) -> int:
         if self.cluster.damaged is None:
