@@ -84,6 +84,7 @@ class Repair:
         self.traces: list[Trace] = []
         """Traces of the lost batches: a peer may have their bytes without knowing it."""
         self._untraced: list[LostBatch] = list(report.lost) if report is not None else []
+        self._tracing = asyncio.Lock()
         self._host = host
         self._wal = wal
         self._bytes_per_s = bytes_per_s
@@ -99,6 +100,11 @@ class Repair:
     def holds_back(self) -> bool:
         """Whether the groups wait for the first attempt."""
         return self.report is not None and not self.report.votes and not self._asked_once
+
+    @property
+    def tracing(self) -> bool:
+        """Whether there are lost batches whose traces are not known yet."""
+        return bool(self._untraced)
 
     def start(self) -> None:
         if self.report is not None:
@@ -120,7 +126,10 @@ class Repair:
         self.report = DamageReport(
             votes=before is not None and before.votes, texts=(*texts, *report.texts)
         )
-        self._untraced += report.lost
+        if report.lost:
+            # A peer may need the traces while an attempt goes on.
+            self._untraced += report.lost
+            self._own(asyncio.create_task(self._trace(), name="store-node-traces"))
         self._batches_whole = False
         self._again.set()
         if self._task is None or self._task.done():
@@ -178,9 +187,7 @@ class Repair:
 
     async def _fill(self, client: StoreClient) -> bool:
         """Try once to fetch everything; return whether nothing is missing any more."""
-        lost, self._untraced = self._untraced, []
-        if lost:
-            self.traces += await asyncio.to_thread(traces_of, self._wal, lost)
+        await self._trace()
         sources = Sources(client, self._host.sources())
         await sources.linked()
         copier = Copier(self._host, sources, self._bytes_per_s)
@@ -197,6 +204,14 @@ class Repair:
         # This node's own machine will name the offsets that a truncation keeps, once it has applied
         # it.
         return not missing and not outdated
+
+    async def _trace(self) -> None:
+        """Find the traces of all batches that are known to be lost."""
+        async with self._tracing:
+            lost = list(self._untraced)
+            if lost:
+                self.traces += await asyncio.to_thread(traces_of, self._wal, lost)
+                del self._untraced[: len(lost)]
 
     def _may_vote_everywhere(self) -> bool:
         """Return whether this node may vote in each of its groups.
