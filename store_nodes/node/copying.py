@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import structlog
@@ -29,6 +29,9 @@ from store_nodes.wal.position import Position
 
 FETCH_BYTES = 1024 * 1024
 FETCH_TIMEOUT_S = 5.0
+TRACED_S = 5.0
+"""Seconds for which a peer that is looking for the traces of its losses is asked again."""
+TRACING_S = 0.1
 SCAN_AT_ONCE = 4096
 LINK_TRIES = 40
 
@@ -235,7 +238,7 @@ class Copier:
         told = Told([], [])
         for node in self._sources.in_turn():
             try:
-                status = await self._client.node_status(node, timeout_s=FETCH_TIMEOUT_S)
+                status = await self._status(node)
             except StoreError:
                 continue
             rows = status.get("lost")
@@ -250,6 +253,15 @@ class Copier:
                     elif at < one.base + one.messages:
                         told.traces.append(one)
         return told
+
+    async def _status(self, node: int) -> Mapping[str, object]:
+        """Return a peer's status, once it has the traces of what it lost, or after `TRACED_S`."""
+        until_s = time.monotonic() + TRACED_S
+        while True:
+            status = await self._client.node_status(node, timeout_s=FETCH_TIMEOUT_S)
+            if not status.get("tracing") or time.monotonic() >= until_s:
+                return status
+            await asyncio.sleep(TRACING_S)
 
     def _own(self, group: int, told: Told) -> _Found:
         """Return the batch that every peer lost, if it is among the values accepted here."""

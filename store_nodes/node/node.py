@@ -161,6 +161,11 @@ class Node:
         self._stopped = True
         self._touched.clear()
 
+    @property
+    def excluding(self) -> bool:
+        """Whether the index may lack batches that are not reported as lost yet."""
+        return self._storage.excluding > 0
+
     def want_checkpoint(self) -> None:
         """Have a checkpoint written soon."""
         self._housekeeping.want_checkpoint()

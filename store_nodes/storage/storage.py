@@ -101,6 +101,10 @@ class Storage:
         self._groups = segment_groups
         self._settings = settings or StorageSettings()
         self._on_damage = on_damage
+        self.excluding = 0
+        """Reports of damage that are being handled: the index may lack batches that are not
+        reported as lost yet.
+        """
         self._on_fatal = on_fatal
         self._round: asyncio.Task[None] | None = None
         self._closed = False
@@ -182,8 +186,12 @@ class Storage:
         ]
         if not damages:
             return
-        lost = await self._exclude_all(damages)
-        await self._in_thread(self._wal.report_damages, damages)
+        self.excluding += 1
+        try:
+            lost = await self._exclude_all(damages)
+            await self._in_thread(self._wal.report_damages, damages)
+        finally:
+            self.excluding -= 1
         oldest = self._checkpoints.oldest_start
         start = Position(*oldest, 0) if oldest is not None else None
         texts = [f"segment {one.segment} at {one.offset}: {one.reason}" for one in damages]

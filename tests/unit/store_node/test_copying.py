@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 from crc32c import crc32c
@@ -25,7 +25,7 @@ from store_nodes.commands import (
 )
 from store_nodes.errors import QueueTruncated, Unavailable
 from store_nodes.machine.machine import Machine
-from store_nodes.node.copying import Sources
+from store_nodes.node.copying import Copier, Sources
 from store_nodes.node.recovering import Recovering
 from store_nodes.node.start import load
 from store_nodes.queue_id import QueueId
@@ -346,6 +346,55 @@ async def test_an_install_finds_what_every_peer_lost_among_the_values_accepted_h
         assert has_the_message(one) == accepted
     damage = load(settings_of(tmp_path)).damage
     assert (damage is None) == accepted, "what was not found is asked for later"
+
+
+class Tracing(Damaged):
+    """Peers of which one is looking for the trace for a while."""
+
+    statuses = 0
+
+    async def node_status(self, node: int, *, timeout_s: float) -> dict[str, object]:
+        self.statuses += node == 3
+        if node == 3 and self.statuses <= 8:
+            return {"tracing": True, "traces": []}
+        return await super().node_status(node, timeout_s=timeout_s)
+
+
+async def test_an_install_waits_for_the_traces_that_a_peer_is_looking_for(tmp_path: Path) -> None:
+    """An install that did not wait lost a message that two disks had had."""
+    async with running(tmp_path) as one:
+        image = image_with_a_message(one)
+        instance = image.applied - 1
+        value = encode_value([encode_append(QUEUE.pack(), bytes(16), 1, 1 << 60, 1, BATCH)], 1)
+        one.node.groups[0].replica.state.acceptor.accepted[instance] = (7, value)
+        await install(one, Tracing(image, trace_of(instance, value)))
+        assert has_the_message(one)
+
+
+async def test_a_node_tells_its_traces_while_an_attempt_to_repair_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def copy_without_end(*_: object) -> NoReturn:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(Copier, "fill", copy_without_end)
+    async with running(tmp_path) as one:
+        group = one.node.groups[0]
+        await one.command(encode(Create(QUEUE.pack(), 0, b"")))
+        soon_us = time.time_ns() // 1000 + 60_000_000
+        for seq in (1, 2):
+            await one.command(encode_append(QUEUE.pack(), bytes(16), seq, soon_us, 1, BATCH))
+        for offset in range(2):
+            (held,) = group.batches.locate(QUEUE.pack(), offset, 0)
+            one.node.bad_batch(held.position)
+            async with asyncio.timeout(10):
+                while offset not in {
+                    trace.base for trace in told(await one.node.clients.status(groups=False))
+                }:
+                    await asyncio.sleep(0.02)
+        status = await one.node.clients.status(groups=False)
+        assert status["tracing"] is False
 
 
 async def test_a_node_tells_how_the_messages_that_it_lost_were_written(tmp_path: Path) -> None:
