@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import UNSET
@@ -15,7 +15,6 @@ from gateway.names import label_errors, name_errors
 from gateway.subscriptions.push_bodies import NewSecret
 from gateway.subscriptions.push_bodies import put_of as push_put
 from gateway.subscriptions.push_bodies import view as push_view
-from gateway.subscriptions.start_positions import Start, start_spec
 from gateway.topics.bodies import immutable
 from metadata.subscriptions.push_config import PushConfig
 from metadata.types import (
@@ -26,13 +25,25 @@ from metadata.types import (
 from openapi import subscriptions as contract
 from openapi.contract import Body, fields_of
 from openapi.webhooks import Push
+from positions.targets import To
 
 MakePush = Callable[[Push, PushConfig | None], PushConfig]
 """Makes the push that a body asks for of the one there is. Raises a 422 Problem."""
 
 
-def start_of(body: contract.SubscriptionPut) -> Start:
+def start_of(body: contract.SubscriptionPut) -> To:
     return "latest" if body.start is UNSET else body.start
+
+
+def start_spec(start: To) -> str | Mapping[str, object]:
+    """Return a start as the subscription keeps it."""
+    if isinstance(start, str):
+        return start
+    if start.time is not UNSET:
+        return {"time": start.time.isoformat()}
+    if start.snapshot is not UNSET:
+        return {"snapshot": start.snapshot}
+    return {"offset": start.offset}
 
 
 def to_create(body: contract.SubscriptionPut, name: str) -> contract.SubscriptionCreate:

@@ -23,7 +23,6 @@ from gateway.subscriptions.bodies import (
     view,
 )
 from gateway.subscriptions.push_bodies import NewSecret, PushMaker
-from gateway.subscriptions.start_positions import StartPositions
 from gateway.topics.holds import Holds, held
 from gateway.topics.topics import respond_holds
 from metadata.catalog import Catalog
@@ -36,6 +35,7 @@ from openapi import subscriptions as contract
 from openapi.common import Hold
 from openapi.contract import Body
 from positions.places import Found
+from positions.targets import Targets
 from store_nodes.queue_id import QueueId
 
 
@@ -68,7 +68,7 @@ class SubscriptionRoutes:
         self._catalog = catalog
         self._subscriptions = subscriptions
         self._holds = holds
-        self._starts = StartPositions(store, snapshots)
+        self._targets = Targets(store, snapshots)
         self._sealer = sealer
         self._egress = egress
 
@@ -156,7 +156,7 @@ class SubscriptionRoutes:
         if isinstance(body.start, contract.StartAt) and isinstance(body.start.snapshot, str):
             await call.caller.require("read", "snapshot", body.start.snapshot)
         await self._check_named_topics(call.caller, topic.tenant_id, spec, None)
-        floors = await self._starts.floors(topic, start_of(body))
+        _, floors = await self._targets.find(topic, start_of(body))
         made = await self._subscriptions.create(topic.tenant_id, topic.uid, spec, floors, uid)
         return _shown(made, maker.made)
 

@@ -6,13 +6,13 @@ import asyncio
 from typing import Any
 
 from edge import message_id
-from gateway.subscriptions.start_positions import StartPositions
 from gateway.topics.placement import queue_of
 from metadata.database import Database
-from metadata.subscriptions.seeks import Target
+from metadata.subscriptions.seeks import LaneOf, Target
 from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.types import Counters, CursorState
 from openapi.subscriptions import StartAt
+from positions.targets import Targets, To
 from store_nodes import record_batch
 from store_nodes.client import StageExtras
 from store_nodes.queue_id import QueueId
@@ -112,15 +112,20 @@ async def test_a_new_subscription_starts_in_the_generation_it_names(
         assert await site.mover.move(site.tenant_id, "orders", 0, await site.other_group())
         await publish(site, "d", "e")
         topic = await site.topic()
-        starts = StartPositions(site.store, SnapshotRepository(site.database))
-        assert await starts.floors(topic, "earliest") == {(0, 0): Target(0)}
-        assert await starts.floors(topic, "latest") == {(0, 0): Target(5, passes_open=True)}
-        assert await starts.floors(topic, StartAt(offset=2)) == {(0, 0): Target(2)}
-        assert await starts.floors(topic, StartAt(offset=4)) == {(0, 0): Target(4)}
+        targets = Targets(site.store, SnapshotRepository(site.database))
+
+        async def floors(start: To) -> dict[LaneOf, Target]:
+            _, found = await targets.find(topic, start)
+            return found
+
+        assert await floors("earliest") == {(0, 0): Target(0)}
+        assert await floors("latest") == {(0, 0): Target(5, passes_open=True)}
+        assert await floors(StartAt(offset=2)) == {(0, 0): Target(2)}
+        assert await floors(StartAt(offset=4)) == {(0, 0): Target(4)}
         await site.store.truncate(*old, 2)
-        assert await starts.floors(topic, "earliest") == {(0, 0): Target(2)}
+        assert await floors("earliest") == {(0, 0): Target(2)}
         await site.store.truncate(*old, 3)
-        assert await starts.floors(topic, "earliest") == {(0, 0): Target(3)}
+        assert await floors("earliest") == {(0, 0): Target(3)}
 
 
 async def test_a_released_message_is_acked_by_the_id_it_was_staged_under(
