@@ -161,11 +161,6 @@ class Node:
         self._stopped = True
         self._touched.clear()
 
-    @property
-    def excluding(self) -> bool:
-        """Whether the index may lack batches that are not reported as lost yet."""
-        return self._storage.excluding > 0
-
     def want_checkpoint(self) -> None:
         """Have a checkpoint written soon."""
         self._housekeeping.want_checkpoint()
@@ -447,6 +442,7 @@ class Node:
                 {"node": node, "start": start} for node, start in self._known.starts().items()
             ],
             **self._recovering.status(),
+            "tracing": self._recovering.repair.tracing or self._storage.excluding > 0,
             "waits_for": self.members.to_meet,
             "connected": sorted(self._peers.connected()) if self._peers is not None else [],
             "disk": {

@@ -65,7 +65,6 @@ class Recovering:
                 for one in self.repair.missing[:MOST_TOLD]
             ],
             "traces": [one.row() for one in self.repair.traces[:MOST_TOLD]],
-            "tracing": self.repair.tracing or self._node.excluding,
             "installing": self.installer.status(),
         }
 
