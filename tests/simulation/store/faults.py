@@ -85,8 +85,8 @@ class Faults:
         """The number of times that one node was left."""
         self._lagging = False
         """Two nodes lag, one after the other; no third may."""
-        self._wrong = (0, 0)
-        """The node whose clock was stepped last, and the moment until which that counts."""
+        self._ahead_until_us: dict[int, int] = {}
+        """The moments until which the clocks of nodes that were far ahead count as such."""
         cluster.listeners.append(self._on_log)
 
     def start(self) -> None:
@@ -411,15 +411,17 @@ class Faults:
         machine = self.cluster.machine(node)
         alone = self.cluster.options.nodes == 1
         step_s = self.world.rng.choice(CLOCK_STEP_ALONE_S if alone else CLOCK_STEP_S)
-        other, until_us = self._wrong
-        if other != node and self.world.now_us < until_us:
+        others = (until for of, until in self._ahead_until_us.items() if of != node)
+        if any(self.world.now_us < until_us for until_us in others):
             # A majority of clocks that are an hour ahead makes the store forget ids, as documented.
             step_s = min(step_s, max(CLOCK_STEP_ALONE_S))
         self.world.note("clock stepped", node, step_s)
         self.world.hit("clock stepped")
         machine.wall_skew_us = step_s * SECOND
         right_s = self.world.rng.random() * 5
-        self._wrong = node, self.world.now_us + int((right_s + CLOCK_COUNTS_S) * SECOND)
+        if step_s > max(CLOCK_STEP_ALONE_S):
+            counts_us = int((right_s + CLOCK_COUNTS_S) * SECOND)
+            self._ahead_until_us[node] = self.world.now_us + counts_us
         self._later(right_s, lambda: setattr(machine, "wall_skew_us", 0))
 
     def _damaged_node(self) -> int:
