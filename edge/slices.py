@@ -88,7 +88,8 @@ class PassBudget:
 def _steps(work: Awaitable[None], spend: Callable[[float], None]) -> Generator[Any, Any, float]:
     """Do the work, tell `spend` the processor time of each of its steps, and return the sum."""
     steps, took_s = work.__await__(), 0.0
-    step: Callable[[], Any] = partial(next, steps)
+    go_on: Callable[[], Any] = partial(next, steps)
+    step = go_on
     while True:
         began_s = time.thread_time()
         try:
@@ -97,14 +98,13 @@ def _steps(work: Awaitable[None], spend: Callable[[float], None]) -> Generator[A
             return took_s + time.thread_time() - began_s
         finally:
             spend(time.thread_time() - began_s)
+            step = go_on  # This frame and an error that was thrown would keep each other.
         took_s += time.thread_time() - began_s
         try:
             yield waits_for
         except BaseException as error:  # also a cancellation: it is for the work
             assert isinstance(steps, Generator)
             step = partial(steps.throw, error)
-        else:
-            step = partial(next, steps)
 
 
 async def in_order(texts: Iterable[str]) -> AsyncIterator[str]:

@@ -163,6 +163,24 @@ MUTANTS: tuple[Mutant, ...] = (
         fails_with="TimeoutError",
     ),
     Mutant(
+        "work that was cancelled is left to the collector of garbage",
+        (
+            Edit(
+                "edge/slices.py",
+                "            step = go_on  # This frame and an error that was thrown would keep",
+                "            # This frame and an error that was thrown would keep",
+            ),
+            Edit(
+                "edge/slices.py",
+                "step = partial(steps.throw, error)\n",
+                "step = partial(steps.throw, error)\n        else:\n            step = go_on\n",
+            ),
+        ),
+        killed_by="tests/unit/edge/test_slices.py"
+        "::test_work_that_was_cancelled_leaves_nothing_to_the_collector_of_garbage",
+        breaks="P19",
+    ),
+    Mutant(
         "a pass of the event loop does all the work that is ready",
         (
             Edit(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 from collections import Counter
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -139,3 +141,24 @@ async def test_work_is_told_of_its_cancellation_and_of_failures() -> None:
     assert seen == ["cancelled", "tidied up"]
     with pytest.raises(ZeroDivisionError):
         await budget.run(fails())
+
+
+async def test_work_that_was_cancelled_leaves_nothing_to_the_collector_of_garbage() -> None:
+    """A frame was in a reference cycle with the error that was thrown into it."""
+    budget = PassBudget(SLICE_S)
+
+    async def cancelled() -> None:
+        work = asyncio.create_task(budget.run(asyncio.Event().wait()))
+        await asyncio.sleep(0)
+        work.cancel()
+        with suppress(asyncio.CancelledError):
+            await work
+
+    await cancelled()
+    gc.collect()
+    gc.disable()
+    try:
+        await cancelled()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
