@@ -224,6 +224,8 @@ class HypercornConnection(TCPServer):
                 finally:
                     # Also where the process stops: a handler that is cut off ends its stream.
                     self._read = True
+                    if isinstance(protocol, BoundedH2):
+                        await protocol.release()
                 await self.idle_task.stop()
                 self.writer.close()
         except* OSError:
@@ -341,17 +343,25 @@ class BoundedH2(H2Protocol):
                 part = RawData(event.data[at : at + _READ_BYTES])
                 await self.ledger.turns.run(super().handle(part))
             return
-        if isinstance(event, Closed):
-            self.closed = True
-            for stream_id in list(self.streams):
-                await self.ledger.turns.run(self._end(stream_id))
-                # Its handler ends in the next pass, and takes longer than this.
-                await asyncio.sleep(0)
+        if not isinstance(event, Closed):
+            await super().handle(event)
+            return
+        self.closed = True
+        for stream_id in list(self.streams):
+            await self.ledger.turns.run(self._end(stream_id))
+            # Its handler ends in the next pass, and takes longer than this.
+            await asyncio.sleep(0)
         await super().handle(event)
-        if isinstance(event, Closed):
-            # Also of streams that their client has reset: nobody sends their answers any more.
-            for buffer in list(self.stream_buffers.values()):
-                await buffer.close()
+        await self.release()
+
+    async def release(self) -> None:
+        """Let no writer wait any more, also of streams that were reset: nobody sends from now on.
+
+        A handler that is cut off within its answer makes Hypercorn answer 500, and wait for that.
+        """
+        self.closed = True
+        for buffer in list(self.stream_buffers.values()):
+            await buffer.close()
 
     async def _end(self, stream_id: int) -> None:
         """End a stream whose connection is over, and tell its handler."""

@@ -127,14 +127,27 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "gateway/http/over_hypercorn.py",
-                "                # Its handler ends in the next pass, and takes longer than this.\n"
-                "                await asyncio.sleep(0)\n",
+                "            # Its handler ends in the next pass, and takes longer than this.\n"
+                "            await asyncio.sleep(0)\n",
                 "",
             ),
         ),
         breaks="P19",
         killed_by=f"{_HYPERCORN}"
         "::test_the_handlers_of_a_connection_that_ends_end_in_passes_of_their_own",
+    ),
+    Mutant(
+        "a handler that is cut off within its answer waits until somebody sends it",
+        (
+            Edit(
+                "gateway/http/over_hypercorn.py",
+                "                        await protocol.release()\n",
+                "                        pass\n",
+            ),
+        ),
+        breaks="P8",
+        killed_by=f"{_HYPERCORN}"
+        "::test_a_stop_does_not_wait_for_a_handler_that_it_cuts_off_within_its_answer",
     ),
     Mutant(
         "an idle time begins when a connection of Hypercorn is over",

@@ -25,6 +25,7 @@ from h2.events import (
     StreamReset,
 )
 from h2.settings import SettingCodes
+from hypercorn.asyncio import task_group
 from prometheus_client import REGISTRY
 
 from edge import slices
@@ -434,6 +435,50 @@ async def test_the_handlers_of_a_connection_that_ends_end_in_passes_of_their_own
     passes.end()
     assert ended.total() == MAX_STREAMS
     assert max(ended.values()) <= 2
+
+
+async def test_a_stop_does_not_wait_for_a_handler_that_it_cuts_off_within_its_answer(
+    started: Started,
+) -> None:
+    """The server hung: Hypercorn answers 500 in its place, and nobody sends that any more."""
+    begun = asyncio.Event()
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.set()
+        await respond(send, 200, b"cut off")
+
+    server = await started(answer)
+    client = await Client.open(server)
+    (connection,) = await connections_of(server)
+    async with connection.send_lock:
+        client.get()
+        await begun.wait()
+        await asyncio.sleep(0.05)
+        (serving,) = (task for task in server.tasks if is_of(task, HypercornConnection.run))
+        serving.cancel()
+        await asyncio.sleep(0.05)
+    done, _ = await asyncio.wait({serving}, timeout=PATIENCE_S)
+    for task in asyncio.all_tasks():
+        if is_of(task, task_group._handle):
+            task.cancel()  # Else the fixture would wait for it, too.
+    assert done
+    client.close()
+
+
+async def connections_of(server: HttpServer) -> list[HypercornConnection]:
+    """Return the connections of HTTP/2 once there is one."""
+    found: list[HypercornConnection] = []
+
+    def look() -> bool:
+        found[:] = [each for each in server.connections if isinstance(each, HypercornConnection)]
+        return bool(found)
+
+    await eventually(look)
+    return found
+
+
+def is_of(task: asyncio.Task[Any], function: Callable[..., Any]) -> bool:
+    return getattr(task.get_coro(), "cr_code", None) is function.__code__
 
 
 async def test_no_idle_time_begins_once_a_connection_is_over(started: Started) -> None:
