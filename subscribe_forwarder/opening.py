@@ -1,0 +1,363 @@
+"""The door of the subscribe forwarder: the function by which the gateway opens it.
+
+It makes the parts in order, from those below to the routes, and closes them in reverse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from edge.asgi import Handler, Route, Scope
+from edge.load import MachineLoad
+from edge.problem import Problem
+from edge.quota import Levels, Quotas, Usage
+from edge.sealing import Sealer
+from edge.tracing import Tracer
+from edge.workshop import Workshop
+from metadata.catalog import Catalog
+from metadata.database import Database
+from metadata.delivery.ack_history import AckHistoryRepository
+from metadata.delivery.assignments import AssignmentRepository
+from metadata.delivery.cursors import CursorRepository
+from metadata.delivery.forwarded import ForwardedRepository
+from metadata.delivery.hints import HintRepository
+from metadata.delivery.leases import LeaseRepository
+from metadata.delivery.publications import PublicationRepository
+from metadata.feed import ChangeFeed
+from metadata.subscriptions.dead_letters import DeadLetterRepository
+from metadata.subscriptions.flows import SubscriptionFlowRepository
+from metadata.subscriptions.names import SubscriptionNames
+from metadata.subscriptions.push_attempts import PushAttemptRepository
+from metadata.subscriptions.push_endpoints import PushEndpointRepository
+from metadata.subscriptions.redrives import RedriveRepository
+from metadata.subscriptions.seeks import SeekRepository
+from metadata.subscriptions.snapshots import SnapshotRepository
+from metadata.subscriptions.states import SubscriptionStateRepository
+from metadata.tenancy.tenants import TenantRepository
+from outbox import Outbox
+from outbox.staging import Staging
+from peering.shared_secret import SharedSecret
+from peering.tls import PeerTls
+from store_nodes.client import StoreClient
+from subscribe_forwarder import settings
+from subscribe_forwarder.api.acks import Acks
+from subscribe_forwarder.api.dead_letters import DeadLetters
+from subscribe_forwarder.api.flow import FlowRoutes
+from subscribe_forwarder.api.parked import ParkedKeys
+from subscribe_forwarder.api.positions import PositionRoutes
+from subscribe_forwarder.api.push import PushRoutes
+from subscribe_forwarder.api.redrives import Redrives
+from subscribe_forwarder.api.routes import routes
+from subscribe_forwarder.api.spans import HandOutSpans
+from subscribe_forwarder.api.task_acks import TaskAcks
+from subscribe_forwarder.api.trace import HandOuts, HandOutTrace
+from subscribe_forwarder.backlogs import exchange
+from subscribe_forwarder.backlogs.backlogs import Backlogs
+from subscribe_forwarder.backlogs.local import OwnHoldings
+from subscribe_forwarder.backlogs.routes import BacklogRoutes
+from subscribe_forwarder.backlogs.selection import Selector
+from subscribe_forwarder.delivery.publishing import AckPublisher
+from subscribe_forwarder.delivery.undelivered import find_undelivered
+from subscribe_forwarder.delivery.undertaker import Undertaker
+from subscribe_forwarder.fleet.load import LoadReporter
+from subscribe_forwarder.forwarder import SubscribeForwarder
+from subscribe_forwarder.fronts import attending
+from subscribe_forwarder.fronts.acks import AckFront
+from subscribe_forwarder.fronts.routing import Routing
+from subscribe_forwarder.fronts.views import parked_routes
+from subscribe_forwarder.links.network import LinkNetwork
+from subscribe_forwarder.ports import Outputs
+from subscribe_forwarder.push.attempts import AttemptLog
+from subscribe_forwarder.push.endpoints import Endpoints
+from subscribe_forwarder.push.engine import Means
+from subscribe_forwarder.push.events import EndpointEvents
+from subscribe_forwarder.push.late import LateAcks
+from subscribe_forwarder.push.pushers import GRACE_S, Pushers
+from subscribe_forwarder.push.replaying import Replaying
+from subscribe_forwarder.push.requests import EndpointTokens, Requests
+from subscribe_forwarder.push.sender import Rules, Sender
+from subscribe_forwarder.push.spans import PushSpans
+from subscribe_forwarder.throttling.flows import FlowBook
+from subscribe_forwarder.throttling.machine import MachineThrottle
+from subscribe_forwarder.throttling.throttling import Throttling
+
+LINK_GRACE_S = 1.0
+
+
+class TenantLimits(Quotas, Levels, Protocol):
+    """The limits of tenants: rates, and how many of something they have at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """The parts of a server process that the forwarder stands on, and settings of the process."""
+
+    database: Database
+    store: StoreClient
+    history: StoreClient
+    """A client for large answers that no message waits for."""
+    catalog: Catalog
+    feed: ChangeFeed
+    outputs: Outputs
+    """Reads the messages that an ack publishes."""
+    workshop: Workshop
+    load: MachineLoad
+    limits: TenantLimits
+    usage: Usage
+    egress: Rules
+    sealer: Sealer | None
+    endpoint_tokens: EndpointTokens
+    tracer: Tracer | None
+    """The tracer; None turns spans off."""
+    problem_of: Callable[[Exception], Problem | None]
+    """Returns the Problem to tell a peer for the exception of a handler, None for a defect."""
+    around_peers: Callable[[Handler], Handler] | None
+    """Makes the handler that serves peers from each handler; None: the handler itself."""
+    peer_tls: PeerTls | None
+    ack_key: SharedSecret
+    link_host: str
+    link_port: int
+    link_advertise: str
+    """`host:port` or `host` for the other forwarders; empty: `link_host`."""
+    weight: float
+    egress_proxy: str
+    """Empty: requests to endpoints take no proxy."""
+    trace_file: Path | None
+
+
+class OpenForwarder(NamedTuple):
+    """A subscribe forwarder as the process around it sees it."""
+
+    routes: list[Route]
+    drain: Callable[[], None]
+    """Long-polls answer now with what they have; nothing new is handed out or pushed."""
+    not_ready_reason: Callable[[], str | None]
+    find_subscription: Callable[[Scope], Awaitable[object]]
+    """Raises NotFound where the caller's tenant has no subscription of the name in the path."""
+
+
+async def open_subscribe_forwarder(stack: AsyncExitStack, process: Process) -> OpenForwarder:
+    """Open the subscribe forwarder of a process until `stack` is closed.
+
+    Call it on the loop that serves requests. Raises ValueError for a wrong setting, and OSError
+    where the address for links is not available.
+    """
+    database = process.database
+    links, address = await _open_links(stack, process)
+    load = process.load
+    machine = MachineThrottle()
+    load.add_listener(lambda took_s: machine.tick(took_s, load.overloaded))
+    flows = SubscriptionFlowRepository(database)
+    book = FlowBook(flows, links)
+    process.feed.add_listener(book.on_changes)
+    book.start()
+    stack.push_async_callback(book.close)
+    forwarder = _make_forwarder(process, links, address, Throttling(machine, book.of))
+    book.changed = forwarder.wake
+    _report_load(stack, forwarder)
+    forwarder.late_s = lambda: load.loop_lag_s
+    undertaker = Undertaker(
+        Outbox(process.store), process.catalog, process.store, forwarder.flusher.note
+    )
+    forwarder.undertaker = undertaker.bury
+    await forwarder.start()
+    stack.push_async_callback(forwarder.close)
+    if forwarder.apart is not None:
+        stack.callback(forwarder.apart.close)
+    stack.push_async_callback(undertaker.close)
+    routing = Routing.of(forwarder)
+    task_acks = _open_task_acks(stack, process, forwarder)
+    trace = _open_trace(stack, process)
+    fates = AckHistoryRepository(database)
+    letters = DeadLetterRepository(database)
+    served = FlowRoutes(process.catalog, flows, book).routes()
+    served += routes(forwarder, fates, task_acks, routing, trace)
+    served += PositionRoutes(
+        forwarder,
+        SeekRepository(database),
+        SnapshotRepository(database),
+        SubscriptionStateRepository(database),
+    ).routes()
+    _own(stack, find_undelivered(letters, forwarder, undertaker))
+    served += DeadLetters(process.catalog, process.store, letters).routes()
+    served += Redrives(process.catalog, letters, RedriveRepository(database)).routes()
+    served += parked_routes(ParkedKeys(forwarder, undertaker), routing)
+    pushers, push_routes = _open_pushing(stack, process, forwarder, routing, task_acks)
+    backlogs, backlog_routes = _open_backlogs(stack, process, forwarder)
+    routing.order = backlogs.most_backlog_first
+
+    def drain() -> None:
+        pushers.drain()
+        forwarder.drain()
+        routing.drain()
+        backlog_routes.drain()
+
+    return OpenForwarder(
+        routes=[*served, *push_routes.routes(), *backlog_routes.routes()],
+        drain=drain,
+        not_ready_reason=forwarder.not_ready_reason,
+        find_subscription=routing.subscription,
+    )
+
+
+def advertised(host: str, listening_port: int, advertise: str) -> str:
+    """Return the address of links to advertise, as `host:port`.
+
+    `advertise` names `host`, `host:port` or nothing; then it is the `host` that listens.
+    """
+    named = advertise or host
+    if named.startswith("["):
+        return named if "]:" in named else f"{named}:{listening_port}"
+    if named.count(":") == 1:
+        return named
+    return f"[{named}]:{listening_port}" if ":" in named else f"{named}:{listening_port}"
+
+
+async def _open_links(stack: AsyncExitStack, process: Process) -> tuple[LinkNetwork, str]:
+    """Return links that listen, and their address for the other forwarders."""
+    links = LinkNetwork(
+        process.ack_key,
+        problem_of=process.problem_of,
+        lossy=(exchange.SUBJECT, attending.SUBJECT),
+        tls=process.peer_tls,
+        around=process.around_peers,
+    )
+    port = await links.start(process.link_host, process.link_port)
+    stack.push_async_callback(links.close, LINK_GRACE_S)
+    return links, advertised(process.link_host, port, process.link_advertise)
+
+
+def _make_forwarder(
+    process: Process, links: LinkNetwork, address: str, throttling: Throttling
+) -> SubscribeForwarder:
+    database = process.database
+    return SubscribeForwarder(
+        store=process.store,
+        history=process.history,
+        catalog=process.catalog,
+        feed=process.feed,
+        cursors=CursorRepository(database),
+        assignments=AssignmentRepository(database),
+        leases=LeaseRepository(database),
+        forwarded=ForwardedRepository(database),
+        ack_key=process.ack_key,
+        settings=settings.load(),
+        address=address,
+        weight=process.weight,
+        links=links,
+        hints=HintRepository(database),
+        throttling=throttling,
+        levels=process.limits,
+        usage=process.usage,
+        workshop=process.workshop,
+    )
+
+
+def _report_load(stack: AsyncExitStack, forwarder: SubscribeForwarder) -> None:
+    load = LoadReporter(
+        forwarder.activity,
+        units=lambda: len(forwarder.owners),
+        waiting_of=lambda uid: hub.waiting if (hub := forwarder.open_hub(uid)) else 0,
+    )
+    forwarder.load = lambda: load.report(time.monotonic())
+    load.start()
+    stack.callback(load.close)
+
+
+def _open_task_acks(
+    stack: AsyncExitStack, process: Process, forwarder: SubscribeForwarder
+) -> TaskAcks:
+    publisher = AckPublisher(
+        Staging(process.store),
+        PublicationRepository(process.database),
+        forwarder.flusher,
+        quotas=process.limits,
+        usage=process.usage,
+    )
+    stack.push_async_callback(publisher.close)
+    return TaskAcks(publisher, process.outputs)
+
+
+def _open_trace(stack: AsyncExitStack, process: Process) -> HandOuts | None:
+    told = None
+    if process.trace_file is not None:
+        told = HandOutTrace(process.trace_file)
+        stack.callback(told.close)
+    return told if process.tracer is None else HandOutSpans(process.tracer, told)
+
+
+def _open_pushing(
+    stack: AsyncExitStack,
+    process: Process,
+    forwarder: SubscribeForwarder,
+    routing: Routing,
+    task_acks: TaskAcks,
+) -> tuple[Pushers, PushRoutes]:
+    """Open pushes, which end before the forwarder does: pushes in progress are acked where
+    possible.
+    """
+    database = process.database
+    sender = Sender(process.egress, proxy=process.egress_proxy or None)
+    stack.push_async_callback(sender.close)
+    actions = {one.operation.id: one for one in Acks(forwarder, task_acks).actions}
+    ack, release = (
+        AckFront(actions[name], routing, forwarder).handle for name in ("ack", "release")
+    )
+    late = LateAcks(ack, release)
+    stack.push_async_callback(late.close, GRACE_S)
+    attempts = PushAttemptRepository(database)
+    log = AttemptLog(attempts)
+    log.start()
+    stack.push_async_callback(log.close)
+    requests = Requests(process.sealer, process.endpoint_tokens)
+    means = Means(
+        forwarder,
+        Endpoints(process.limits),
+        requests,
+        sender,
+        log,
+        late.pass_on,
+        usage=process.usage,
+        spans=None if process.tracer is None else PushSpans(process.tracer),
+    )
+    endpoints = PushEndpointRepository(database)
+    outbox = Outbox(process.store)
+    events = EndpointEvents(endpoints, process.catalog, outbox)
+    inactive = TenantRepository(database).inactive
+    pushers = Pushers(forwarder, endpoints, means, requests, events, inactive=inactive)
+    forwarder.push_status = pushers.status
+    process.feed.add_listener(pushers.on_changes)
+    pushers.start()
+    stack.push_async_callback(pushers.close)
+    replaying = Replaying(forwarder, outbox)
+    return pushers, PushRoutes(process.catalog, attempts, endpoints, pushers, means, replaying)
+
+
+def _open_backlogs(
+    stack: AsyncExitStack, process: Process, forwarder: SubscribeForwarder
+) -> tuple[Backlogs, BacklogRoutes]:
+    """Open backlogs, told among forwarders, and streamed to programs that scale workers by them."""
+    holdings = OwnHoldings(forwarder.owners.get, forwarder.open_hub, forwarder.cursors)
+    backlogs = Backlogs(holdings, forwarder.news, forwarder.links, forwarder.look_for)
+    backlogs.start()
+    stack.push_async_callback(backlogs.close)
+    selector = Selector(process.catalog, SubscriptionNames(process.database))
+    most = forwarder.settings.max_backlog_streams
+    return backlogs, BacklogRoutes(backlogs, selector, process.feed, most)
+
+
+def _own(stack: AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:
+    """Run a task until the stack is closed."""
+    task = asyncio.ensure_future(work)
+
+    async def end() -> None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    stack.push_async_callback(end)
