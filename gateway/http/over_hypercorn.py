@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
@@ -58,7 +59,13 @@ long run.
 _BUFFER_BYTES = 64 * 1024
 """Bytes of one stream's answers; beyond them, the writer waits."""
 _PART_BYTES = 32 * 1024
-_READ_BYTES = 1024
+_FRAMES_AT_ONCE = 4
+_READ_BYTES = 256
+"""Frames that h2 is given at once, or bytes after which it is given no further frame.
+
+A request takes h2 a tenth of a millisecond, and each byte of a head up to 3 µs.
+"""
+_FRAME_HEAD_BYTES = 9
 _PASS_S = 0.001
 """Seconds of processor time that the input of all connections of HTTP/2 may take of one pass of the
 event loop.
@@ -308,6 +315,7 @@ class BoundedH2(H2Protocol):
         self._calm = float(CALM_AT_ONCE)
         self._calm_s = self._now_s()
         self._turn_s = 0.0
+        self._cutter = FrameCutter()
 
     async def _run(
         self,
@@ -337,11 +345,10 @@ class BoundedH2(H2Protocol):
     async def handle(self, event: Event) -> None:
         if isinstance(event, RawData):
             # Reading 64 KiB of heads, or of frames without a body, takes long enough to be noticed.
-            for at in range(0, len(event.data), _READ_BYTES):
+            for piece in self._cutter.cut(event.data):
                 if self._hung_up:
                     return
-                part = RawData(event.data[at : at + _READ_BYTES])
-                await self.ledger.turns.run(super().handle(part))
+                await self.ledger.turns.run(super().handle(RawData(piece)))
             return
         if not isinstance(event, Closed):
             await super().handle(event)
@@ -443,6 +450,39 @@ class BoundedH2(H2Protocol):
     def tenant_of(self, stream_id: int) -> bytes:
         scope = _scope(self.streams.get(stream_id))
         return cast(bytes, scope.get(TENANT, b"")) if scope else b""
+
+
+class FrameCutter:
+    """Cuts the input of a connection of HTTP/2 where frames end."""
+
+    def __init__(self) -> None:
+        self._left_bytes = len(PREFACE)
+        """Bytes of the current frame that have not come. The preface counts as a frame."""
+        self._head = b""
+        """The part of the next frame's head that has come (RFC 9113, 4.1)."""
+
+    def cut(self, data: bytes) -> Iterator[bytes]:
+        """Yield all of the data, in pieces that a few frames end in."""
+        begin = at = frames = 0
+        while at < len(data):
+            if self._left_bytes:
+                taken = min(self._left_bytes, len(data) - at)
+                self._left_bytes -= taken
+            else:
+                taken = min(_FRAME_HEAD_BYTES - len(self._head), len(data) - at)
+                self._head += data[at : at + taken]
+                if len(self._head) == _FRAME_HEAD_BYTES:
+                    self._left_bytes = int.from_bytes(self._head[:3])
+                    self._head = b""
+            at += taken
+            if self._left_bytes or self._head:
+                continue  # The frame goes on.
+            frames += 1
+            if frames == _FRAMES_AT_ONCE or at - begin >= _READ_BYTES:
+                yield data[begin:at]
+                begin, frames = at, 0
+        if begin < len(data):
+            yield data[begin:]
 
 
 class BoundedBuffer(StreamBuffer):

@@ -238,12 +238,36 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "gateway/http/over_hypercorn.py",
-                "                await self.ledger.turns.run(super().handle(part))\n",
-                "                await super().handle(part)\n",
+                "                await self.ledger.turns.run(super().handle(RawData(piece)))\n",
+                "                await super().handle(RawData(piece))\n",
             ),
         ),
         killed_by=f"{_HYPERCORN}"
         "::test_all_connections_share_the_part_of_a_pass_that_their_input_takes",
+        breaks="P19",
+    ),
+    Mutant(
+        "h2 is given any number of frames at once",
+        (
+            Edit(
+                "gateway/http/over_hypercorn.py",
+                "if frames == _FRAMES_AT_ONCE or at - begin >= _READ_BYTES:",
+                "if at - begin >= _READ_BYTES:",
+            ),
+        ),
+        killed_by=f"{_HYPERCORN}::test_h2_is_given_a_few_frames_at_once",
+        breaks="P19",
+    ),
+    Mutant(
+        "h2 is given four heads at once, however long they are",
+        (
+            Edit(
+                "gateway/http/over_hypercorn.py",
+                "if frames == _FRAMES_AT_ONCE or at - begin >= _READ_BYTES:",
+                "if frames == _FRAMES_AT_ONCE:",
+            ),
+        ),
+        killed_by=f"{_HYPERCORN}::test_input_is_cut_where_frames_end",
         breaks="P19",
     ),
     Mutant(
