@@ -4,8 +4,9 @@ A miss reads Postgres, so what any process was answered 201 for is usable here a
 never cached. With Postgres down what is cached stays usable for 15 minutes after the feed last
 heard from it, then MetadataUnavailable.
 
-No stale read gets in: what was read while changes arrived is handed out but not kept (the change
-may have been about it), and of two readings the one with the higher version stays.
+No stale read gets in: what was read while changes arrived is not kept (the change may have been
+about it) and is handed out only to callers that asked before them; and of two readings the one with
+the higher version stays.
 """
 
 from __future__ import annotations
@@ -235,6 +236,7 @@ class Catalog:
     async def _apply(self, changes: Sequence[Change]) -> None:
         """Reads again what is cached of the changed; raises when it can't, and is called again."""
         self._runs_applied += 1
+        self._reads.clear()  # Nobody who heard of a change may join a reading that began before it.
         if any(change.kind is ChangeKind.RESET for change in changes):
             for shelf in (self._by_name, self._by_uid, self._subscription, self._of_topic):
                 shelf.clear()

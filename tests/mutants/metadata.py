@@ -19,6 +19,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_what_was_read_before_the_first_poll_is_read_again_after_it",
     ),
     Mutant(
+        "who hears of a change may join a reading that began before it",
+        (
+            Edit(
+                "metadata/catalog.py",
+                "        self._reads.clear()  "
+                "# Nobody who heard of a change may join a reading that began before it.\n",
+                "",
+            ),
+        ),
+        breaks="P3",
+        killed_by="tests/integration/metadata/test_feed_and_catalog.py"
+        "::test_a_change_is_not_answered_with_a_reading_that_began_before_it",
+    ),
+    Mutant(
         "a placement is read at another moment than the partitions that it is about",
         (
             Edit(

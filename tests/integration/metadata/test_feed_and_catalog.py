@@ -235,6 +235,42 @@ async def test_a_join_on_an_older_reading_does_not_hide_what_was_made_since(
     assert await late == topic
 
 
+async def test_a_change_is_not_answered_with_a_reading_that_began_before_it(
+    world: World, other: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A forwarder that was told of a growth joined such a reading: it read the old queue for ever
+    (delivery seed 2571512019)."""
+    topic = await world.topic()
+    started, go_on = asyncio.Event(), asyncio.Event()
+    get = other.topics.get_by_uid
+    found: list[Topic | None] = []
+
+    async def slow(tenant_id: bytes, uid: bytes) -> Topic:
+        topic = await get(tenant_id, uid)
+        started.set()
+        await go_on.wait()
+        return topic
+
+    async def listen(changes: Sequence[Change]) -> None:
+        if any(change.uid == topic.uid for change in changes):
+            monkeypatch.setattr(other.topics, "get_by_uid", get)
+            asyncio.get_running_loop().call_later(0.05, go_on.set)
+            try:
+                found.append(await other.catalog.topic_by_uid(world.tenant_id, topic.uid))
+            except NotFound:
+                found.append(None)
+
+    await other.feed.catch_up()
+    other.feed.add_listener(listen)
+    monkeypatch.setattr(other.topics, "get_by_uid", slow)
+    early = asyncio.create_task(other.catalog.topic_by_uid(world.tenant_id, topic.uid))
+    await started.wait()
+    await world.topics.mark_deleting(world.tenant_id, topic.name)
+    await other.feed.catch_up()
+    assert await early == topic
+    assert found == [None]
+
+
 async def test_a_topic_still_being_made_is_not_usable(world: World, other: World) -> None:
     made = await world.topics.create(world.tenant_id, TopicSpec("young"), [0])
     with pytest.raises(NotFound):
