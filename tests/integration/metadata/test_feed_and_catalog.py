@@ -238,7 +238,7 @@ async def test_a_join_on_an_older_reading_does_not_hide_what_was_made_since(
 async def test_a_change_is_not_answered_with_a_reading_that_began_before_it(
     world: World, other: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A forwarder that was told of a growth joined such a reading: it read the old queue for ever
+    """Test what made a forwarder read the old queue for ever, although it was told of a growth
     (delivery seed 2571512019)."""
     topic = await world.topic()
     started, go_on = asyncio.Event(), asyncio.Event()

@@ -38,8 +38,7 @@ RUNNERS = 2
 LEASE_S = 1.0
 """Amid faults leases are short, so that many end."""
 CALM_LEASE_S = 30.0
-"""Once faults are healed, a lease outlasts the calls of an attempt, some of which take seconds:
-Postgres' network stays as slow as the seed drew it."""
+"""A lease lasts this long once all faults are healed, so that it outlasts an attempt's calls."""
 EXPORTED_S = 100.0
 """Everything is exported within this time once all faults are healed."""
 OVERTAKEN_S = 30.0
