@@ -16,7 +16,6 @@ import random
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -44,12 +43,13 @@ AHEAD_US = (1_500_000, 3_500_000)
 BODY = bytes(1024)
 FETCH_BYTES = 4 * 1024 * 1024
 PATIENCE_S = 30.0
+RELEASES = "packetboat_scheduler_releases_total "
 
 
 class Result(NamedTuple):
     pending: int
     released: int
-    releases: int
+    releases: float
     """Commands by which the messages were released."""
     late_ms: list[float]
     cpu_us: dict[str, float]
@@ -173,13 +173,13 @@ async def measure(cluster: PacketboatCluster, pending: int, rate: int, seconds: 
         say(f"{pending:,} pending after {time.monotonic() - began_s:.1f} s")
         await asyncio.sleep(2.0)
         before = cluster.cpu_by_part()
-        releases = -await asyncio.to_thread(releases_so_far, cluster)
+        releases = -await asyncio.to_thread(cluster.metric, RELEASES)
         staged, last_due_s = await stage_load(client, readers, rate, seconds)
         async with asyncio.timeout_at(last_due_s + PATIENCE_S):
             for reader, count in zip(readers, staged, strict=True):
                 await reader.until(count)
         after = cluster.cpu_by_part()
-        releases += await asyncio.to_thread(releases_so_far, cluster)
+        releases += await asyncio.to_thread(cluster.metric, RELEASES)
     finally:
         for task in tasks:
             task.cancel()
@@ -192,15 +192,6 @@ async def measure(cluster: PacketboatCluster, pending: int, rate: int, seconds: 
     return Result(pending, count, releases, late_ms, cpu_us)
 
 
-def releases_so_far(cluster: PacketboatCluster) -> int:
-    """Return the releases that the scheduler's own metrics count."""
-    with urllib.request.urlopen(cluster.metrics_url, timeout=10) as answer:
-        for line in answer.read().decode().splitlines():
-            if line.startswith("packetboat_scheduler_releases_total "):
-                return int(float(line.split()[1]))
-    raise SystemExit("the server tells no releases")
-
-
 def say(text: str) -> None:
     print(text, flush=True)
 
@@ -209,8 +200,8 @@ def show(result: Result) -> None:
     late = result.late_ms
     parts = ", ".join(f"{part} {spent:.0f}" for part, spent in sorted(result.cpu_us.items()))
     say(
-        f"{result.pending:,} pending, {result.released:,} released by {result.releases:,} commands:"
-        f" due → read"
+        f"{result.pending:,} pending, {result.released:,} released by {result.releases:,.0f}"
+        f" commands: due → read"
         f" p50 {percentile(late, 50):.1f} ms, p99 {percentile(late, 99):.1f} ms,"
         f" max {max(late):.1f} ms, min {min(late):.1f} ms;"
         f" CPU {sum(result.cpu_us.values()):.0f} µs a message ({parts})"

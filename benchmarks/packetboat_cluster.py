@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import time
+import urllib.request
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -88,6 +89,17 @@ class PacketboatCluster:
         connection.close()
         if answer.status != 201:
             raise NotReady(f"POST {path}: {answer.status} {text[:300]!r}")
+
+    def metric(self, begin: str) -> float:
+        """Return the sum of the server's samples whose name and labels begin so; raises NotReady
+        if there are none.
+        """
+        with urllib.request.urlopen(self.metrics_url, timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        found = [float(line.rpartition(" ")[2]) for line in lines if line.startswith(begin)]
+        if not found:
+            raise NotReady(f"the server has no metric {begin}")
+        return sum(found)
 
     def flushes(self) -> list[int]:
         """Return the number of fdatasyncs so far per store node; raises NotReady if a node

@@ -31,6 +31,7 @@ ROOT = Path(__file__).parent.parent
 TOPIC = "sdk"
 PARTITIONS = 4
 IN_FLIGHT = 256
+REQUESTS = 'packetboat_gateway_requests_total{method="POST"'
 Row = dict[str, Any]
 Case = tuple[str, list[str]]
 OURS: tuple[Case, ...] = (
@@ -77,12 +78,17 @@ class Ours:
     def run(
         self, case: list[str], seconds: float, environment: Mapping[str, str] | None = None
     ) -> Row:
-        """Measure a case; `environment` may name another SDK to import. Raises NotReady."""
+        """Measure a case; `environment` may name another SDK to import. Raises NotReady.
+
+        `requests` of the row are those that the server counted.
+        """
         cluster = self._cluster
+        before = cluster.metric(REQUESTS)
         command = [sys.executable, "-m", "benchmarks.sdk_load", *case]
         command += ["--url", cluster.url, "--token", cluster.token, "--topic", TOPIC]
         command += ["--pids", ",".join(map(str, cluster.pids()))]
-        return loaded(command, seconds, environment)
+        row = loaded(command, seconds, environment)
+        return row | {"requests": cluster.metric(REQUESTS) - before}
 
     def stop(self) -> None:
         self._cluster.stop()

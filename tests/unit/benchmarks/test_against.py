@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
+import io
+import itertools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import cast
 
@@ -14,22 +19,26 @@ from benchmarks.against import (
     CASES,
     COMMIT,
     DRAIN,
+    FIGURES,
     OF_SDKS,
     OF_SERVERS,
     POST_128,
     SIDES,
     THIS,
     TRIES,
+    Comparison,
     Judgement,
     Round,
     Row,
     Sdk,
     Side,
+    compare,
     judge,
     turn,
 )
 from benchmarks.processes import NotReady
 from benchmarks.sdk_publish import Ours
+from tests.chaos import releases
 from tests.chaos.releases import CURRENT, Release
 
 
@@ -37,7 +46,7 @@ def window(rate: float, cpu_us: float = 100.0) -> Row:
     """Return one second of a measurement."""
     latency = {"p50_ms": 5.0, "p99_ms": 9.0, "failed": 0}
     cpu_s = {"server_cpu_s": rate * cpu_us / 1e6, "clients_cpu_s": rate * cpu_us / 1e6}
-    return {"n": rate, "elapsed_s": 1.0} | cpu_s | latency
+    return {"n": rate, "elapsed_s": 1.0, "requests": rate / 128} | cpu_s | latency
 
 
 def rounds_of(rates: Mapping[str, Sequence[float]], cpu_us: Mapping[str, float]) -> list[Round]:
@@ -60,13 +69,12 @@ def judged(
     return {each.figure: each for each in found if each.case == POST_128}
 
 
-def test_a_ratio_is_the_median_of_the_rounds_and_the_spread_that_of_the_commit_with_itself() -> (
-    None
-):
+def test_a_ratio_is_the_median_of_the_turns_and_the_spread_that_of_the_commit_with_itself() -> None:
     rates = {THIS: [90, 240, 330], COMMIT: [100, 200, 300], AGAIN: [110, 200, 285]}
     found = judged(rates)["msgs/s"]
     assert found.ratio == pytest.approx(1.1)
-    assert found.spread == pytest.approx(0.05)
+    error = 0.05 / 0.6745 * math.sqrt(math.pi / 2 / 3)
+    assert found.spread == pytest.approx(2 * error, rel=1e-4)
     assert (found.this, found.commit) == (240, 200)
 
 
@@ -77,7 +85,28 @@ def test_a_bound_is_broken_beyond_the_spread_alone() -> None:
     assert judged(quiet | slower)["msgs/s"].is_broken
     assert not judged(loud | slower)["msgs/s"].is_broken
     assert not judged(quiet | {THIS: [95] * 5})["msgs/s"].is_broken
-    assert judged(loud | {THIS: [88] * 5})["msgs/s"].is_broken
+    assert judged(loud | {THIS: [84] * 5})["msgs/s"].is_broken
+
+
+def test_every_turn_of_a_round_counts_and_more_turns_make_the_spread_smaller() -> None:
+    loud = {COMMIT: [100] * 5, AGAIN: [94, 106, 94, 106, 94], THIS: [90] * 5}
+    (found,) = (each for each in judge(rounds_of(loud, {}), [DRAIN], FIGURES) if is_rate(each))
+    rounds = [
+        {place: list(windows) * 4 for place, windows in one.items()} for one in rounds_of(loud, {})
+    ]
+    (sharper,) = (each for each in judge(rounds, [DRAIN], FIGURES) if is_rate(each))
+    assert sharper.spread == pytest.approx(found.spread / 2)
+    assert sharper.is_broken
+    assert not found.is_broken
+
+
+def test_one_stalled_window_does_not_decide() -> None:
+    rates: dict[str, Sequence[float]] = {side: [100] * 5 for side in SIDES}
+    assert not judged(rates | {THIS: [100, 100, 3, 100, 100]})["msgs/s"].is_broken
+
+
+def is_rate(each: Judgement) -> bool:
+    return each.figure == "msgs/s"
 
 
 def test_cpu_a_message_has_its_bound_too_and_latency_has_none() -> None:
@@ -88,19 +117,35 @@ def test_cpu_a_message_has_its_bound_too_and_latency_has_none() -> None:
     assert not judged(same)["p99 ms"].is_broken
 
 
-def test_the_cpu_of_clients_has_a_bound_where_sdks_are_compared() -> None:
-    def found(client_us: float) -> Judgement:
-        rates = {side: [100.0] * 5 for side in SIDES}
-        rounds = rounds_of(rates, {THIS: client_us})
-        (told,) = (
-            each
-            for each in judge(rounds, [POST_128], OF_SDKS.figures)
-            if each.figure == "client µs/msg"
-        )
-        return told
+def of_sdks(figure: str, rounds: list[Round]) -> Judgement:
+    """Return the judgement of this figure where SDKs are compared."""
+    (found,) = (
+        each for each in judge(rounds, [POST_128], OF_SDKS.figures) if each.figure == figure
+    )
+    return found
 
-    assert found(106).is_broken
-    assert not found(105).is_broken
+
+def test_the_cpu_of_clients_has_a_bound_where_sdks_are_compared() -> None:
+    rates = {side: [100.0] * 5 for side in SIDES}
+    assert of_sdks("client µs/msg", rounds_of(rates, {THIS: 106})).is_broken
+    assert not of_sdks("client µs/msg", rounds_of(rates, {THIS: 105})).is_broken
+
+
+@pytest.mark.parametrize(("requests", "broken"), [(1.0, False), (1.04, False), (1.1, True)])
+def test_an_sdk_that_sends_smaller_batches_breaks_a_bound(requests: float, broken: bool) -> None:
+    rounds = rounds_of({side: [100.0] * 5 for side in SIDES}, {})
+    for one in rounds:
+        for row in one[THIS, POST_128]:
+            row["requests"] *= requests
+    assert of_sdks("msgs/request", rounds).is_broken is broken
+
+
+def test_requests_that_were_not_counted_are_not_within_bounds() -> None:
+    rounds = rounds_of({side: [100.0] * 5 for side in SIDES}, {})
+    for one in rounds:
+        for windows in one.values():
+            windows[0]["requests"] = 0
+    assert of_sdks("msgs/request", rounds).is_broken
 
 
 def test_what_was_not_measured_is_not_within_bounds() -> None:
@@ -129,8 +174,35 @@ def test_a_turn_is_measured_again_where_a_side_refused_requests(refusals: int, t
     order: list[str] = []
     sides = [Refusing("a", 0, order), Refusing("b", refusals, order), Refusing("c", 0, order)]
     assert set(turn(cast("list[Side]", sides), DRAIN, 1, 1.0)) == {"a", "b", "c"}
-    assert order[:3] == ["b", "c", "a"]
+    assert order[:3] == ["a", "c", "b"]
     assert len(order) == 3 * tries
+
+
+def test_each_side_has_each_place_and_follows_each_other_side_equally_often() -> None:
+    order: list[str] = []
+    sides = cast("list[Side]", [Refusing(name, 0, order) for name in "abc"])
+    for number in range(12):
+        turn(sides, DRAIN, number, 1.0)
+    turns = [order[at : at + 3] for at in range(0, len(order), 3)]
+    for place in range(3):
+        assert set(Counter(each[place] for each in turns).values()) == {4}
+    pairs = Counter(pair for each in turns for pair in itertools.pairwise(each))
+    assert set(pairs.values()) == {4}
+    assert len(pairs) == 6
+
+
+def test_a_turn_that_is_not_counted_comes_before_the_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(releases, "unpacked", lambda *_: CURRENT)
+    order: list[str] = []
+    sides = cast("list[Side]", [Refusing(name, 0, order) for name in SIDES])
+    of = Comparison([DRAIN], FIGURES, lambda *_: nullcontext(sides))
+    asked = argparse.Namespace(only="", commit="HEAD", rounds=2, turns=1, window=1.0)
+    output = io.StringIO()
+    compare(of, asked, tmp_path, output)
+    assert len(order) == 9
+    assert len(output.getvalue().splitlines()) == 6
 
 
 class Publishing:
