@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from edge.asgi import ClientGone, Receive
 from edge.problem import Problem
+
+T = TypeVar("T")
 
 
 async def disconnected(receive: Receive) -> None:
@@ -28,3 +32,28 @@ def ended_by(gone: asyncio.Future[None]) -> Problem:
     if not isinstance(error, Problem):
         raise error
     return error
+
+
+async def unless_gone(
+    receive: Receive, work: Coroutine[Any, Any, T], undo: Callable[[T], None] = lambda _: None
+) -> T:
+    """Return the result of `work`, which is cancelled when the client goes.
+
+    Raises ClientGone then, or the Problem if its caller may not wait any longer; `undo` gets a
+    result that comes at that moment.
+    """
+    working = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(disconnected(receive))
+    try:
+        await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
+        if gone.done():
+            raise ended_by(gone)
+        return working.result()
+    except BaseException:
+        if working.done() and not working.cancelled() and not working.exception():
+            undo(working.result())
+        raise
+    finally:
+        working.cancel()
+        gone.cancel()
+        await asyncio.gather(working, gone, return_exceptions=True)

@@ -14,9 +14,10 @@ from typing import NamedTuple
 from edge import large_bodies, worker, workshop
 from gateway import write_turns
 from gateway.admission import admission
-from gateway.exports import claim_line as export_claims
+from gateway.exports import waits as export_waits
 from gateway.http import request
-from gateway.jobs import claim_line, end_watch
+from gateway.jobs import end_watch
+from gateway.jobs import waits as job_waits
 from gateway.locks import line
 from gateway.oauth import endpoints
 from gateway.quotas.settings import QuotaSettings
@@ -311,11 +312,11 @@ AREAS = (
     Area(
         "Calls that wait, of a process",
         (
-            _shared("claim_waits", "memory", claim_line.MAX_WAITING, "503 `too-many-claim-waits`"),
+            _shared("claim_waits", "memory", job_waits.MAX_WAITING, "503 `too-many-claim-waits`"),
             _shared(
                 "claim_tries",
                 "memory: claims that wait for a connection to Postgres",
-                claim_line.MAX_WAITING,
+                job_waits.MAX_WAITING,
                 "503 `too-many-claim-waits`",
             ),
             _shared(
@@ -331,7 +332,7 @@ AREAS = (
             _shared(
                 "export_claim_waits",
                 "memory",
-                export_claims.MAX_WAITING,
+                export_waits.MAX_WAITING,
                 "503 `too-many-claim-waits`",
                 "all: runners are the platform's",
             ),

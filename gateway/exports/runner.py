@@ -6,27 +6,28 @@ done under a lease that is over: another runner may have the run by then.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+from functools import partial
 from typing import cast
 
 import msgspec
 
 from auth.run_tokens import Attempt, RunToken, RunTokens
 from auth.signing_keys import NoSigningKey
-from edge.asgi import ClientGone, Receive, Route, Scope, Send, path_param, read_body, respond
+from edge.asgi import Receive, Route, Scope, Send, path_param, read_body, respond
 from edge.bodies import OF_OPERATORS, read
-from edge.departure import disconnected, ended_by
-from edge.problem import Problem, unavailable
+from edge.departure import unless_gone
+from edge.problem import unavailable
 from edge.shares import TooManyWaiting
 from gateway.exports import metrics
-from gateway.exports.claim_line import ClaimLine, Wanted
 from gateway.exports.lanes import ranges_for_runner, stored
 from gateway.exports.planning import Offsets
 from gateway.exports.refusals import lease_lost, leased
 from gateway.exports.runner_bodies import MAX_BODY_BYTES, ending_of, log_bytes, progress_of
 from gateway.exports.views import spec_for_runner
+from gateway.exports.waits import RunClaims, Runner
 from gateway.http.decoding import read_json
+from gateway.wait_list import too_many_claim_waits
 from metadata.errors import LeaseLost
 from metadata.exports.exports import ExportRepository
 from metadata.exports.leases import ExportLeaseRepository, Finished
@@ -55,14 +56,14 @@ class RunnerRoutes:
         self,
         exports: ExportRepository,
         leases: ExportLeaseRepository,
-        line: ClaimLine,
+        claims: RunClaims,
         offsets: Offsets,
         tokens: RunTokens,
         max_messages: int,
     ) -> None:
         self._exports = exports
         self._leases = leases
-        self._line = line
+        self._claims = claims
         self._offsets = offsets
         self._tokens = tokens
         self._max_messages = max_messages
@@ -78,14 +79,19 @@ class RunnerRoutes:
     async def claim(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a run, or none. A runner that goes away while it waits gets none."""
         body = await read_json(scope, receive, contract.ExportRunClaim)
-        wanted = Wanted(tuple(sorted(set(body.lakes))), body.runner, body.lease_seconds)
-        run = await self._claim(wanted, body.wait_seconds, receive)
+        lakes = tuple(sorted(set(body.lakes)))
+        runner = Runner(body.runner, body.lease_seconds)
+        claiming = self._claims.claim(lakes, runner.name, runner, body.wait_seconds)
+        try:
+            run = await unless_gone(receive, claiming, partial(self._claims.undo, lakes))
+        except TooManyWaiting as error:
+            raise too_many_claim_waits("runs") from error
         try:
             claimed = None if run is None else await self._claimed(run)
             answer = msgspec.json.encode(contract.ExportRunClaimed(claimed))
             await respond(send, 200, answer, headers=NO_STORE)
         except BaseException:
-            self._line.undo(run)
+            self._claims.undo(lakes, run)
             raise
         if run is not None:
             metrics.claimed.labels(run.kind).inc()
@@ -139,28 +145,6 @@ class RunnerRoutes:
         await self._tokens.end(Attempt(run_id.tenant_id, run_id.uid, finished.attempt))
         _count(finished, body)
         await respond(send, 200, msgspec.json.encode(contract.ExportRunFinished()))
-
-    async def _claim(self, wanted: Wanted, wait_s: float, receive: Receive) -> ClaimedRun | None:
-        """Return a run. Raise ClientGone once the caller has gone, and a Problem where too many
-        wait."""
-        claiming = asyncio.ensure_future(self._line.claim(wanted, wait_s))
-        gone = asyncio.ensure_future(disconnected(receive))
-        try:
-            await asyncio.wait((claiming, gone), return_when=asyncio.FIRST_COMPLETED)
-            if gone.done():
-                raise ended_by(gone)
-            return claiming.result()
-        except (ClientGone, Problem, asyncio.CancelledError):
-            if claiming.done() and not claiming.cancelled() and not claiming.exception():
-                self._line.undo(claiming.result())
-            raise
-        except TooManyWaiting as error:
-            detail = "Too many wait for runs in this process."
-            raise Problem.of("too-many-claim-waits", detail, retry_after_s=1.0) from error
-        finally:
-            claiming.cancel()
-            gone.cancel()
-            await asyncio.gather(claiming, gone, return_exceptions=True)
 
     async def _claimed(self, run: ClaimedRun) -> contract.ExportRunLease:
         tenant_id, uid = run.id

@@ -1,44 +1,65 @@
-"""Wakes the claims of this process that wait for a run: on a notification, and once a second."""
+"""Claims of this process that wait for runs of exports.
+
+A notifier says of which lakes runs may be claimed, and each second one claim of each wait list
+tries: a run can become ready by time alone.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import random
+import math
+from typing import NamedTuple
 
-from gateway.exports.claim_line import ClaimLine
+from edge.shares import Shares, Turns
+from gateway.exports import metrics
+from gateway.wait_list import Claims, look_after
 from metadata.database import Database
 from metadata.exports.bell import ExportBell
 from metadata.exports.leases import ExportLeaseRepository
+from metadata.exports.types import ClaimedRun
 
-LOOK_EVERY_S = 1.0
-"""About: for rings that got lost, and for what becomes ready by time alone."""
+MAX_WAITING = 1_000
+"""The limit of waiting claims in one process.
+
+Runners belong to the platform, so no tenant has a share of it.
+"""
+MAX_TRIES = 4
+"""The number of claims that are tried at once."""
 
 
-class ExportWaits:
-    """One per process; `run` it, and `close` it last."""
+class Runner(NamedTuple):
+    """A runner that asks for a run, and the time for which it leases the run."""
 
-    def __init__(self, database: Database) -> None:
-        self._needed = asyncio.Event()
-        self.line = ClaimLine(ExportLeaseRepository(database), self._needed.set)
-        self._bell = ExportBell(database, self.line.rung, self.line.wake_all)
+    name: str
+    lease_s: float
 
-    async def run(self) -> None:
-        """Run for ever. Do nothing until the first claim waits."""
-        await self._needed.wait()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._bell.run())
-            tasks.create_task(self._look())
 
-    def drain(self) -> None:
-        """Answer all waiting claims now."""
-        self.line.drain()
+Lakes = tuple[str, ...]
+"""The lakes, in ascending order, for which the claims of one wait list ask."""
 
-    async def close(self) -> None:
-        """After the last caller has gone."""
-        await self.line.close()
+
+class RunClaims(Claims[Lakes, Runner, ClaimedRun]):
+    """The claims on runs; those of the same lakes wait in one list."""
+
+    def __init__(self, leases: ExportLeaseRepository) -> None:
+        waiting = Shares(MAX_WAITING, share=1.0, name="export_claim_waits")
+        tries = Turns(Shares(MAX_TRIES, share=1.0), Shares(math.inf))
+        super().__init__(waiting, tries, metrics.waiting)
+        self._leases = leases
+
+    async def take(self, key: Lakes, wanted: Runner) -> ClaimedRun | None:
+        return await self._leases.claim(key, *wanted)
+
+    async def give_back(self, key: Lakes, got: ClaimedRun) -> None:
+        await self._leases.release(got.id, got.lease)
+
+    def runs_wait(self, lake: str) -> None:
+        """Wake the claims on runs of that lake."""
+        self.notice(lambda lakes: lake in lakes)
+
+    async def run(self, database: Database) -> None:
+        """Listen and look until cancelled; do nothing until somebody waits."""
+        bell = ExportBell(database, self.runs_wait, self.notice)
+        await look_after(self.waits.needed, bell, self._look)
 
     async def _look(self) -> None:
-        while True:
-            # Not all processes at the same moment.
-            await asyncio.sleep(LOOK_EVERY_S * random.uniform(0.75, 1.25))
-            self.line.wake_all()
+        self.notice()

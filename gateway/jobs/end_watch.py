@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from edge.shares import Shares
+from gateway.wait_list import within
 from metadata.jobs.claims import JobLeaseRepository
 from metadata.jobs.jobs import JobRepository
 from metadata.jobs.types import Job
@@ -47,7 +48,7 @@ class EndWatch:
             # Between the look before and now it may have ended unheard.
             job = await self._jobs.get(tenant_id, name)
             if not job.finished:
-                await _within(ended, wait_s)
+                await within(ended, wait_s)
                 job = await self._jobs.get(tenant_id, name)
         finally:
             self._leave(key, ended)
@@ -76,11 +77,3 @@ class EndWatch:
         waiting.discard(ended)
         if not waiting:
             del self._waiting[key]
-
-
-async def _within(event: asyncio.Event, timeout_s: float) -> None:
-    try:
-        async with asyncio.timeout(timeout_s):
-            await event.wait()
-    except TimeoutError:
-        return

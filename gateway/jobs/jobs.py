@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 
 import msgspec
@@ -17,7 +16,7 @@ from edge.asgi import (
     tenant_of,
 )
 from edge.caller import Caller
-from edge.departure import disconnected, ended_by
+from edge.departure import unless_gone
 from edge.parameters import Query
 from edge.workshop import Workshop
 from gateway.jobs.bodies import (
@@ -98,17 +97,8 @@ class JobRoutes:
         wait_s = call.query.number(contract.WAIT_FOR_END)
         if not wait_s:
             return await self._jobs.get(call.tenant_id, call.name)
-        getting = asyncio.ensure_future(self._ends.get(call.tenant_id, call.name, wait_s))
-        gone = asyncio.ensure_future(disconnected(call.receive))
-        try:
-            await asyncio.wait((getting, gone), return_when=asyncio.FIRST_COMPLETED)
-            if gone.done():
-                raise ended_by(gone)
-            return getting.result()
-        finally:
-            getting.cancel()
-            gone.cancel()
-            await asyncio.gather(getting, gone, return_exceptions=True)
+        getting = self._ends.get(call.tenant_id, call.name, wait_s)
+        return await unless_gone(call.receive, getting)
 
     async def _select(self, call: Call) -> ReadPage[Job]:
         return partial(self._jobs.page, state=call.query.choice(contract.JOB_STATE))

@@ -1,26 +1,68 @@
-"""The wait lists that requests of this process share, and their wake-ups: a notifier, and a
-look each second.
+"""Callers of this process that wait for tasks, or for the end of a job.
+
+A notifier says which pools may have tasks and which jobs ended, and a look each second asks once
+for all that wait.
 """
 
 from __future__ import annotations
 
-import asyncio
-import random
+from collections.abc import Sequence
+from typing import NamedTuple
 
-import structlog
-
-from gateway.jobs.claim_line import ClaimLine
+from edge.shares import Shares, Turns
+from gateway.jobs import metrics
 from gateway.jobs.end_watch import EndWatch
 from gateway.jobs.settle_line import SettleLine
+from gateway.wait_list import Claims, look_after
 from metadata.database import Database
-from metadata.errors import MetadataError
 from metadata.jobs.bell import JobBell
-from metadata.jobs.claims import JobLeaseRepository
+from metadata.jobs.claims import JobLeaseRepository, Wanted
 from metadata.jobs.jobs import JobRepository
+from metadata.jobs.machine import Release
+from metadata.jobs.settling import Item
+from metadata.jobs.types import LeasedTask
 
-LOOK_EVERY_S = 1.0
-"""About: for rings that got lost, and for what becomes ready by time alone."""
-_log = structlog.get_logger("packetboat.jobs")
+MAX_WAITING = 10_000
+"""The number of claims that may wait in one process."""
+MAX_TRIES = 4
+"""The number of tries at once, half of them for one tenant.
+
+Tries of a pool with a limit wait for each other, on connections that others need.
+"""
+
+
+class Tasks(NamedTuple):
+    """The tasks for which the claims of one wait list ask."""
+
+    tenant_id: bytes
+    pool: str
+    kinds: tuple[str, ...]
+
+
+class TaskClaims(Claims[Tasks, Wanted, list[LeasedTask]]):
+    """The claims on tasks; those of the same kinds of one pool wait in one list."""
+
+    def __init__(self, leases: JobLeaseRepository) -> None:
+        waiting = Shares(MAX_WAITING, name="claim_waits")
+        tries = Turns(Shares(MAX_TRIES), Shares(MAX_WAITING, name="claim_tries"))
+        super().__init__(waiting, tries, metrics.waiting)
+        self._leases = leases
+
+    async def take(self, key: Tasks, wanted: Wanted) -> list[LeasedTask]:
+        return await self._leases.claim(key.tenant_id, wanted)
+
+    async def give_back(self, key: Tasks, got: Sequence[LeasedTask]) -> None:
+        await self._leases.settle(key.tenant_id, [Item(task.lease, Release()) for task in got])
+
+    def tasks_wait(self, tenant_id: bytes, pool: str) -> None:
+        """Wake the claims on tasks of that pool."""
+        self.notice(lambda key: key[:2] == (tenant_id, pool))
+
+    async def look(self) -> None:
+        """Wake the claims that may find something. Raises MetadataError."""
+        keys = self.waits.awaited()
+        for at in await self._leases.claimable(keys):
+            self.waits.wake(keys[at])
 
 
 class JobWaits:
@@ -28,35 +70,26 @@ class JobWaits:
 
     def __init__(self, database: Database) -> None:
         leases = JobLeaseRepository(database)
-        self._needed = asyncio.Event()
-        self.line = ClaimLine(leases, self._needed.set)
+        self.claims = TaskClaims(leases)
         self.settling = SettleLine(leases)
+        self._needed = self.claims.waits.needed
         self.ends = EndWatch(JobRepository(database), leases, self._needed.set)
-        self._bell = JobBell(database, self.line.rung, self.ends.rung, self.line.wake_all)
+        self._bell = JobBell(database, self.claims.tasks_wait, self.ends.rung, self.claims.notice)
 
     async def run(self) -> None:
         """Listen and look until cancelled; do nothing until somebody waits."""
-        await self._needed.wait()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._bell.run())
-            tasks.create_task(self._look())
+        await look_after(self._needed, self._bell, self._look)
 
     def drain(self) -> None:
         """Answer every waiting caller now."""
-        self.line.drain()
+        self.claims.waits.drain()
         self.ends.drain()
 
     async def close(self) -> None:
         """After the last caller has gone."""
         await self.settling.close()
-        await self.line.close()
+        await self.claims.waits.close()
 
     async def _look(self) -> None:
-        while True:
-            # Not all processes at the same moment.
-            await asyncio.sleep(LOOK_EVERY_S * random.uniform(0.75, 1.25))
-            try:
-                await self.line.look()
-                await self.ends.look()
-            except MetadataError as error:
-                _log.debug("nothing is known of jobs now", error=str(error))
+        await self.claims.look()
+        await self.ends.look()

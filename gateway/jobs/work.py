@@ -6,38 +6,29 @@ like any lease that is over.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
-from edge.asgi import (
-    ClientGone,
-    Receive,
-    Route,
-    Scope,
-    Send,
-    caller_of,
-    path_param,
-    respond,
-    tenant_of,
-)
-from edge.departure import disconnected, ended_by
+from edge.asgi import Receive, Route, Scope, Send, caller_of, path_param, respond, tenant_of
+from edge.departure import unless_gone
 from edge.problem import TYPE_BASE, Problem, invalid
 from edge.shares import TooManyWaiting
 from edge.workshop import Workshop
 from gateway.http.decoding import read_json
 from gateway.jobs import metrics
 from gateway.jobs.bodies import MAX_COMPLETE_BODY_BYTES, MAX_FAIL_BODY_BYTES
-from gateway.jobs.claim_line import ClaimLine
 from gateway.jobs.payload import Completion, completions_of, failures_of, read
 from gateway.jobs.settle_line import SettleLine
 from gateway.jobs.views import leased_view
+from gateway.jobs.waits import TaskClaims, Tasks
 from gateway.names import name_errors
+from gateway.wait_list import too_many_claim_waits
 from metadata.jobs.claims import JobLeaseRepository, Wanted
 from metadata.jobs.machine import Complete, Fail, Release, Settlement, Verdict
 from metadata.jobs.settling import Allowed, Item
-from metadata.jobs.types import BadLeaseId, Lease, LeasedTask
+from metadata.jobs.types import BadLeaseId, Lease
 from openapi import jobs as contract
 
 NO_STORE = [(b"cache-control", b"no-store")]
@@ -50,14 +41,14 @@ class WorkRoutes:
     def __init__(
         self,
         leases: JobLeaseRepository,
-        line: ClaimLine,
+        claims: TaskClaims,
         settling: SettleLine,
         workshop: Workshop | None = None,
     ) -> None:
         """Create the handlers; `workshop` is where large bodies are read."""
         self._workshop = workshop
         self._leases = leases
-        self._line = line
+        self._claims = claims
         self._settling = settling
 
     def routes(self) -> list[Route]:
@@ -77,41 +68,20 @@ class WorkRoutes:
         if errors:
             raise invalid("The request does not fit.", errors)
         kinds = tuple(sorted(set(body.kinds)))
+        key = Tasks(tenant_id, pool, kinds)
         wanted = Wanted(pool, kinds, body.max_tasks, body.lease_seconds, body.worker)
-        tasks = await self._claim(tenant_id, wanted, body.wait_seconds, receive)
+        claiming = self._claims.claim(key, tenant_id, wanted, body.wait_seconds)
+        try:
+            tasks = await unless_gone(receive, claiming, partial(self._claims.undo, key)) or []
+        except TooManyWaiting as error:
+            raise too_many_claim_waits("tasks") from error
         try:
             answer = msgspec.json.encode(contract.Claimed([leased_view(task) for task in tasks]))
             await respond(send, 200, answer, headers=NO_STORE)
         except BaseException:
-            self._line.undo(tenant_id, tasks)
+            self._claims.undo(key, tasks)
             raise
         metrics.claimed.inc(len(tasks))
-
-    async def _claim(
-        self, tenant_id: bytes, wanted: Wanted, wait_s: float, receive: Receive
-    ) -> list[LeasedTask]:
-        """Wait for tasks.
-
-        Raises ClientGone when the caller has gone, and the Problem when it may not wait any longer.
-        """
-        claiming = asyncio.ensure_future(self._line.claim(tenant_id, wanted, wait_s))
-        gone = asyncio.ensure_future(disconnected(receive))
-        try:
-            await asyncio.wait((claiming, gone), return_when=asyncio.FIRST_COMPLETED)
-            if gone.done():
-                raise ended_by(gone)
-            return claiming.result()
-        except (ClientGone, Problem, asyncio.CancelledError):
-            if claiming.done() and not claiming.cancelled() and not claiming.exception():
-                self._line.undo(tenant_id, claiming.result())
-            raise
-        except TooManyWaiting as error:
-            detail = "Too many wait for tasks in this process."
-            raise Problem.of("too-many-claim-waits", detail, retry_after_s=1.0) from error
-        finally:
-            claiming.cancel()
-            gone.cancel()
-            await asyncio.gather(claiming, gone, return_exceptions=True)
 
     async def complete(self, scope: Scope, receive: Receive, send: Send) -> None:
         given = await read(

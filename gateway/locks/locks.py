@@ -9,17 +9,8 @@ import time
 import msgspec
 import structlog
 
-from edge.asgi import (
-    ClientGone,
-    Receive,
-    Route,
-    Scope,
-    Send,
-    path_param,
-    respond,
-    tenant_of,
-)
-from edge.departure import disconnected, ended_by
+from edge.asgi import Receive, Route, Scope, Send, path_param, respond, tenant_of
+from edge.departure import unless_gone
 from edge.problem import Problem, invalid
 from edge.shares import TooManyWaiting
 from gateway.http.decoding import read_json
@@ -76,37 +67,17 @@ class LockRoutes:
             body.labels,
         )
         repeatable = body.request_id is not None
-        got = await self._acquire(claim, body.wait_seconds, receive, repeatable=repeatable)
+        acquiring = self._line.acquire(claim, body.wait_seconds, repeatable=repeatable)
+        try:
+            got = await unless_gone(receive, acquiring, self._undo)
+        except TooManyWaiting as error:
+            detail = "Too many wait for locks in this process."
+            raise Problem.of("too-many-lock-waits", detail, retry_after_s=1.0) from error
+        except TooManyLocks as error:
+            raise Problem.of("too-many-locks", f"{error}.") from error
         if isinstance(got, Held):
             raise _held(name, got)
         await self._hand_over(send, got)
-
-    async def _acquire(
-        self, claim: Claim, wait_s: float, receive: Receive, *, repeatable: bool
-    ) -> Lock | Held:
-        """Return the lock, or its holding by another. Raise ClientGone if the caller has gone, and
-        a Problem if it may not wait any longer."""
-        acquiring = asyncio.ensure_future(self._line.acquire(claim, wait_s, repeatable=repeatable))
-        gone = asyncio.ensure_future(disconnected(receive))
-        try:
-            await asyncio.wait((acquiring, gone), return_when=asyncio.FIRST_COMPLETED)
-            if gone.done():
-                raise ended_by(gone)
-            return acquiring.result()
-        except (ClientGone, Problem, asyncio.CancelledError):
-            if acquiring.done() and not acquiring.cancelled() and not acquiring.exception():
-                self._undo(acquiring.result())
-            raise
-        except TooManyWaiting as error:
-            detail = "Too many wait for locks in this process."
-            problem = Problem.of("too-many-lock-waits", detail, retry_after_s=1.0)
-            raise problem from error
-        except TooManyLocks as error:
-            raise Problem.of("too-many-locks", f"{error}.") from error
-        finally:
-            acquiring.cancel()
-            gone.cancel()
-            await asyncio.gather(acquiring, gone, return_exceptions=True)
 
     def _undo(self, got: Lock | Held) -> None:
         if isinstance(got, Lock):

@@ -32,5 +32,5 @@ def open_jobs(shared: Shared) -> None:
     ).routes()
     parts.routes += PoolRoutes(JobPoolRepository(database)).routes()
     parts.routes += WorkRoutes(
-        JobLeaseRepository(database), waits.line, waits.settling, shared.workshop
+        JobLeaseRepository(database), waits.claims, waits.settling, shared.workshop
     ).routes()

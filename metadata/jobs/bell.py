@@ -2,7 +2,7 @@
 jobs ended.
 
 They are sent when tasks begin to wait, when a job ends, and when a pool with a limit has room
-again. A lost notification only costs the time until the next poll (gateway/jobs/claim_line.py).
+again. A lost notification only costs the time until the next poll (gateway/jobs/waits.py).
 """
 
 from __future__ import annotations

@@ -62,11 +62,11 @@ def _without_shares(
 
 _SHARED = (
     (
-        *("claim_waits", "gateway/jobs/claim_line.py", "MAX_WAITING"),
+        *("claim_waits", "gateway/jobs/waits.py", "MAX_WAITING"),
         f"{_LINES}test_who_waits_is_bounded",
         f"{_LINES}test_a_tenant_whose_claims_wait_leaves_places_to_others",
     ),
-    ("claim_tries", "gateway/jobs/claim_line.py", "MAX_WAITING", _TRIES, _TRIES),
+    ("claim_tries", "gateway/jobs/waits.py", "MAX_WAITING", _TRIES, _TRIES),
     ("job_waits", "gateway/jobs/end_watch.py", "MAX_WAITING", _ENDS, _ENDS),
     (
         *("replays", "subscribe_forwarder/reading/replay.py", "MAX_REPLAYS"),

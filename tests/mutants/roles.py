@@ -525,6 +525,71 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P10",
     ),
     Mutant(
+        "after a claim that got something, the next one does not try",
+        (
+            Edit(
+                "gateway/wait_list.py",
+                "    line.heard |= got is not None\n",
+                "",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_job_lines.py"
+        "::test_who_waits_gets_what_comes_in_the_order_of_coming",
+        breaks="P14",
+    ),
+    Mutant(
+        "a notification that comes during a try is not heard",
+        (
+            Edit(
+                "gateway/wait_list.py",
+                "    line.heard |= got is not None\n",
+                "    line.heard = got is not None\n",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_job_lines.py"
+        "::test_a_ring_while_the_first_of_the_list_tries_is_heard",
+        breaks="P14",
+    ),
+    Mutant(
+        "after a claim that went away during its try, the next one does not try",
+        (
+            Edit(
+                "gateway/wait_list.py",
+                "        line.heard = True\n        raise\n",
+                "        raise\n",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_job_lines.py"
+        "::test_the_next_one_tries_after_one_that_goes_away_while_it_tries",
+        breaks="P14",
+    ),
+    Mutant(
+        "tasks stay with a caller that went away while they were claimed",
+        (
+            Edit(
+                "gateway/wait_list.py",
+                "            self.spawn(undo(task))\n            raise\n",
+                "            raise\n",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_job_lines.py"
+        "::test_who_goes_away_while_it_tries_gives_back_what_it_got",
+        breaks="P14",
+    ),
+    Mutant(
+        "a waiter does not try again when the lease of the holder may be over",
+        (
+            Edit(
+                "gateway/wait_list.py",
+                "                line.heard |= not woken and due_s < over_s\n",
+                "",
+            ),
+        ),
+        killed_by="tests/integration/locks/test_lock_line.py"
+        "::test_a_lease_that_ends_lets_the_next_in_without_a_release",
+        breaks="P10",
+    ),
+    Mutant(
         "a task is settled under a lease that is over",
         (
             Edit(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from edge.shares import TooManyWaiting
-from gateway.exports import claim_line
-from gateway.exports.claim_line import ClaimLine, Wanted
+from gateway.exports import waits
+from gateway.exports.waits import RunClaims, Runner
 from metadata.errors import MetadataUnavailable
 from metadata.exports.types import EXPORT, ClaimedRun, ExportSpec, RunId
 
@@ -51,12 +53,12 @@ def store() -> Store:
 
 
 @pytest.fixture
-def line(store: Store) -> ClaimLine:
-    return ClaimLine(store)
+def line(store: Any) -> RunClaims:
+    return RunClaims(store)
 
 
-def wanted(*lakes: str) -> Wanted:
-    return Wanted(lakes or ("a",), "me", 30.0)
+async def claim(line: RunClaims, lakes: Sequence[str], wait_s: float) -> ClaimedRun | None:
+    return await line.claim(tuple(lakes), "me", Runner("me", 30.0), wait_s)
 
 
 async def turns(count: int = 20) -> None:
@@ -69,53 +71,53 @@ def number(run: ClaimedRun | None) -> int:
     return run.number
 
 
-async def test_what_there_is_comes_at_once(line: ClaimLine, store: Store) -> None:
+async def test_what_there_is_comes_at_once(line: RunClaims, store: Store) -> None:
     store.queued["b"] = [7]
-    assert number(await line.claim(wanted("a", "b"), 0)) == 7
-    assert await line.claim(wanted("a", "b"), 0) is None
+    assert number(await claim(line, ["a", "b"], 0)) == 7
+    assert await claim(line, ["a", "b"], 0) is None
 
 
 async def test_who_waits_gets_what_comes_in_the_order_of_coming(
-    line: ClaimLine, store: Store
+    line: RunClaims, store: Store
 ) -> None:
-    waiting = [asyncio.create_task(line.claim(wanted(), 60.0)) for _ in range(3)]
+    waiting = [asyncio.create_task(claim(line, ["a"], 60.0)) for _ in range(3)]
     await turns()
     tried = store.claims
     store.queued["a"] = [1, 2]
-    line.rung("a")
+    line.runs_wait("a")
     await turns()
     assert [number(task.result()) for task in waiting[:2]] == [1, 2]
     assert not waiting[2].done()
     assert store.claims == tried + 3, "one try in vain, however many wait"
-    line.drain()
+    line.waits.drain()
     assert await waiting[2] is None
-    await line.close()
+    await line.waits.close()
 
 
 async def test_a_look_costs_one_statement_for_all_who_want_the_same(
-    line: ClaimLine, store: Store
+    line: RunClaims, store: Store
 ) -> None:
-    waiting = [asyncio.create_task(line.claim(wanted("a", "b"), 60.0)) for _ in range(5)]
-    waiting.append(asyncio.create_task(line.claim(wanted("c"), 60.0)))
+    waiting = [asyncio.create_task(claim(line, ["a", "b"], 60.0)) for _ in range(5)]
+    waiting.append(asyncio.create_task(claim(line, ["c"], 60.0)))
     await turns()
     tried = store.claims
-    line.wake_all()
+    line.notice()
     await turns()
     assert store.claims == tried + 2
-    line.rung("elsewhere")
+    line.runs_wait("elsewhere")
     await turns()
     assert store.claims == tried + 2
-    line.drain()
+    line.waits.drain()
     assert await asyncio.gather(*waiting) == [None] * 6
 
 
 async def test_a_ring_between_the_first_try_and_the_wait_is_heard(
-    line: ClaimLine, store: Store
+    line: RunClaims, store: Store
 ) -> None:
     store.gate.clear()
-    waiting = asyncio.create_task(line.claim(wanted(), 60.0))
+    waiting = asyncio.create_task(claim(line, ["a"], 60.0))
     await turns()
-    line.rung("a")
+    line.runs_wait("a")
     store.gate.set()
     await turns(1)
     store.queued["a"] = [1]
@@ -123,42 +125,42 @@ async def test_a_ring_between_the_first_try_and_the_wait_is_heard(
 
 
 async def test_who_goes_away_while_it_tries_leaves_nothing_claimed(
-    line: ClaimLine, store: Store
+    line: RunClaims, store: Store
 ) -> None:
     store.queued["a"] = [1]
     store.gate.clear()
-    trying = asyncio.create_task(line.claim(wanted(), 60.0))
+    trying = asyncio.create_task(claim(line, ["a"], 60.0))
     await turns()
     trying.cancel()
     await asyncio.gather(trying, return_exceptions=True)
     store.gate.set()
-    await line.close()
+    await line.waits.close()
     assert store.released == [1]
 
 
 async def test_who_goes_away_while_it_waits_leaves_nothing_claimed(
-    line: ClaimLine, store: Store
+    line: RunClaims, store: Store
 ) -> None:
-    waiting = asyncio.create_task(line.claim(wanted(), 60.0))
+    waiting = asyncio.create_task(claim(line, ["a"], 60.0))
     await turns()
     store.queued["a"] = [1]
     store.gate.clear()
-    line.rung("a")
+    line.runs_wait("a")
     await turns()
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     store.gate.set()
     await turns()
-    await line.close()
+    await line.waits.close()
     assert store.released == [1]
 
 
-async def test_a_wait_that_ends_takes_what_its_try_gives(line: ClaimLine, store: Store) -> None:
-    waiting = asyncio.create_task(line.claim(wanted(), 0.01))
+async def test_a_wait_that_ends_takes_what_its_try_gives(line: RunClaims, store: Store) -> None:
+    waiting = asyncio.create_task(claim(line, ["a"], 0.01))
     await turns()
     store.queued["a"] = [1]
     store.gate.clear()
-    line.rung("a")
+    line.runs_wait("a")
     await asyncio.sleep(0.05)
     assert not waiting.done()
     store.gate.set()
@@ -166,31 +168,29 @@ async def test_a_wait_that_ends_takes_what_its_try_gives(line: ClaimLine, store:
     assert store.released == []
 
 
-async def test_a_wait_that_ends_gets_none(line: ClaimLine) -> None:
-    assert await line.claim(wanted(), 0.01) is None
+async def test_a_wait_that_ends_gets_none(line: RunClaims) -> None:
+    assert await claim(line, ["a"], 0.01) is None
 
 
-async def test_a_try_in_vain_does_not_end_the_wait(line: ClaimLine, store: Store) -> None:
-    waiting = asyncio.create_task(line.claim(wanted(), 60.0))
+async def test_a_try_in_vain_does_not_end_the_wait(line: RunClaims, store: Store) -> None:
+    waiting = asyncio.create_task(claim(line, ["a"], 60.0))
     await turns()
     store.broken = True
-    line.wake_all()
+    line.notice()
     await turns()
     assert not waiting.done()
     store.broken, store.queued["a"] = False, [1]
-    line.wake_all()
+    line.notice()
     assert number(await waiting) == 1
 
 
-async def test_there_is_an_end_to_who_may_wait(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(claim_line, "MAX_WAITING", 1)
-    line = ClaimLine(store)
-    waiting = asyncio.create_task(line.claim(wanted(), 60.0))
+async def test_there_is_an_end_to_who_may_wait(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waits, "MAX_WAITING", 1)
+    line = RunClaims(store)
+    waiting = asyncio.create_task(claim(line, ["a"], 60.0))
     await turns()
     with pytest.raises(TooManyWaiting):
-        await line.claim(wanted(), 60.0)
-    line.drain()
+        await claim(line, ["a"], 60.0)
+    line.waits.drain()
     assert await waiting is None
-    assert await line.claim(wanted(), 60.0) is None, "nobody waits in a process that stops"
+    assert await claim(line, ["a"], 60.0) is None, "nobody waits in a process that stops"

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from edge.shares import TooManyWaiting
-from gateway.jobs import claim_line, end_watch, settle_line
-from gateway.jobs.claim_line import ClaimLine
+from gateway.jobs import end_watch, settle_line, waits
 from gateway.jobs.end_watch import EndWatch
 from gateway.jobs.settle_line import MAX_ITEMS, SettleLine
+from gateway.jobs.waits import TaskClaims, Tasks
 from metadata.errors import MetadataUnavailable, StatementRefused
 from metadata.jobs.claims import Wanted
 from metadata.jobs.machine import Complete, Release, Verdict
@@ -80,12 +80,19 @@ def store() -> Store:
 
 
 @pytest.fixture
-def line(store: Any) -> ClaimLine:
-    return ClaimLine(store)
+def line(store: Any) -> TaskClaims:
+    return TaskClaims(store)
 
 
 def wanted(most: int = 1, kinds: tuple[str, ...] = ("k",)) -> Wanted:
     return Wanted("p", kinds, most, 30.0)
+
+
+async def claim(
+    line: TaskClaims, tenant_id: bytes, wanted: Wanted, wait_s: float
+) -> list[LeasedTask]:
+    key = Tasks(tenant_id, wanted.pool, tuple(wanted.kinds))
+    return await line.claim(key, tenant_id, wanted, wait_s) or []
 
 
 async def turns(count: int = 10) -> None:
@@ -98,48 +105,84 @@ def numbers(tasks: list[LeasedTask]) -> list[int]:
 
 
 async def test_who_waits_gets_what_comes_in_the_order_of_coming(
-    line: ClaimLine, store: Store
+    line: TaskClaims, store: Store
 ) -> None:
-    waiting = [asyncio.create_task(line.claim(TENANT, wanted(), 60.0)) for _ in range(3)]
+    waiting = [asyncio.create_task(claim(line, TENANT, wanted(), 60.0)) for _ in range(3)]
     await turns()
     tried = store.claims
     store.waiting = [1, 2]
-    line.rung(TENANT, "p")
+    line.tasks_wait(TENANT, "p")
     await turns()
+    assert [task.done() for task in waiting] == [True, True, False]
     assert [numbers(task.result()) for task in waiting[:2]] == [[1], [2]]
-    assert not waiting[2].done()
     assert store.claims == tried + 3, "one try in vain, however many wait"
-    line.drain()
+    line.waits.drain()
     assert await waiting[2] == []
-    await line.close()
+    await line.waits.close()
 
 
-async def test_a_ring_for_another_pool_costs_nothing(line: ClaimLine, store: Store) -> None:
-    waiting = asyncio.create_task(line.claim(TENANT, wanted(), 60.0))
+async def test_a_ring_for_another_pool_costs_nothing(line: TaskClaims, store: Store) -> None:
+    waiting = asyncio.create_task(claim(line, TENANT, wanted(), 60.0))
     await turns()
     tried = store.claims
-    line.rung(TENANT, "other")
-    line.rung(bytes(15) + b"\x01", "p")
+    line.tasks_wait(TENANT, "other")
+    line.tasks_wait(bytes(15) + b"\x01", "p")
     await turns()
     assert store.claims == tried
-    line.drain()
+    line.waits.drain()
     assert await waiting == []
 
 
-async def test_a_ring_while_it_tries_is_heard(line: ClaimLine, store: Store) -> None:
+async def test_a_ring_while_it_tries_is_heard(line: TaskClaims, store: Store) -> None:
     store.gate.clear()
-    waiting = asyncio.create_task(line.claim(TENANT, wanted(), 60.0))
+    waiting = asyncio.create_task(claim(line, TENANT, wanted(), 60.0))
     await turns()
-    line.rung(TENANT, "p")  # its first try has begun, and may not see what this rings for
+    line.tasks_wait(TENANT, "p")  # its first try has begun, and may not see what this rings for
     store.gate.set()
     await turns()
     assert store.claims == 2
-    line.drain()
+    line.waits.drain()
     assert await waiting == []
 
 
-async def test_a_lost_ring_is_made_up_for_by_a_look(line: ClaimLine, store: Store) -> None:
-    waiting = asyncio.create_task(line.claim(TENANT, wanted(), 60.0))
+async def test_a_ring_while_the_first_of_the_list_tries_is_heard(
+    line: TaskClaims, store: Store
+) -> None:
+    waiting = asyncio.create_task(claim(line, TENANT, wanted(), 60.0))
+    await turns()
+    store.gate.clear()
+    for _ in range(3):  # the first ring begins a try, which may not see what the others ring for
+        line.tasks_wait(TENANT, "p")
+        await turns()
+    store.gate.set()
+    await turns()
+    assert store.claims == 3
+    line.waits.drain()
+    assert await waiting == []
+
+
+async def test_the_next_one_tries_after_one_that_goes_away_while_it_tries(
+    line: TaskClaims, store: Store
+) -> None:
+    """The notification was for both of them."""
+    first, second = (asyncio.create_task(claim(line, TENANT, wanted(), 60.0)) for _ in range(2))
+    await turns()
+    store.gate.clear()
+    line.tasks_wait(TENANT, "p")
+    await turns()
+    tried = store.claims
+    first.cancel()
+    await turns()
+    store.waiting = [8, 9]
+    store.gate.set()
+    await turns()
+    assert store.claims == tried + 1
+    assert len(await second) == 1
+    await line.waits.close()
+
+
+async def test_a_lost_ring_is_made_up_for_by_a_look(line: TaskClaims, store: Store) -> None:
+    waiting = asyncio.create_task(claim(line, TENANT, wanted(), 60.0))
     await turns()
     await line.look()
     store.waiting = [7]
@@ -148,52 +191,52 @@ async def test_a_lost_ring_is_made_up_for_by_a_look(line: ClaimLine, store: Stor
 
 
 async def test_who_goes_away_while_it_tries_gives_back_what_it_got(
-    line: ClaimLine, store: Store
+    line: TaskClaims, store: Store
 ) -> None:
-    waiting = asyncio.create_task(line.claim(TENANT, wanted(), 60.0))
+    waiting = asyncio.create_task(claim(line, TENANT, wanted(), 60.0))
     await turns()
     store.gate.clear()
     store.waiting = [3]
-    line.rung(TENANT, "p")
+    line.tasks_wait(TENANT, "p")
     await turns()
     waiting.cancel()
     await turns()
     store.gate.set()
-    await line.close()
+    await line.waits.close()
     assert store.released == [3]
 
 
-async def test_who_goes_away_at_its_first_try_does_too(line: ClaimLine, store: Store) -> None:
+async def test_who_goes_away_at_its_first_try_does_too(line: TaskClaims, store: Store) -> None:
     store.gate.clear()
     store.waiting = [4]
-    claiming = asyncio.create_task(line.claim(TENANT, wanted(), 0.0))
+    claiming = asyncio.create_task(claim(line, TENANT, wanted(), 0.0))
     await turns()
     claiming.cancel()
     await turns()
     store.gate.set()
-    await line.close()
+    await line.waits.close()
     assert store.released == [4]
 
 
 async def test_a_wait_that_ends_during_a_try_takes_what_it_gives(
-    line: ClaimLine, store: Store
+    line: TaskClaims, store: Store
 ) -> None:
-    waiting = asyncio.create_task(line.claim(TENANT, wanted(), 0.05))
+    waiting = asyncio.create_task(claim(line, TENANT, wanted(), 0.05))
     await turns()
     store.gate.clear()
     store.waiting = [5]
-    line.rung(TENANT, "p")
+    line.tasks_wait(TENANT, "p")
     await asyncio.sleep(0.2)
     assert not waiting.done()
     store.gate.set()
     assert numbers(await waiting) == [5]
 
 
-async def test_a_failure_while_it_waits_is_waited_over(line: ClaimLine, store: Store) -> None:
-    waiting = asyncio.create_task(line.claim(TENANT, wanted(), 60.0))
+async def test_a_failure_while_it_waits_is_waited_over(line: TaskClaims, store: Store) -> None:
+    waiting = asyncio.create_task(claim(line, TENANT, wanted(), 60.0))
     await turns()
     store.broken, store.waiting = True, [6]
-    line.rung(TENANT, "p")
+    line.tasks_wait(TENANT, "p")
     await turns()
     assert not waiting.done()
     store.broken = False
@@ -201,51 +244,51 @@ async def test_a_failure_while_it_waits_is_waited_over(line: ClaimLine, store: S
     assert numbers(await waiting) == [6]
 
 
-async def test_a_failure_at_once_is_told(line: ClaimLine, store: Store) -> None:
+async def test_a_failure_at_once_is_told(line: TaskClaims, store: Store) -> None:
     store.broken = True
     with pytest.raises(MetadataUnavailable):
-        await line.claim(TENANT, wanted(), 60.0)
+        await claim(line, TENANT, wanted(), 60.0)
 
 
 async def test_who_waits_is_bounded(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claim_line, "MAX_WAITING", 1)
-    line = ClaimLine(store)
-    waiting, beyond = (asyncio.create_task(line.claim(TENANT, wanted(), 60.0)) for _ in range(2))
+    monkeypatch.setattr(waits, "MAX_WAITING", 1)
+    line = TaskClaims(store)
+    waiting, beyond = (asyncio.create_task(claim(line, TENANT, wanted(), 60.0)) for _ in range(2))
     await turns()
     assert beyond.done(), "it is refused"
     assert isinstance(beyond.exception(), TooManyWaiting)
-    line.drain()
+    line.waits.drain()
     assert await waiting == []
 
 
 async def test_a_tenant_whose_claims_wait_leaves_places_to_others(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claim_line, "MAX_WAITING", 8)
-    line = ClaimLine(store)
+    monkeypatch.setattr(waits, "MAX_WAITING", 8)
+    line = TaskClaims(store)
     held = []
     for _ in range(8):
-        held.append(asyncio.create_task(line.claim(TENANT, wanted(), 60.0)))
+        held.append(asyncio.create_task(claim(line, TENANT, wanted(), 60.0)))
         await turns()  # each has tried before the next one comes
     assert [task.done() for task in held] == 4 * [False] + 4 * [True], "it has half of them"
-    other = asyncio.create_task(line.claim(OTHER, wanted(), 60.0))
+    other = asyncio.create_task(claim(line, OTHER, wanted(), 60.0))
     await turns()
     assert not other.done(), "it waits as well"
-    line.drain()
+    line.waits.drain()
     assert await other == []
     await asyncio.gather(*held, return_exceptions=True)
 
 
 async def test_tries_of_a_tenant_do_not_hold_up_those_of_another(store: Any) -> None:
     """Tries may wait for a lock in Postgres, as those of a pool with a limit do."""
-    line = ClaimLine(store)
+    line = TaskClaims(store)
     store.gate.clear()
     held = [
-        asyncio.create_task(line.claim(TENANT, wanted(kinds=(f"k{n}",)), 0.0)) for n in range(20)
+        asyncio.create_task(claim(line, TENANT, wanted(kinds=(f"k{n}",)), 0.0)) for n in range(20)
     ]
     await turns()
     before = store.claims
-    other = asyncio.create_task(line.claim(OTHER, wanted(), 0.0))
+    other = asyncio.create_task(claim(line, OTHER, wanted(), 0.0))
     await turns()
     assert store.claims == before + 1, "it is tried beside them"
     store.gate.set()
@@ -256,13 +299,13 @@ async def test_tries_of_a_tenant_do_not_hold_up_those_of_another(store: Any) -> 
 async def test_tries_that_wait_are_bounded_and_a_tenant_leaves_places_to_others(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claim_line, "MAX_WAITING", 4)
-    line = ClaimLine(store)
+    monkeypatch.setattr(waits, "MAX_WAITING", 4)
+    line = TaskClaims(store)
     store.gate.clear()
 
     def tries(tenant_id: bytes, count: int) -> list[asyncio.Task[list[LeasedTask]]]:
         asked = (wanted(kinds=(f"k{number}",)) for number in range(count))
-        return [asyncio.create_task(line.claim(tenant_id, each, 0.0)) for each in asked]
+        return [asyncio.create_task(claim(line, tenant_id, each, 0.0)) for each in asked]
 
     ones = tries(TENANT, 6)
     await turns()
