@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from edge import large_bodies, worker, workshop
+from edge.expressions import ahead
 from gateway import write_turns
 from gateway.admission import admission
 from gateway.exports import waits as export_waits
@@ -262,6 +263,18 @@ AREAS = (
                 f"the event loop: of a body over {large_bodies.SMALL_BYTES} bytes",
                 large_bodies.MAX_VALUES_HERE,
                 "as above",
+            ),
+            Bound(
+                "new_filters_at_once",
+                f"the event loop: of filters over {ahead.SHORT_CHARS} characters",
+                ahead.AT_ONCE,
+                "none: tenants take turns",
+            ),
+            Bound(
+                "new_filters_part",
+                "the event loop: CPU time of its thread",
+                ahead.PART,
+                "none: they are read in pieces",
             ),
             Bound(
                 "work_processes",

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 from edge.asgi import Handler, Receive, Route, Scope, Send, tenant_of
-from edge.problem import Problem
-from edge.shares import Shares, TooManyWaiting, Turn, Turns
+from edge.shares import Shares, TooManyWaiting, Turns
+from edge.write_turn import TURN, too_many_changes
 from gateway.quotas.bucket import Bucket
 
 AT_ONCE = 8
@@ -26,8 +25,6 @@ MAX_WAITING = 1_000
 """The number of requests that may wait, half of them for one tenant."""
 SLOW = (":test", ":verify", ":replay", ":run")
 """Actions that wait for something outside, and change no row that others wait for."""
-_TURN = "packetboat.turn"
-"""The key in the scope for the turn that the request has."""
 _MOST_KNOWN = 10_000
 _sleep = asyncio.sleep
 
@@ -52,11 +49,11 @@ class WriteTurns:
             tenant_id = tenant_of(scope)
             try:
                 async with self.turns.turn(tenant_id) as turn:
-                    scope[_TURN] = turn
+                    scope[TURN] = turn
                     await self._paced(tenant_id)
                     await handler(scope, receive, send)
             except TooManyWaiting as error:
-                raise _too_many() from error
+                raise too_many_changes() from error
 
         return route._replace(handler=in_turn)
 
@@ -72,29 +69,3 @@ class WriteTurns:
         rate = self._per_second
         bucket = self._rates[tenant_id] = Bucket("control_writes", rate, rate, self._clock())
         return bucket
-
-
-@asynccontextmanager
-async def aside(scope: Scope) -> AsyncIterator[None]:
-    """Give the turn to others while a part of a change waits for something outside.
-
-    The caller holds nothing of Postgres then.
-    """
-    turn: Turn | None = scope.get(_TURN)
-    if turn is None:
-        yield
-        return
-    try:
-        async with turn.aside():
-            yield
-    except TooManyWaiting as error:
-        raise _too_many() from error
-
-
-def _too_many() -> Problem:
-    return Problem.of(
-        "too-many-changes",
-        "As many changes of this tenant wait for their turn here as may. Nothing of this request "
-        "was done; send it again after the seconds of Retry-After.",
-        retry_after_s=2,
-    )

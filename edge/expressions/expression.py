@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Mapping
+from collections import OrderedDict
+from collections.abc import Collection, Generator, Iterator, Mapping
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
@@ -145,11 +146,16 @@ def compile_expression(text: str, variables: Collection[str] = MESSAGE_VARIABLES
 
     A text that was compiled a while ago costs nothing.
     """
+    _check_characters(text)
+    return Expression(text, variables)
+
+
+def _check_characters(text: str) -> None:
+    """Raise BadExpression for a text that is not even read."""
     if len(text) > MAX_FILTER_CHARS:
         raise BadExpression(*_place(text, MAX_FILTER_CHARS), f"over {MAX_FILTER_CHARS} characters")
     if "\0" in text:
         raise BadExpression(*_place(text, text.index("\0")), "a NUL character; write it as \\x00")
-    return Expression(text, variables)
 
 
 def compile_filter(text: str, variables: Collection[str] = MESSAGE_VARIABLES) -> Expression:
@@ -167,13 +173,50 @@ def compile_filter(text: str, variables: Collection[str] = MESSAGE_VARIABLES) ->
     return expression
 
 
-@lru_cache(MAX_READINGS)
-def _read(text: str, variables: tuple[str, ...]) -> _Reading | BadExpression:
-    """Return the results; an error too is kept, because the same text is often sent again."""
+_readings: OrderedDict[tuple[str, tuple[str, ...]], _Reading | BadExpression] = OrderedDict()
+"""The texts read last; an error too is kept, because the same text is often sent again."""
+
+
+def is_read(text: str, variables: tuple[str, ...]) -> bool:
+    """Return whether a text was read a while ago, so that compiling it costs nothing."""
+    return (text, variables) in _readings
+
+
+def read_in_pieces(text: str, variables: tuple[str, ...]) -> Iterator[None]:
+    """Read a new filter; yield between pieces, none of which takes more than some milliseconds.
+
+    A text that `compile_filter` refuses unread is not read here either.
+    """
     try:
-        return _compiled_and_checked(text, variables)
+        _check_characters(text)
+    except BadExpression:
+        return
+    if _beyond(text) is None:
+        yield
+        yield from _reading(text, variables)
+
+
+def _read(text: str, variables: tuple[str, ...]) -> _Reading | BadExpression:
+    """Return the results of a text, which is read now if it was not read a while ago."""
+    known = _readings.get((text, variables))
+    if known is None:
+        for _ in _reading(text, variables):
+            pass
+        known = _readings[text, variables]
+    _readings.move_to_end((text, variables))
+    return known
+
+
+def _reading(text: str, variables: tuple[str, ...]) -> Iterator[None]:
+    """Read a text and keep what is known of it; yield between the pieces of the work."""
+    found: _Reading | BadExpression
+    try:
+        found = yield from _compiled_and_checked(text, variables)
     except BadExpression as error:
-        return error.with_traceback(None)
+        found = error.with_traceback(None)
+    _readings[text, variables] = found
+    if len(_readings) > MAX_READINGS:
+        _readings.popitem(last=False)
 
 
 _scanned = lru_cache(1)(scan)
@@ -190,22 +233,32 @@ def _beyond(text: str) -> int | None:
     return tokens[MAX_TOKENS].at if len(tokens) > MAX_TOKENS else None
 
 
-def _compiled_and_checked(text: str, variables: tuple[str, ...]) -> _Reading:
+def _compiled_and_checked(text: str, variables: tuple[str, ...]) -> Generator[None, None, _Reading]:
+    """Return what is known of a text; yield between the pieces of the work.
+
+    Raises BadExpression.
+    """
     tokens = _scanned(text)
+    yield
     program = _compiled(text, tokens)
+    yield
     try:
         bounds.check(tokens, variables)
     except Refused as refused:
         raise BadExpression(*_place(text, refused.at), refused.detail) from refused
+    yield
     mentioned = set(program.variables())
     names = tuple(name for name in variables if name in mentioned)
     fields = {name: fields_of(name, tokens) for name in names}
+    yield
     no_boolean = None
     try:
         boolean.check_boolean(tokens)
     except Refused as refused:
         no_boolean = refused.with_traceback(None)
+    yield
     price = price_of(tokens, variables)
+    yield
     return _Reading(program, price, names, fields, split(text, tokens), no_boolean)
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from auth.run_tokens import Attempt, RunTokens
 from edge.asgi import Route
 from edge.caller import Caller
+from edge.expressions.ahead import read_ahead
 from edge.problem import invalid
 from gateway.exports.planning import Offsets
 from gateway.exports.refusals import no_topic, refusals
@@ -63,6 +64,7 @@ class ExportRoutes:
 
     async def _create(self, call: Call, body: contract.ExportPut) -> Shown:
         await require_read(call.caller, body.topic)
+        await read_ahead(call.scope, body.filter)
         spec = new_spec(body, call.name, self._lakes, self._wall())
         topics = await self._exports.topics(call.tenant_id, spec.topic)
         if not topics and "*" not in spec.topic:
@@ -77,10 +79,12 @@ class ExportRoutes:
 
     async def _put(self, call: Call, body: contract.ExportPut) -> Shown:
         await require_read(call.caller, body.topic)
+        await read_ahead(call.scope, body.filter)
         return await self._update(call, lambda export: changed(body, export, self._wall()))
 
     async def _patch(self, call: Call, patch: Body) -> Shown:
         await require_read(call.caller, (await self._find(call)).spec.topic)
+        await read_ahead(call.scope, getattr(patch, "filter", None) or None)
         return await self._update(
             call, lambda export: changed(patched(patch, export), export, self._wall())
         )

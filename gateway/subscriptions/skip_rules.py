@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from edge.asgi import Receive, Route, Scope, Send, path_param, respond, subject_of, tenant_of
+from edge.expressions.ahead import read_ahead
 from edge.parameters import Query
 from edge.problem import FieldError, invalid, not_found
 from gateway.http.decoding import read_json
@@ -70,6 +71,7 @@ class SkipRuleRoutes:
 
     async def add(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await read_json(scope, receive, contract.SkipRuleCreate)
+        await read_ahead(scope, body.expression)
         check(body)
         rule = await self._rules.add(
             tenant_of(scope),

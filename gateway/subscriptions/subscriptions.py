@@ -10,6 +10,7 @@ from typing import Protocol
 from edge.asgi import Receive, Route, Scope, Send, path_param, tenant_of
 from edge.caller import Caller
 from edge.egress.guard import Guard
+from edge.expressions.ahead import read_ahead
 from edge.problem import FieldError, invalid, not_found
 from edge.sealing import Sealer
 from gateway.resources import Call, ReadPage, Resource, Shown, precondition_failed, taken
@@ -150,6 +151,7 @@ class SubscriptionRoutes:
         self, topic: Topic, call: Call, body: contract.SubscriptionCreate
     ) -> Shown:
         """Return the new subscription of the topic, with its secrets."""
+        await read_ahead(call.scope, body.filter)
         uid, guard = new_uid(), await self._guard(topic.tenant_id, body)
         maker = PushMaker(self._sealer, guard, topic.tenant_id, uid, datetime.now(UTC))
         spec = new_spec(body, topic.name, maker.config)
@@ -171,6 +173,8 @@ class SubscriptionRoutes:
         # read them.
         await caller.require("read", "topic", present.topic_name)
         body = body_for(present)
+        if body.filter != present.filter:
+            await read_ahead(call.scope, body.filter)
         guard, now = await self._guard(tenant_id, body), datetime.now(UTC)
         maker = PushMaker(self._sealer, guard, tenant_id, present.uid, now)
         spec = changed(body, present, maker.config)

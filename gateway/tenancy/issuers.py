@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from edge.asgi import Route
 from edge.problem import FieldError, Problem
+from edge.write_turn import aside
 from gateway.resources import Call, Resource, Shown, precondition_failed
 from gateway.tenancy.answers import exists_already
 from gateway.tenancy.issuer_bodies import spec_of, view
 from gateway.tenancy.issuer_trust import Prove
-from gateway.write_turns import aside
 from metadata.tenancy.issuers import Issuer, IssuerRepository, IssuerTaken
 from openapi import access
 

@@ -49,7 +49,7 @@ class DeadLetters:
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
         """List the letters, oldest first, and count those that could not be written yet."""
-        query = page_of(scope)
+        query = await page_of(scope)
         subscription = await self._subscription(scope)
         search = Search(self._letters, subscription.tenant_id, subscription.uid, query.state)
         after = place_of(query.page_token)
@@ -82,7 +82,7 @@ class DeadLetters:
     async def discard(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Discard letters; their messages stay in the dead-letter topic."""
         body = discard_of(await read_body(scope, receive, MAX_BODY_BYTES))
-        uids, wanted = uids_of(body), filter_of(body)
+        uids, wanted = uids_of(body), await filter_of(scope, body)
         subscription = await self._subscription(scope)
         key = subscription.tenant_id, subscription.uid
         complete = True

@@ -11,6 +11,7 @@ from edge import expressions as filters
 from edge.asgi import Scope
 from edge.bodies import decode
 from edge.expressions import BadExpression
+from edge.expressions.ahead import read_ahead
 from edge.parameters import Query, text_of
 from edge.problem import FieldError, Problem, invalid, not_found
 from metadata.subscriptions.redrives import RedriveSpec
@@ -84,12 +85,14 @@ def uids_of(choice: contract.DiscardRequest | contract.RedriveRequest) -> list[b
     return [uid for uid in uids if uid is not None]
 
 
-def filter_of(choice: contract.DiscardRequest | contract.RedriveRequest) -> Filter | None:
+async def filter_of(
+    scope: Scope, choice: contract.DiscardRequest | contract.RedriveRequest
+) -> Filter | None:
     """Return the compiled filter of a choice. Raise a 422 Problem."""
-    return None if choice.filter is None else compiled(choice.filter, status=422)
+    return None if choice.filter is None else await _compiled(scope, choice.filter, status=422)
 
 
-def page_of(scope: Scope) -> PageQuery:
+async def page_of(scope: Scope) -> PageQuery:
     """Return the parameters of a listing. Raise a 400 Problem that names the parameter."""
     query = Query(scope)
     text = text_of(contract.LETTER_FILTER, query.text("filter"))
@@ -97,12 +100,13 @@ def page_of(scope: Scope) -> PageQuery:
         query.integer(PAGE_SIZE),
         query.page_token(),
         query.choice(contract.LETTER_STATE),
-        None if text is None else compiled(text, status=400),
+        None if text is None else await _compiled(scope, text, status=400),
     )
 
 
-def compiled(text: str, *, status: Literal[400, 422]) -> Filter:
+async def _compiled(scope: Scope, text: str, *, status: Literal[400, 422]) -> Filter:
     """Return a filter. Raise a Problem of that status."""
+    await read_ahead(scope, text, VARIABLES)
     try:
         filters.compile_filter(text, VARIABLES)
         return compile_filter(text)

@@ -15,6 +15,7 @@ import msgspec
 from edge.asgi import Receive, Route, Scope, Send, path_param, read_body, respond, tenant_of
 from edge.bodies import decode
 from edge.expressions import BadExpression
+from edge.expressions.ahead import read_ahead
 from edge.problem import Problem, invalid
 from edge.shares import Shares
 from metadata.types import Topic
@@ -56,20 +57,27 @@ class PreviewRoutes:
         catalog, tenant_id = self._reading.catalog, tenant_of(scope)
         subscription = await catalog.subscription(tenant_id, path_param(scope, "name"))
         topic = await catalog.topic_by_uid(tenant_id, subscription.topic_uid)
-        await self._answer(send, topic, body, subscription.filter)
+        await self._answer(scope, send, topic, body, subscription.filter)
 
     async def of_topic(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = decode(await read_body(scope, receive, MAX_BODY_BYTES), _BODY)
         topic = await self._reading.catalog.topic(tenant_of(scope), path_param(scope, "topic"))
-        await self._answer(send, topic, body, None)
+        await self._answer(scope, send, topic, body, None)
 
     async def _answer(
-        self, send: Send, topic: Topic, body: FilterPreviewRequest, present: str | None
+        self,
+        scope: Scope,
+        send: Send,
+        topic: Topic,
+        body: FilterPreviewRequest,
+        present: str | None,
     ) -> None:
         with self._running.held_by(topic.tenant_id) as refused:
             if refused is not None:
                 detail = f"{self._running.held:g} previews are running here; ask again."
                 raise Problem.of("too-many-replays", detail, retry_after_s=1.0)
+            for text in (body.filter, present):
+                await read_ahead(scope, text)
             try:
                 preview = Preview(body.filter, present)
             except BadExpression as error:

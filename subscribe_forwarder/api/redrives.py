@@ -17,18 +17,19 @@ from edge.asgi import (
     respond,
     tenant_of,
 )
+from edge.parameters import Query
 from edge.problem import FieldError, Problem, invalid, not_found
 from metadata.errors import Conflict, NotFound
 from metadata.subscriptions.dead_letters import DeadLetterRepository, Place, StoredLetter
 from metadata.subscriptions.redrives import MAX_UNFINISHED, Redrive, RedriveRepository, RedriveSpec
 from metadata.types import Subscription
 from openapi import dead_letters as contract
+from openapi.common import PAGE_SIZE
 from subscribe_forwarder.api.dead_letters import NO_STORE
 from subscribe_forwarder.api.dead_letters import view as letter_view
 from subscribe_forwarder.api.letter_bodies import (
     MAX_BODY_BYTES,
     filter_of,
-    page_of,
     redrive_of,
     uid_in_path,
 )
@@ -68,7 +69,7 @@ class Redrives:
     async def create(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 202; or 200 with the letters that a dry run found."""
         body = redrive_of(await read_body(scope, receive, MAX_BODY_BYTES))
-        spec, wanted = body.spec(), filter_of(body)
+        spec, wanted = body.spec(), await filter_of(scope, body)
         if spec.destination is not None:
             await caller_of(scope).require("publish", "topic", spec.destination)
         subscription = await self._subscription(scope)
@@ -111,13 +112,14 @@ class Redrives:
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
         """List the redrives, newest first."""
-        query = page_of(scope)
+        query = Query(scope)
+        page_size = query.integer(PAGE_SIZE)
         subscription = await self._subscription(scope)
-        before = place_of(query.page_token)
+        before = place_of(query.page_token())
         found = await self._redrives.page(
-            subscription.tenant_id, subscription.uid, before=before, limit=query.page_size + 1
+            subscription.tenant_id, subscription.uid, before=before, limit=page_size + 1
         )
-        shown = found[: query.page_size]
+        shown = found[:page_size]
         last = Place(shown[-1].created_at, shown[-1].uid) if len(found) > len(shown) else None
         listing = contract.RedrivePage([view(redrive) for redrive in shown], token_of(last))
         await respond(send, 200, _encode(listing), headers=NO_STORE)

@@ -199,7 +199,7 @@ class ReplayRoutes:
     async def messages(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer JSON, NDJSON or Arrow, by `Accept`; 410 below the first offset."""
         form = _form(scope)
-        request = replay_of(scope, streams=form is not None)
+        request = await replay_of(scope, streams=form is not None)
         topic = await self._topic(scope)
         number = partition_of(scope, topic, request.lane)
         await read_body(scope, receive, _MAX_GET_BODY_BYTES)

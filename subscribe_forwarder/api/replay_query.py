@@ -6,6 +6,7 @@ import msgspec
 
 from edge.asgi import Scope, path_param
 from edge.expressions import BadExpression, compile_filter
+from edge.expressions.ahead import read_ahead
 from edge.parameters import Query, integer_of, refused, text_of
 from edge.problem import FieldError, Problem, invalid
 from metadata.types import Topic
@@ -31,7 +32,7 @@ class ReplayRequest(msgspec.Struct, frozen=True):
     filter: Rule | None
 
 
-def replay_of(scope: Scope, *, streams: bool) -> ReplayRequest:
+async def replay_of(scope: Scope, *, streams: bool) -> ReplayRequest:
     """Return the replay of a query. Raise a 400 Problem. A stream has no limit of bytes."""
     query = Query(scope)
     offset = _integer(query, contract.REPLAY_OFFSET)
@@ -49,7 +50,7 @@ def replay_of(scope: Scope, *, streams: bool) -> ReplayRequest:
         max_messages=most if streams else min(most, MAX_MESSAGES_AT_ONCE),
         max_bytes=query.integer(MAX_BYTES),
         wait_s=query.number(WAIT_SECONDS),
-        filter=_filter(query),
+        filter=await _filter(scope, query),
     )
 
 
@@ -78,10 +79,11 @@ def _time_us(query: Query, parameter: Parameter) -> int | None:
         raise refused(parameter, "a time as of RFC 3339, with its zone") from None
 
 
-def _filter(query: Query) -> Rule | None:
+async def _filter(scope: Scope, query: Query) -> Rule | None:
     text = text_of(contract.REPLAY_FILTER, query.text(contract.REPLAY_FILTER.name))
     if text is None:
         return None
+    await read_ahead(scope, text)
     try:
         compile_filter(text)
         return Rule(text, Bodies())

@@ -57,7 +57,7 @@ def expressions(site: Site) -> Load:
         site.owner.post(f"/topics/{topic}/messages", 201, x=1)
     viewer = site.owner.key(f"read:topics/{topic}")
     path = f"/topics/{topic}/partitions/0/messages?offset=0&max_messages=100&filter="
-    hostile = [path + quote(text, safe="") for text in heavy.expressions().values()]
+    hostile = [path + quote(text, safe="") for text in _new_filters()]
     return Load(
         [request(viewer, "GET", each) for each in hostile],
         [request(viewer, "GET", path + "true")],
@@ -280,10 +280,9 @@ def previews(site: Site) -> Load:
     for _ in range(5):
         batch = [{"data": "x" * 1000}] * 200
         site.owner.post(f"/topics/{topic}/messages:batch", 200, messages=batch)
-    texts = heavy.expressions().values()
     path = f"/topics/{topic}:preview_filter"
     return Load(
-        [request(site.owner, "POST", path, {"filter": text}) for text in texts],
+        [request(site.owner, "POST", path, {"filter": text}) for text in _new_filters()],
         [request(site.owner, "POST", path, {"filter": "true"})],
         16,
     )
@@ -364,6 +363,12 @@ PROOFS = {
     "changes": 13,
 }
 """The number of the audit's proof, for each."""
+
+
+def _new_filters() -> list[str]:
+    """Return costly filters, so many that a server has always forgotten the next one."""
+    texts = heavy.expressions().values()
+    return [text + " " * number for number in range(50) for text in texts]
 
 
 def _topic(site: Site, **more: Any) -> str:

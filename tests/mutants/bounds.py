@@ -83,6 +83,24 @@ _SHARED = (
 )
 """Bounds of a process: name, file, limit, the test of the bound, and the test of the share."""
 
+_AHEAD = "tests/unit/edge/test_expressions_ahead.py"
+_NEW_FILTERS = "tests/unit/gateway/test_new_filters.py"
+_READ_AHEAD = (
+    ("replay", "subscribe_forwarder/api/replay_query.py", "await read_ahead(scope, text)"),
+    ("previewTopicFilter", "subscribe_forwarder/api/preview.py", "await read_ahead(scope, text)"),
+    (
+        "listDeadLetters",
+        "subscribe_forwarder/api/letter_bodies.py",
+        "await read_ahead(scope, text, VARIABLES)",
+    ),
+    (
+        "addSkipRule",
+        "gateway/subscriptions/skip_rules.py",
+        "await read_ahead(scope, body.expression)",
+    ),
+)
+"""The operation, the file and the line that reads its filter."""
+
 MUTANTS: tuple[Mutant, ...] = (
     *(_boundless(name, file, limit, test) for name, file, limit, test, _ in _SHARED),
     *(_without_shares(name, file, limit, test) for name, file, limit, _, test in _SHARED),
@@ -582,8 +600,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "edge/expressions/expression.py",
-                "        return error.with_traceback(None)\n",
-                "        raise error\n",
+                "        found = error.with_traceback(None)\n",
+                "        raise\n",
             ),
         ),
         killed_by="tests/unit/edge/test_expressions.py"
@@ -601,6 +619,76 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         killed_by="tests/unit/edge/test_expressions.py"
         "::test_a_long_text_is_scanned_once_also_if_it_is_sent_again[text1]",
+        breaks="P19",
+    ),
+    Mutant(
+        "a new filter is compiled and checked in one piece",
+        (
+            Edit(
+                "edge/expressions/expression.py",
+                "    program = _compiled(text, tokens)\n    yield\n",
+                "    program = _compiled(text, tokens)\n",
+            ),
+        ),
+        killed_by=f"{_AHEAD}::test_no_piece_does_two_of_the_steps",
+        breaks="P19",
+    ),
+    Mutant(
+        "new filters are read without rests",
+        (
+            Edit(
+                "edge/expressions/ahead.py",
+                "(1 / PART - 1) * (time.thread_time() - began_s)",
+                "0",
+            ),
+        ),
+        killed_by=f"{_AHEAD}::test_new_filters_leave_three_quarters_of_the_time_to_others",
+        breaks="P19",
+    ),
+    Mutant(
+        "any number of new filters are read at a time",
+        (Edit("edge/expressions/ahead.py", "AT_ONCE = 1\n", "AT_ONCE = 1000\n"),),
+        killed_by=f"{_AHEAD}::test_new_filters_leave_three_quarters_of_the_time_to_others",
+        breaks="P19",
+    ),
+    Mutant(
+        "all new filters are of one tenant",
+        (Edit("edge/expressions/ahead.py", "_turns.turn(tenant_id)", '_turns.turn(b"")'),),
+        killed_by=f"{_AHEAD}::test_tenants_take_turns",
+        breaks="P19",
+    ),
+    Mutant(
+        "the part of a filter that a rule evaluates is read in one callback",
+        (Edit("edge/expressions/ahead.py", "if equalities and rest is not None:", "if False:"),),
+        killed_by=f"{_NEW_FILTERS}::test_a_long_new_filter_is_read_in_pieces[replay]",
+        breaks="P19",
+    ),
+    Mutant(
+        "a change holds its turn while its filter is read",
+        (Edit("edge/expressions/ahead.py", "    async with aside(scope):\n", "    if True:\n"),),
+        killed_by=f"{_NEW_FILTERS}"
+        "::test_a_change_gives_its_turn_to_others_while_its_filter_is_read[addSkipRule]",
+        breaks="P19",
+    ),
+    *(
+        Mutant(
+            f"the filter of {name} is read in one callback",
+            (Edit(file, line, "pass"),),
+            killed_by=f"{_NEW_FILTERS}::test_a_long_new_filter_is_read_in_pieces[{name}]",
+            breaks="P19",
+        )
+        for name, file, line in _READ_AHEAD
+    ),
+    Mutant(
+        "the filter of a changed subscription is read in one callback",
+        (
+            Edit(
+                "gateway/subscriptions/subscriptions.py",
+                "if body.filter != present.filter:",
+                "if False:",
+            ),
+        ),
+        killed_by=f"{_NEW_FILTERS}::test_a_long_new_filter_is_read_in_pieces[patchSubscription]",
         breaks="P19",
     ),
     Mutant(

@@ -453,7 +453,7 @@ def test_a_long_text_is_scanned_once_also_if_it_is_sent_again(
         return scan(text)
 
     expression._beyond.cache_clear()
-    expression._read.cache_clear()
+    expression._readings.clear()
     monkeypatch.setattr(expression, "_scanned", lru_cache(1)(counted))
     other = LONG + " && key != 'other'"
     for each in (text, other) * 3:

@@ -71,9 +71,9 @@ def test_what_does_not_fit_is_named(body: dict[str, Any], field: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["offset ==", "nothing == 1", "data.n == 1"])
-def test_a_filter_that_is_none_is_refused(text: str) -> None:
+async def test_a_filter_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(Problem) as refused:
-        filter_of(redrive(filter=text))
+        await filter_of({}, redrive(filter=text))
     assert (refused.value.status, fields_of(refused)) == (422, ["filter"])
 
 
@@ -107,9 +107,9 @@ def test_a_discard_says_what() -> None:
 
 
 @pytest.mark.parametrize("query", ["page_size=0", "page_size=1001", "page_size=x", "state=gone"])
-def test_a_listing_is_refused_by_parameter(query: str) -> None:
+async def test_a_listing_is_refused_by_parameter(query: str) -> None:
     with pytest.raises(Problem) as refused:
-        page_of({"query_string": query.encode()})
+        await page_of({"query_string": query.encode()})
     assert (refused.value.status, fields_of(refused)) == (400, [query.partition("=")[0]])
 
 
