@@ -132,6 +132,10 @@ peer-tls: $(INSTALLED) ## Nine processes under load: TLS between them switched o
 power-cuts: $(INSTALLED) ## 500 power cuts of random nodes under load (root, loop devices, about 20 minutes)
 	$(BIN)/python -m tests.chaos.power_cuts $(POWER_CUTS_ARGS)
 
+.PHONY: journeys
+journeys: $(INSTALLED) ## The functions and files that a publish, a pull, an ack and a push pass (minutes; JOURNEYS_ARGS=ack)
+	$(BIN)/python -m tests.journeys $(JOURNEYS_ARGS)
+
 .PHONY: abuse
 abuse: $(INSTALLED) ## Hostile input to every route beside a tenant that must not notice (hours; ABUSE_ARGS=--short: minutes)
 	$(BIN)/python -m tests.abuse $(ABUSE_ARGS)

@@ -7,8 +7,7 @@ from Python: here it runs on asyncio's own loop, which calls the same functions 
 loop is slower, and each of its connections leaves a reference cycle: where the memory and the speed
 of the process are asked for, it runs `AS_SHIPPED`.
 
-`prepare` is called before anything of the product is imported, so that a module that takes a
-function as a default takes ours. A socket in the file system gives the measures, and forgets them.
+The socket of tests/inside.py gives the measures, and forgets them.
 """
 
 from __future__ import annotations
@@ -19,18 +18,15 @@ import contextvars
 import gc
 import os
 import resource
-import socket
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from tests import inside
 from tests.loop_cpu import timed
 
-DIRECTORY = "ABUSE_PROBES"
-"""The environment variable that names the directory of the sockets."""
 AS_SHIPPED = "ABUSE_AS_SHIPPED"
 """With this environment variable a process runs on uvloop, as users run it: no callback is timed,
 and what is measured of the whole process is the product's."""
@@ -117,11 +113,11 @@ class Probe:
 
 
 def prepare() -> Probe:
-    """Measures this process from now on, and answers on a socket of its own."""
+    """Measure this process from now on. Nothing of the product may be imported yet."""
     import uvloop
 
     probe = Probe()
-    threading.Thread(target=_answer, args=(probe,), daemon=True).start()
+    inside.answer(lambda: msgspec.json.encode(probe.read()))
     gc.callbacks.append(probe.collected)
     if AS_SHIPPED in os.environ:
         return probe
@@ -160,25 +156,9 @@ def name_routes(probe: Probe) -> None:
     Dispatcher.__init__ = made  # type: ignore[method-assign]
 
 
-def read(path: Path) -> Snapshot:
-    """Return the measures of the process behind that socket since the last call."""
-    with socket.socket(socket.AF_UNIX) as asked:
-        asked.settimeout(30.0)
-        asked.connect(str(path))
-        parts = []
-        while part := asked.recv(1 << 20):
-            parts.append(part)
-    return msgspec.json.decode(b"".join(parts), type=Snapshot)
-
-
-def _answer(probe: Probe) -> None:
-    path = Path(os.environ[DIRECTORY]) / f"{os.getpid()}.sock"
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(path))
-    listener.listen()
-    while True:
-        with listener.accept()[0] as asker:
-            asker.sendall(msgspec.json.encode(probe.read()))
+def read(sockets: Path, pid: int) -> Snapshot:
+    """Return the measures of a process since the last call."""
+    return msgspec.json.decode(inside.ask(sockets, pid), type=Snapshot)
 
 
 def _cpu_s() -> float:

@@ -13,24 +13,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def main(command: str) -> None:
+def measure(command: str) -> None:
+    """Measure this process, which has begun with that command."""
     from gateway import heap
     from tests.abuse.probe import name_routes, prepare
 
-    if command in ("serve", "store-node"):
-        probe = prepare()
-        if command == "serve":
-            with heap.loading():
-                name_routes(probe)
-    elif command == "up":
-        from gateway.up import supervisor
-
-        supervisor.PROGRAM = Path(__file__).resolve()
-    from gateway.command import main as run
-
-    run()
+    probe = prepare()
+    if command == "serve":
+        with heap.loading():
+            name_routes(probe)
 
 
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
-    main(sys.argv[1])
+    from tests.inside import run
+
+    run(Path(__file__), measure)

@@ -20,6 +20,7 @@ import msgspec
 
 from gateway.up.child import die_with
 from peering.settings import PeerTlsMode
+from tests import inside
 from tests.abuse import probe
 from tests.abuse.connections import Attack
 from tests.abuse.handshakes import begun, silent, without_certificate
@@ -44,7 +45,7 @@ class Site:
         self._probes.mkdir()
         self.certificates = Certificates(directory / "peers")
         self.installation.settings = {
-            probe.DIRECTORY: str(self._probes),
+            inside.SOCKETS: str(self._probes),
             "PACKETBOAT_HTTP2": "1",  # Off by default; attacks on it are attacks all the same.
             # Ports of peers answer TLS as well; the installation's own links have none.
             **self.certificates.environment(PeerTlsMode.ACCEPT),
@@ -94,11 +95,11 @@ class Site:
 
     def measured(self) -> probe.Snapshot:
         """Return the measures of the server since the last call."""
-        return probe.read(self._probes / f"{self.server}.sock")
+        return probe.read(self._probes, self.server)
 
     def of_nodes(self) -> list[probe.Snapshot]:
         """Return the measures of each store node since the last call."""
-        return [probe.read(self._probes / f"{pid}.sock") for pid in self.nodes]
+        return [probe.read(self._probes, pid) for pid in self.nodes]
 
     def seen(self) -> Seen:
         """Return the observations of the witness since the last call."""
