@@ -14,6 +14,7 @@ import functools
 import gc
 import os
 import runpy
+import secrets
 import select
 import socket
 import subprocess
@@ -25,6 +26,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.settings import inherited_environment
+from gateway.middleware import request_id
 from gateway.up.child import die_with
 
 ROOT = Path(__file__).parents[1]
@@ -171,6 +173,8 @@ def _become(request: Start, output: int) -> None:
     os.environ.clear()
     os.environ.update(request.environment)
     sys.argv = [request.program, *request.arguments]
+    # Each server begins the ids of its requests in another way.
+    request_id._PREFIX = secrets.token_hex(6).encode()
     # By these a store node starts itself again.
     sys.orig_argv[:] = [sys.executable, "-m", request.program, *request.arguments]
 
@@ -178,6 +182,10 @@ def _become(request: Start, output: int) -> None:
 def _load() -> None:
     """Import what processes import, so that none of it is looked at or copied again."""
     gc.disable()
+    import gateway.command
+    import gateway.every_setting
+    import gateway.server
+    import gateway.workers  # noqa: F401
     import store_nodes.main  # noqa: F401
 
     gc.freeze()
