@@ -12,16 +12,21 @@ import atexit
 import contextlib
 import functools
 import gc
+import importlib
+import io
 import os
+import pkgutil
 import runpy
 import secrets
 import select
+import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -31,14 +36,21 @@ from gateway.up.child import die_with
 
 ROOT = Path(__file__).parents[1]
 MAX_REQUEST = 128 * 1024
+LOADED = (
+    *("gateway.command", "gateway.every_setting", "gateway.server", "gateway.workers"),
+    *("packetboat.cli.app", "packetboat.cli.main", "store_nodes.main"),
+)
+COMMANDS = "packetboat.cli.commands"
 
 
 class Start(msgspec.Struct, tag="start"):
-    """Start `python -m program` with these arguments; its output goes to the file that is sent."""
+    """Start `python -m program` with these arguments, in a directory. A program may also be an
+    entry point, `module:function`. Its input, output and errors go to the files that are sent."""
 
     program: str
     arguments: list[str]
     environment: dict[str, str]
+    directory: str
 
 
 class Collect(msgspec.Struct, tag="collect"):
@@ -47,20 +59,41 @@ class Collect(msgspec.Struct, tag="collect"):
     pid: int
 
 
+Ran = subprocess.CompletedProcess[str]
 _decode = msgspec.json.Decoder(Start | Collect).decode
 
 
-class Forked(subprocess.Popen[bytes]):
-    """A forked process. Its parent is the fork server, which keeps its status until it is asked."""
+class Forked(subprocess.Popen[Any]):
+    """A forked process. Its parent is the fork server, which keeps its status until it is asked.
 
-    def __init__(self, server: ForkServer, pid: int, arguments: Sequence[str]) -> None:
-        self.pid = pid
-        self.args = arguments
-        self.stdin = self.stdout = self.stderr = None
-        self.returncode: int | None = None
-        self._server = server
-        self._end = os.pidfd_open(pid)
+    Streams, directory and environment are given as to Popen.
+    """
+
+    def __init__(self, program: str, arguments: Sequence[str], **options: Any) -> None:
+        self._server = fork_server()
         self._lock = threading.Lock()
+        super().__init__([program, *arguments], **options)
+
+    def _execute_child(
+        self,
+        args: Sequence[str],
+        _executable: object,
+        _preexec: object,
+        _close: object,
+        _pass: object,
+        cwd: Path | None,
+        env: Mapping[str, str] | None,
+        *more: Any,
+    ) -> None:
+        """Popen calls it once it has made the pipes, and expects `pid` of it."""
+        pipes = more[3:9]
+        ends = (pipes[0], pipes[3], pipes[5])
+        files = [own if end == -1 else end for own, end in enumerate(ends)]
+        environment = dict(os.environ if env is None else env)
+        start = Start(args[0], list(args[1:]), environment, str(cwd or Path.cwd()))
+        self.pid = self._server.fork(start, files)
+        self._end = os.pidfd_open(self.pid)
+        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
 
     def poll(self) -> int | None:
         return self._ended_within(0.0)
@@ -90,6 +123,20 @@ class Forked(subprocess.Popen[bytes]):
         return self.returncode
 
 
+def run_forked(program: str, arguments: Sequence[str], *, timeout_s: float, **options: Any) -> Ran:
+    """Run a program to its end, as `subprocess.run` does, and return what it said."""
+    given = options.pop("input", None)
+    streams = {"stdin": subprocess.PIPE} if given is not None else {"stdin": subprocess.DEVNULL}
+    streams |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with Forked(program, arguments, text=True, **streams, **options) as process:
+        try:
+            out, err = process.communicate(given, timeout_s)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.wait(), out, err)
+
+
 class ForkServer:
     """The process that forks, and the connection to it."""
 
@@ -111,11 +158,21 @@ class ForkServer:
         self, program: str, arguments: Sequence[str], *, log: Path, environment: Mapping[str, str]
     ) -> Forked:
         """Start `python -m program` in a session of its own; it dies with this process."""
-        request = Start(program, list(arguments), inherited_environment(**environment))
-        with log.open("ab") as output, self._lock:
-            socket.send_fds(self._connection, [msgspec.json.encode(request)], [output.fileno()])
-            pid = self._answer()
-        return Forked(self, pid, [program, *arguments])
+        with log.open("ab") as output:
+            return Forked(
+                program,
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=inherited_environment(**environment),
+            )
+
+    def fork(self, start: Start, files: Sequence[int]) -> int:
+        """Return the id of a process that begins with these files as its input, output, errors."""
+        with self._lock:
+            socket.send_fds(self._connection, [msgspec.json.encode(start)], list(files))
+            return self._answer()
 
     def status(self, pid: int) -> int:
         """Return the wait status of a process that has ended."""
@@ -145,31 +202,36 @@ def _serve(connection: socket.socket) -> Start:
     """Fork as asked. Returns in each forked process, and never in the one that forks."""
     dies_with_us = die_with(os.getpid())
     while True:
-        encoded, files, _, _ = socket.recv_fds(connection, MAX_REQUEST, 1)
+        encoded, files, _, _ = socket.recv_fds(connection, MAX_REQUEST, 3)
         if not encoded:
             os._exit(0)
-        request = _decode(encoded)
+        request: Start | Collect = _decode(encoded)
         if isinstance(request, Collect):
             _, status = os.waitpid(request.pid, 0)
             connection.send(str(status).encode())
             continue
-        (output,) = files
         pid = os.fork()
         if pid == 0:
             connection.close()
             dies_with_us()
-            _become(request, output)
+            _become(request, files)
             return request
-        os.close(output)
+        for file in files:
+            os.close(file)
         connection.send(str(pid).encode())
 
 
-def _become(request: Start, output: int) -> None:
+def _become(request: Start, files: Sequence[int]) -> None:
     """Make the forked process what a new one would be."""
     os.setsid()
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    os.close(output)
+    for own, file in enumerate(files):
+        os.dup2(file, own)
+        os.close(file)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=sys.stdout.isatty())
+    # A process that was begun in the background, as tests may be, would not hear Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.chdir(request.directory)
     os.environ.clear()
     os.environ.update(request.environment)
     sys.argv = [request.program, *request.arguments]
@@ -182,17 +244,22 @@ def _become(request: Start, output: int) -> None:
 def _load() -> None:
     """Import what processes import, so that none of it is looked at or copied again."""
     gc.disable()
-    import gateway.command
-    import gateway.every_setting
-    import gateway.server
-    import gateway.workers  # noqa: F401
-    import store_nodes.main  # noqa: F401
-
+    for name in LOADED:
+        importlib.import_module(name)
+    folder = importlib.import_module(COMMANDS)
+    for module in pkgutil.iter_modules(folder.__path__, f"{COMMANDS}."):
+        importlib.import_module(module.name)
     gc.freeze()
     gc.enable()
 
 
+def _run(program: str) -> None:
+    module, _, function = program.partition(":")
+    if function:
+        sys.exit(getattr(importlib.import_module(module), function)())
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
 if __name__ == "__main__":
     _load()
-    start = _serve(socket.socket(fileno=int(sys.argv[1])))
-    runpy.run_module(start.program, run_name="__main__", alter_sys=True)
+    _run(_serve(socket.socket(fileno=int(sys.argv[1]))).program)

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -18,8 +17,9 @@ import pytest
 import requests
 
 from tests.e2e.installation import Installation
+from tests.fork_server import Forked, run_forked
 
-PROGRAM = Path(sys.executable).parent / "packetboat"
+PROGRAM = "packetboat.cli.main:main"
 DEADLINE_S = 60.0
 
 
@@ -38,30 +38,28 @@ class Shell:
         self.http = running.session()
 
     def start(self, *arguments: str, **more: Any) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [str(PROGRAM), *arguments],
+        return Forked(
+            PROGRAM,
+            arguments,
             cwd=self.home,
             env=self.environment,
             stdin=more.pop("stdin", subprocess.DEVNULL),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            preexec_fn=hears_ctrl_c,
             **more,
         )
 
     def run(
         self, *arguments: str, code: int = 0, stdin: str = ""
     ) -> subprocess.CompletedProcess[str]:
-        ran = subprocess.run(
-            [str(PROGRAM), *arguments],
+        ran = run_forked(
+            PROGRAM,
+            arguments,
             cwd=self.home,
             env=self.environment,
             input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-            check=False,
+            timeout_s=DEADLINE_S,
         )
         assert ran.returncode == code, f"{arguments}: {ran.returncode}\n{ran.stdout}\n{ran.stderr}"
         return ran
@@ -113,14 +111,6 @@ def until(condition: Callable[[], object], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline_s, f"not in {DEADLINE_S} s: {what}"
         time.sleep(0.05)
-
-
-def hears_ctrl_c() -> None:
-    """Make the process hear Ctrl-C as in a terminal.
-
-    Processes begun in the background, tests too, ignore it.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
