@@ -40,7 +40,7 @@ LOADED = (
     *("gateway.command", "gateway.every_setting", "gateway.server", "gateway.workers"),
     *("packetboat.cli.app", "packetboat.cli.main", "store_nodes.main"),
 )
-COMMANDS = "packetboat.cli.commands"
+COMMANDS = ("gateway.commands", "packetboat.cli.commands")
 
 
 class Start(msgspec.Struct, tag="start"):
@@ -246,9 +246,10 @@ def _load() -> None:
     gc.disable()
     for name in LOADED:
         importlib.import_module(name)
-    folder = importlib.import_module(COMMANDS)
-    for module in pkgutil.iter_modules(folder.__path__, f"{COMMANDS}."):
-        importlib.import_module(module.name)
+    for package in COMMANDS:
+        folder = importlib.import_module(package)
+        for module in pkgutil.iter_modules(folder.__path__, f"{package}."):
+            importlib.import_module(module.name)
     gc.freeze()
     gc.enable()
 

@@ -18,6 +18,7 @@ from auth.development import token_hash
 from gateway.up.data_dir import free_port
 from metadata.postgres.embedded import EmbeddedPostgres
 from tests.e2e.installation import START_S, Installation
+from tests.fork_server import Forked
 
 StartServer = Callable[..., str]
 
@@ -43,11 +44,15 @@ def servers(running: Installation, logs: Path) -> Iterator[StartServer]:
 
     def start(role: str, *options: str, settings: dict[str, str] | None = None) -> str:
         port = free_port("127.0.0.1")
-        command = [sys.executable, "-m", "gateway", "serve", "--role", role, "--port", str(port)]
-        log = (logs / f"{role}.log").open("wb")
+        arguments = ["serve", "--role", role, "--port", str(port), *options]
         given = environment | (settings or {})
-        processes.append(subprocess.Popen([*command, *options], env=given, stdout=log, stderr=log))
-        log.close()
+        with (logs / f"{role}.log").open("wb") as log:
+            if "--workers" in options:  # They are forked before anything heavy is imported.
+                command = [sys.executable, "-m", "gateway", *arguments]
+                started = subprocess.Popen(command, env=given, stdout=log, stderr=log)
+            else:
+                started = Forked("gateway", arguments, env=given, stdout=log, stderr=log)
+        processes.append(started)
         return f"http://127.0.0.1:{port}"
 
     try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +12,7 @@ import requests
 
 from gateway.operators import Credential
 from tests.e2e.installation import Installation
+from tests.fork_server import run_forked
 from tests.security.tenants import Actor, fresh, new_tenant, operator_of, signed_in
 
 MAX_RUN_MESSAGES = 10
@@ -38,9 +37,9 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
 def runner(installation: Installation) -> Runner:
     """Return a runner whose operator may do nothing else."""
     file = installation.directory / "runner.env"
-    command = [sys.executable, "-m", "gateway", "operator", "--data-dir"]
-    command += [str(installation.directory), "create", "runner", "--credential-file", str(file)]
-    subprocess.run([*command, "--permission", "run_exports"], check=True, capture_output=True)
+    command = ["operator", "--data-dir", str(installation.directory), "create", "runner"]
+    command += ["--credential-file", str(file), "--permission", "run_exports"]
+    assert run_forked("gateway", command, timeout_s=60).returncode == 0
     credential = Credential.from_exports(file.read_text())
     actor = signed_in(installation.url, credential.client_id, credential.client_secret)
     return Runner(actor)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 import uuid
 from typing import Any
@@ -13,6 +11,7 @@ import pytest
 import requests
 
 from tests.e2e.installation import Installation
+from tests.fork_server import run_forked
 
 PATIENCE_S = 30.0
 
@@ -31,13 +30,9 @@ def listed(http: requests.Session, url: str) -> dict[str, Any]:
 
 
 def command(running: Installation, *options: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "gateway", "forwarders", "--data-dir", running.directory, *options],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    arguments = ["forwarders", "--data-dir", str(running.directory), *options]
+    done = run_forked("gateway", arguments, timeout_s=60)
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 

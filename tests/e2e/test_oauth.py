@@ -7,7 +7,6 @@ import re
 import signal
 import stat
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from joserfc.jwk import KeySet
 
 from gateway.operators import Credential
 from tests.e2e.installation import Installation
+from tests.fork_server import run_forked
 
 TOLD_WITHIN_S = 5.0
 """The limit that docs/GUARANTEES.md gives for revocations."""
@@ -266,16 +266,9 @@ def _operator(running: Installation, *arguments: str) -> subprocess.CompletedPro
 def _command(
     running: Installation, group: str, *arguments: str
 ) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gateway", group, "--data-dir", str(running.directory)]
+    command = [group, "--data-dir", str(running.directory), *arguments]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PACKETBOAT_")}
-    return subprocess.run(
-        [*command, *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return run_forked("gateway", command, env=environment, timeout_s=60)
 
 
 def _refused_within(running: Installation, token: str, path: str = "/whoami") -> None:
