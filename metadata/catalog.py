@@ -4,9 +4,9 @@ A miss reads Postgres, so what any process was answered 201 for is usable here a
 never cached. With Postgres down what is cached stays usable for 15 minutes after the feed last
 heard from it, then MetadataUnavailable.
 
-No stale read gets in: what was read while changes arrived is not kept (the change may have been
-about it) and is handed out only to callers that asked before them; and of two readings the one with
-the higher version stays.
+No stale reading gets in or out: if the value changes during a reading, it is read again, and of
+two readings the one with the higher version stays. An old value that is handed out could stay in
+use, for no later change corrects it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from metadata.errors import NotFound, NotYet
@@ -32,6 +33,30 @@ The others are dropped, and read when used.
 
 V = TypeVar("V")
 Key = tuple[bytes, bytes | str]
+
+
+class _Reading(Generic[V]):
+    """Reads a value once for all callers that miss it at the same time."""
+
+    __slots__ = ("overtaken", "task")
+
+    def __init__(self, read: Callable[[], Awaitable[V]], keep: Callable[[V], None]) -> None:
+        self.overtaken = False
+        """Whether the value may have changed since the reading began."""
+        self.task = asyncio.ensure_future(self._run(read, keep))
+
+    async def _run(self, read: Callable[[], Awaitable[V]], keep: Callable[[V], None]) -> V:
+        while True:
+            self.overtaken = False
+            try:
+                value = await read()
+            except NotFound:
+                if not self.overtaken:
+                    raise
+            else:
+                if not self.overtaken:
+                    keep(value)
+                    return value
 
 
 class _Shelf(OrderedDict[Key, V], Generic[V]):
@@ -76,8 +101,7 @@ class Catalog:
         self._by_uid: _Shelf[Topic] = _Shelf(max_entries)
         self._subscription: _Shelf[Subscription] = _Shelf(max_entries)
         self._of_topic: _Shelf[tuple[Subscription, ...]] = _Shelf(max_entries)
-        self._runs_applied = 0
-        self._reads: dict[tuple[str, Key], asyncio.Task[Any]] = {}
+        self._readings: dict[tuple[str, Key], _Reading[Any]] = {}
         feed.add_listener(self._apply)
 
     def cached_topic(self, tenant_id: bytes, name: str) -> Topic | None:
@@ -96,7 +120,7 @@ class Catalog:
             if cached is not None:
                 return cached
         try:
-            return await self._read("topic", key, lambda: self._read_topic(key), refresh)
+            return await self._read("topic", key, self._read_topic, self._keep_topic, refresh)
         except NotFound:
             self._drop_topic(self._by_name.get(key))
             raise
@@ -107,7 +131,7 @@ class Catalog:
         cached = self._by_uid.look(key)
         if cached is not None and self._usable():
             return cached
-        return await self._read("topic_by_uid", key, lambda: self._read_topic(key))
+        return await self._read("topic_by_uid", key, self._read_topic, self._keep_topic)
 
     async def subscription(
         self, tenant_id: bytes, name: str, *, refresh: bool = False
@@ -119,7 +143,7 @@ class Catalog:
             return cached
         try:
             return await self._read(
-                "subscription", key, lambda: self._read_subscription(key), refresh
+                "subscription", key, self._read_subscription, self._keep_subscription, refresh
             )
         except NotFound:
             self._drop_subscription(self._subscription.get(key))
@@ -133,39 +157,45 @@ class Catalog:
         cached = self._of_topic.look(key)
         if cached is not None and self._usable():
             return cached
-        return await self._read("of_topic", key, lambda: self._read_of_topic(key))
+        keep = partial(self._keep_of_topic, key)
+        return await self._read("of_topic", key, self._read_of_topic, keep)
 
     def _usable(self) -> bool:
         return self._monotonic_s() - self._feed.fresh_at_s() <= self._max_stale_s
 
     async def _read(
-        self, kind: str, key: Key, read: Callable[[], Awaitable[V]], refresh: bool = False
+        self,
+        kind: str,
+        key: Key,
+        read: Callable[[Key], Awaitable[V]],
+        keep: Callable[[V], None],
+        refresh: bool = False,
     ) -> V:
-        """Read once for all callers that miss the same value at the same time.
+        """Read a value, or join the reading that is under way.
 
-        A reading that was under way may be older than what its joiner was told exists, so its
-        NotFound is nobody's answer but its own.
+        That one may be older than what its joiner was told exists, so its NotFound is nobody's
+        answer but its own.
         """
         flight = (kind, key)
-        running = self._reads.get(flight)
-        if running is not None and not refresh:
+        reading = self._readings.get(flight)
+        if reading is None:
+            reading = self._readings[flight] = _Reading(partial(read, key), keep)
+            reading.task.add_done_callback(partial(self._landed, flight))
+        elif refresh:
+            reading.overtaken = True
+        else:
             try:
-                return await asyncio.shield(running)
+                return await asyncio.shield(reading.task)
             except NotFound:
-                return await read()
-        task = asyncio.ensure_future(read())
-        self._reads[flight] = task
-        task.add_done_callback(lambda _: self._landed(flight, task))
-        return await asyncio.shield(task)
+                return await self._read(kind, key, read, keep, refresh=True)
+        return await asyncio.shield(reading.task)
 
     def _landed(self, flight: tuple[str, Key], task: asyncio.Task[Any]) -> None:
-        if self._reads.get(flight) is task:
-            del self._reads[flight]
+        del self._readings[flight]
         if not task.cancelled():
             task.exception()  # its callers may have gone; then nobody else asks
 
     async def _read_topic(self, key: Key) -> Topic:
-        before = self._runs_applied
         tenant_id, wanted = key
         if isinstance(wanted, str):
             topic = await self._topics.get(tenant_id, wanted)
@@ -174,29 +204,22 @@ class Catalog:
         if topic.state is not TopicState.ACTIVE:
             missing = NotYet if topic.state is TopicState.CREATING else NotFound
             raise missing("topic", wanted if isinstance(wanted, str) else wanted.hex())
-        if before == self._runs_applied:
-            self._keep_topic(topic)
         return topic
 
     async def _read_subscription(self, key: Key) -> Subscription:
-        before = self._runs_applied
         tenant_id, name = key
         assert isinstance(name, str)
-        subscription = await self._subscriptions.get(tenant_id, name)
-        if before == self._runs_applied:
-            self._keep_subscription(subscription)
-        return subscription
+        return await self._subscriptions.get(tenant_id, name)
 
     async def _read_of_topic(self, key: Key) -> tuple[Subscription, ...]:
-        before = self._runs_applied
         tenant_id, uid = key
         assert isinstance(uid, bytes)
-        subscriptions = await self._subscriptions.of_topic(tenant_id, uid)
-        if before == self._runs_applied:
-            self._of_topic.put(key, subscriptions)
-            for subscription in subscriptions:
-                self._keep_subscription(subscription)
-        return subscriptions
+        return await self._subscriptions.of_topic(tenant_id, uid)
+
+    def _keep_of_topic(self, key: Key, subscriptions: tuple[Subscription, ...]) -> None:
+        self._of_topic.put(key, subscriptions)
+        for subscription in subscriptions:
+            self._keep_subscription(subscription)
 
     def _keep_topic(self, topic: Topic) -> None:
         key = (topic.tenant_id, topic.name)
@@ -235,8 +258,7 @@ class Catalog:
 
     async def _apply(self, changes: Sequence[Change]) -> None:
         """Reads again what is cached of the changed; raises when it can't, and is called again."""
-        self._runs_applied += 1
-        self._reads.clear()  # Nobody who heard of a change may join a reading that began before it.
+        self._overtake(changes)
         if any(change.kind is ChangeKind.RESET for change in changes):
             for shelf in (self._by_name, self._by_uid, self._subscription, self._of_topic):
                 shelf.clear()
@@ -250,6 +272,23 @@ class Catalog:
                 await self._refresh_topic(change, drop=count >= MAX_REFRESHES)
             else:
                 await self._refresh_subscription(change, drop=count >= MAX_REFRESHES)
+
+    def _overtake(self, changes: Sequence[Change]) -> None:
+        """Have the values that changed read again by readings that began before."""
+        changed: set[tuple[str, Key]] = set()
+        for change in changes:
+            tenant_id = change.tenant_id
+            if change.kind is ChangeKind.RESET:
+                changed.update(self._readings)
+            elif change.kind is ChangeKind.TOPIC:
+                changed.add(("topic", (tenant_id, change.name)))
+                changed.add(("topic_by_uid", (tenant_id, change.uid)))
+                changed.add(("of_topic", (tenant_id, change.uid)))
+            elif change.kind is ChangeKind.SUBSCRIPTION:
+                changed.add(("subscription", (tenant_id, change.name)))
+                changed.add(("of_topic", (tenant_id, change.topic_uid)))
+        for flight in changed & self._readings.keys():
+            self._readings[flight].overtaken = True
 
     def _is_cached(self, change: Change) -> bool:
         if change.kind is ChangeKind.TOPIC:
