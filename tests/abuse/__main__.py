@@ -20,8 +20,9 @@ and the memory that attacks leave to be looked at; `--witness` includes it.
 `--part rotating` attacks half of the routes, and has half of the tenants' attacks; the other half
 with the next commit. Where a route is beyond the promise, the inputs are named that were.
 
-The table at the end has the longest callback of an event loop and the memory for each. The exit
-status is 1 where something is beyond the bounds of the promise (judge.py).
+The table at the end has the longest callback of an event loop, its longest pass and the memory for
+each. The exit status is 1 where something is beyond the bounds of the promise (judge.py); there is
+no bound for a pass, which has the requests of all connections in it.
 """
 
 from __future__ import annotations
@@ -270,6 +271,7 @@ class Program:
         statuses = ", ".join(f"{status}: {n}" for status, n in sorted(seen.statuses.items()))
         say(
             f"{row.name}: {seen.callback_ms:.0f} ms in {seen.callback}, "
+            f"a pass of {seen.pass_ms:.0f} ms ({seen.of_pass}), "
             f"{seen.kept_mib:+.0f} MiB (peak {seen.peak_mib:+.0f}), {seen.seconds:.1f} s, "
             f"witness p99 {seen.p99_ms:.0f} ms, {{{statuses}}}"
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
 from benchmarks.measure import median, percentile
@@ -58,6 +58,11 @@ class Seen:
     gone: bool
     after_mib: float = 0.0
     """The memory of the attacked processes afterwards."""
+    pass_ms: float = 0.0
+    """The CPU time of the longest pass of an event loop, which is what others wait for; there is
+    no bound for it.
+    """
+    of_pass: str = ""
 
     @property
     def requests(self) -> int:
@@ -108,8 +113,9 @@ async def watched(site: Site, action: Action, *, settle: bool = False) -> Seen:
         return Seen(statuses, took_s, 0.0, "", 0.0, 0.0, 0.0, 0, 0.0, [], [], gone=True)
     # Calm seconds afterwards say nothing about the time that a publish took beside the attack.
     measured, later = await asyncio.to_thread(site.measured), site.seen()
-    longest = [one for each in (measured, *site.of_nodes()) for one in each.longest[:1]]
-    worst = max(longest, key=lambda one: one.cpu_ms, default=probe.NOT_TIMED)
+    processes = (measured, *site.of_nodes())
+    worst = _longest(each.longest for each in processes)
+    passed = _longest(each.passes for each in processes)
     after_mib = site.memory_mib()
     return Seen(
         statuses,
@@ -126,7 +132,15 @@ async def watched(site: Site, action: Action, *, settle: bool = False) -> Seen:
         seen.refused + later.refused,
         gone=False,
         after_mib=after_mib,
+        pass_ms=passed.cpu_ms,
+        of_pass=passed.what,
     )
+
+
+def _longest(ranked: Iterable[list[probe.Longest]]) -> probe.Longest:
+    """Return the longest of several lists, each of which begins with its longest."""
+    firsts = [one for each in ranked for one in each[:1]]
+    return max(firsts, key=lambda one: one.cpu_ms, default=probe.NOT_TIMED)
 
 
 async def _settled(site: Site, memory_mib: float, descriptors: int) -> None:
@@ -208,10 +222,11 @@ def breaches(seen: Seen) -> dict[str, str]:
 def table(rows: list[Row]) -> str:
     """Return a table in Markdown: breaches first, then by the longest callback."""
     lines = [
-        "| attack | requests | longest callback, ms | in | kept, MiB | peak, MiB | other threads, s"
-        " | witness p50 / p99, ms | refused | median p99, ms | beside ordinary, ms | × ordinary"
+        "| attack | requests | longest callback, ms | in | longest pass, ms | of"
+        " | kept, MiB | peak, MiB | other threads, s | witness p50 / p99, ms | refused"
+        " | median p99, ms | beside ordinary, ms | × ordinary"
         " | breaches |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in sorted(rows, key=lambda row: (not row.breaches, -row.seen.callback_ms)):
         seen = row.seen
@@ -219,6 +234,7 @@ def table(rows: list[Row]) -> str:
         shown = ["" if each is None else f"{each:.1f}" for each in medians]
         lines.append(
             f"| {row.name} | {seen.requests} | {seen.callback_ms:.1f} | {seen.callback} "
+            f"| {seen.pass_ms:.1f} | {seen.of_pass} "
             f"| {seen.kept_mib:.0f} | {seen.peak_mib:.0f} | {seen.other_threads_ms / 1000:.1f} "
             f"| {percentile(seen.publish_ms, 50):.0f} / {seen.p99_ms:.0f} | {len(seen.refused)} "
             f"| {' | '.join(shown)} | {'; '.join(row.breaches)} |"

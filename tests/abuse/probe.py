@@ -2,10 +2,14 @@
 
 The time is CPU time of the loop's thread, so that other programs on the machine change nothing. A
 callback belongs to the route that its context was last matched to; one that belongs to no request
-is named by its coroutine or function. The product runs on uvloop, whose callbacks cannot be seen
-from Python: here it runs on asyncio's own loop, which calls the same functions of the product. That
-loop is slower, and each of its connections leaves a reference cycle: where the memory and the speed
-of the process are asked for, it runs `AS_SHIPPED`.
+is named by its coroutine or function. A request waits for a whole pass of the loop, which runs
+every callback that is ready, so passes are measured too: a pass belongs to the route whose
+callbacks took most of it.
+
+The product runs on uvloop, whose callbacks cannot be seen from Python: here it runs on asyncio's
+own loop, which calls the same functions of the product. That loop is slower, and each of its
+connections leaves a reference cycle: where the memory and the speed of the process are asked for,
+it runs `AS_SHIPPED`.
 
 The socket of tests/inside.py gives the measures, and forgets them.
 """
@@ -19,6 +23,8 @@ import gc
 import os
 import resource
 import time
+from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +38,15 @@ AS_SHIPPED = "ABUSE_AS_SHIPPED"
 and what is measured of the whole process is the product's."""
 MAX_NAMES = 2000
 SSL_BUFFER_BYTES = 16 * 1024
+SHORT_PASS_MS = 1.0
+"""Shorter passes are not looked at: there are thousands a second."""
 NO_ROUTE = "no request"
 Route = tuple[str, str]
 _route: contextvars.ContextVar[str] = contextvars.ContextVar("route", default=NO_ROUTE)
 
 
 class Longest(msgspec.Struct):
-    """The callback of a route that took most."""
+    """The callback, or the pass, of a route that took most."""
 
     cpu_ms: float
     what: str
@@ -52,7 +60,9 @@ class Snapshot(msgspec.Struct):
     """The measures since the last one was read."""
 
     longest: list[Longest]
-    """The longest of each route, those of no request too; the longest first."""
+    """The longest callback of each route, those of no request too; the longest first."""
+    passes: list[Longest]
+    """The longest pass of each route, likewise."""
     callbacks: int
     loop_cpu_ms: float
     other_cpu_ms: float
@@ -73,6 +83,10 @@ class Probe:
     def __init__(self) -> None:
         self.routes: list[Route] = []
         self._longest: dict[str, Longest] = {}
+        self._passes: dict[str, Longest] = {}
+        self._of_pass: dict[str, float] = {}
+        """Milliseconds of the present pass, by route."""
+        self._callbacks_of_pass = 0
         self._callbacks = 0
         self._loop_ms = 0.0
         self._collection_began_ns = self._collection_ns = 0
@@ -84,9 +98,23 @@ class Probe:
         self._loop_ms += took_ms
         self._note(handle._context.get(_route, NO_ROUTE), took_ms, handle._callback)
 
+    def passed(self, took_ms: float) -> None:
+        """A pass of the loop has ended."""
+        of_pass, self._of_pass = self._of_pass, {}
+        callbacks, self._callbacks_of_pass = self._callbacks_of_pass, 0
+        if took_ms < SHORT_PASS_MS or not of_pass:
+            return
+        route, most_ms = max(of_pass.items(), key=itemgetter(1))
+        known = self._passes.get(route)
+        if known is None or took_ms > known.cpu_ms:
+            what = f"{callbacks} callbacks, {most_ms:.1f} ms of {route}"
+            self._passes[route] = Longest(took_ms, what, route)
+
     def _note(self, route: str, took_ms: float, callback: Any) -> None:
         if route is NO_ROUTE:
             route = _named(callback) if len(self._longest) < MAX_NAMES else NO_ROUTE
+        self._of_pass[route] = self._of_pass.get(route, 0.0) + took_ms
+        self._callbacks_of_pass += 1
         known = self._longest.get(route)
         if known is None or took_ms > known.cpu_ms:
             self._longest[route] = Longest(took_ms, _named(callback), route)
@@ -102,14 +130,22 @@ class Probe:
     def read(self) -> Snapshot:
         """Return the measures since the last call."""
         longest, self._longest = self._longest, {}
+        passes, self._passes = self._passes, {}
         callbacks, self._callbacks = self._callbacks, 0
         loop_ms, self._loop_ms = self._loop_ms, 0.0
         collection_ns, self._collection_ns = self._collection_ns, 0
         now_s = _cpu_s()
         others_ms = max(0.0, (now_s - self._since_s) * 1000 - loop_ms)
         self._since_s = now_s
-        ranked = sorted(longest.values(), key=lambda one: -one.cpu_ms)
-        return Snapshot(ranked, callbacks, loop_ms, others_ms, collection_ns / 1e6, self.routes)
+        return Snapshot(
+            _ranked(longest),
+            _ranked(passes),
+            callbacks,
+            loop_ms,
+            others_ms,
+            collection_ns / 1e6,
+            self.routes,
+        )
 
 
 def prepare() -> Probe:
@@ -122,12 +158,30 @@ def prepare() -> Probe:
     if AS_SHIPPED in os.environ:
         return probe
     asyncio.Handle._run = timed(asyncio.Handle._run, probe.note)  # type: ignore[method-assign]
+    loops: Any = asyncio.BaseEventLoop
+    loops._run_once = timed_passes(loops._run_once, probe.passed)
     uvloop.new_event_loop = asyncio.SelectorEventLoop  # type: ignore[assignment]
     uvloop.run = asyncio.run  # type: ignore[assignment]
     # uvloop does not touch the buffer of a connection of TLS before it is used, and frees it with
     # the connection. asyncio fills it with zeros, and leaves it to the collector of garbage.
     asyncio.sslproto.SSLProtocol.max_size = SSL_BUFFER_BYTES
     return probe
+
+
+def timed_passes(
+    run_once: Callable[[asyncio.BaseEventLoop], None], note: Callable[[float], None]
+) -> Callable[[asyncio.BaseEventLoop], None]:
+    """Return an `asyncio.BaseEventLoop._run_once` that reports the CPU milliseconds of each pass.
+
+    It includes the time in which the loop asks what is ready.
+    """
+
+    def timed_run_once(loop: asyncio.BaseEventLoop) -> None:
+        began_s = time.thread_time()
+        run_once(loop)
+        note((time.thread_time() - began_s) * 1000)
+
+    return timed_run_once
 
 
 def name_routes(probe: Probe) -> None:
@@ -164,6 +218,10 @@ def read(sockets: Path, pid: int) -> Snapshot:
 def _cpu_s() -> float:
     spent = resource.getrusage(resource.RUSAGE_SELF)
     return spent.ru_utime + spent.ru_stime
+
+
+def _ranked(longest: dict[str, Longest]) -> list[Longest]:
+    return sorted(longest.values(), key=lambda one: -one.cpu_ms)
 
 
 def _named(callback: Any) -> str:

@@ -13,7 +13,7 @@ from edge.asgi import Receive, Scope, Send
 from gateway.http.dispatch import Dispatcher
 from gateway.http.router import Router
 from tests.abuse import probe
-from tests.abuse.probe import Probe, Snapshot, name_routes
+from tests.abuse.probe import Probe, Snapshot, name_routes, timed_passes
 from tests.loop_cpu import timed
 from tests.made_up_routes import made_up
 
@@ -34,7 +34,12 @@ async def handler(scope: Scope, receive: Receive, send: Send) -> None:
 
 def measured(work: Any) -> Snapshot:
     measuring = Probe()
-    with mock.patch.object(asyncio.Handle, "_run", timed(asyncio.Handle._run, measuring.note)):
+    loops: Any = asyncio.BaseEventLoop
+    passes = timed_passes(loops._run_once, measuring.passed)
+    with (
+        mock.patch.object(asyncio.Handle, "_run", timed(asyncio.Handle._run, measuring.note)),
+        mock.patch.object(loops, "_run_once", passes),
+    ):
         loop = asyncio.SelectorEventLoop()
         try:
             loop.run_until_complete(work())
@@ -82,6 +87,23 @@ def test_what_belongs_to_no_request_is_named_by_its_coroutine(router: Router) ->
     longest = measured(work).longest[0]
     assert longest.route.endswith("pump")
     assert longest.cpu_ms >= BUSY_S * 1000
+
+
+def test_a_pass_is_as_long_as_all_its_callbacks(router: Router) -> None:
+    async def request() -> None:
+        router.match("GET", "/things/a")
+        busy()
+
+    async def pump() -> None:
+        busy()
+
+    async def work() -> None:
+        await asyncio.gather(pump(), request(), request(), request())
+
+    longest = measured(work).passes[0]
+    assert longest.cpu_ms >= 4 * BUSY_S * 1000
+    assert longest.route == "GET /things/{name}"
+    assert longest.what.startswith("4 callbacks, ")
 
 
 def test_waiting_takes_nothing() -> None:
