@@ -22,9 +22,7 @@ from edge.message_id import MessageId
 from edge.problem import not_found, unavailable
 from edge.quota import NO_LIMITS, Levels, Usage
 from edge.workshop import Workshop
-from metadata.delivery.deliveries import OpenDelivery
 from metadata.types import Subscription, Topic, Unit
-from openapi.push import PushStatus
 from peering.shared_secret import SharedSecret
 from subscribe_forwarder.delivery.flush import AckFlusher
 from subscribe_forwarder.delivery.following import Following
@@ -37,6 +35,7 @@ from subscribe_forwarder.delivery.ownership import Ownership
 from subscribe_forwarder.delivery.partitions import OwnedPartitions
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.reconciler import Reconciler
+from subscribe_forwarder.delivery.undertaker import Outbox, Undertaker
 from subscribe_forwarder.fleet.activity import Activity
 from subscribe_forwarder.fleet.directory import OwnerDirectory
 from subscribe_forwarder.fleet.fleet import Fleet
@@ -88,13 +87,16 @@ class SubscribeForwarder:
         levels: Levels = NO_LIMITS,
         usage: Usage = NO_LIMITS,
         workshop: Workshop | None = None,
+        outbox: Outbox | None = None,
+        late_s: Callable[[], float] = lambda: 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Make a forwarder, which owns nothing yet. `history`: the store for repeated reads, where
         they have connections of their own; `address`: where links are accepted; `links`: None where
         it shares with nobody; `levels`: the tenants' limits of messages in flight; `usage` is told
         what they get; `workshop`: the place where slow judgements of messages run; without one,
-        here."""
+        here; `outbox` writes dead letters; without one, exhausted deliveries stay open; `late_s`
+        returns how late the loop calls timers now."""
         self.settings = settings or SubscribeSettings()
         self.ack_key = ack_key
         self.cursors = cursors
@@ -110,13 +112,7 @@ class SubscribeForwarder:
         self.activity = Activity()
         self._stopping = False
         self._handing_over: asyncio.Task[None] | None = None
-        self.undertaker: Callable[[Reader, OpenDelivery], None] | None = None
-        """Told of deliveries to be dead-lettered; without one they stay open."""
-        self.load: Callable[[], bytes] | None = None
-        """A function that returns our load for each renewal, as JSON; None reports nothing."""
-        self.late_s: Callable[[], float] = lambda: 0.0  # how late the loop calls timers now
-        self.push_status: Callable[[bytes], PushStatus | None] = lambda _: None
-        """A function that returns the state of a push subscription here, for people."""
+        self.late_s = late_s
         self.staged = StagedLocator(store, forwarded, StagedIds())
         self._tails = Tails(
             store,
@@ -126,6 +122,9 @@ class SubscribeForwarder:
             reload=lambda topic: self._reload(topic),
         )
         self.flusher = self._make_flusher()
+        self.undertaker = (
+            None if outbox is None else Undertaker(outbox, catalog, store, self.flusher.note)
+        )
         self.reconciler = Reconciler(
             cursors, self.flusher, lambda: self.owners, self._may_touch, self.now
         )
@@ -139,12 +138,11 @@ class SubscribeForwarder:
             moves=moves,
             news=self.news,
             ack_key=ack_key,
-            on_doomed=self._on_doomed,
+            on_doomed=None if self.undertaker is None else self.undertaker.bury,
             on_outstanding=self.reconciler.on_outstanding,
             handover=Handover(links, self.now_ms),
         )
         self._fleet = self._make_fleet(assignments, leases, hints, weight)
-        self._hubs.owners, self._hubs.look_for = self.owners, self._fleet.look_for
         self._following = self._make_following()
         feed.add_listener(self._following.on_changes)
 
@@ -187,6 +185,10 @@ class SubscribeForwarder:
 
     async def close(self) -> None:
         """Writes what is left, releases every unit and the lease. Idempotent."""
+        if self.undertaker is not None:
+            await self.undertaker.close()
+        if self.apart is not None:
+            self.apart.close()
         self.drain()
         if self._handing_over is not None:
             await asyncio.wait({self._handing_over}, timeout=self.settings.drain_s)
@@ -311,6 +313,8 @@ class SubscribeForwarder:
             make=self._make_hub,
             require_lease=self.require_lease,
             alone=self.links is None,
+            owners=lambda: self.owners,
+            look_for=lambda units: self._fleet.look_for(units),
             apart=self.apart,
         )
 
@@ -342,7 +346,8 @@ class SubscribeForwarder:
             hints=hints,
             address=lambda: self.address,
             weight=weight,
-            load=lambda: None if self.load is None else self.load(),
+            activity=self.activity,
+            waiting_of=self._waiting_of,
             clock=self._clock,
         )
 
@@ -362,13 +367,13 @@ class SubscribeForwarder:
         going = reader.frozen or reader.leaving or self._stopping
         return not going and self.holds_lease()
 
-    def _on_doomed(self, reader: Reader, delivery: OpenDelivery) -> None:
-        if self.undertaker is not None:
-            self.undertaker(reader, delivery)
-
     def _may_touch(self) -> bool:
         """Return whether the ledgers here, but for the frozen, are ours to change now."""
         return not self._stopping and self.holds_lease()
+
+    def _waiting_of(self, subscription_uid: bytes) -> int:
+        hub = self._hubs.get(subscription_uid)
+        return 0 if hub is None else hub.waiting
 
     def _freeze(self, units: Iterable[Unit]) -> None:
         self.owners.freeze(units)

@@ -6,7 +6,6 @@ It makes the parts in order, from those below to the routes, and closes them in 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -64,8 +63,6 @@ from subscribe_forwarder.backlogs.routes import BacklogRoutes
 from subscribe_forwarder.backlogs.selection import Selector
 from subscribe_forwarder.delivery.publishing import AckPublisher
 from subscribe_forwarder.delivery.undelivered import find_undelivered
-from subscribe_forwarder.delivery.undertaker import Undertaker
-from subscribe_forwarder.fleet.load import LoadReporter
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.fronts import attending
 from subscribe_forwarder.fronts.acks import AckFront
@@ -159,38 +156,38 @@ async def open_subscribe_forwarder(stack: AsyncExitStack, process: Process) -> O
     book.start()
     stack.push_async_callback(book.close)
     forwarder = _make_forwarder(process, links, address, Throttling(machine, book.of))
-    book.changed = forwarder.wake
-    _report_load(stack, forwarder)
-    forwarder.late_s = lambda: load.loop_lag_s
-    undertaker = Undertaker(
-        Outbox(process.store), process.catalog, process.store, forwarder.flusher.note
-    )
-    forwarder.undertaker = undertaker.bury
+    book.add_listener(forwarder.wake)
     await forwarder.start()
     stack.push_async_callback(forwarder.close)
-    if forwarder.apart is not None:
-        stack.callback(forwarder.apart.close)
-    stack.push_async_callback(undertaker.close)
-    routing = Routing.of(forwarder)
+    backlogs = _open_backlogs(stack, forwarder)
+    routing = Routing.of(forwarder, backlogs.most_backlog_first)
     task_acks = _open_task_acks(stack, process, forwarder)
-    trace = _open_trace(stack, process)
-    fates = AckHistoryRepository(database)
     letters = DeadLetterRepository(database)
+    undertaker = forwarder.undertaker
+    assert undertaker is not None
+    _own(stack, find_undelivered(letters, forwarder, undertaker))
+    pushers, push_routes = _open_pushing(stack, process, forwarder, routing, task_acks)
+    selector = Selector(process.catalog, SubscriptionNames(database))
+    most = forwarder.settings.max_backlog_streams
+    backlog_routes = BacklogRoutes(backlogs, selector, process.feed, most)
     served = FlowRoutes(process.catalog, flows, book).routes()
-    served += routes(forwarder, fates, task_acks, routing, trace)
+    served += routes(
+        forwarder,
+        AckHistoryRepository(database),
+        task_acks,
+        routing,
+        _open_trace(stack, process),
+        push_status=pushers.status,
+    )
     served += PositionRoutes(
         forwarder,
         SeekRepository(database),
         SnapshotRepository(database),
         SubscriptionStateRepository(database),
     ).routes()
-    _own(stack, find_undelivered(letters, forwarder, undertaker))
     served += DeadLetters(process.catalog, process.store, letters).routes()
     served += Redrives(process.catalog, letters, RedriveRepository(database)).routes()
     served += parked_routes(ParkedKeys(forwarder, undertaker), routing)
-    pushers, push_routes = _open_pushing(stack, process, forwarder, routing, task_acks)
-    backlogs, backlog_routes = _open_backlogs(stack, process, forwarder)
-    routing.order = backlogs.most_backlog_first
 
     def drain() -> None:
         pushers.drain()
@@ -256,18 +253,9 @@ def _make_forwarder(
         levels=process.limits,
         usage=process.usage,
         workshop=process.workshop,
+        outbox=Outbox(process.store),
+        late_s=lambda: process.load.loop_lag_s,
     )
-
-
-def _report_load(stack: AsyncExitStack, forwarder: SubscribeForwarder) -> None:
-    load = LoadReporter(
-        forwarder.activity,
-        units=lambda: len(forwarder.owners),
-        waiting_of=lambda uid: hub.waiting if (hub := forwarder.open_hub(uid)) else 0,
-    )
-    forwarder.load = lambda: load.report(time.monotonic())
-    load.start()
-    stack.callback(load.close)
 
 
 def _open_task_acks(
@@ -331,7 +319,6 @@ def _open_pushing(
     events = EndpointEvents(endpoints, process.catalog, outbox)
     inactive = TenantRepository(database).inactive
     pushers = Pushers(forwarder, endpoints, means, requests, events, inactive=inactive)
-    forwarder.push_status = pushers.status
     process.feed.add_listener(pushers.on_changes)
     pushers.start()
     stack.push_async_callback(pushers.close)
@@ -339,17 +326,13 @@ def _open_pushing(
     return pushers, PushRoutes(process.catalog, attempts, endpoints, pushers, means, replaying)
 
 
-def _open_backlogs(
-    stack: AsyncExitStack, process: Process, forwarder: SubscribeForwarder
-) -> tuple[Backlogs, BacklogRoutes]:
-    """Open backlogs, told among forwarders, and streamed to programs that scale workers by them."""
+def _open_backlogs(stack: AsyncExitStack, forwarder: SubscribeForwarder) -> Backlogs:
+    """Open the backlogs that forwarders tell each other."""
     holdings = OwnHoldings(forwarder.owners.get, forwarder.open_hub, forwarder.cursors)
     backlogs = Backlogs(holdings, forwarder.news, forwarder.links, forwarder.look_for)
     backlogs.start()
     stack.push_async_callback(backlogs.close)
-    selector = Selector(process.catalog, SubscriptionNames(process.database))
-    most = forwarder.settings.max_backlog_streams
-    return backlogs, BacklogRoutes(backlogs, selector, process.feed, most)
+    return backlogs
 
 
 def _own(stack: AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:

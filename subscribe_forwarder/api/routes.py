@@ -19,7 +19,7 @@ from subscribe_forwarder.api.status import Fates
 from subscribe_forwarder.api.stream import Streams
 from subscribe_forwarder.api.task_acks import TaskAcks
 from subscribe_forwarder.api.trace import HandOuts
-from subscribe_forwarder.api.views import Views
+from subscribe_forwarder.api.views import PushStatusOf, Views
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.fronts import pulls as pull_fronts
 from subscribe_forwarder.fronts import views as view_fronts
@@ -39,10 +39,15 @@ def routes(
     task_acks: TaskAcks,
     routing: Routing | None = None,
     trace: HandOuts | None = None,
+    *,
+    push_status: PushStatusOf = lambda _: None,
 ) -> list[Route]:
-    """Return the routes for the gateway to mount; called once per process that has links."""
+    """Return the routes for the gateway to mount; called once per process that has links.
+
+    `push_status` returns the state of a push subscription here; None where nothing is pushed.
+    """
     routing = routing or Routing.of(forwarder)
-    views = Views(forwarder, fates)
+    views = Views(forwarder, fates, push_status)
     pulls, streams = Pulls(forwarder, trace), Streams(forwarder, trace)
     attending = Attending(forwarder, routing)
     pull = PullFront(pulls, routing, attending)

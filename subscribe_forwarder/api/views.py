@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import cast
 
@@ -20,6 +21,7 @@ from edge.asgi import (
 from edge.message_id import BadMessageId, MessageId
 from edge.problem import not_found
 from metadata.types import Topic
+from openapi.push import PushStatus
 from openapi.topics import AckState, AckStates
 from store_nodes.errors import QueueNotFound
 from subscribe_forwarder.api import status
@@ -33,19 +35,24 @@ from subscribe_forwarder.reading.render import time_json
 from subscribe_forwarder.reading.staged import Nowhere, Where
 
 NO_STORE = [(b"cache-control", b"no-store")]
+PushStatusOf = Callable[[bytes], PushStatus | None]
 _encode = msgspec.json.encode
 
 
 class Views:
-    def __init__(self, forwarder: SubscribeForwarder, fates: status.Fates) -> None:
+    def __init__(
+        self, forwarder: SubscribeForwarder, fates: status.Fates, push_status: PushStatusOf
+    ) -> None:
+        """`push_status` returns the state of a push subscription here, for people."""
         self._forwarder = forwarder
         self._fates = fates
+        self._push_status = push_status
 
     async def backlog(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the backlog, and the reason why nothing is delivered, if there is one."""
         hub = await hub_of(self._forwarder, scope)
         await hub.refresh()
-        shown = status.backlog(hub, self._forwarder.push_status(hub.subscription.uid))
+        shown = status.backlog(hub, self._push_status(hub.subscription.uid))
         await respond(send, 200, _encode(shown), headers=NO_STORE)
 
     async def message(self, scope: Scope, receive: Receive, send: Send) -> None:

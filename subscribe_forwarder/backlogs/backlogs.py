@@ -64,8 +64,7 @@ class Backlogs:
         if links is not None:
             wake = self._wake.set
             self._exchange = Exchange(links, self, self._tracker, holdings, wake, clock)
-        news.grew = news.moved = self._grew
-        news.worked = self._worked
+        news.listen(grew=self._grew, moved=self._grew, worked=self._worked)
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())

@@ -31,11 +31,7 @@ GROWTH_EVERY_S = 1.0
 
 
 class Hubs:
-    """One per process. `owners` and `look_for` are set before it is used."""
-
-    owners: Ownership
-    look_for: Callable[[Sequence[Unit]], Awaitable[None]]
-    """Units that nobody is known to own are to be claimed, here or elsewhere."""
+    """One per process."""
 
     def __init__(
         self,
@@ -49,11 +45,15 @@ class Hubs:
         make: Callable[[Subscription], Hub],
         require_lease: Callable[[], None],
         alone: bool,
+        owners: Callable[[], Ownership],
+        look_for: Callable[[Sequence[Unit]], Awaitable[None]],
         apart: Apart | None = None,
     ) -> None:
         """Create the hubs of a process.
 
-        `make` returns a hub without readers; `alone`: there are no links to others.
+        `make` returns a hub without readers; `alone`: there are no links to others; `owners`: the
+        units that are ours; `look_for` has units claimed that nobody is known to own, here or
+        elsewhere. Neither of the last two is called before the forwarder starts.
         """
         self._catalog = catalog
         self._cursors = cursors
@@ -64,11 +64,18 @@ class Hubs:
         self._make = make
         self._require_lease = require_lease
         self._alone = alone
+        self._owners = owners
+        self._look_for = look_for
         self._apart = apart
         self._hubs: dict[bytes, Hub] = {}
         self._of_topic: dict[bytes, dict[bytes, Hub]] = {}
         self._growing: set[bytes] = set()
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def owners(self) -> Ownership:
+        """Return the units that are ours."""
+        return self._owners()
 
     def __iter__(self) -> Iterator[Hub]:
         return iter(list(self._hubs.values()))
@@ -257,7 +264,7 @@ class Hubs:
             ]
             if unserved:
                 looked_for.update(unserved)
-                await self.look_for([Unit(topic.tenant_id, topic.uid, n) for n in unserved])
+                await self._look_for([Unit(topic.tenant_id, topic.uid, n) for n in unserved])
                 continue
             missing = [
                 Lane(one.number, one.lane)

@@ -24,3 +24,13 @@ class News:
         """A unit is owned here from now on, or no more."""
         self.worked: Callable[[bytes], None] = _unheard
         """Something of a subscription was handed out or settled, somebody came or went."""
+
+    def listen(
+        self,
+        *,
+        grew: Callable[[Unit], None],
+        moved: Callable[[Unit], None],
+        worked: Callable[[bytes], None],
+    ) -> None:
+        """Call these from now on; there is one listener."""
+        self.grew, self.moved, self.worked = grew, moved, worked

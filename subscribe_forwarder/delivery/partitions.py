@@ -32,7 +32,7 @@ class OwnedPartitions:
         moves: Moves,
         news: News,
         ack_key: SharedSecret,
-        on_doomed: Callable[[Reader, OpenDelivery], None],
+        on_doomed: Callable[[Reader, OpenDelivery], None] | None,
         on_outstanding: Callable[[Reader], None],
         handover: Handover,
     ) -> None:

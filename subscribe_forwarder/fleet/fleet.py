@@ -9,9 +9,11 @@ from metadata.types import Unit
 from subscribe_forwarder.delivery.lease_keeper import LeaseKeeper
 from subscribe_forwarder.delivery.ownership import Ownership, Partitions
 from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.fleet.activity import Activity
 from subscribe_forwarder.fleet.announcer import Announcer
 from subscribe_forwarder.fleet.claims import Claims
 from subscribe_forwarder.fleet.directory import OwnerDirectory
+from subscribe_forwarder.fleet.load import LoadReporter
 from subscribe_forwarder.fleet.members import Members
 from subscribe_forwarder.fleet.ports import FleetLinks, Hints
 from subscribe_forwarder.ports import Assignments, Flush, Leases
@@ -33,17 +35,28 @@ class Fleet:
         hints: Hints | None,
         address: Callable[[], str],
         weight: float,
-        load: Callable[[], bytes | None],
+        activity: Activity,
+        waiting_of: Callable[[bytes], int],
         clock: Callable[[], float],
     ) -> None:
-        """`renewed_late`: the lease was over by our clock, and is good again."""
+        """Make the fleet's member.
+
+        `renewed_late`: the lease was over by our clock, and is good again; `activity` and
+        `waiting_of`, the consumers that wait for a subscription, are the load that it reports.
+        """
         self._links = links
         self._clock = clock
         self._renewed_late = renewed_late
         self.directory = OwnerDirectory()
         self.members = Members()
+        self._load = LoadReporter(activity, units=lambda: len(self.owners), waiting_of=waiting_of)
         self.lease = LeaseKeeper(
-            leases, self, address=address, weight=weight, load=load, clock=clock
+            leases,
+            self,
+            address=address,
+            weight=weight,
+            load=lambda: self._load.report(clock()),
+            clock=clock,
         )
         self.announcer = Announcer(
             self.directory,
@@ -70,6 +83,7 @@ class Fleet:
             links.on_peer(self._on_peer)
 
     def start(self) -> None:
+        self._load.start()
         self.lease.start()
         self.claims.start()
 
@@ -123,6 +137,7 @@ class Fleet:
         self.announcer.leaving()
         self.announcer.released(units)
         self.owners.clear()
+        self._load.close()
 
     # The lease.
 

@@ -32,6 +32,10 @@ HERE = b""
 """Stands for this process where others stand with their incarnations."""
 
 
+def in_any_order(_: Wanted, peers: Iterable[bytes]) -> list[bytes]:
+    return list(peers)
+
+
 class Found(NamedTuple):
     """A subscription, and who serves which of its partitions."""
 
@@ -63,27 +67,32 @@ class Routing:
         links: Links | None,
         holds_lease: Callable[[], bool],
         look_for: LookFor,
+        order: Order = in_any_order,
     ) -> None:
-        """`holds_lease` tells of our own lease; `look_for` has claimed what nobody serves."""
+        """Make the routing of a process.
+
+        `holds_lease` tells of our own lease; `look_for` has partitions claimed that nobody serves;
+        `order` is the order in which peers are asked for messages of a subscription.
+        """
         self.catalog = catalog
         self.holds_lease = holds_lease
         self._directory = directory
         self._links = links
         self._look_for = look_for
-        self.order: Order = lambda _, peers: list(peers)
-        """The order in which peers are asked for messages of a subscription."""
+        self._order = order
         self._ordered = itertools.count(1)
         self._elsewhere: set[tuple[bytes, str]] = set()
         self._stopping = asyncio.Event()
 
     @classmethod
-    def of(cls, forwarder: SubscribeForwarder) -> Routing:
+    def of(cls, forwarder: SubscribeForwarder, order: Order = in_any_order) -> Routing:
         return cls(
             forwarder.catalog,
             forwarder.directory,
             forwarder.links,
             forwarder.holds_lease,
             forwarder.look_for,
+            order,
         )
 
     @property
@@ -162,7 +171,7 @@ class Routing:
         peers = [owner for owner in found.partitions if owner != HERE]
         if len(peers) > 1:
             one = found.subscription
-            peers = self.order(Wanted(one.tenant_id, one.topic_uid, one.uid, found.total), peers)
+            peers = self._order(Wanted(one.tenant_id, one.topic_uid, one.uid, found.total), peers)
             turn, left = divmod(next(self._ordered), FAIR_EVERY)
             if not left:
                 at = turn % len(peers)

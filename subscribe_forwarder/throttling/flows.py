@@ -79,13 +79,16 @@ class FlowBook:
         self._stale: set[tuple[bytes, bytes]] = set()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self.changed: Callable[[bytes], None] = lambda _: None
-        """Called with the uid of a subscription of which something else holds now."""
+        self._listeners: list[Callable[[bytes], None]] = []
         if links is not None:
             links.hears(SUBJECT, self._hear)
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def add_listener(self, changed: Callable[[bytes], None]) -> None:
+        """Call `changed` with the uid of a subscription of which something else holds now."""
+        self._listeners.append(changed)
 
     async def close(self) -> None:
         """Stop. Idempotent."""
@@ -147,7 +150,11 @@ class FlowBook:
         elif self._said.pop(uid, None) is None:
             return
         metrics.flows.set(len(self._said))
-        self.changed(uid)
+        self._changed(uid)
+
+    def _changed(self, uid: bytes) -> None:
+        for listener in self._listeners:
+            listener(uid)
 
     def _take_rows(self, rows: Iterable[Flow]) -> None:
         for row in rows:
@@ -179,7 +186,7 @@ class FlowBook:
             held = {row.subscription_uid for row in rows}
             for uid in [uid for uid in self._said if uid not in held]:
                 del self._said[uid]
-                self.changed(uid)
+                self._changed(uid)
             self._take_rows(rows)
         while self._stale:
             some = list(self._stale)

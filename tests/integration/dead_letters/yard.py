@@ -108,9 +108,10 @@ class Yard:
             forwarded=ForwardedRepository(database),
             ack_key=ACK_KEY,
             settings=SubscribeSettings(drain_s=2.0, lazy_flush_s=0.05),
+            outbox=self.outbox,
         )
-        undertaker = Undertaker(self.outbox, catalog, self.client, forwarder.flusher.note)
-        forwarder.undertaker = undertaker.bury
+        undertaker = forwarder.undertaker
+        assert undertaker is not None
         await feed.start()
         await forwarder.start()
         letters, redrives = DeadLetterRepository(database), RedriveRepository(database)
@@ -125,7 +126,6 @@ class Yard:
                 await reader.ready()
             yield reader
         finally:
-            await undertaker.close()
             await forwarder.close()
             await feed.close()
 

@@ -22,6 +22,7 @@ from metadata.tenancy.tenants import TenantRepository
 from metadata.topics.topics import TopicRepository
 from metadata.types import CursorState, Subscription, SubscriptionSpec, Topic, TopicSpec
 from store_nodes.queue_id import QueueId
+from subscribe_forwarder.delivery.undertaker import Outbox
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.settings import SubscribeSettings
 from tests.unit.subscribe_forwarder.subscribe_support import (
@@ -65,7 +66,12 @@ class Site:
 
     @asynccontextmanager
     async def forwarder(
-        self, database: Database | None = None, *, wait: bool = True, **settings: Any
+        self,
+        database: Database | None = None,
+        *,
+        wait: bool = True,
+        outbox: Outbox | None = None,
+        **settings: Any,
     ) -> AsyncIterator[Consumer]:
         """Yield another forwarder of this site; it is closed cleanly unless the test killed it."""
         database = database or self.database
@@ -81,6 +87,7 @@ class Site:
             forwarded=ForwardedRepository(database),
             ack_key=ACK_KEY,
             settings=SubscribeSettings(**({"drain_s": 2.0} | settings)),
+            outbox=outbox,
         )
         await feed.start()
         await forwarder.start()

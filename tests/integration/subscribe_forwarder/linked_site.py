@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -27,6 +27,7 @@ from metadata.subscriptions.subscriptions import SubscriptionRepository
 from metadata.tenancy.tenants import TenantRepository
 from metadata.topics.topics import TopicRepository
 from metadata.types import CursorState, Subscription, SubscriptionSpec, Topic, TopicSpec, Unit
+from openapi.push import PushStatus
 from outbox import Outbox
 from outbox.staging import Staging
 from publish_forwarder.outputs import OutputReader
@@ -39,7 +40,6 @@ from subscribe_forwarder.api.positions import PositionRoutes
 from subscribe_forwarder.api.routes import routes
 from subscribe_forwarder.api.task_acks import TaskAcks
 from subscribe_forwarder.delivery.publishing import AckPublisher
-from subscribe_forwarder.delivery.undertaker import Undertaker
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.fronts.routing import Routing
 from subscribe_forwarder.fronts.views import parked_routes
@@ -64,12 +64,14 @@ class Member(Consumer):
     book: FlowBook
     machine: MachineThrottle
     feed: ChangeFeed
+    push_status: Callable[[bytes], PushStatus | None]
 
     def __init__(
         self, forwarder: SubscribeForwarder, network: LinkNetwork, tenant_id: bytes
     ) -> None:
         super().__init__(forwarder, tenant_id)
         self.network = network
+        self.push_status = lambda _: None
 
     async def die(self) -> None:
         """As SIGKILL would: nothing is flushed or released, and all links break."""
@@ -162,29 +164,27 @@ class LinkedSite:
             links=network,
             hints=HintRepository(database),
             throttling=Throttling(machine, book.of),
+            outbox=Outbox(self.client),
         )
-        book.changed = forwarder.wake
+        book.add_listener(forwarder.wake)
         book.start()
         stack.push_async_callback(book.close)
-        undertaker = Undertaker(Outbox(self.client), catalog, self.client, forwarder.flusher.note)
-        forwarder.undertaker = undertaker.bury
         member = Member(forwarder, network, self.tenant_id)
         member.book, member.machine, member.feed = book, machine, feed
-        member._routes = self._routes(forwarder, catalog, undertaker)
+        member._routes = self._routes(member, catalog)
         member._routes += FlowRoutes(catalog, flows, book).routes()
         await feed.start()
         stack.push_async_callback(feed.close)
         await forwarder.start()
         stack.push_async_callback(forwarder.close)
-        stack.push_async_callback(undertaker.close)
         async with asyncio.timeout(PATIENCE_S):
             await member.ready()
         return member
 
-    def _routes(
-        self, forwarder: SubscribeForwarder, catalog: Catalog, undertaker: Undertaker
-    ) -> list[Any]:
-        database = self.database
+    def _routes(self, member: Member, catalog: Catalog) -> list[Any]:
+        database, forwarder = self.database, member.forwarder
+        undertaker, fates = forwarder.undertaker, AckHistoryRepository(database)
+        assert undertaker is not None
         routing = Routing.of(forwarder)
         publisher = AckPublisher(
             Staging(self.client), PublicationRepository(database), forwarder.flusher
@@ -197,7 +197,13 @@ class LinkedSite:
             SubscriptionStateRepository(database),
         )
         return [
-            *routes(forwarder, AckHistoryRepository(database), task_acks, routing),
+            *routes(
+                forwarder,
+                fates,
+                task_acks,
+                routing,
+                push_status=lambda uid: member.push_status(uid),
+            ),
             *positions.routes(),
             *parked_routes(ParkedKeys(forwarder, undertaker), routing),
         ]

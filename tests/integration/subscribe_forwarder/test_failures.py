@@ -10,8 +10,10 @@ from metadata.delivery.deliveries import Reason
 from metadata.types import Counters, RetryPolicy
 from subscribe_forwarder.state import ages, holes
 from tests.integration.subscribe_forwarder.forwarder_support import Site, kill
+from tests.unit.subscribe_forwarder.subscribe_support import NO_OUTBOX, Consumer, doomed
 
 AT_ONCE = RetryPolicy(min_backoff_s=0.0)
+USED_UP = [(0, Reason.EXHAUSTED), (1, Reason.REJECTED)]
 
 
 async def test_attempts_and_reasons_survive_the_owner(database: Database) -> None:
@@ -66,22 +68,25 @@ async def test_what_is_used_up_waits_for_its_burial_also_at_the_next_owner(
         retry=RetryPolicy(min_backoff_s=0.0, max_attempts=2),
         dead_letter_topic="letters",
     )
-    told: list[tuple[int, Reason]] = []
-    async with site.forwarder() as first:
-        first.forwarder.undertaker = lambda reader, dead: told.append((dead.offset, dead.reason))
-        site.store.publish(b"a", b"b")
-        a, b = await first.pulled()
-        await first.post("nack", {"ack_id": a["ack_id"]})
-        (a,) = await first.pulled(wait_s=5)
-        await first.post("nack", {"ack_id": a["ack_id"]})
-        await first.post("reject", {"ack_id": b["ack_id"], "reason": "bad"})
-        assert told == [(0, Reason.EXHAUSTED), (1, Reason.REJECTED)]
-        assert await first.pulled() == []
-    async with site.forwarder() as second:
+    with doomed() as told:
+        async with site.forwarder(outbox=NO_OUTBOX) as first:
+            await _use_up(site, first)
+            assert [(dead.offset, dead.reason) for _, dead in told] == USED_UP
+            assert await first.pulled() == []
         told.clear()
-        second.forwarder.undertaker = lambda reader, dead: told.append((dead.offset, dead.reason))
-        assert await second.pulled() == []
-        assert sorted(told) == [(0, Reason.EXHAUSTED), (1, Reason.REJECTED)]
+        async with site.forwarder(outbox=NO_OUTBOX) as second:
+            assert await second.pulled() == []
+            assert sorted((dead.offset, dead.reason) for _, dead in told) == USED_UP
+
+
+async def _use_up(site: Site, first: Consumer) -> None:
+    """Use up the two attempts of one message, and reject another."""
+    site.store.publish(b"a", b"b")
+    a, b = await first.pulled()
+    await first.post("nack", {"ack_id": a["ack_id"]})
+    (a,) = await first.pulled(wait_s=5)
+    await first.post("nack", {"ack_id": a["ack_id"]})
+    await first.post("reject", {"ack_id": b["ack_id"], "reason": "bad"})
 
 
 async def test_one_message_unacked_holds_neither_floor_nor_row(

@@ -22,7 +22,6 @@ from metadata.subscriptions.subscriptions import SubscriptionRepository
 from metadata.topics.topics import TopicRepository
 from metadata.types import Unit
 from subscribe_forwarder.fleet import rendezvous
-from subscribe_forwarder.fleet.load import LoadReporter
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.links.network import LinkNetwork
 from subscribe_forwarder.settings import SubscribeSettings
@@ -56,10 +55,6 @@ async def linked(site: Site) -> AsyncIterator[SubscribeForwarder]:
             links=links,
             hints=HintRepository(database),
         )
-        load = LoadReporter(
-            forwarder.activity, units=lambda: len(forwarder.owners), waiting_of=lambda _: 0
-        )
-        forwarder.load = lambda: load.report(time.monotonic())
         await feed.start()
         stack.push_async_callback(feed.close)
         await forwarder.start()

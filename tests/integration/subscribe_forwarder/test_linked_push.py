@@ -58,7 +58,7 @@ class Pushing:
         self.endpoints = PushEndpointRepository(site.database)
         events = EndpointEvents(self.endpoints, forwarder.catalog, Outbox(site.client))
         self.pushers = Pushers(forwarder, self.endpoints, means, requests, events)
-        forwarder.push_status = self.pushers.status
+        member.push_status = self.pushers.status
         member.feed.add_listener(self.pushers.on_changes)
 
     @property

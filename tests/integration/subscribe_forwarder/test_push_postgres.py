@@ -20,7 +20,7 @@ from metadata.subscriptions.push_endpoints import PushEndpointRepository
 from metadata.tenancy.audit import AuditFilter, AuditLog
 from metadata.types import RetryPolicy, Subscription
 from openapi.push import PushStatus
-from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.delivery.undertaker import Outbox
 from subscribe_forwarder.push import breaker as breaker_module
 from subscribe_forwarder.push import pushers as pushers_module
 from subscribe_forwarder.push.attempts import AttemptLog
@@ -31,7 +31,7 @@ from subscribe_forwarder.push.requests import NoTokens, Requests
 from subscribe_forwarder.push.sender import OneRule, Sender
 from tests.e2e.hostile_endpoint import HostileEndpoint
 from tests.integration.subscribe_forwarder.forwarder_support import Site, kill, subscribe
-from tests.unit.subscribe_forwarder.subscribe_support import Consumer
+from tests.unit.subscribe_forwarder.subscribe_support import NO_OUTBOX, Consumer, doomed
 
 AT_ONCE = RetryPolicy(min_backoff_s=0.0, max_backoff_s=0.1, max_attempts=3)
 
@@ -70,10 +70,12 @@ class Pushing:
 
 
 @asynccontextmanager
-async def pushing(site: Site, endpoint: HostileEndpoint) -> AsyncIterator[Pushing]:
+async def pushing(
+    site: Site, endpoint: HostileEndpoint, outbox: Outbox | None = None
+) -> AsyncIterator[Pushing]:
     guard = Guard(["http://127.0.0.0/8:*"])
     sender = Sender(OneRule(guard), ssl_context=endpoint.trusting())
-    async with site.forwarder() as consumer:
+    async with site.forwarder(outbox=outbox) as consumer:
         made = Pushing(consumer, site, sender)
         made.log.start()
         made.pushers.start()
@@ -155,25 +157,25 @@ async def test_every_message_is_delivered_or_dead_lettered_and_others_go_on(
             **to(endpoint.url(path), timeout_s=0.2),
         )
         bad.append(made)
-    dead: dict[bytes, set[int]] = {one.uid: set() for one in bad}
 
-    def bury(reader: Reader, delivery: Any) -> None:
-        dead[reader.cursor.key.subscription_uid].add(delivery.offset)
+    def dead_of(one: Subscription) -> set[int]:
+        uid = one.uid
+        return {dead.offset for reader, dead in told if reader.cursor.key.subscription_uid == uid}
 
-    async with pushing(site, endpoint) as p:
-        p.consumer.forwarder.undertaker = bury
-        site.store.publish(*[b"%d" % i for i in range(MESSAGES)])
-        await endpoint.arrivals(MESSAGES, "/ok")
-        await until(lambda: all(len(offsets) == MESSAGES for offsets in dead.values()), 120)
-        await until(lambda: _acked(site, MESSAGES))
-        await p.log.flush()
-        for one in bad:
-            page = await p.log._attempts.page(  # type: ignore[attr-defined]
-                site.tenant_id, one.uid, limit=1000
-            )
-            assert len(page) >= 3 * MESSAGES, "three attempts of each"
-            assert {row.attempt for row in page} == {1, 2, 3}
-            assert "delivered" not in {row.outcome for row in page}
+    with doomed() as told:
+        async with pushing(site, endpoint, NO_OUTBOX) as p:
+            site.store.publish(*[b"%d" % i for i in range(MESSAGES)])
+            await endpoint.arrivals(MESSAGES, "/ok")
+            await until(lambda: all(len(dead_of(one)) == MESSAGES for one in bad), 120)
+            await until(lambda: _acked(site, MESSAGES))
+            await p.log.flush()
+            for one in bad:
+                page = await p.log._attempts.page(  # type: ignore[attr-defined]
+                    site.tenant_id, one.uid, limit=1000
+                )
+                assert len(page) >= 3 * MESSAGES, "three attempts of each"
+                assert {row.attempt for row in page} == {1, 2, 3}
+                assert "delivered" not in {row.outcome for row in page}
 
 
 async def test_an_endpoint_is_disabled_and_enabled_again(

@@ -19,6 +19,7 @@ from metadata.subscriptions.push_config import PushConfig
 from metadata.subscriptions.push_endpoints import PushEndpoint
 from metadata.types import Change, ChangeKind, Subscription
 from openapi.push import PushStatus
+from subscribe_forwarder.delivery.undertaker import Outbox
 from subscribe_forwarder.push.attempts import AttemptLog
 from subscribe_forwarder.push.endpoint import Endpoint
 from subscribe_forwarder.push.endpoints import Endpoints
@@ -276,10 +277,11 @@ async def pushing(
     store: FakeStore | None = None,
     endpoints: FakeEndpoints | None = None,
     spans: PushSpans | None = None,
+    outbox: Outbox | None = None,
     **push: Any,
 ) -> AsyncIterator[Pushing]:
     metadata = FakeMetadata(topic(partitions), *(subscriptions or [push_subscription(**push)]))
-    async with world(store, metadata, partitions=partitions) as w:
+    async with world(store, metadata, partitions=partitions, outbox=outbox) as w:
         await w.ready()
         made = Pushing(w, FakeSender(behave), endpoints or FakeEndpoints(), spans)
         made.pushers.start()

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, cast
 
 import msgspec
+import pytest
 
 from edge.asgi import AUTHORISED, CALLER, ClientGone, Handler, Route
 from edge.problem import Problem
 from metadata.delivery.ack_history import Fate, OpenFate
 from metadata.delivery.books import CursorBooks
+from metadata.delivery.deliveries import OpenDelivery
 from metadata.delivery.due import QueueKey
 from metadata.delivery.forwarded import Forwarded
 from metadata.errors import MetadataError, NotFound, NotYet
@@ -34,6 +44,7 @@ from metadata.types import (
     TopicState,
     Unit,
 )
+from outbox import Item, Placed
 from peering.shared_secret import SharedSecret
 from store_nodes import record_batch
 from store_nodes.client.reads import StagedEntry, StagedPage
@@ -44,6 +55,8 @@ from store_nodes.wire import QueueOffsets, StagedInfo
 from subscribe_forwarder.api.routes import routes
 from subscribe_forwarder.api.status import Fates
 from subscribe_forwarder.api.task_acks import TaskAcks
+from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.delivery.undertaker import Outbox, Undertaker
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.settings import SubscribeSettings
 from tests.unit.subscribe_forwarder.fake_ownership import TENANT, FakeOwnership
@@ -676,6 +689,26 @@ def open_fate_of(row: CursorState, offset: int) -> OpenFate | None:
     return None
 
 
+class NoOutbox:
+    """The outbox of a forwarder of which no dead letter is written."""
+
+    async def append(self, topic: Topic, items: Sequence[Item]) -> list[Placed]:
+        raise NotImplementedError
+
+
+NO_OUTBOX = NoOutbox()
+
+
+@contextmanager
+def doomed() -> Iterator[list[tuple[Reader, OpenDelivery]]]:
+    """Collect the deliveries to be dead-lettered of forwarders that have an outbox and are made
+    meanwhile; no dead letter is written."""
+    told: list[tuple[Reader, OpenDelivery]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Undertaker, "bury", lambda _, reader, dead: told.append((reader, dead)))
+        yield told
+
+
 @asynccontextmanager
 async def world(
     store: FakeStore | None = None,
@@ -684,6 +717,7 @@ async def world(
     history: FakeStore | None = None,
     partitions: int = 1,
     ack_deadline_s: float = 30.0,
+    outbox: Outbox | None = None,
     **settings: Any,
 ) -> AsyncIterator[World]:
     """Yield a running forwarder, which is ready unless `metadata` keeps it waiting."""
@@ -705,6 +739,7 @@ async def world(
         ack_key=ACK_KEY,
         history=history,
         settings=SubscribeSettings(**({"drain_s": 1.0} | settings)),
+        outbox=outbox,
         clock=metadata.clock,
     )
     await forwarder.start()

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import structs
 
-from metadata.delivery.deliveries import OpenDelivery, Reason
+from metadata.delivery.deliveries import Reason
 from metadata.types import (
     ChangeKind,
     Counters,
@@ -23,10 +23,10 @@ from metadata.types import (
 )
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
-from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.fleet.announcement import Announcement, Owned
 from subscribe_forwarder.reading.batch import ORIGIN_ONLY
 from tests.unit.subscribe_forwarder.subscribe_support import (
+    NO_OUTBOX,
     NOW,
     SUBSCRIPTION_UID,
     TENANT,
@@ -34,6 +34,7 @@ from tests.unit.subscribe_forwarder.subscribe_support import (
     FakeMetadata,
     FakeStore,
     World,
+    doomed,
     subscription,
     topic,
     world,
@@ -272,20 +273,19 @@ async def test_what_is_doomed_is_told_to_the_undertaker() -> None:
     metadata = FakeMetadata(
         topic(), structs.replace(subscription(), retry=retry, dead_letter_topic="dead")
     )
-    told: list[tuple[Reader, OpenDelivery]] = []
-    async with world(FakeStore(), metadata) as w:
-        await w.ready()
-        w.forwarder.undertaker = lambda reader, dead: told.append((reader, dead))
-        w.store.publish(b"a")
-        (message,) = await w.pulled()
-        await nack(w, message)
-        async with asyncio.timeout(5):
-            while not told:
-                await w.pulled()
-                await asyncio.sleep(0.01)
-        ((reader, dead),) = told
-        assert reader.cursor.key.subscription_uid == SUBSCRIPTION_UID
-        assert (dead.offset, dead.attempts, dead.reason) == (0, 1, Reason.EXHAUSTED)
+    with doomed() as told:
+        async with world(FakeStore(), metadata, outbox=NO_OUTBOX) as w:
+            await w.ready()
+            w.store.publish(b"a")
+            (message,) = await w.pulled()
+            await nack(w, message)
+            async with asyncio.timeout(5):
+                while not told:
+                    await w.pulled()
+                    await asyncio.sleep(0.01)
+            ((reader, dead),) = told
+            assert reader.cursor.key.subscription_uid == SUBSCRIPTION_UID
+            assert (dead.offset, dead.attempts, dead.reason) == (0, 1, Reason.EXHAUSTED)
 
 
 async def test_an_open_delivery_that_is_kept_below_the_first_offset_goes_out_again() -> None:

@@ -18,7 +18,7 @@ from subscribe_forwarder.backlogs.part import Wanted
 from subscribe_forwarder.fleet.misdirected import misdirected
 from subscribe_forwarder.fronts import pulls
 from subscribe_forwarder.fronts.pulls import OPERATION, PullFront
-from subscribe_forwarder.fronts.routing import Routing
+from subscribe_forwarder.fronts.routing import Order, Routing, in_any_order
 from subscribe_forwarder.links.ports import FORWARDED, RACE, PeerGone
 from tests.unit.subscribe_forwarder.front_support import CallLinks, Map, MapDirectory
 from tests.unit.subscribe_forwarder.subscribe_support import (
@@ -117,7 +117,7 @@ class ScriptedOwner:
 class Fleet:
     """This forwarder's front, and scripted owners here (ME) and elsewhere (A, B)."""
 
-    def __init__(self, *owners: bytes | None) -> None:
+    def __init__(self, *owners: bytes | None, order: Order = in_any_order) -> None:
         self.map = Map(*owners)
         self.net: dict[bytes, CallLinks] = {}
         self.links = {me: CallLinks(self.net, me) for me in (ME, A, B)}
@@ -131,6 +131,7 @@ class Fleet:
             self.links[ME],
             lambda: self.lease_held,
             self._look_for,
+            order,
         )
         self.looked_for: list[int] = []
         self.front = PullFront(cast(Pulls, self.owners[ME]), self.routing)
@@ -224,7 +225,6 @@ async def test_what_is_elsewhere_has_its_turn() -> None:
 
 @pytest.mark.parametrize("order", [[A, B], [B, A]])
 async def test_who_has_the_most_is_asked_first(order: list[bytes]) -> None:
-    fleet = Fleet(A, B, B)
     wanted: list[Wanted] = []
 
     def most_backlog_first(one: Wanted, peers: Iterable[bytes]) -> list[bytes]:
@@ -232,7 +232,7 @@ async def test_who_has_the_most_is_asked_first(order: list[bytes]) -> None:
         assert sorted(peers) == [A, B]
         return order
 
-    fleet.routing.order = most_backlog_first
+    fleet = Fleet(A, B, B, order=most_backlog_first)
     for me in (A, B):
         fleet.owners[me].put(me)
     assert await fleet.pull() == order[0]
@@ -251,9 +251,13 @@ async def test_a_pull_that_waits_still_wants_to_hear_of_backlogs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pulls, "LOOK_S", 0.01)
-    fleet = Fleet(A, B)
     asked: list[Wanted] = []
-    fleet.routing.order = lambda one, peers: asked.append(one) or list(peers)  # type: ignore[func-returns-value]
+
+    def noted(one: Wanted, peers: Iterable[bytes]) -> list[bytes]:
+        asked.append(one)
+        return list(peers)
+
+    fleet = Fleet(A, B, order=noted)
     async with fleet.pulling():
         before = len(asked)
         await asyncio.sleep(0.05)

@@ -33,7 +33,11 @@ from tests.unit.subscribe_forwarder.push_support import (
     push_subscription,
     pushing,
 )
-from tests.unit.subscribe_forwarder.subscribe_support import SUBSCRIPTION_UID
+from tests.unit.subscribe_forwarder.subscribe_support import (
+    NO_OUTBOX,
+    SUBSCRIPTION_UID,
+    doomed,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -121,12 +125,11 @@ async def test_a_batch_that_is_refused_is_sent_one_by_one() -> None:
 
     retry = RetryPolicy(min_backoff_s=0.0, max_attempts=3)
     refused = replace(push_subscription(max_batch=20), retry=retry, dead_letter_topic="letters")
-    async with pushing(picky, subscriptions=[refused]) as p:
-        doomed: list[int] = []
-        p.w.forwarder.undertaker = lambda _, dead: doomed.append(dead.offset)
-        p.w.store.publish(*[b"%d" % i for i in range(20)])
-        await p.until(lambda: doomed == [7])
-        await p.until(lambda: p.w.metadata.row().counters.acked == 19)
+    with doomed() as told:
+        async with pushing(picky, subscriptions=[refused], outbox=NO_OUTBOX) as p:
+            p.w.store.publish(*[b"%d" % i for i in range(20)])
+            await p.until(lambda: [dead.offset for _, dead in told] == [7])
+            await p.until(lambda: p.w.metadata.row().counters.acked == 19)
 
 
 async def test_nothing_is_leased_while_the_endpoint_is_away() -> None:

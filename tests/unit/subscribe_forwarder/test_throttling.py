@@ -113,7 +113,7 @@ def rate(book: FlowBook) -> float | None:
 def test_of_two_the_later_holds_in_whatever_order_they_come(clock: Clock) -> None:
     book = FlowBook(Rows(), clock=clock)
     changed: list[bytes] = []
-    book.changed = changed.append
+    book.add_listener(changed.append)
     book.tell(flow(2, 7.0))
     book.tell(flow(1, 5.0))
     assert (rate(book), changed) == (7.0, [UID])
