@@ -15,7 +15,6 @@ import msgspec
 from edge.asgi import Receive, Scope, Send, caller_of, read_body, respond, tenant_of
 from edge.bodies import decode
 from edge.message_id import MessageId
-from edge.problem import Problem
 from metadata.types import Subscription
 from openapi.consume import Acked, Done
 from subscribe_forwarder.api import requests
@@ -51,15 +50,8 @@ class AckFront:
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await read_body(scope, receive, self.action.max_body_bytes)
-        if await self.routing.worth_a_try(scope):
-            try:
-                await self.action.act(scope, body, send)
-            except Problem as problem:
-                if not is_misdirected(problem):
-                    raise
-            else:
-                return
-            self.routing.not_here(scope)
+        if await self.routing.served_here(scope, lambda: self.action.act(scope, body, send)):
+            return
         await respond(send, 200, await self._shared(scope, body))
 
     async def _shared(self, scope: Scope, body: bytes) -> bytes:

@@ -74,15 +74,11 @@ class PullFront:
         self, scope: Scope, receive: Receive, send: Send, request: PullRequest, *, body_read: bool
     ) -> None:
         began_s = asyncio.get_running_loop().time()
-        if await self.routing.worth_a_try(scope):
-            try:
-                await self.pulls.serve(scope, receive, send, request, body_read=body_read)
-            except Problem as problem:
-                if not is_misdirected(problem):
-                    raise
-            else:
-                return
-            self.routing.not_here(scope)
+        if await self.routing.served_here(
+            scope,
+            lambda: self.pulls.serve(scope, receive, send, request, body_read=body_read),
+        ):
+            return
         if not (body_read or BODY_READ in scope):
             await read_body(scope, receive, MAX_GET_BODY_BYTES)
         await RoutedPull(self, scope, send, request, began_s).run(receive)

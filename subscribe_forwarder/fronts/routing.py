@@ -14,6 +14,7 @@ from metadata.errors import MetadataError
 from metadata.types import Subscription, Topic
 from subscribe_forwarder.backlogs.part import Wanted
 from subscribe_forwarder.delivery.places import Places
+from subscribe_forwarder.fleet.misdirected import is_misdirected
 from subscribe_forwarder.fleet.ports import Directory
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.links.ports import Links, Peer
@@ -104,24 +105,29 @@ class Routing:
         if self._links is not None:
             self._links.serve(operation, local)
 
-    async def worth_a_try(self, scope: Scope) -> bool:
-        """Return whether this process is thought to serve all of the subscription.
+    async def served_here(self, scope: Scope, serve: Callable[[], Awaitable[object]]) -> bool:
+        """Serve a call on a subscription from what is owned here, if that is all of it.
 
-        It is, until `not_here` says otherwise; then the owners are looked up again with each call.
+        Return False where it is not: nothing was done, and the owners are to be asked. All is
+        thought to be here until `serve` raises the Problem `misdirected`. From then on the
+        directory is asked with each call, until it says that all is here again.
         """
         key = tenant_of(scope), path_param(scope, "name")
-        if key not in self._elsewhere:
+        if key in self._elsewhere:
+            if (await self.find(scope)).only != HERE:
+                return False
+            self._elsewhere.discard(key)
+        try:
+            await serve()
+        except Problem as problem:
+            if not is_misdirected(problem):
+                raise
+        else:
             return True
-        if (await self.find(scope)).only != HERE:
-            return False
-        self._elsewhere.discard(key)
-        return True
-
-    def not_here(self, scope: Scope) -> None:
-        """Note that this process does not serve all of it, until the directory says otherwise."""
         if len(self._elsewhere) >= MAX_KNOWN:
             self._elsewhere.clear()
-        self._elsewhere.add((tenant_of(scope), path_param(scope, "name")))
+        self._elsewhere.add(key)
+        return False
 
     async def look_for(self, found: Found) -> None:
         """Claim unowned partitions here or ask for them elsewhere, if Postgres lets us."""

@@ -9,7 +9,6 @@ the loss of one ends nothing. With more owners than messages in the window they 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from edge.asgi import ClientGone, Receive, Scope, Send, header, read_body
 from edge.departure import disconnected, ended_by
@@ -26,6 +25,7 @@ from subscribe_forwarder.api.stream import (
     MAX_SECONDS,
     TICK_S,
     UNSERVED_S,
+    Stream,
     StreamResponse,
     Streams,
 )
@@ -59,14 +59,18 @@ class StreamFront:
         response = StreamResponse(format_of(header(scope, b"accept")))
         window = Window(request.max_messages, request.max_bytes)
         began_s = asyncio.get_running_loop().time()
-        tried = await self.routing.worth_a_try(scope)
-        stream = await self._whole(scope, request, response, window) if tried else None
+        here: list[Stream] = []
+
+        async def open_here() -> None:
+            here.append(await self.streams.open(scope, request, response, window))
+
+        await self.routing.served_here(scope, open_here)
         await read_body(scope, receive, MAX_GET_BODY_BYTES)
         metrics.streams.inc()
         try:
-            if stream is not None:
+            if here:
                 try:
-                    await stream.run(receive, send)
+                    await here[0].run(receive, send)
                     return
                 except Problem as problem:
                     if not is_misdirected(problem):
@@ -75,18 +79,6 @@ class StreamFront:
             await merged.run(receive, send)
         finally:
             metrics.streams.dec()
-
-    async def _whole(
-        self, scope: Scope, request: StreamRequest, response: StreamResponse, window: Window
-    ) -> Any:
-        """Serve the stream here; None where it is not all here."""
-        try:
-            return await self.streams.open(scope, request, response, window)
-        except Problem as problem:
-            if not is_misdirected(problem):
-                raise
-        self.routing.not_here(scope)
-        return None
 
 
 class MergedStream:

@@ -18,7 +18,6 @@ from openapi.topics import AckState, AckStates
 from subscribe_forwarder.api.parked import MAX_BODY_BYTES, MAX_SHOWN, ParkedKeys
 from subscribe_forwarder.api.views import NO_STORE, Views, tell_states
 from subscribe_forwarder.delivery.flush import ack_unavailable
-from subscribe_forwarder.fleet.misdirected import is_misdirected
 from subscribe_forwarder.fronts.parts import PATIENCE_S, REST_S, Answer, Parts, is_not_found, lost
 from subscribe_forwarder.fronts.relay import Captured, part_of, receiving
 from subscribe_forwarder.fronts.routing import HERE, Routing, nowhere
@@ -39,15 +38,9 @@ class ViewFront(Generic[Answer]):
         self._parts = parts
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if await self._parts.routing.worth_a_try(scope):
-            try:
-                await self._parts.local(scope, receive, send)
-            except Problem as problem:
-                if not is_misdirected(problem):
-                    raise
-            else:
-                return
-            self._parts.routing.not_here(scope)
+        parts = self._parts
+        if await parts.routing.served_here(scope, lambda: parts.local(scope, receive, send)):
+            return
         answers = await self._parts.of_all(scope)
         await respond(send, 200, _encode(self.merge(answers)), headers=NO_STORE)
 
@@ -93,15 +86,11 @@ class ParkedActionFront:
 
     async def post(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await read_body(scope, receive, MAX_BODY_BYTES)
-        if await self._parts.routing.worth_a_try(scope):
-            try:
-                await self._parts.local(scope, receiving(body), send)
-            except Problem as problem:
-                if not is_misdirected(problem):
-                    raise
-            else:
-                return
-            self._parts.routing.not_here(scope)
+        parts = self._parts
+        if await parts.routing.served_here(
+            scope, lambda: parts.local(scope, receiving(body), send)
+        ):
+            return
         done = contract.ParkedKeyDone(await self._done(scope, body))
         await respond(send, 200, _encode(done), headers=NO_STORE)
 
