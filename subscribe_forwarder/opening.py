@@ -67,7 +67,6 @@ from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.fronts import attending
 from subscribe_forwarder.fronts.acks import AckFront
 from subscribe_forwarder.fronts.routing import Routing
-from subscribe_forwarder.fronts.views import parked_routes
 from subscribe_forwarder.links.network import LinkNetwork
 from subscribe_forwarder.ports import Outputs
 from subscribe_forwarder.push.attempts import AttemptLog
@@ -187,7 +186,7 @@ async def open_subscribe_forwarder(stack: AsyncExitStack, process: Process) -> O
     ).routes()
     served += DeadLetters(process.catalog, process.store, letters).routes()
     served += Redrives(process.catalog, letters, RedriveRepository(database)).routes()
-    served += parked_routes(ParkedKeys(forwarder, undertaker), routing)
+    served += ParkedKeys(forwarder, undertaker, routing).routes()
 
     def drain() -> None:
         pushers.drain()

@@ -1,10 +1,13 @@
 """Lists and resumes keys that wait aside, and gives up their first messages.
 
-A change is answered once it is committed.
+A change is answered once it is committed. A key is parked in a partition, seldom in several: each
+owner of the subscription lists and changes its own.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -19,17 +22,21 @@ from openapi import dead_letters as contract
 from outbox.dead_letter import original_id
 from outbox.reading import Stored, read
 from subscribe_forwarder.api.hubs import hub_of
+from subscribe_forwarder.delivery.flush import ack_unavailable
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.key_gate import ParkedKey
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.undertaker import Undertaker
 from subscribe_forwarder.forwarder import SubscribeForwarder
+from subscribe_forwarder.fronts.parts import NO_STORE, PATIENCE_S, REST_S, Parts, is_not_found, lost
+from subscribe_forwarder.fronts.relay import receiving
+from subscribe_forwarder.fronts.routing import Routing, nowhere
+from subscribe_forwarder.links.ports import PeerGone
 from subscribe_forwarder.state.lanes import Lane
 from subscribe_forwarder.state.order import hash_of
 
 MAX_SHOWN = 1000
 MAX_BODY_BYTES = 16 * 1024
-NO_STORE = [(b"cache-control", b"no-store")]
 _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 _encode = msgspec.json.encode
 
@@ -47,18 +54,41 @@ _SKIP = msgspec.json.Decoder(contract.SkipKeyRequest)
 
 
 class ParkedKeys:
-    def __init__(self, forwarder: SubscribeForwarder, undertaker: Undertaker) -> None:
+    def __init__(
+        self, forwarder: SubscribeForwarder, undertaker: Undertaker, routing: Routing
+    ) -> None:
         self._forwarder = forwarder
         self._undertaker = undertaker
+        self._list, self._resume, self._skip = (
+            contract.OPERATIONS[name]
+            for name in ("listParkedKeys", "resumeParkedKey", "skipParkedKey")
+        )
+        done = contract.ParkedKeyDone
+        self._pages = Parts(self._list.route, self._page_here, routing, contract.ParkedKeys)
+        self._resumed = Parts(self._resume.route, self._resume_here, routing, done)
+        self._skipped = Parts(self._skip.route, self._skip_here, routing, done)
 
     def routes(self) -> list[Route]:
         return [
-            Route(contract.OPERATIONS["listParkedKeys"], self.page),
-            Route(contract.OPERATIONS["resumeParkedKey"], self.resume),
-            Route(contract.OPERATIONS["skipParkedKey"], self.skip),
+            Route(self._list, self.page),
+            Route(self._resume, self.resume),
+            Route(self._skip, self.skip),
         ]
 
     async def page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._pages.view(scope, receive, send, _merged)
+
+    async def resume(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Deliver the first message of a key again, with all of its attempts."""
+        await _act(self._resumed, scope, receive, send)
+
+    async def skip(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Skip the first message of a key or make it a dead letter; the next one is delivered."""
+        await _act(self._skipped, scope, receive, send)
+
+    # The part that is here.
+
+    async def _page_here(self, scope: Scope, receive: Receive, send: Send) -> None:
         hub = await self._hub(scope)
         subscription = hub.subscription
         topic = await self._forwarder.catalog.topic_by_uid(
@@ -73,16 +103,14 @@ class ParkedKeys:
                 shown.append(_view(topic.uid, place, each, stored.get(each.head.offset)))
         await respond(send, 200, _encode(contract.ParkedKeys(shown)), headers=NO_STORE)
 
-    async def resume(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Deliver the first message of a key again, with all of its attempts."""
+    async def _resume_here(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = decode(await read_body(scope, receive, MAX_BODY_BYTES), _RESUME)
         hub = await self._hub(scope)
         found = self._find(hub, body.key)
         done = [each for each in found if _resume(each)]
         await self._commit(send, hub, done)
 
-    async def skip(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Skip the first message of a key or make it a dead letter; the next one is delivered."""
+    async def _skip_here(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = decode(await read_body(scope, receive, MAX_BODY_BYTES), _SKIP)
         hub = await self._hub(scope)
         found = self._find(hub, body.key)
@@ -128,6 +156,48 @@ class ParkedKeys:
         await self._forwarder.flusher.commit([each.reader for each in done])
         hub.dispatch()
         await respond(send, 200, _encode(contract.ParkedKeyDone(len(done))), headers=NO_STORE)
+
+
+def _merged(answers: Sequence[contract.ParkedKeys]) -> contract.ParkedKeys:
+    keys = [one for answer in answers for one in answer.parked_keys]
+    keys.sort(key=lambda one: (one.partition, one.lane or 0))
+    return contract.ParkedKeys(keys[:MAX_SHOWN])
+
+
+async def _act(
+    parts: Parts[contract.ParkedKeyDone], scope: Scope, receive: Receive, send: Send
+) -> None:
+    body = await read_body(scope, receive, MAX_BODY_BYTES)
+    if await parts.routing.served_here(scope, lambda: parts.local(scope, receiving(body), send)):
+        return
+    done = contract.ParkedKeyDone(await _done(parts, scope, body))
+    await respond(send, 200, _encode(done), headers=NO_STORE)
+
+
+async def _done(parts: Parts[contract.ParkedKeyDone], scope: Scope, body: bytes) -> int:
+    """Have a change made at the owners; it is made once: who has made it is not asked again."""
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + PATIENCE_S
+    while True:
+        found = await parts.routing.find(scope)
+        answers = await parts.ask(found, scope, body) if found.whole else ()
+        done = sum(one.done for one in answers if not isinstance(one, Exception))
+        if done:
+            return done
+        failures = [one for one in answers if isinstance(one, Exception)]
+        if any(isinstance(one, PeerGone) for one in failures):
+            raise ack_unavailable("The owner of a partition is gone.", "request")
+        worse = [one for one in failures if not lost(one) and not is_not_found(one)]
+        if worse:
+            raise worse[0]
+        if found.whole and not any(lost(one) for one in failures):
+            if failures:
+                raise failures[0]
+            return 0
+        left_s = until_s - loop.time()
+        if left_s <= 0:
+            raise nowhere()
+        await parts.routing.changed_within(found, min(left_s, REST_S))
 
 
 def _view(

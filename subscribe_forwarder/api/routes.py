@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from edge.asgi import Route
 from openapi import consume, subscriptions, topics
-from openapi.subscriptions import Backlog
 from subscribe_forwarder.api.acks import Acks
 from subscribe_forwarder.api.preview import PreviewRoutes
 from subscribe_forwarder.api.pulls import Pulls
@@ -22,15 +21,12 @@ from subscribe_forwarder.api.trace import HandOuts
 from subscribe_forwarder.api.views import PushStatusOf, Views
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.fronts import pulls as pull_fronts
-from subscribe_forwarder.fronts import views as view_fronts
 from subscribe_forwarder.fronts.acks import AckFront
 from subscribe_forwarder.fronts.attending import Attending
-from subscribe_forwarder.fronts.parts import Parts
 from subscribe_forwarder.fronts.pulls import PullFront
 from subscribe_forwarder.fronts.routing import Routing
 from subscribe_forwarder.fronts.stream_part import ServedParts
 from subscribe_forwarder.fronts.streams import StreamFront
-from subscribe_forwarder.fronts.views import AckStatesFront, BacklogFront
 
 
 def routes(
@@ -47,15 +43,12 @@ def routes(
     `push_status` returns the state of a push subscription here; None where nothing is pushed.
     """
     routing = routing or Routing.of(forwarder)
-    views = Views(forwarder, fates, push_status)
+    views = Views(forwarder, fates, push_status, routing)
     pulls, streams = Pulls(forwarder, trace), Streams(forwarder, trace)
     attending = Attending(forwarder, routing)
     pull = PullFront(pulls, routing, attending)
     stream = StreamFront(streams, routing, attending)
-    backlog = BacklogFront(Parts(view_fronts.BACKLOG, views.backlog, routing, Backlog))
     routing.serve(pull_fronts.OPERATION, pulls.get)
-    routing.serve(view_fronts.BACKLOG, views.backlog)
-    routing.serve(view_fronts.ACK_STATES, views.ack_states)
     if routing.links is not None:
         ServedParts(streams).serve(routing.links)
     return [
@@ -65,9 +58,9 @@ def routes(
         Route(consume.OPERATIONS["streamTopicSubscription"], stream.get),
         Route(consume.OPERATIONS["pullPost"], pull.post),
         *_acks(Acks(forwarder, task_acks), routing, forwarder),
-        Route(subscriptions.OPERATIONS["getBacklog"], backlog.get),
+        Route(subscriptions.OPERATIONS["getBacklog"], views.backlog),
         Route(topics.OPERATIONS["getMessage"], views.message),
-        Route(topics.OPERATIONS["getMessageAck"], AckStatesFront(views, routing).get),
+        Route(topics.OPERATIONS["getMessageAck"], views.ack_states),
         *Reconciliation(forwarder).routes(),
         *ReplayRoutes(forwarder).routes(),
         *PreviewRoutes(forwarder).routes(),

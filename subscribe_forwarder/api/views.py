@@ -1,8 +1,9 @@
-"""The views of a subscription and of a message."""
+"""The views of a subscription and of a message, wherever its partitions are owned."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import cast
 
@@ -19,37 +20,54 @@ from edge.asgi import (
     tenant_of,
 )
 from edge.message_id import BadMessageId, MessageId
-from edge.problem import not_found
-from metadata.types import Topic
+from edge.problem import Problem, not_found
+from metadata.types import Subscription, Topic
+from openapi import subscriptions, topics
+from openapi.flow import Throttle
 from openapi.push import PushStatus
+from openapi.subscriptions import Backlog
 from openapi.topics import AckState, AckStates
 from store_nodes.errors import QueueNotFound
 from subscribe_forwarder.api import status
 from subscribe_forwarder.api.hubs import hub_of
-from subscribe_forwarder.api.items import (
-    bad_message_id,
-)
+from subscribe_forwarder.api.items import bad_message_id
 from subscribe_forwarder.api.waiting import due_us, waiting
 from subscribe_forwarder.forwarder import SubscribeForwarder
+from subscribe_forwarder.fronts.parts import NO_STORE, PATIENCE_S, Parts
+from subscribe_forwarder.fronts.relay import Captured, part_of, receiving
+from subscribe_forwarder.fronts.routing import HERE, Routing
+from subscribe_forwarder.links.ports import PeerGone
+from subscribe_forwarder.push.status import merged as merged_push
 from subscribe_forwarder.reading.render import time_json
 from subscribe_forwarder.reading.staged import Nowhere, Where
 
-NO_STORE = [(b"cache-control", b"no-store")]
+BACKLOG = subscriptions.OPERATIONS["getBacklog"].route
+ACK_STATES = topics.OPERATIONS["getMessageAck"].route
 PushStatusOf = Callable[[bytes], PushStatus | None]
 _encode = msgspec.json.encode
 
 
 class Views:
     def __init__(
-        self, forwarder: SubscribeForwarder, fates: status.Fates, push_status: PushStatusOf
+        self,
+        forwarder: SubscribeForwarder,
+        fates: status.Fates,
+        push_status: PushStatusOf,
+        routing: Routing,
     ) -> None:
         """`push_status` returns the state of a push subscription here, for people."""
         self._forwarder = forwarder
         self._fates = fates
         self._push_status = push_status
+        self._routing = routing
+        self._backlogs = Parts(BACKLOG, self._backlog_here, routing, Backlog)
+        routing.serve(ACK_STATES, self._ack_states_here)
 
     async def backlog(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the backlog, and the reason why nothing is delivered, if there is one."""
+        await self._backlogs.view(scope, receive, send, merged_backlog)
+
+    async def _backlog_here(self, scope: Scope, receive: Receive, send: Send) -> None:
         hub = await hub_of(self._forwarder, scope)
         await hub.refresh()
         shown = status.backlog(hub, self._push_status(hub.subscription.uid))
@@ -69,10 +87,50 @@ class Views:
         await respond(send, 200, body)
 
     async def ack_states(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the states of a message by subscription, as far as they are known here."""
-        await tell_states(send, await self.states(scope))
+        """Answer the states of a message by subscription; the owner of a lease tells of it.
 
-    async def states(self, scope: Scope) -> dict[str, AckState]:
+        A state that cannot be asked for comes from committed rows.
+        """
+        states = await self._states(scope)
+        pending = {name for name, state in states.items() if state.state == "pending"}
+        by_owner = await self._owners(scope, pending) if pending else {}
+        told = await asyncio.gather(*(self._ask(owner, scope) for owner in by_owner))
+        for names, answer in zip(by_owner.values(), told, strict=True):
+            states |= {name: state for name, state in answer.items() if name in names}
+        await _tell_states(send, states)
+
+    async def _ack_states_here(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the states as far as they are known here."""
+        await _tell_states(send, await self._states(scope))
+
+    async def _owners(self, scope: Scope, names: set[str]) -> dict[bytes, set[str]]:
+        """Return the subscriptions that are owned elsewhere, by owner."""
+        topic, _, where = await self._look(scope)
+        assert isinstance(where, Where)
+        by_owner: dict[bytes, set[str]] = {}
+        of_topic: Sequence[Subscription]
+        of_topic = await self._routing.catalog.subscriptions_of(topic.tenant_id, topic.uid)
+        for subscription in of_topic:
+            if subscription.name not in names:
+                continue
+            for owner in self._routing.find_of(subscription, [where.partition]).partitions:
+                if owner != HERE:
+                    by_owner.setdefault(owner, set()).add(subscription.name)
+        return by_owner
+
+    async def _ask(self, owner: bytes, scope: Scope) -> dict[str, AckState]:
+        """Empty where the owner does not say."""
+        peer, captured = self._routing.peer(owner), Captured()
+        if peer is None:
+            return {}
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await peer.request(ACK_STATES, part_of(scope), receiving(b""), captured.send)
+            return msgspec.json.decode(captured.body, type=AckStates).subscriptions
+        except (PeerGone, TimeoutError, Problem, msgspec.MsgspecError):
+            return {}
+
+    async def _states(self, scope: Scope) -> dict[str, AckState]:
         """Return the states of a message by subscription of its topic that the caller may read.
 
         They come from committed rows and from the leases held here. A message that waits for its
@@ -106,16 +164,8 @@ class Views:
         subscriptions = await self._forwarder.catalog.subscriptions_of(topic.tenant_id, topic.uid)
         return {subscription.name: state for subscription in subscriptions}
 
-    async def find(self, scope: Scope) -> tuple[Topic, Where]:
-        """Find the message of an id: 404 for an id of another topic or of an unpublished
-        message, 400 for no id.
-        """
-        topic, wanted, where = await self._look(scope)
-        if isinstance(where, Nowhere):
-            raise not_found("message", str(wanted))
-        return topic, where
-
     async def _look(self, scope: Scope) -> tuple[Topic, MessageId, Where | Nowhere]:
+        """Find the message of an id: 404 for an id of another topic, 400 for no id."""
         topic = await self._forwarder.catalog.topic(tenant_of(scope), path_param(scope, "topic"))
         text = path_param(scope, "id")
         try:
@@ -129,6 +179,33 @@ class Views:
         return topic, parsed, await self._forwarder.staged.locate(topic, parsed)
 
 
-async def tell_states(send: Send, states: dict[str, AckState]) -> None:
-    """Answer the states of a message by subscription."""
+async def _tell_states(send: Send, states: dict[str, AckState]) -> None:
     await respond(send, 200, _encode(AckStates(states)), headers=NO_STORE)
+
+
+def merged_backlog(answers: Sequence[Backlog]) -> Backlog:
+    """Return one backlog of several owners'.
+
+    Counts add up. Every owner knows of every consumer: the most that one of them has counts.
+    """
+    partitions = [one for answer in answers for one in answer.partitions]
+    return Backlog(
+        messages=sum(one.messages for one in answers),
+        leased=sum(one.leased for one in answers),
+        waiting_redelivery=sum(one.waiting_redelivery for one in answers),
+        waiting_pulls=max(one.waiting_pulls for one in answers),
+        streams=max(one.streams for one in answers),
+        paused=next((one.paused for one in answers if one.paused), None),
+        throttles=_together([one.throttles for one in answers]),
+        forwarders=sum(one.forwarders for one in answers),
+        push=merged_push([one.push for one in answers if one.push]),
+        partitions=sorted(partitions, key=lambda one: (one.partition, one.lane or 0)),
+    )
+
+
+def _together(throttles: Sequence[Sequence[Throttle]]) -> list[Throttle]:
+    """Join restraints; those that several owners report alike appear once."""
+    found: dict[tuple[str, str, float | None], Throttle] = {}
+    for one in (each for some in throttles for each in some):
+        found.setdefault((one.kind, one.reason, one.value), one)
+    return list(found.values())

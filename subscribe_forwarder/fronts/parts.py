@@ -1,14 +1,14 @@
-"""One request put to every owner of a subscription at once, and what each of them answered."""
+"""A call that every owner of a subscription answers for its own partitions."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
 
-from edge.asgi import Handler, Scope
+from edge.asgi import Handler, Receive, Scope, Send, respond
 from edge.problem import Problem
 from subscribe_forwarder.fleet.misdirected import is_misdirected
 from subscribe_forwarder.fronts.relay import Captured, part_of, receiving
@@ -18,21 +18,35 @@ from subscribe_forwarder.links.ports import PeerGone
 PATIENCE_S = 1.0
 """Seconds a partition may have no owner."""
 REST_S = 0.02
+NO_STORE = [(b"cache-control", b"no-store")]
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 
 
 class Parts(Generic[Answer]):
-    """The owner proxy in front of `local`, which answers for the partitions that are owned
-    here, with an `answer` in JSON.
-    """
+    """The answers of all owners to one operation; `local` is this process' own, for its part."""
 
     def __init__(
         self, operation: str, local: Handler, routing: Routing, answer: type[Answer]
     ) -> None:
+        """Serve `local` to peers too; its answers are `answer` in JSON."""
+        routing.serve(operation, local)
         self.operation = operation
         self.local = local
         self.routing = routing
         self._decoder = msgspec.json.Decoder(answer)
+
+    async def view(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        merge: Callable[[Sequence[Answer]], Answer],
+    ) -> None:
+        """Answer a view of the subscription; `merge` makes one answer of several owners'."""
+        if await self.routing.served_here(scope, lambda: self.local(scope, receive, send)):
+            return
+        body = msgspec.json.encode(merge(await self.of_all(scope)))
+        await respond(send, 200, body, headers=NO_STORE)
 
     async def of_all(self, scope: Scope, body: bytes = b"") -> list[Answer]:
         """Return the answers of the owners that have all of it between them.

@@ -108,7 +108,7 @@ def router() -> Router:
         *subscribe.routes(part, part, part),
         *DeadLetters(part, part, part).routes(),
         *Redrives(part, part, part).routes(),
-        *ParkedKeys(part, part).routes(),
+        *ParkedKeys(part, part, part).routes(),
         *PushRoutes(part, part, part, part, part, part).routes(),
         *FlowRoutes(part, part, part).routes(),
         *BacklogRoutes(part, part, part, 1).routes(),

@@ -42,7 +42,6 @@ from subscribe_forwarder.api.task_acks import TaskAcks
 from subscribe_forwarder.delivery.publishing import AckPublisher
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.fronts.routing import Routing
-from subscribe_forwarder.fronts.views import parked_routes
 from subscribe_forwarder.links.network import LinkNetwork
 from subscribe_forwarder.settings import SubscribeSettings
 from subscribe_forwarder.throttling.flows import FlowBook
@@ -205,7 +204,7 @@ class LinkedSite:
                 push_status=lambda uid: member.push_status(uid),
             ),
             *positions.routes(),
-            *parked_routes(ParkedKeys(forwarder, undertaker), routing),
+            *ParkedKeys(forwarder, undertaker, routing).routes(),
         ]
 
     async def spread(self, *owners: int) -> None:
