@@ -113,8 +113,11 @@ def _metadata_problem(error: metadata.MetadataError) -> Problem | None:
     if isinstance(error, metadata.NotFound):
         return not_found(error.kind, error.name)
     if isinstance(error, metadata.MetadataUnavailable):
-        return unavailable(
-            "metadata", "The metadata store cannot be reached now.", error.retry_after_s
+        return Problem.of(
+            "metadata-unavailable",
+            "The metadata store cannot be reached now.",
+            retry_after_s=error.retry_after_s,
+            extra={"outcome": "not_done"},
         )
     if isinstance(error, metadata.OutcomeUnknown):
         return outcome_unknown("The metadata store did not confirm the change; read it back.")

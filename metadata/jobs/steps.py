@@ -7,6 +7,7 @@ however many tasks there are; the sweep (sweep.py) brings the tasks after it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from metadata.database import Connection, Database
@@ -188,7 +189,7 @@ class JobSteps:
             return Done(await expect(connection, tenant_id, name), ended)
 
         done = await self._database.of(tenant_id).transaction(work)
-        await self.cancel_children(tenant_id, done.ended)
+        await self._cancel_children_now(tenant_id, done.ended)
         return done.job
 
     async def cancel_children(self, tenant_id: bytes, ended: Sequence[bytes]) -> None:
@@ -244,7 +245,15 @@ class JobSteps:
             return ended
 
         ended = await self._database.of(tenant_id).transaction(work)
-        await self.cancel_children(tenant_id, ended)
+        await self._cancel_children_now(tenant_id, ended)
+
+    async def _cancel_children_now(self, tenant_id: bytes, ended: Sequence[bytes]) -> None:
+        """Cancel the children of a job whose own end is committed, or leave them to the sweep.
+
+        An error would tell the caller that the job had not ended.
+        """
+        with suppress(MetadataError):
+            await self.cancel_children(tenant_id, ended)
 
     async def _cancel_child(self, tenant_id: bytes, parent: bytes, name: str) -> Sequence[bytes]:
         """Not where that name is another's by now, or the parent was told to go on meanwhile: then

@@ -590,6 +590,20 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P10",
     ),
     Mutant(
+        "a job that was cancelled is answered as if nothing was done",
+        (
+            Edit(
+                "metadata/jobs/steps.py",
+                "        with suppress(MetadataError):\n            await self.cancel_children",
+                "        if True:\n            await self.cancel_children",
+            ),
+        ),
+        killed_by="tests/integration/jobs/test_jobs.py"
+        "::test_a_job_that_ended_is_answered_as_ended_although_its_children_cannot_be_cancelled_yet",
+        fails_with="metadata.errors.MetadataUnavailable",
+        breaks="P8",
+    ),
+    Mutant(
         "a task is settled under a lease that is over",
         (
             Edit(

@@ -30,5 +30,14 @@ async def open_desk(database_url: str) -> AsyncIterator[OpenDesk]:
 
 
 @pytest.fixture
+async def hasty(database_url: str) -> AsyncIterator[Database]:
+    """Open a database whose statements Postgres ends after two seconds."""
+    database = Database(DatabaseSettings(database_url, deadline_s=2.0))
+    await database.connect()
+    yield database
+    await database.close()
+
+
+@pytest.fixture
 async def desk(open_desk: OpenDesk) -> Desk:
     return await open_desk()

@@ -6,12 +6,14 @@ import asyncio
 
 import pytest
 
-from metadata.errors import NotFound
+from gateway.middleware.errors import problem_of
+from metadata.database import Connection, Database
+from metadata.errors import MetadataUnavailable, NotFound
 from metadata.jobs.claims import Extension
 from metadata.jobs.jobs import JobLimits, TooManyStored
 from metadata.jobs.machine import Complete, Verdict
 from metadata.jobs.settling import Item
-from metadata.jobs.steps import JobLive, JobSealed, TaskDiffers, TasksMissing
+from metadata.jobs.steps import JobLive, JobSealed, JobSteps, TaskDiffers, TasksMissing
 from metadata.jobs.types import JobSpec, Parent
 from scheduler.job_keeper import JobKeeper
 from tests.integration.jobs.job_support import TENANT, Desk
@@ -273,6 +275,45 @@ async def test_who_dies_between_a_cancel_and_its_children_leaves_them_to_the_swe
     await keeper.sweep()  # of the child
     assert await desk.ask("SELECT count(*) FROM job_tasks WHERE state = 'waiting'") == 0
     assert await desk.ask("SELECT count(*) FROM jobs WHERE sweep") == 0
+
+
+@pytest.mark.parametrize("way", ["cancel", "delete"])
+async def test_a_job_that_ended_is_answered_as_ended_although_its_children_cannot_be_cancelled_yet(
+    desk: Desk, hasty: Database, way: str
+) -> None:
+    """A lock on their rows holds until Postgres ends the wait; the sweep cancels them later."""
+    await desk.job("parent", 1)
+    await desk.job("child", 1, parent=Parent("parent", 0))
+
+    async def end(connection: Connection) -> None:
+        await connection.execute("SELECT FROM jobs WHERE name = 'child' FOR UPDATE")
+        steps = JobSteps(hasty)
+        if way == "cancel":
+            assert (await steps.cancel(TENANT, "parent")).state == "cancelled"
+        else:
+            await steps.delete(TENANT, "parent", force=True)
+
+    await desk.database.transaction(end)
+    assert await desk.state("child") == "running"
+    await JobKeeper(desk.database, 1.0).sweep()
+    assert await desk.state("child") == "cancelled"
+
+
+async def test_a_wait_for_a_lock_that_postgres_ends_is_answered_as_not_done(
+    desk: Desk, hasty: Database
+) -> None:
+    await desk.job("held", 1)
+
+    async def cancel(connection: Connection) -> MetadataUnavailable:
+        await connection.execute("SELECT FROM jobs WHERE name = 'held' FOR UPDATE")
+        with pytest.raises(MetadataUnavailable) as refused:
+            await JobSteps(hasty).cancel(TENANT, "held")
+        return refused.value
+
+    problem = problem_of(await desk.database.transaction(cancel))
+    assert problem is not None
+    assert (problem.status, problem.extra) == (503, {"outcome": "not_done"})
+    assert await desk.state("held") == "running"
 
 
 async def test_deleting_frees_the_name_at_once_and_the_rows_by_and_by(desk: Desk) -> None:

@@ -169,6 +169,8 @@ async def test_errors_are_problems(
         assert problem["type"].endswith("/" + slug)
     assert "secret" not in answer.text
     assert ("retry-after" in answer.headers) is (status in (503, 504))
+    not_done = isinstance(error, metadata.MetadataUnavailable)
+    assert (problem.get("outcome") == "not_done") is not_done
 
 
 async def test_unknown_path_and_wrong_method_are_problems(client: Any) -> None:
