@@ -26,8 +26,8 @@ from prometheus_client import Gauge
 
 from edge.problem import Problem
 from edge.shares import Shares, TooManyWaiting, Turns
-from metadata.bell import Bell
 from metadata.errors import MetadataError
+from metadata.notifier import Notifier
 
 LOOK_EVERY_S = 1.0
 """Seconds between two looks at most: a notification can get lost, and time alone makes things
@@ -242,12 +242,12 @@ def too_many_claim_waits(what: str) -> Problem:
 
 
 async def look_after(
-    needed: asyncio.Event, bell: Bell, look: Callable[[], Awaitable[None]]
+    needed: asyncio.Event, notifier: Notifier, look: Callable[[], Awaitable[None]]
 ) -> None:
     """Once somebody waits, listen to the notifier and look each second, until cancelled."""
     await needed.wait()
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(bell.run())
+        tasks.create_task(notifier.run())
         tasks.create_task(_look(look))
 
 

@@ -13,8 +13,8 @@ from edge.shares import Shares, Turns
 from gateway.exports import metrics
 from gateway.wait_list import Claims, look_after
 from metadata.database import Database
-from metadata.exports.bell import ExportBell
 from metadata.exports.leases import ExportLeaseRepository
+from metadata.exports.notices import notifier
 from metadata.exports.types import ClaimedRun
 
 MAX_WAITING = 1_000
@@ -58,8 +58,8 @@ class RunClaims(Claims[Lakes, Runner, ClaimedRun]):
 
     async def run(self, database: Database) -> None:
         """Listen and look until cancelled; do nothing until somebody waits."""
-        bell = ExportBell(database, self.runs_wait, self.notice)
-        await look_after(self.waits.needed, bell, self._look)
+        listening = notifier(database, self.runs_wait, self.notice)
+        await look_after(self.waits.needed, listening, self._look)
 
     async def _look(self) -> None:
         self.notice()

@@ -15,10 +15,10 @@ from gateway.jobs.end_watch import EndWatch
 from gateway.jobs.settle_line import SettleLine
 from gateway.wait_list import Claims, look_after
 from metadata.database import Database
-from metadata.jobs.bell import JobBell
 from metadata.jobs.claims import JobLeaseRepository, Wanted
 from metadata.jobs.jobs import JobRepository
 from metadata.jobs.machine import Release
+from metadata.jobs.notices import notifier
 from metadata.jobs.settling import Item
 from metadata.jobs.types import LeasedTask
 
@@ -74,11 +74,13 @@ class JobWaits:
         self.settling = SettleLine(leases)
         self._needed = self.claims.waits.needed
         self.ends = EndWatch(JobRepository(database), leases, self._needed.set)
-        self._bell = JobBell(database, self.claims.tasks_wait, self.ends.rung, self.claims.notice)
+        self._notifier = notifier(
+            database, self.claims.tasks_wait, self.ends.rung, self.claims.notice
+        )
 
     async def run(self) -> None:
         """Listen and look until cancelled; do nothing until somebody waits."""
-        await look_after(self._needed, self._bell, self._look)
+        await look_after(self._needed, self._notifier, self._look)
 
     def drain(self) -> None:
         """Answer every waiting caller now."""

@@ -18,9 +18,8 @@ from edge.shares import Shares, TooManyWaiting
 from gateway.wait_list import Tried, WaitList, look_after
 from metadata.database import Database
 from metadata.errors import MetadataError, MetadataUnavailable, OutcomeUnknown
-from metadata.locks.bell import LockBell
 from metadata.locks.locks import Claim, Held, Lock, LockRepository
-from metadata.locks.waiters import LAST_TICKET, LockWaiterRepository, Place
+from metadata.locks.waiters import LAST_TICKET, LockWaiterRepository, Place, notifier
 
 MAX_WAITING = 1000
 """The number of callers that may wait for one lock, in one process."""
@@ -52,7 +51,7 @@ class LockLine:
     def __init__(self, database: Database, *, locks: LockRepository | None = None) -> None:
         self._locks = locks or LockRepository(database)
         self._places = LockWaiterRepository(database)
-        self._bell = LockBell(database, self._rung, self._wake_all)
+        self._notifier = notifier(database, self._rung, self._wake_all)
         self._waits: WaitList[tuple[bytes, str]] = WaitList(
             Shares(MAX_WAITING_IN_ALL, name="lock_waits")
         )
@@ -89,7 +88,7 @@ class LockLine:
         """Listen, and keep the waiters' places in Postgres, until cancelled; do nothing until
         somebody waits.
         """
-        await look_after(self._waits.needed, self._bell, self._keep_places)
+        await look_after(self._waits.needed, self._notifier, self._keep_places)
 
     async def close(self) -> None:
         """After the last caller has gone."""
@@ -127,7 +126,7 @@ class LockLine:
         if isinstance(got, Lock):
             return Tried(got)
         waiter.held = got
-        most_s = TRY_MOST_S if self._bell.listening else TRY_MOST_DEAF_S
+        most_s = TRY_MOST_S if self._notifier.listening else TRY_MOST_DEAF_S
         return Tried(None, min(max(got.free_in_s + _LATE_S, TRY_LEAST_S), most_s))
 
     async def _try(self, claim: Claim, ticket: int, repeatable: bool) -> Lock | Held:

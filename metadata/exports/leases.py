@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from metadata.database import Connection, Database
 from metadata.errors import LeaseLost
 from metadata.exports import pins as export_pins
-from metadata.exports.bell import ring
 from metadata.exports.manifest import LaneFacts, is_there, manifest
+from metadata.exports.notices import notify
 from metadata.exports.pins import LaneOf
 from metadata.exports.rows import (
     SPECS,
@@ -226,7 +226,7 @@ class ExportLeaseRepository:
             line.release()
             await write_end(connection, run_id, line)
             spec = await _spec(connection, run_id, row)
-            await ring(connection, spec.lake)
+            await notify(connection, spec.lake)
 
         await self._database.of(run_id.tenant_id).transaction(work)
 
@@ -319,7 +319,7 @@ class ExportLeaseRepository:
             keeps = spec.format == TABLE_KEEPS_POSITIONS
             said = ending if keeps else replace(ending, positions=None)
             await _note_end(connection, run_id, row, line, said)
-            await ring(connection, spec.lake)
+            await notify(connection, spec.lake)
             return Finished(line.state, row["kind"], spec, line.attempt)
 
         return await self._database.of(run_id.tenant_id).transaction(work)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from metadata.database import Connection, Database
 from metadata.errors import BadPageToken, MetadataError, NotFound
-from metadata.exports.bell import ring
+from metadata.exports.notices import notify
 from metadata.exports.rows import RUNS, ranges_text, run_of
 from metadata.exports.run_machine import RunLine
 from metadata.exports.types import EXPORT, LIVE, MANUAL, QUEUED, LaneRange, Run
@@ -125,12 +125,12 @@ class ExportRunRepository:
             for each in runs:
                 if kind == EXPORT and each.kind == kind and each.state == QUEUED:
                     await connection.execute(_READY, tenant_id, each.uid)
-                    await ring(connection, row["lake"])
+                    await notify(connection, row["lake"])
                     return run_of(await connection.fetchrow(_BY_UID, tenant_id, each.uid)), False
             if len(runs) >= MAX_LIVE:
                 raise TooManyRuns(f"{MAX_LIVE} runs of the export wait")
             uid = await make(connection, tenant_id, NewRun(row["uid"], kind, MANUAL, None, ranges))
-            await ring(connection, row["lake"])
+            await notify(connection, row["lake"])
             return run_of(await connection.fetchrow(_BY_UID, tenant_id, uid)), True
 
         return await self._database.of(tenant_id).transaction(work)
@@ -181,7 +181,7 @@ class ExportRunRepository:
                 await connection.execute(
                     _CANCEL, tenant_id, row["uid"], line.state, line.cancelling, *failure
                 )
-                await ring(connection, found["lake"])
+                await notify(connection, found["lake"])
             return run_of(await connection.fetchrow(_BY_UID, tenant_id, row["uid"]))
 
         return await self._database.of(tenant_id).transaction(work)

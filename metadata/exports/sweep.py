@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from metadata.database import Connection, Database
-from metadata.exports.bell import ring
 from metadata.exports.leases import lock_run, note_failure, run_line, write_end
+from metadata.exports.notices import notify
 from metadata.exports.types import RunId
 from metadata.topics.retention import LaneKey
 
@@ -115,7 +115,7 @@ class ExportSweepRepository:
             await write_end(connection, run_id, line)
             await note_failure(connection, run_id, row, line)
             key = (run_id.tenant_id, row["export_uid"])
-            await ring(connection, await connection.fetchval(_LAKE, *key))
+            await notify(connection, await connection.fetchval(_LAKE, *key))
             return line.state
 
         return await self._database.of(run_id.tenant_id).transaction(work)

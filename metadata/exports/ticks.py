@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from metadata.database import Connection, Database
-from metadata.exports.bell import ring
+from metadata.exports.notices import notify
 from metadata.exports.run_machine import MAX_MESSAGE_CHARS, Tick, tick
 from metadata.exports.runs import MAX_LIVE, NewRun, live, make
 from metadata.exports.types import EXPORT, MAINTENANCE, SCHEDULE
@@ -121,7 +121,7 @@ class ExportTickRepository:
             if made.make is not None:
                 trigger = SCHEDULE if due.kind == EXPORT else MAINTENANCE
                 await make(connection, due.tenant_id, NewRun(due.uid, due.kind, trigger, made.make))
-                await ring(connection, row["lake"])
+                await notify(connection, row["lake"])
             counts = (made.missed, made.coalesced)
             await connection.execute(_MOVE, *key, due.kind, what.then, *counts)
             return made

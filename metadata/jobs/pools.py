@@ -10,8 +10,8 @@ from typing import Any
 
 from metadata.database import Connection, Database
 from metadata.errors import Conflict, NotFound
-from metadata.jobs.bell import ring, tasks_wait
 from metadata.jobs.jobs import TooManyStored
+from metadata.jobs.notices import notify, tasks_wait
 from metadata.jobs.types import Pool
 from metadata.paging import name_after, page_of
 from metadata.types import Page
@@ -76,7 +76,7 @@ class JobPoolRepository:
             if version is None and await connection.fetchval(_COUNT, tenant_id) >= MAX_POOLS:
                 raise TooManyStored("pools", MAX_POOLS)
             await connection.execute(_PUT, tenant_id, name, max_running)
-            await ring(connection, tenant_id, [tasks_wait(tenant_id, name)])
+            await notify(connection, tenant_id, [tasks_wait(tenant_id, name)])
             return await _expect(connection, tenant_id, name), version is None
 
         return await self._database.of(tenant_id).transaction(work)
@@ -111,7 +111,7 @@ class JobPoolRepository:
             if await _lock(connection, tenant_id, name, if_version) is None:
                 raise NotFound("pool", name)
             await connection.execute(_DELETE, tenant_id, name)
-            await ring(connection, tenant_id, [tasks_wait(tenant_id, name)])
+            await notify(connection, tenant_id, [tasks_wait(tenant_id, name)])
 
         await self._database.of(tenant_id).transaction(work)
 

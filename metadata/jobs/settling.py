@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from metadata.database import Connection
-from metadata.jobs.bell import job_ended, ring, tasks_wait
 from metadata.jobs.machine import (
     Child,
     Complete,
@@ -21,6 +20,7 @@ from metadata.jobs.machine import (
     resolve,
     settle,
 )
+from metadata.jobs.notices import job_ended, notify, tasks_wait
 from metadata.jobs.turns import make_reduce_task
 from metadata.jobs.types import SUCCEEDED, WAITING, Lease
 
@@ -153,7 +153,7 @@ class Settling:
         for depth in range(max(self._levels, default=0), -1, -1):
             if depth in self._levels:
                 await self._do(depth, self._levels[depth])
-        await ring(self._connection, self._tenant_id, self._bells, self._freed)
+        await notify(self._connection, self._tenant_id, self._bells, self._freed)
         return self._verdicts
 
     def _level(self, depth: int) -> _Level:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from metadata.database import Connection, Database
 from metadata.errors import Conflict, MetadataError, NotFound
-from metadata.jobs.bell import ring, tasks_wait
 from metadata.jobs.jobs import JobLimits, TooManyStored, expect
+from metadata.jobs.notices import notify, tasks_wait
 from metadata.jobs.settling import Act, Settling
 from metadata.jobs.turns import Lot, front, make_tasks
 from metadata.jobs.types import CANCELLED, FAILED, LIVE, REDUCING, SUCCEEDED, Job
@@ -313,7 +313,7 @@ async def _add(
     if sizes:
         added = (len(sizes), sum(sizes), turn + len(inputs))
         await connection.execute(_ADDED, tenant_id, job["uid"], *added)
-        await ring(connection, tenant_id, [tasks_wait(tenant_id, job["pool"])])
+        await notify(connection, tenant_id, [tasks_wait(tenant_id, job["pool"])])
     return int(job["total"]) + len(sizes)
 
 
@@ -354,7 +354,7 @@ async def _again(connection: Connection, tenant_id: bytes, job: Any) -> None:
         return  # nothing has failed
     await connection.execute(_REVIVE, tenant_id, uid, state, ended)
     pools = {job["pool"], job["reduce_pool"]}
-    await ring(connection, tenant_id, [tasks_wait(tenant_id, pool) for pool in pools])
+    await notify(connection, tenant_id, [tasks_wait(tenant_id, pool) for pool in pools])
 
 
 async def _again_reduce(connection: Connection, tenant_id: bytes, job: Any) -> bool:

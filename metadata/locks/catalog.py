@@ -13,7 +13,7 @@ from metadata.database import Connection, Database
 from metadata.errors import NotFound
 from metadata.locks.fences import hold_floor, raise_floor
 from metadata.locks.locks import PLATFORM
-from metadata.locks.waiters import ring
+from metadata.locks.waiters import notify
 from metadata.paging import name_after, page_of
 from metadata.types import Page
 
@@ -107,7 +107,7 @@ class LockCatalog:
             if fence is None:
                 raise NotFound("lock", name)
             await raise_floor(connection, tenant_id, [fence])
-            await ring(connection, tenant_id, name)
+            await notify(connection, tenant_id, name)
 
         await self._database.of(tenant_id).transaction(work)
 

@@ -25,7 +25,7 @@ import msgspec
 from metadata.database import Connection, Database
 from metadata.errors import LeaseLost, MetadataError
 from metadata.locks.fences import hold_floor
-from metadata.locks.waiters import LAST_TICKET, ring
+from metadata.locks.waiters import LAST_TICKET, notify
 
 LEASE_S = 4.0
 """Seconds for which the platform's own locks are held without a renewal."""
@@ -329,7 +329,7 @@ class LockRepository:
             key = (tenant_id, name, owner, fence, lease_until)
             if await connection.fetchval(_RELEASE, *key) is not None:
                 # A statement of its own: it sees who has begun to wait before the row was ours.
-                await ring(connection, tenant_id, name)
+                await notify(connection, tenant_id, name)
 
         await self._database.transaction(
             work, deadline_s=RENEW_DEADLINE_S, tenant_id=_asking(tenant_id)

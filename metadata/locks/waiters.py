@@ -8,10 +8,12 @@ process renews it: those of a dead one stop holding up the line after `ALIVE_S`.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import uuid
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from metadata.database import Connection, Database
+from metadata.notifier import Notifier
 
 CHANNEL = "packetboat_locks"
 ALIVE_S = 3.0
@@ -34,7 +36,7 @@ WHERE w.tenant_id = mine.tenant_id AND w.name = mine.name AND w.ticket = mine.ti
 RETURNING w.ticket
 """
 _LEAVE = "DELETE FROM lock_waiters WHERE tenant_id = $1 AND name = $2 AND ticket = $3"
-_RING = """
+_NOTIFY = """
 SELECT pg_notify($3, $1::uuid::text || ':' || $2::text)
 WHERE EXISTS (
     SELECT FROM lock_waiters
@@ -58,9 +60,21 @@ class Place(NamedTuple):
     ticket: int
 
 
-async def ring(connection: Connection, tenant_id: bytes, name: str) -> None:
+async def notify(connection: Connection, tenant_id: bytes, name: str) -> None:
     """Notify waiters at the commit that the lock may be free."""
-    await connection.execute(_RING, tenant_id, name, CHANNEL)
+    await connection.execute(_NOTIFY, tenant_id, name, CHANNEL)
+
+
+def notifier(
+    database: Database, on_free: Callable[[bytes, str], None], on_connect: Callable[[], None]
+) -> Notifier:
+    """Return a notifier; `on_free` gets the tenant and the name of each lock that may be free."""
+
+    def heard(payload: str) -> None:
+        tenant, _, name = payload.partition(":")
+        on_free(uuid.UUID(tenant).bytes, name)
+
+    return Notifier(database, CHANNEL, "packetboat-locks", heard, on_connect)
 
 
 class LockWaiterRepository:
@@ -99,7 +113,7 @@ class LockWaiterRepository:
         async def work(connection: Connection) -> None:
             await connection.execute(_LEAVE, *place)
             if not await connection.fetchval(_HELD, place.tenant_id, place.name):
-                await ring(connection, place.tenant_id, place.name)
+                await notify(connection, place.tenant_id, place.name)
 
         await self._database.transaction(work, deadline_s=DEADLINE_S, tenant_id=place.tenant_id)
 

@@ -8,8 +8,8 @@ from collections import Counter
 from contextlib import suppress
 
 from metadata.errors import LeaseLost, NotFound
-from metadata.exports.bell import ExportBell
 from metadata.exports.exports import ExportRepository
+from metadata.exports.notices import notifier
 from metadata.exports.types import FAILED, SUCCEEDED, ClaimedRun, Ending, LanePosition, RunResult
 from metadata.types import Topic
 from scheduler.export_keeper import ExportKeeper
@@ -206,8 +206,7 @@ async def test_who_waits_for_runs_hears_of_them(open_harbour: OpenHarbour) -> No
     await harbour.topic()
     heard: asyncio.Queue[str] = asyncio.Queue()
     connected = asyncio.Event()
-    bell = ExportBell(other.database, heard.put_nowait, connected.set)
-    listening = asyncio.create_task(bell.run())
+    listening = asyncio.create_task(notifier(other.database, heard.put_nowait, connected.set).run())
     async with asyncio.timeout(DEADLINE_S):
         await connected.wait()
         for name, lake in (("a", "default"), ("b", "blue")):

@@ -10,18 +10,18 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection
 
-from metadata.bell import Bell
 from metadata.database import Connection, Database
+from metadata.notifier import Notifier
 
 CHANNEL = "packetboat_jobs"
 _POOL, _JOB = "p", "j"
-_RING = """
-SELECT pg_notify($1, bell) FROM (
+_NOTIFY = """
+SELECT pg_notify($1, payload) FROM (
     SELECT * FROM unnest($3::text[])
     UNION
     SELECT $5::text || name FROM job_pools
     WHERE tenant_id = $2 AND name = ANY ($4::text[]) AND max_running IS NOT NULL
-) AS bells (bell)
+) AS notices (payload)
 """
 
 
@@ -34,39 +34,38 @@ def job_ended(tenant_id: bytes, job_uid: bytes) -> str:
     return f"{_JOB}:{uuid.UUID(bytes=tenant_id)}:{uuid.UUID(bytes=job_uid)}"
 
 
-async def ring(
+async def notify(
     connection: Connection,
     tenant_id: bytes,
-    bells: Collection[str],
+    payloads: Collection[str],
     freed: Collection[str] = (),
 ) -> None:
     """Notify at the commit.
 
     `freed` are pools in which leases ended; those with a limit are named.
     """
-    if bells or freed:
+    if payloads or freed:
         prefix = tasks_wait(tenant_id, "")
-        await connection.execute(_RING, CHANNEL, tenant_id, list(bells), list(freed), prefix)
+        await connection.execute(_NOTIFY, CHANNEL, tenant_id, list(payloads), list(freed), prefix)
 
 
-class JobBell(Bell):
-    """`on_tasks` gets the tenant and the pool, `on_end` the tenant and the uid of the job."""
+def notifier(
+    database: Database,
+    on_tasks: Callable[[bytes, str], None],
+    on_end: Callable[[bytes, bytes], None],
+    on_connect: Callable[[], None],
+) -> Notifier:
+    """Return a notifier.
 
-    def __init__(
-        self,
-        database: Database,
-        on_tasks: Callable[[bytes, str], None],
-        on_end: Callable[[bytes, bytes], None],
-        on_connect: Callable[[], None],
-    ) -> None:
-        super().__init__(database, CHANNEL, "packetboat-jobs", on_connect)
-        self._on_tasks = on_tasks
-        self._on_end = on_end
+    `on_tasks` gets the tenant and the pool, `on_end` the tenant and the uid of the job.
+    """
 
-    def heard(self, payload: str) -> None:
+    def heard(payload: str) -> None:
         what, tenant, name = payload.split(":", 2)
         tenant_id = uuid.UUID(tenant).bytes
         if what == _POOL:
-            self._on_tasks(tenant_id, name)
+            on_tasks(tenant_id, name)
         else:
-            self._on_end(tenant_id, uuid.UUID(name).bytes)
+            on_end(tenant_id, uuid.UUID(name).bytes)
+
+    return Notifier(database, CHANNEL, "packetboat-jobs", heard, on_connect)

@@ -6,7 +6,6 @@ Without a connection, a notification is missed, and its reader waits until its n
 from __future__ import annotations
 
 import asyncio
-from abc import abstractmethod
 from collections.abc import Callable
 
 import asyncpg
@@ -26,22 +25,28 @@ _FAILURES = (
 _log = structlog.get_logger("packetboat.bell")
 
 
-class Bell:
+class Notifier:
     """Listen to one channel.
 
-    `name` names the connection in Postgres. `on_connect` is called whenever notifications may have
-    been missed until now.
+    `name` names the connection in Postgres. `heard` gets the payload of each notification, and
+    `on_connect` is called whenever some may have been missed until now.
     """
 
     def __init__(
-        self, database: Database, channel: str, name: str, on_connect: Callable[[], None]
+        self,
+        database: Database,
+        channel: str,
+        name: str,
+        heard: Callable[[str], None],
+        on_connect: Callable[[], None],
     ) -> None:
         self._database = database
         self._channel = channel
         self._name = name
+        self._heard = heard
         self._on_connect = on_connect
         self.listening = False
-        """Nothing that rings now goes unheard."""
+        """Whether no notification goes unheard now."""
 
     async def run(self) -> None:
         """Listen for ever; while Postgres is down, try to connect each second."""
@@ -51,10 +56,6 @@ class Bell:
             except _FAILURES as error:
                 _log.debug("nothing is heard", bell=self._name, error=str(error))
             await asyncio.sleep(CONNECT_AGAIN_S)
-
-    @abstractmethod
-    def heard(self, payload: str) -> None:
-        """Handle a notification."""
 
     async def _listen(self) -> None:
         """Listen until the connection ends."""
@@ -71,4 +72,4 @@ class Bell:
             connection.terminate()
 
     def _rang(self, _: Connection, pid: int, channel: str, payload: str) -> None:
-        self.heard(payload)
+        self._heard(payload)
