@@ -10,15 +10,13 @@ that only its own clock matters.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
 
 import structlog
 
 from cron.plan import BadSchedule, check, plan
 from metadata.errors import MetadataError
-from metadata.exports.run_machine import Tick
-from metadata.exports.ticks import DueExport, Ticks
+from metadata.exports.ticks import DueExport, ExportTickRepository, Ticks
 from scheduler import metrics
 
 AT_ONCE = 200
@@ -29,21 +27,11 @@ RETRY_AFTER_S = 30.0
 _log = structlog.get_logger("packetboat.scheduler")
 
 
-class Schedules(Protocol):
-    """The part of `metadata.exports.ticks.ExportTickRepository` that this uses; raises
-    MetadataError.
-    """
-
-    async def due(self, limit: int, besides: Sequence[bytes] = ()) -> list[DueExport]: ...
-    async def make(self, due: DueExport, what: Ticks) -> Tick | None: ...
-    async def failed(self, due: DueExport, why: str) -> None: ...
-
-
 class ExportTicks:
     """Makes the runs of exports; one per process."""
 
     def __init__(
-        self, schedules: Schedules, *, monotonic_s: Callable[[], float] = time.monotonic
+        self, schedules: ExportTickRepository, *, monotonic_s: Callable[[], float] = time.monotonic
     ) -> None:
         self._schedules = schedules
         self._monotonic_s = monotonic_s

@@ -32,7 +32,6 @@ from outbox import delayed
 from scheduler import metrics
 from scheduler.pending import StagedQueue
 from scheduler.ports import DueStore
-from scheduler.releasing import NOT_DUE, Handed
 from store_nodes.errors import Known, QueueNotFound, QueueSealed, Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, decode, peek
@@ -42,6 +41,17 @@ FETCH_BYTES = 1024 * 1024
 
 Successors = Sequence[tuple[int, bytes]]
 """Groups and packed queue ids."""
+
+
+NOT_DUE = -1
+"""The answer of a release for a message that is not due."""
+
+
+class Handed(NamedTuple):
+    """The results for messages of a sealed queue: staged no more, or not due yet by log time."""
+
+    done: set[int]
+    not_due: set[int]
 
 
 class _Staged(NamedTuple):

@@ -13,8 +13,7 @@ answer, so that publications in other groups do not wait for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -22,9 +21,9 @@ from metadata.delivery.deliveries import Publication, StagedOutputs
 from metadata.delivery.due import Progress, QueueKey
 from metadata.delivery.publications import PublicationRepository
 from scheduler import metrics
+from scheduler.forwarding import Forwarding
 from scheduler.pending import StagedQueue
 from scheduler.ports import DueStore
-from scheduler.releasing import Forward
 from scheduler.term import put_off
 from store_nodes.errors import OutcomeUnknown, QueueNotFound, QueueSealed, StoreError, Unavailable
 from store_nodes.queue_id import QueueId
@@ -42,26 +41,14 @@ _NO_ANSWER = (Unavailable, OutcomeUnknown)
 _log = structlog.get_logger("packetboat.scheduler")
 
 
-class Publications(Protocol):
-    """The part of `metadata.delivery.publications.PublicationRepository` that the sweep uses."""
-
-    async def with_some(self, older_than_s: Mapping[str, float]) -> set[str]: ...
-    async def left(
-        self, state: str, *, older_than_s: float, limit: int, skip: int = 0
-    ) -> list[Publication]: ...
-    async def abort(self, tenant_id: bytes, tag: bytes) -> bool: ...
-    async def released(self, publications: Sequence[Publication]) -> None: ...
-    async def discarded(self, publications: Sequence[Publication]) -> None: ...
-
-
 class PublicationSweep:
     """The sweep; one at a time is enough, and two do no harm."""
 
     def __init__(
         self,
         store: DueStore,
-        publications: Publications | PublicationRepository,
-        forward: Forward,
+        publications: PublicationRepository,
+        forwarding: Forwarding,
         *,
         timeout_s: float,
         open_after_s: float = OPEN_AFTER_S,
@@ -69,7 +56,7 @@ class PublicationSweep:
     ) -> None:
         self._store = store
         self._publications = publications
-        self._forward = forward
+        self._forwarding = forwarding
         self._timeout_s = timeout_s
         self._after_s = {
             "committed": committed_after_s,
@@ -153,7 +140,7 @@ class PublicationSweep:
             left = list(output.numbers)
             staged = StagedQueue(QueueKey(tenant_id, *queue), output.group, Progress())
             while left:
-                handed = await self._forward.forward(staged, left, sealed.successors)
+                handed = await self._forwarding.forward(staged, left, sealed.successors)
                 left = [number for number in left if number not in handed.done]
 
     async def _discard(self, publication: Publication) -> None:

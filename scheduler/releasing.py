@@ -10,13 +10,12 @@ busy one batches, and the cost of a message does not depend on how many others a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
 
 import structlog
 
 from metadata.errors import MetadataError
 from scheduler import metrics
+from scheduler.forwarding import NOT_DUE, Forwarding
 from scheduler.pending import StagedQueue
 from scheduler.ports import DueStore
 from scheduler.term import Term
@@ -41,41 +40,17 @@ MAX_SLEEP_S = 0.25
 _log = structlog.get_logger("packetboat.scheduler")
 
 
-NOT_DUE = -1
-"""The answer of a release for a message that is not due."""
-
-
-class Handed(NamedTuple):
-    """The results for messages of a sealed queue: staged no more, or not due yet by log time."""
-
-    done: set[int]
-    not_due: set[int]
-
-
-class Forward(Protocol):
-    """Moves messages out of a queue that was sealed with them."""
-
-    async def forward(
-        self, queue: StagedQueue, numbers: Sequence[int], successors: Sequence[tuple[int, bytes]]
-    ) -> Handed:
-        """Move messages; try again those that the result does not name.
-
-        Raises StoreError, MetadataError.
-        """
-        ...
-
-
 class Releasing:
     """Waits for due messages: a task for each group, and one for each queue with some that are
     due.
     """
 
     def __init__(
-        self, store: DueStore, window: Window, forward: Forward, term: Term, timeout_s: float
+        self, store: DueStore, window: Window, forwarding: Forwarding, term: Term, timeout_s: float
     ) -> None:
         self._store = store
         self._window = window
-        self._forward = forward
+        self._forwarding = forwarding
         self._term = term
         self._timeout_s = timeout_s
         self._wakes: dict[int, asyncio.Event] = {}
@@ -145,7 +120,7 @@ class Releasing:
                 queue.group, queue.id, numbers, timeout_s=self._timeout_s
             )
         except QueueSealed as sealed:
-            done, not_due = await self._forward.forward(queue, numbers, sealed.successors)
+            done, not_due = await self._forwarding.forward(queue, numbers, sealed.successors)
             now_us = self._store.clock(queue.group).now_us()
             for number in done:
                 self._window.settled(queue, number)

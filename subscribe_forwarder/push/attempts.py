@@ -22,7 +22,7 @@ from metadata.subscriptions.push_attempts import KEPT, AttemptOf, PushAttempt
 from metadata.types import Subscription
 from subscribe_forwarder.push import metrics
 from subscribe_forwarder.push.settling import Item
-from subscribe_forwarder.push.verdict import Verdict
+from subscribe_forwarder.push.verdict import Answer, Verdict
 
 FLUSH_S = 1.0
 MAX_SUCCESSES = 100
@@ -31,17 +31,6 @@ TRIM_AFTER = 200
 PRUNE_EVERY_S = 60.0
 MAX_DETAIL_CHARS = 500
 _log = structlog.get_logger("packetboat.push")
-
-
-class Answer(Protocol):
-    """The part of `sender.Answer` that is kept."""
-
-    @property
-    def status(self) -> int | None: ...
-    @property
-    def excerpt(self) -> bytes: ...
-    @property
-    def latency_s(self) -> float: ...
 
 
 class Attempts(Protocol):

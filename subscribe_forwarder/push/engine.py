@@ -49,10 +49,9 @@ from subscribe_forwarder.push.endpoints import Endpoints
 from subscribe_forwarder.push.limiter import Load
 from subscribe_forwarder.push.outgoing import Outgoing
 from subscribe_forwarder.push.requests import PushRequest, Unsendable
-from subscribe_forwarder.push.sender import Answer
 from subscribe_forwarder.push.settling import Item, Late, Settling
 from subscribe_forwarder.push.spans import PushSpans
-from subscribe_forwarder.push.verdict import Verdict, judge
+from subscribe_forwarder.push.verdict import Answer, Verdict, judge
 from subscribe_forwarder.state.ledger import Now
 
 MAX_OUT_BYTES = 32 * 1024 * 1024

@@ -13,7 +13,7 @@ import ssl
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
@@ -22,6 +22,7 @@ from edge.egress.guard import EgressDenied, Guard
 from edge.egress.resolver import SystemResolver, asking
 from edge.egress.session import guarded_session
 from subscribe_forwarder.push.requests import PushRequest
+from subscribe_forwarder.push.verdict import Answer
 
 EXCERPT_BYTES = 1024
 MAX_RESPONSE_BYTES = 1024 * 1024
@@ -33,27 +34,6 @@ MAX_SESSIONS = 256
 """Lists of exceptions that have connections of their own at a time."""
 MAX_DETAIL_CHARS = 500
 _LARGE_BYTES = 512 * 1024
-
-
-class Answer(NamedTuple):
-    """The answer of an endpoint. It has the message when `delivered`."""
-
-    status: int | None
-    """None where no whole head of a response came."""
-    headers: Mapping[str, str]
-    """The headers, of any case; empty without a status."""
-    excerpt: bytes
-    """The first bytes of the body, at most 1 KiB."""
-    latency_s: float
-    failure: str
-    """Empty, or: timeout, denied, tls, refused, closed, garbage, too_long. One that came after the
-    status leaves it there."""
-    detail: str = ""
-    """The detail, for people."""
-
-    @property
-    def delivered(self) -> bool:
-        return self.status is not None and 200 <= self.status < 300 and not self.failure
 
 
 class Rules(Protocol):

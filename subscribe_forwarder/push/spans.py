@@ -9,7 +9,7 @@ from edge.tracing import NOWHERE, Kind, Span, TraceContext, Tracer, message_attr
 from metadata.types import Subscription
 from subscribe_forwarder.push.outgoing import Outgoing
 from subscribe_forwarder.push.requests import PushRequest
-from subscribe_forwarder.push.sender import Answer
+from subscribe_forwarder.push.verdict import Answer
 
 Post = Callable[[PushRequest, float], Awaitable[Answer]]
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from openapi.push import AttemptOutcome
 from subscribe_forwarder.push.limiter import Load
@@ -38,17 +38,25 @@ class Verdict(NamedTuple):
     throttle: Throttle | None
 
 
-class Answer(Protocol):
-    """The part of `sender.Answer` that is judged."""
+class Answer(NamedTuple):
+    """The answer of an endpoint. It has the message when `delivered`."""
+
+    status: int | None
+    """None where no whole head of a response came."""
+    headers: Mapping[str, str]
+    """The headers, of any case; empty without a status."""
+    excerpt: bytes
+    """The first bytes of the body, at most 1 KiB."""
+    latency_s: float
+    failure: str
+    """Empty, or: timeout, denied, tls, refused, closed, garbage, too_long. One that came after the
+    status leaves it there."""
+    detail: str = ""
+    """The detail, for people."""
 
     @property
-    def status(self) -> int | None: ...
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-    @property
-    def failure(self) -> str: ...
-    @property
-    def detail(self) -> str: ...
+    def delivered(self) -> bool:
+        return self.status is not None and 200 <= self.status < 300 and not self.failure
 
 
 def judge(answer: Answer, wall_s: float) -> Verdict:

@@ -21,8 +21,7 @@ import msgspec
 
 from metadata.types import Subscription
 from subscribe_forwarder.push.requests import PushRequest, Unsendable
-from subscribe_forwarder.push.sender import Answer
-from subscribe_forwarder.push.verdict import judge
+from subscribe_forwarder.push.verdict import Answer, judge
 
 HEADER = "Packetboat-Verification"
 TYPE = "packetboat.endpoint.verification"

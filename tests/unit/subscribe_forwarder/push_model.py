@@ -11,8 +11,7 @@ from typing import NamedTuple, Protocol
 
 from metadata.ids import new_uid
 from subscribe_forwarder.push.endpoint import Endpoint, EndpointKey
-from subscribe_forwarder.push.sender import Answer
-from subscribe_forwarder.push.verdict import Verdict, judge
+from subscribe_forwarder.push.verdict import Answer, Verdict, judge
 
 STEP_S = 0.005
 """Seconds that a sender which may not send waits at least, if no request ends."""

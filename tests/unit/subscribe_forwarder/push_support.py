@@ -26,8 +26,8 @@ from subscribe_forwarder.push.endpoints import Endpoints
 from subscribe_forwarder.push.engine import Engine, Means
 from subscribe_forwarder.push.pushers import Pushers
 from subscribe_forwarder.push.requests import NoTokens, PushRequest, Requests
-from subscribe_forwarder.push.sender import Answer
 from subscribe_forwarder.push.spans import PushSpans
+from subscribe_forwarder.push.verdict import Answer
 from tests.unit.subscribe_forwarder.fake_ownership import TENANT
 from tests.unit.subscribe_forwarder.subscribe_support import (
     TOPIC_UID,

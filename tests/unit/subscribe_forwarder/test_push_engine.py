@@ -21,8 +21,7 @@ from subscribe_forwarder.push import pushers as pushers_module
 from subscribe_forwarder.push.endpoints import Endpoints
 from subscribe_forwarder.push.engine import MAX_UNCOMMITTED
 from subscribe_forwarder.push.requests import PushRequest
-from subscribe_forwarder.push.sender import Answer
-from subscribe_forwarder.push.verdict import judge
+from subscribe_forwarder.push.verdict import Answer, judge
 from tests.unit.subscribe_forwarder.fake_ownership import TENANT
 from tests.unit.subscribe_forwarder.push_support import (
     OK,

@@ -15,8 +15,7 @@ from subscribe_forwarder.push import pushers as pushers_module
 from subscribe_forwarder.push.attempts import MAX_FAILURES, MAX_SUCCESSES
 from subscribe_forwarder.push.breaker import FAILURES
 from subscribe_forwarder.push.endpoint import Endpoint, endpoint_key
-from subscribe_forwarder.push.sender import Answer
-from subscribe_forwarder.push.verdict import judge
+from subscribe_forwarder.push.verdict import Answer, judge
 from tests.unit.subscribe_forwarder.fake_ownership import TENANT
 from tests.unit.subscribe_forwarder.push_support import (
     OK,

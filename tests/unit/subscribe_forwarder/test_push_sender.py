@@ -17,7 +17,8 @@ from edge.egress.guard import Guard
 from edge.egress.resolver import Question, SystemResolver
 from subscribe_forwarder.push import sender as sender_module
 from subscribe_forwarder.push.requests import PushRequest
-from subscribe_forwarder.push.sender import Answer, OneRule, Sender
+from subscribe_forwarder.push.sender import OneRule, Sender
+from subscribe_forwarder.push.verdict import Answer
 from tests.e2e.hostile_endpoint import HostileEndpoint
 
 TENANT = bytes(16)

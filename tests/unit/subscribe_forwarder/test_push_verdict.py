@@ -13,10 +13,10 @@ from edge.breaker import State
 from openapi.push import AttemptOutcome, PushStatus
 from subscribe_forwarder.push.endpoint import Endpoint, endpoint_key
 from subscribe_forwarder.push.limiter import Load
-from subscribe_forwarder.push.sender import Answer
 from subscribe_forwarder.push.status import merged
 from subscribe_forwarder.push.verdict import (
     MAX_RETRY_AFTER_S,
+    Answer,
     judge,
     retry_after,
     throttle_of,

@@ -13,8 +13,8 @@ from store_nodes.record_batch import Message
 from subscribe_forwarder.api.routes import routes
 from subscribe_forwarder.api.spans import HandOutSpans
 from subscribe_forwarder.api.trace import HandOutTrace
-from subscribe_forwarder.push.sender import Answer
 from subscribe_forwarder.push.spans import PushSpans
+from subscribe_forwarder.push.verdict import Answer
 from tests.unit.span_recorder import TRACEPARENT, RecordedSpan, SpanRecorder
 from tests.unit.subscribe_forwarder.linked_fleet import linked
 from tests.unit.subscribe_forwarder.push_support import answer, pushing
