@@ -65,7 +65,6 @@ from subscribe_forwarder.delivery.publishing import AckPublisher
 from subscribe_forwarder.delivery.undelivered import find_undelivered
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.fronts import attending
-from subscribe_forwarder.fronts.acks import AckFront
 from subscribe_forwarder.fronts.routing import Routing
 from subscribe_forwarder.links.network import LinkNetwork
 from subscribe_forwarder.ports import Outputs
@@ -160,12 +159,12 @@ async def open_subscribe_forwarder(stack: AsyncExitStack, process: Process) -> O
     stack.push_async_callback(forwarder.close)
     backlogs = _open_backlogs(stack, forwarder)
     routing = Routing.of(forwarder, backlogs.most_backlog_first)
-    task_acks = _open_task_acks(stack, process, forwarder)
+    acks = Acks(forwarder, _open_task_acks(stack, process, forwarder), routing)
     letters = DeadLetterRepository(database)
     undertaker = forwarder.undertaker
     assert undertaker is not None
     _own(stack, find_undelivered(letters, forwarder, undertaker))
-    pushers, push_routes = _open_pushing(stack, process, forwarder, routing, task_acks)
+    pushers, push_routes = _open_pushing(stack, process, forwarder, acks)
     selector = Selector(process.catalog, SubscriptionNames(database))
     most = forwarder.settings.max_backlog_streams
     backlog_routes = BacklogRoutes(backlogs, selector, process.feed, most)
@@ -173,7 +172,7 @@ async def open_subscribe_forwarder(stack: AsyncExitStack, process: Process) -> O
     served += routes(
         forwarder,
         AckHistoryRepository(database),
-        task_acks,
+        acks,
         routing,
         _open_trace(stack, process),
         push_status=pushers.status,
@@ -280,11 +279,7 @@ def _open_trace(stack: AsyncExitStack, process: Process) -> HandOuts | None:
 
 
 def _open_pushing(
-    stack: AsyncExitStack,
-    process: Process,
-    forwarder: SubscribeForwarder,
-    routing: Routing,
-    task_acks: TaskAcks,
+    stack: AsyncExitStack, process: Process, forwarder: SubscribeForwarder, acks: Acks
 ) -> tuple[Pushers, PushRoutes]:
     """Open pushes, which end before the forwarder does: pushes in progress are acked where
     possible.
@@ -292,11 +287,7 @@ def _open_pushing(
     database = process.database
     sender = Sender(process.egress, proxy=process.egress_proxy or None)
     stack.push_async_callback(sender.close)
-    actions = {one.operation.id: one for one in Acks(forwarder, task_acks).actions}
-    ack, release = (
-        AckFront(actions[name], routing, forwarder).handle for name in ("ack", "release")
-    )
-    late = LateAcks(ack, release)
+    late = LateAcks(acks.ack.handle, acks.release.handle)
     stack.push_async_callback(late.close, GRACE_S)
     attempts = PushAttemptRepository(database)
     log = AttemptLog(attempts)

@@ -5,21 +5,23 @@ An ack, a nack and a reject are answered once they are committed.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
-from edge.asgi import Handler, Receive, Scope, Send, caller_of, read_body, respond, tenant_of
+from edge.asgi import Receive, Route, Scope, Send, caller_of, read_body, respond, tenant_of
 from edge.bodies import decode
 from edge.message_id import MessageId
 from edge.problem import TYPE_BASE, Problem, unavailable
 from edge.quota import ACKS
+from metadata.types import Subscription
 from openapi.consume import OPERATIONS, Acked, AckedOutput, Done, ItemFailure
-from openapi.contract import Operation
 from subscribe_forwarder import metrics
 from subscribe_forwarder.api import requests
+from subscribe_forwarder.api.ack_parts import ANYWHERE, by_partition, merged, part_body
 from subscribe_forwarder.api.hubs import hub_of
 from subscribe_forwarder.api.items import (
     Failure,
@@ -31,54 +33,206 @@ from subscribe_forwarder.api.items import (
     lease_of,
     resolve,
 )
-from subscribe_forwarder.api.task_acks import TaskAcks
+from subscribe_forwarder.api.task_acks import TaskAcks, several_partitions
+from subscribe_forwarder.delivery.flush import ack_unavailable
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.fleet.misdirected import is_misdirected
 from subscribe_forwarder.forwarder import SubscribeForwarder
+from subscribe_forwarder.fronts.relay import Captured, part_of, receiving
+from subscribe_forwarder.fronts.routing import HERE, Found, Routing
+from subscribe_forwarder.links.ports import PeerGone
 from subscribe_forwarder.reading.staged import Nowhere, Where
 from subscribe_forwarder.state.lanes import Lane
 from subscribe_forwarder.state.ledger import Now
 
 MODIFY = "modifyAckDeadline"
+PATIENCE_S = 1.0
+"""Seconds a part may have no owner."""
+REST_S = 0.02
+"""Before the owner that the directory names is asked again, when it said that it is none."""
+Answer = Acked | Done
 _encode = msgspec.json.encode
 
 
-class Action(NamedTuple):
-    """An action on messages that a request names by their ids."""
+class Action:
+    """One action on messages that a request names by their ids, wherever they are owned.
 
-    operation: Operation
-    act: Callable[[Scope, bytes, Send], Awaitable[None]]
-    """Given the body. Where it raises the Problem `misdirected`, nothing was done."""
-    decoder: msgspec.json.Decoder[Any]
-    max_body_bytes: int = requests.MAX_BODY_BYTES
+    Each owner is asked for its part, all at once. The invariant: 200 says of every item what its
+    owner said of it once that was committed. Where an owner could not be asked, or nobody knows
+    what it did, the answer is a 503, and the request may be sent again as it was.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        act: Callable[[Scope, bytes, Send], Awaitable[None]],
+        decoder: msgspec.json.Decoder[Any],
+        forwarder: SubscribeForwarder,
+        routing: Routing,
+        max_body_bytes: int = requests.MAX_BODY_BYTES,
+    ) -> None:
+        """Serve `act` to peers too: it acts on what is owned here, given the body. Where it raises
+        the Problem `misdirected`, nothing was done."""
+        self.operation = OPERATIONS[name]
+        self._act = act
+        self._decoder = decoder
+        self._forwarder = forwarder
+        self._routing = routing
+        self._max_body_bytes = max_body_bytes
+        self._answers: msgspec.json.Decoder[Answer]
+        self._answers = msgspec.json.Decoder(self.operation.answers[0].kind)
+        routing.serve(self.operation.route, self._here)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_body(scope, receive, self._max_body_bytes)
+        if await self._routing.served_here(scope, lambda: self._act(scope, body, send)):
+            return
+        await respond(send, 200, await self._shared(scope, body))
+
+    async def _here(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._act(scope, await read_body(scope, receive, self._max_body_bytes), send)
 
     @property
-    def what(self) -> str:
+    def _what(self) -> str:
         """Return the name of the action in an answer that says that its outcome is unknown."""
         return "deadline" if self.operation.id == MODIFY else self.operation.id
 
-    def handler(self) -> Handler:
-        async def handle(scope: Scope, receive: Receive, send: Send) -> None:
-            await self.act(scope, await read_body(scope, receive, self.max_body_bytes), send)
+    async def _shared(self, scope: Scope, body: bytes) -> bytes:
+        """Return the answer of all owners; raises the Problem of any."""
+        ids: Ids
+        publishes = False
+        if self._decoder is requests.ACK:
+            request = await requests.ack_of(self._forwarder.workshop, tenant_of(scope), body)
+            ids, publishes = request.ids, bool(request.publish)
+            for topic in request.topics:  # its owner takes our word that the caller may
+                await caller_of(scope).require("publish", "topic", topic)
+        else:
+            ids = requests.ids_of(decode(body, self._decoder))
+        subscription = await self._routing.subscription(scope)
+        waiting = await self._by_partition(subscription, ids)
+        if publishes and len(waiting) > 1:
+            raise several_partitions()
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + PATIENCE_S
+        done: list[tuple[Sequence[int], Answer]] = []
+        while True:
+            found, parts, missing = await self._owners(scope, subscription, waiting)
+            answers = await asyncio.gather(
+                *(
+                    self._ask(scope, owner, body, ids, _items(waiting, numbers))
+                    for owner, numbers in parts.items()
+                ),
+                return_exceptions=True,
+            )
+            waiting = {number: waiting[number] for number in missing} | self._not_done(
+                parts, answers, waiting, done, publishes=publishes
+            )
+            if not waiting:
+                return msgspec.json.encode(merged(done))
+            left_s = until_s - loop.time()
+            if left_s <= 0:
+                raise ack_unavailable("A partition is changing hands.", self._what)
+            rest_s = left_s if len(missing) == len(waiting) else REST_S
+            await self._routing.changed_within(found, min(rest_s, left_s))
 
-        return handle
+    async def _by_partition(self, subscription: Subscription, ids: Ids) -> dict[int, list[int]]:
+        async def locate(wanted: Sequence[MessageId]) -> Sequence[Where | Nowhere]:
+            return await self._forwarder.locate(subscription, wanted)
+
+        topic = await self._routing.topic(subscription)
+        return await by_partition(ids, subscription, topic, locate)
+
+    async def _owners(
+        self, scope: Scope, subscription: Subscription, waiting: Mapping[int, Sequence[int]]
+    ) -> tuple[Found, dict[bytes, list[int]], list[int]]:
+        """Return what was found, the partitions by owner, and those without one now."""
+        wanted = [number for number in waiting if number != ANYWHERE]
+        if wanted:
+            found = self._routing.find_of(subscription, wanted)
+        else:
+            found = await self._routing.find(scope)
+        parts = {owner: [n for n in of if n in waiting] for owner, of in found.partitions.items()}
+        missing = [number for number in found.nowhere if number in waiting]
+        if ANYWHERE in waiting:
+            if parts:
+                next(iter(parts.values())).append(ANYWHERE)
+            else:
+                missing.append(ANYWHERE)
+        return found, {owner: numbers for owner, numbers in parts.items() if numbers}, missing
+
+    async def _ask(
+        self, scope: Scope, owner: bytes, body: bytes, ids: Ids, items: Sequence[int]
+    ) -> Answer:
+        """Raises PeerGone, and the Problem of the owner."""
+        whole = len(items) == len(ids.texts)
+        part = body if whole else part_body(body, ids, items)
+        captured = Captured()
+        if owner == HERE:
+            await self._act(part_of(scope), part, captured.send)
+        else:
+            peer = self._routing.peer(owner)
+            if peer is None:
+                raise PeerGone("there is no link to the owner")
+            await peer.request(
+                self.operation.route, part_of(scope, headers=[]), receiving(part), captured.send
+            )
+        return self._answers.decode(captured.body)
+
+    def _not_done(
+        self,
+        parts: Mapping[bytes, Sequence[int]],
+        answers: Sequence[Answer | BaseException],
+        waiting: Mapping[int, list[int]],
+        done: list[tuple[Sequence[int], Answer]],
+        *,
+        publishes: bool,
+    ) -> dict[int, list[int]]:
+        """Return the ids to ask for again; raises what cannot be. Answers are added to `done`."""
+        again: dict[int, list[int]] = {}
+        failures: list[BaseException] = []
+        for numbers, answer in zip(parts.values(), answers, strict=True):
+            if not isinstance(answer, BaseException):
+                done.append((_items(waiting, numbers), answer))
+            elif is_misdirected(answer) or (
+                isinstance(answer, PeerGone) and self.operation.id == "ack" and not publishes
+            ):
+                again |= {number: waiting[number] for number in numbers}
+            elif isinstance(answer, PeerGone):
+                gone = "The owner of a partition is gone."
+                failures.append(ack_unavailable(gone, self._what))
+            else:
+                failures.append(answer)
+        if failures:
+            raise failures[0]
+        return again
 
 
 class Acks:
-    """Acts on messages of what is owned here."""
+    """The actions on messages. Its own methods act on messages that are owned here."""
 
-    def __init__(self, forwarder: SubscribeForwarder, task_acks: TaskAcks) -> None:
+    def __init__(
+        self, forwarder: SubscribeForwarder, task_acks: TaskAcks, routing: Routing
+    ) -> None:
         self._forwarder = forwarder
         self._task_acks = task_acks
-        self.actions = (
-            Action(OPERATIONS["ack"], self.ack, requests.ACK, requests.MAX_ACK_BODY_BYTES),
-            Action(OPERATIONS["nack"], self.nack, requests.NACK),
-            Action(OPERATIONS["reject"], self.reject, requests.REJECT),
-            Action(OPERATIONS["release"], self.release, requests.RELEASE),
-            Action(OPERATIONS[MODIFY], self.modify, requests.MODIFY),
+        of = forwarder, routing
+        self.ack = Action(
+            "ack", self._ack, requests.ACK, *of, max_body_bytes=requests.MAX_ACK_BODY_BYTES
+        )
+        self.release = Action("release", self._release, requests.RELEASE, *of)
+        self._actions = (
+            self.ack,
+            Action("nack", self._nack, requests.NACK, *of),
+            Action("reject", self._reject, requests.REJECT, *of),
+            self.release,
+            Action(MODIFY, self._modify, requests.MODIFY, *of),
         )
 
-    async def ack(self, scope: Scope, body: bytes, send: Send) -> None:
+    def routes(self) -> list[Route]:
+        return [Route(one.operation, one.handle) for one in self._actions]
+
+    async def _ack(self, scope: Scope, body: bytes, send: Send) -> None:
         """Ack messages: 200 once the acks are committed; items already acked count."""
         forwarder = self._forwarder
         request = await requests.ack_of(forwarder.workshop, tenant_of(scope), body)
@@ -118,7 +272,7 @@ class Acks:
         forwarder.usage.count(hub.subscription.tenant_id, ACKS, new)
         await respond(send, 200, _results(Acked, ids, named.failures))
 
-    async def nack(self, scope: Scope, body: bytes, send: Send) -> None:
+    async def _nack(self, scope: Scope, body: bytes, send: Send) -> None:
         """Nack messages durably: they are delivered again after the given delay, or the policy's.
 
         The attempt counts.
@@ -134,7 +288,7 @@ class Acks:
             scope, send, requests.ids_of(request), nack, "nack", what="nack", durably=True
         )
 
-    async def reject(self, scope: Scope, body: bytes, send: Send) -> None:
+    async def _reject(self, scope: Scope, body: bytes, send: Send) -> None:
         """Reject messages durably: they become dead letters."""
         request = decode(body, requests.REJECT)
 
@@ -151,7 +305,7 @@ class Acks:
             scope, send, requests.ids_of(request), reject, "reject", what="reject", durably=True
         )
 
-    async def release(self, scope: Scope, body: bytes, send: Send) -> None:
+    async def _release(self, scope: Scope, body: bytes, send: Send) -> None:
         """Release messages: they are delivered again at once, and no attempt counts."""
         ids = requests.ids_of(decode(body, requests.RELEASE))
 
@@ -160,7 +314,7 @@ class Acks:
 
         await self._each(scope, send, ids, release, "released", what="release")
 
-    async def modify(self, scope: Scope, body: bytes, send: Send) -> None:
+    async def _modify(self, scope: Scope, body: bytes, send: Send) -> None:
         """The lease ends that many seconds from now; 0 is a nack without a delay."""
         request = decode(body, requests.MODIFY)
         seconds = request.deadline_seconds
@@ -256,6 +410,10 @@ class Acks:
         except UnknownPartition:
             topic = await catalog.topic(tenant_id, subscription.topic_name, refresh=True)
             return await resolve(*named, topic, locate, fresh=True)
+
+
+def _items(waiting: Mapping[int, Sequence[int]], numbers: Sequence[int]) -> list[int]:
+    return sorted(item for number in numbers for item in waiting[number])
 
 
 def _require_owned(readers: Iterable[Reader]) -> None:

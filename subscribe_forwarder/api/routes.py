@@ -16,12 +16,10 @@ from subscribe_forwarder.api.reconciliation import Reconciliation
 from subscribe_forwarder.api.replay import ReplayRoutes
 from subscribe_forwarder.api.status import Fates
 from subscribe_forwarder.api.stream import Streams
-from subscribe_forwarder.api.task_acks import TaskAcks
 from subscribe_forwarder.api.trace import HandOuts
 from subscribe_forwarder.api.views import PushStatusOf, Views
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.fronts import pulls as pull_fronts
-from subscribe_forwarder.fronts.acks import AckFront
 from subscribe_forwarder.fronts.attending import Attending
 from subscribe_forwarder.fronts.pulls import PullFront
 from subscribe_forwarder.fronts.routing import Routing
@@ -32,8 +30,8 @@ from subscribe_forwarder.fronts.streams import StreamFront
 def routes(
     forwarder: SubscribeForwarder,
     fates: Fates,
-    task_acks: TaskAcks,
-    routing: Routing | None = None,
+    acks: Acks,
+    routing: Routing,
     trace: HandOuts | None = None,
     *,
     push_status: PushStatusOf = lambda _: None,
@@ -42,7 +40,6 @@ def routes(
 
     `push_status` returns the state of a push subscription here; None where nothing is pushed.
     """
-    routing = routing or Routing.of(forwarder)
     views = Views(forwarder, fates, push_status, routing)
     pulls, streams = Pulls(forwarder, trace), Streams(forwarder, trace)
     attending = Attending(forwarder, routing)
@@ -57,7 +54,7 @@ def routes(
         Route(consume.OPERATIONS["stream"], stream.get),
         Route(consume.OPERATIONS["streamTopicSubscription"], stream.get),
         Route(consume.OPERATIONS["pullPost"], pull.post),
-        *_acks(Acks(forwarder, task_acks), routing, forwarder),
+        *acks.routes(),
         Route(subscriptions.OPERATIONS["getBacklog"], views.backlog),
         Route(topics.OPERATIONS["getMessage"], views.message),
         Route(topics.OPERATIONS["getMessageAck"], views.ack_states),
@@ -65,12 +62,3 @@ def routes(
         *ReplayRoutes(forwarder).routes(),
         *PreviewRoutes(forwarder).routes(),
     ]
-
-
-def _acks(acks: Acks, routing: Routing, forwarder: SubscribeForwarder) -> list[Route]:
-    fronted = []
-    for action in acks.actions:
-        front = AckFront(action, routing, forwarder)
-        routing.serve(front.operation, action.handler())
-        fronted.append(Route(action.operation, front.handle))
-    return fronted

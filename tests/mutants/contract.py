@@ -184,7 +184,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a shared ack names the places of its parts",
         (
             Edit(
-                "subscribe_forwarder/fronts/ack_parts.py",
+                "subscribe_forwarder/api/ack_parts.py",
                 "            one.index = items[one.index]\n",
                 "",
             ),

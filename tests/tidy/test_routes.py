@@ -46,6 +46,7 @@ from gateway.write_turns import WriteTurns
 from openapi.server import OPERATIONS
 from publish_forwarder import routes as publish
 from subscribe_forwarder.api import routes as subscribe
+from subscribe_forwarder.api.acks import Acks
 from subscribe_forwarder.api.dead_letters import DeadLetters
 from subscribe_forwarder.api.flow import FlowRoutes
 from subscribe_forwarder.api.parked import ParkedKeys
@@ -105,7 +106,7 @@ def router() -> Router:
         *StreamTickets(None, part).routes(),
         *PositionRoutes(part, part, part, part).routes(),
         *publish.routes(part),
-        *subscribe.routes(part, part, part),
+        *subscribe.routes(part, part, Acks(part, part, part), part),
         *DeadLetters(part, part, part).routes(),
         *Redrives(part, part, part).routes(),
         *ParkedKeys(part, part, part).routes(),

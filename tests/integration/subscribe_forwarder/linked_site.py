@@ -34,6 +34,7 @@ from publish_forwarder.outputs import OutputReader
 from store_nodes.client import StoreClient
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, encode
+from subscribe_forwarder.api.acks import Acks
 from subscribe_forwarder.api.flow import FlowRoutes
 from subscribe_forwarder.api.parked import ParkedKeys
 from subscribe_forwarder.api.positions import PositionRoutes
@@ -199,7 +200,7 @@ class LinkedSite:
             *routes(
                 forwarder,
                 fates,
-                task_acks,
+                Acks(forwarder, task_acks, routing),
                 routing,
                 push_status=lambda uid: member.push_status(uid),
             ),

@@ -122,7 +122,7 @@ async def served(*, own: bool = True) -> AsyncIterator[int]:
             made_up("GET", "/answered", answered, "read", "*"),
             made_up("GET", "/refused", refused, "read", "*"),
             made_up("GET", "/by-postgres", refused_by_postgres(), "read", "*"),
-            *forwarders.routes(world.forwarder, world.fates, forwarders.NO_TASK_ACKS),
+            *forwarders.routes_of(world),
             *lock_routes(),
         ]
         app = create_app(routes, Tokens(), Readiness())

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from edge.asgi import Handler
 from metadata.types import Subscription, Unit
-from subscribe_forwarder.api.routes import routes
 from subscribe_forwarder.api.trace import HandOuts
 from subscribe_forwarder.fleet import claims
 from subscribe_forwarder.forwarder import SubscribeForwarder
@@ -23,12 +22,12 @@ from tests.unit.subscribe_forwarder.fleet_support import FakeHints, eventually
 from tests.unit.subscribe_forwarder.link_pair import SECRET
 from tests.unit.subscribe_forwarder.subscribe_support import (
     ACK_KEY,
-    NO_TASK_ACKS,
     TENANT,
     TOPIC_UID,
     FakeMetadata,
     FakeStore,
     World,
+    routes_of,
     subscription,
     topic,
 )
@@ -72,7 +71,7 @@ class LinkedFleet:
         )
         world = World(self.store, self.metadata, forwarder)
         routing = Routing.of(forwarder)
-        world._routes = routes(forwarder, world.fates, NO_TASK_ACKS, routing, trace)
+        world._routes = routes_of(world, routing, trace)
         self.routings.append(routing)
         await forwarder.start()
         self.members.append(world)

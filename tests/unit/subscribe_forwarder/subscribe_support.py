@@ -52,12 +52,15 @@ from store_nodes.errors import QueueNotFound, QueueTruncated, StoreError
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 from store_nodes.wire import QueueOffsets, StagedInfo
+from subscribe_forwarder.api.acks import Acks
 from subscribe_forwarder.api.routes import routes
 from subscribe_forwarder.api.status import Fates
 from subscribe_forwarder.api.task_acks import TaskAcks
+from subscribe_forwarder.api.trace import HandOuts
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.undertaker import Outbox, Undertaker
 from subscribe_forwarder.forwarder import SubscribeForwarder
+from subscribe_forwarder.fronts.routing import Routing
 from subscribe_forwarder.settings import SubscribeSettings
 from tests.unit.subscribe_forwarder.fake_ownership import TENANT, FakeOwnership
 
@@ -568,7 +571,7 @@ class Consumer:
 
     def handler(self, method: str, path: str) -> Handler:
         """Return the handler that the gateway would call."""
-        self._routes = self._routes or routes(self.forwarder, self.fates, NO_TASK_ACKS)
+        self._routes = self._routes or routes_of(self)
         return next(r.handler for r in self._routes if (r.method, r.path) == (method, path))
 
     async def ready(self) -> Consumer:
@@ -655,6 +658,16 @@ class Consumer:
 
     async def ack(self, *messages: Mapping[str, Any], by: str = "ack_id") -> Answer:
         return await self.post("ack", {f"{by}s": [message[by] for message in messages]})
+
+
+def routes_of(
+    consumer: Consumer, routing: Routing | None = None, trace: HandOuts | None = None
+) -> list[Route]:
+    """Return the routes of its forwarder, for the gateway to mount."""
+    forwarder = consumer.forwarder
+    routing = routing or Routing.of(forwarder)
+    acks = Acks(forwarder, NO_TASK_ACKS, routing)
+    return routes(forwarder, consumer.fates, acks, routing, trace)
 
 
 class World(Consumer):

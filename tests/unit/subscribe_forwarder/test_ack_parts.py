@@ -10,9 +10,9 @@ from edge import message_id
 from edge.message_id import MessageId
 from metadata.types import Epoch
 from openapi.consume import Acked, AckedOutput, Done, ItemFailure
+from subscribe_forwarder.api.ack_parts import ANYWHERE, by_partition, merged, part_body
 from subscribe_forwarder.api.items import Ids
 from subscribe_forwarder.delivery.ack_id import Head, Minter
-from subscribe_forwarder.fronts.ack_parts import ANYWHERE, by_partition, merged, part_body
 from subscribe_forwarder.reading.staged import Nowhere, Where
 from tests.unit.subscribe_forwarder.subscribe_support import (
     ACK_KEY,

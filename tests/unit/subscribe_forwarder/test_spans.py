@@ -10,7 +10,6 @@ import pytest
 from edge.tracing import MAX_LINKS, NOWHERE, REQUEST, Kind, TraceContext
 from gateway.telemetry.requests import continued, traced
 from store_nodes.record_batch import Message
-from subscribe_forwarder.api.routes import routes
 from subscribe_forwarder.api.spans import HandOutSpans
 from subscribe_forwarder.api.trace import HandOutTrace
 from subscribe_forwarder.push.spans import PushSpans
@@ -19,7 +18,7 @@ from tests.unit.span_recorder import TRACEPARENT, RecordedSpan, SpanRecorder
 from tests.unit.subscribe_forwarder.linked_fleet import linked
 from tests.unit.subscribe_forwarder.push_support import answer, pushing
 from tests.unit.subscribe_forwarder.stream_support import stream
-from tests.unit.subscribe_forwarder.subscribe_support import NO_TASK_ACKS, World, world
+from tests.unit.subscribe_forwarder.subscribe_support import World, routes_of, world
 
 OTHER = "00-11111111111111111111111111111111-2222222222222222-01"
 TEXT = "text/plain"
@@ -35,8 +34,7 @@ def observe(w: World, recorder: SpanRecorder, path: Path | None = None) -> HandO
     """Give the consumer the routes of a server with spans."""
     told = None if path is None else HandOutTrace(path)
     spans = HandOutSpans(recorder, told)
-    made = routes(w.forwarder, w.fates, NO_TASK_ACKS, None, spans)
-    w._routes = [traced(recorder, route) for route in made]
+    w._routes = [traced(recorder, route) for route in routes_of(w, trace=spans)]
     return told
 
 
