@@ -28,17 +28,10 @@ class Share(NamedTuple):
 
 
 CLIENTS = ("tests/unit/sdk", "tests/unit/spark_exports", "tests/unit/subscribe_forwarder")
+FIXTURE = "tests/e2e/fixture"
 SHARES = (
-    Share("installations", ("tests/e2e",)),
     Share("core", ("tests/simulation", "tests/tidy", "tests/unit"), niceness=5, without=CLIENTS),
-    Share("faults", ("tests/chaos", "tests/deploy", "tests/golden")),
-    Share(
-        "stores",
-        (
-            *("tests/integration/placement", "tests/integration/publish_forwarder"),
-            "tests/integration/store_nodes",
-        ),
-    ),
+    Share("installations", ("tests/e2e",), without=(FIXTURE,)),
     Share(
         "outside",
         (
@@ -57,12 +50,22 @@ SHARES = (
         ),
     ),
     Share("clients", CLIENTS, niceness=5),
+    Share("faults", ("tests/chaos", "tests/deploy", "tests/golden")),
+    Share(
+        "stores",
+        (
+            *("tests/integration/publish_forwarder", "tests/integration/store_nodes"),
+            *("tests/integration/placement", FIXTURE),
+        ),
+    ),
 )
 """All tests, each in one share.
 
 Those that start servers wait for them most of the time, and a share starts each kind of server
 once. `core` and `clients`, which need no server, use the processors meanwhile. They start in this
-order, some at a time (tests/run.py).
+order, some at a time (tests/run.py): those that take long begin first, so that none is left alone
+at the end. A server that a session keeps uses the processor while it stands idle, so the tests that
+need one come last in a share.
 """
 
 ALONE = (
@@ -84,16 +87,23 @@ ALONE = (
 LONG: Mapping[str, int] = {
     "tests/chaos/test_backup.py": 90,
     "tests/chaos/test_commands.py::test_every_command_holds_while_leaders_die_and_hang": 30,
+    "tests/chaos/test_damage.py::test_a_damaged_settled_segment_is_repaired[misdirect_a_block": 20,
+    "tests/chaos/test_damage.py::test_a_damaged_settled_segment_is_repaired[zero_a_block": 20,
     "tests/chaos/test_damage.py"
     "::test_a_node_with_a_damaged_log_repairs_itself_and_nothing_is_lost[sealed": 90,
     "tests/chaos/test_damage.py"
     "::test_a_node_with_a_damaged_log_repairs_itself_and_nothing_is_lost[tail-end": 60,
+    "tests/chaos/test_damage.py"
+    "::test_a_node_with_a_damaged_log_repairs_itself_and_nothing_is_lost[tail-middle-misdirect": 10,
+    "tests/chaos/test_damage.py"
+    "::test_a_node_with_a_damaged_log_repairs_itself_and_nothing_is_lost[tail-middle-zero": 10,
     "tests/chaos/test_damage.py"
     "::test_a_node_without_a_whole_checkpoint_is_made_whole_by_its_peers": 50,
     "tests/chaos/test_damage.py"
     "::test_batches_lost_below_the_checkpoint_are_fetched_and_the_node_votes_on": 60,
     "tests/chaos/test_damage.py"
     "::test_messages_lost_on_several_nodes_are_refused_by_name_where_nobody_has_them": 30,
+    "tests/chaos/test_damage.py::test_one_damaged_checkpoint_costs_a_longer_start[zero_a_block": 20,
     "tests/chaos/test_delivery.py": 100,
     "tests/chaos/test_exports.py": 120,
     "tests/chaos/test_fleet.py": 240,
@@ -106,6 +116,7 @@ LONG: Mapping[str, int] = {
     "tests/chaos/test_rolling.py": 150,
     "tests/chaos/test_rotation.py": 90,
     "tests/chaos/test_torture_short.py::test_kills_and_a_hang_lose_nothing": 30,
+    "tests/chaos/test_torture_short.py::test_power_cuts_of_one_node_and_of_all_lose_nothing": 20,
     "tests/chaos/test_wiped_nodes.py"
     "::test_a_node_that_lost_what_it_had_is_refused_and_nothing_is_lost": 30,
     "tests/chaos/test_word_count.py::test_words_are_counted_exactly_while_workers_are_killed": 40,
@@ -115,7 +126,9 @@ LONG: Mapping[str, int] = {
     "tests/e2e/test_export_cluster.py": 120,
     "tests/e2e/test_exports.py": 300,
     "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_run[command-line]": 60,
+    "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_run[map-reduce]": 20,
     "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_run[spark]": 60,
+    "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_run[stream-tasks]": 30,
     "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_run[testing]": 40,
     "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_run[tutorial]": 100,
     "tests/e2e/test_guides.py::test_the_blocks_of_a_guide_with_exports_run": 300,
@@ -131,6 +144,8 @@ LONG: Mapping[str, int] = {
     "tests/e2e/test_worker_faults.py": 40,
     "tests/integration/exports/driver/test_cluster.py": 60,
     "tests/integration/exports/driver/test_driver_process.py": 180,
+    "tests/integration/lake/test_crashes.py"
+    "::test_who_dies_at_any_step_is_followed_by_one_who_ends_it[maintain]": 20,
     "tests/integration/spark/test_packaged_java.py": 40,
     "tests/integration/spark/test_reads.py": 90,
     "tests/integration/spark/test_streams.py": 90,
@@ -154,6 +169,7 @@ LONG: Mapping[str, int] = {
     "tests/integration/subscribe_forwarder/test_push_postgres.py"
     "::test_every_message_is_delivered_or_dead_lettered_and_others_go_on": 60,
     "tests/packaging/test_packaging.py::test_and_with_later_pythons": 70,
+    "tests/packaging/test_packaging.py::test_up_runs_in_a_project_with_folders_named_like_ours": 30,
     "tests/simulation/delivery/test_runs.py::test_a_seed_is_one_history": 40,
     "tests/simulation/delivery/test_runs.py::test_every_mutation_is_noticed": 230,
     "tests/simulation/test_store_mutations.py": 240,
