@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
@@ -67,8 +66,8 @@ A request takes h2 a tenth of a millisecond, and each byte of a head up to 3 µs
 """
 _FRAME_HEAD_BYTES = 9
 _PASS_S = 0.001
-"""Seconds of processor time that the input of all connections of HTTP/2 may take of one pass of the
-event loop.
+"""Seconds of processor time that all connections of HTTP/2 may take of one pass of the event loop:
+for input, handlers that begin, output, and streams that end.
 """
 _METHOD = re.compile(rb"(?!CONNECT\Z)[A-Z]{1,32}")
 _PATH = re.compile(rb"/[!-\"$-~]*|\*")
@@ -309,12 +308,10 @@ class BoundedH2(H2Protocol):
         )
         self._handler = self.app
         self.app = cast(Any, self._run)
-        self._hung_up = False
         self._running = 0
         """Handlers, also those of streams that their client gave up."""
         self._calm = float(CALM_AT_ONCE)
         self._calm_s = self._now_s()
-        self._turn_s = 0.0
         self._cutter = FrameCutter()
 
     async def _run(
@@ -325,19 +322,24 @@ class BoundedH2(H2Protocol):
         *others: Any,
     ) -> None:
         try:
-            ours = (each for each in self.streams.values() if _scope(each) is scope)
-            stream = next(ours, None)
-            if stream is None:
-                return  # its client gave it up before it began
-
-            async def send_to_somebody(message: Any) -> None:
-                if stream.closed:
-                    raise ClientGone
-                await send(message)
-
-            await cast(Any, self._handler)(scope, receive, send_to_somebody, *others)
+            await self.ledger.turns.run(self._answer(scope, receive, send, *others))
         finally:
             self._running -= 1
+
+    async def _answer(
+        self, scope: dict[str, Any], receive: Receive, send: Send, *others: Any
+    ) -> None:
+        ours = (each for each in self.streams.values() if _scope(each) is scope)
+        stream = next(ours, None)
+        if stream is None:
+            return  # its client gave it up before it began
+
+        async def send_to_somebody(message: Any) -> None:
+            if stream.closed:
+                raise ClientGone
+            await send(message)
+
+        await cast(Any, self._handler)(scope, receive, send_to_somebody, *others)
 
     def _now_s(self) -> float:
         return asyncio.get_running_loop().time()
@@ -346,7 +348,7 @@ class BoundedH2(H2Protocol):
         if isinstance(event, RawData):
             # Reading 64 KiB of heads, or of frames without a body, takes long enough to be noticed.
             for piece in self._cutter.cut(event.data):
-                if self._hung_up:
+                if self.ledger.writer.is_closing():
                     return
                 await self.ledger.turns.run(super().handle(RawData(piece)))
             return
@@ -376,21 +378,12 @@ class BoundedH2(H2Protocol):
         if (buffer := self.stream_buffers.get(stream_id)) is not None:
             await buffer.close()
 
-    async def _let_others(self) -> None:
-        """Return at once, or where this has had the loop for long enough, after the others."""
-        if time.thread_time() - self._turn_s > _PASS_S:
-            await asyncio.sleep(0)
-            await self.ledger.turns.turn()
-            self._turn_s = time.thread_time()
-
     async def _handle_events(self, events: list[h2_events.Event]) -> None:
         for event in events:
-            await self._let_others()
             if isinstance(event, _CALM) and not self._is_calm():
                 CLOSED.labels("resets").inc()
                 self.connection.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
                 await self._flush()
-                self._hung_up = True
                 await self.send(Closed())
                 return
             if isinstance(event, _ANSWERED):
@@ -434,6 +427,9 @@ class BoundedH2(H2Protocol):
             self.connection.reset_stream(stream_id, code)
 
     async def _send_data(self, stream_id: int) -> None:
+        await self.ledger.turns.run(self._send_part(stream_id))
+
+    async def _send_part(self, stream_id: int) -> None:
         if stream_id in self.stream_buffers:
             with suppress(KeyError):  # it was closed while this waited for the socket
                 await super()._send_data(stream_id)

@@ -198,12 +198,58 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "edge/slices.py",
-                "        if self._left_s > 0 and not self._waiting:\n",
-                "        if True:\n",
+                "        if self._left_s <= 0 or self._waiting:\n",
+                "        if False:\n",
             ),
         ),
         killed_by="tests/unit/edge/test_slices.py"
         "::test_a_pass_has_as_many_pieces_as_its_part_allows",
+        breaks="P19",
+    ),
+    Mutant(
+        "pieces that were called run in a pass that has no time left",
+        (
+            Edit(
+                "edge/slices.py",
+                "                if self._left_s > 0:\n",
+                "                if True:\n",
+            ),
+        ),
+        killed_by="tests/unit/edge/test_slices.py"
+        "::test_cheap_pieces_before_long_ones_do_not_let_all_of_them_into_a_pass",
+        breaks="P19",
+    ),
+    Mutant(
+        "a piece that was called in vain goes to the end of the line",
+        (
+            Edit(
+                "edge/slices.py",
+                "                heapq.heappush(self._waiting, (number, turn))\n",
+                "                heapq.heappush(self._waiting, (next(self._numbers), turn))\n",
+            ),
+        ),
+        killed_by="tests/unit/edge/test_slices.py"
+        "::test_cheap_pieces_before_long_ones_do_not_let_all_of_them_into_a_pass",
+        breaks="P19",
+    ),
+    Mutant(
+        "a pass calls all pieces that wait, whatever they make others do",
+        (
+            Edit(
+                "edge/slices.py",
+                "        room = max(1, int(self._slice_s / piece_s))\n",
+                "        room = len(self._waiting)\n",
+            ),
+        ),
+        killed_by="tests/unit/edge/test_slices.py"
+        "::test_a_pass_calls_few_pieces_that_make_others_work",
+        breaks="P19",
+    ),
+    Mutant(
+        "work that is cancelled before its turn is left open",
+        (Edit("edge/slices.py", "            work.close()\n", ""),),
+        killed_by="tests/unit/edge/test_slices.py"
+        "::test_work_that_is_cancelled_before_its_turn_is_closed",
         breaks="P19",
     ),
     Mutant(
@@ -247,6 +293,43 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P19",
     ),
     Mutant(
+        "all handlers of the streams that a pass opened run in the next one",
+        (
+            Edit(
+                "gateway/http/over_hypercorn.py",
+                "await self.ledger.turns.run(self._answer(scope, receive, send, *others))",
+                "await self._answer(scope, receive, send, *others)",
+            ),
+        ),
+        killed_by=f"{_HYPERCORN}::test_handlers_begin_in_the_part_of_a_pass_that_connections_share",
+        breaks="P19",
+    ),
+    Mutant(
+        "a connection of HTTP/2 sends all that is ready in one pass",
+        (
+            Edit(
+                "gateway/http/over_hypercorn.py",
+                "await self.ledger.turns.run(self._send_part(stream_id))",
+                "await self._send_part(stream_id)",
+            ),
+        ),
+        killed_by=f"{_HYPERCORN}"
+        "::test_answers_are_sent_in_the_part_of_a_pass_that_connections_share",
+        breaks="P19",
+    ),
+    Mutant(
+        "input is read on after its connection is lost",
+        (
+            Edit(
+                "gateway/http/over_hypercorn.py",
+                "                if self.ledger.writer.is_closing():\n",
+                "                if False:\n",
+            ),
+        ),
+        killed_by=f"{_HYPERCORN}::test_what_came_from_a_connection_that_is_lost_is_not_read",
+        breaks="P8",
+    ),
+    Mutant(
         "h2 is given any number of frames at once",
         (
             Edit(
@@ -282,8 +365,10 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "edge/slices.py",
-                "        finally:\n            spend(time.thread_time() - began_s)\n",
-                "        finally:\n            pass\n",
+                "            return\n        finally:\n"
+                "            spend(time.thread_time() - began_s)\n",
+                "            spend(time.thread_time() - began_s)\n"
+                "            return\n        finally:\n",
             ),
         ),
         killed_by="tests/unit/edge/test_slices.py::test_a_piece_that_waits_counts_before_it_waits",

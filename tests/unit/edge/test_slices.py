@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import itertools
 from collections import Counter
 from contextlib import suppress
@@ -90,6 +91,78 @@ async def test_a_long_piece_has_a_pass_to_itself(clock: Clock) -> None:
 async def test_a_piece_that_waits_counts_before_it_waits(clock: Clock) -> None:
     begun, _ = await pieces(PassBudget(SLICE_S), clock, 20, SLICE_S, waits_s=0.0)
     assert max(begun.values()) == 1
+
+
+async def test_cheap_pieces_before_long_ones_do_not_let_all_of_them_into_a_pass(
+    clock: Clock,
+) -> None:
+    """The number of pieces that a pass calls is a guess from those before."""
+    budget = PassBudget(SLICE_S)
+    for _ in range(3):
+        await pieces(budget, clock, 200, 0.0)
+        begun, order = await asyncio.wait_for(pieces(budget, clock, 30, 2 * SLICE_S), 5.0)
+        assert max(begun.values()) <= 2
+        assert len(begun) <= 30
+        late = max(place - number for place, number in enumerate(order))
+        assert late <= 8, "the first come first, also where they were called in vain"
+
+
+async def test_a_pass_calls_few_pieces_that_make_others_work(clock: Clock) -> None:
+    """A stream ends in a moment, and makes its handler end, which takes longer."""
+    budget, passes, ended = PassBudget(SLICE_S), Passes(), Counter[int]()
+    told = [asyncio.Event() for _ in range(40)]
+
+    async def handle(number: int) -> None:
+        await told[number].wait()
+        ended[passes.number] += 1
+        clock.now_s += SLICE_S / 2
+
+    async def end(number: int) -> None:
+        told[number].set()
+        clock.now_s += SLICE_S / 10
+
+    handlers = [asyncio.create_task(budget.run(handle(number))) for number in range(len(told))]
+    await asyncio.sleep(0)
+    await asyncio.gather(*(budget.run(end(number)) for number in range(len(told))), *handlers)
+    passes.end()
+    assert ended.total() == len(told)
+    by_pass = list(ended.values())
+    assert max(by_pass) <= 10
+    assert max(by_pass[2:]) <= 6, "the first passes tell what the next ones may take"
+
+
+async def test_pieces_go_on_where_others_take_all_of_each_pass(clock: Clock) -> None:
+    """Work that waits in its middle, and goes on, is counted and not held up."""
+    budget, done = PassBudget(SLICE_S), asyncio.Event()
+
+    async def busy() -> None:
+        while not done.is_set():
+            clock.now_s += SLICE_S
+            await asyncio.sleep(0)
+
+    others = [asyncio.create_task(budget.run(busy())) for _ in range(3)]
+    await asyncio.sleep(0)
+    begun, order = await asyncio.wait_for(pieces(budget, clock, 20, SLICE_S), 5.0)
+    done.set()
+    await asyncio.gather(*others)
+    assert order == list(range(20))
+    assert max(begun.values()) == 1
+
+
+async def test_work_that_is_cancelled_before_its_turn_is_closed(clock: Clock) -> None:
+    budget = PassBudget(SLICE_S)
+
+    async def long() -> None:
+        clock.now_s += SLICE_S
+
+    work = long()
+    waits = asyncio.create_task(budget.run(work))
+    await budget.run(long())
+    await asyncio.sleep(0)
+    waits.cancel()
+    with suppress(asyncio.CancelledError):
+        await waits
+    assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED
 
 
 async def test_nobody_waits_where_there_is_time(clock: Clock) -> None:

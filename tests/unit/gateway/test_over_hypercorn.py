@@ -46,7 +46,7 @@ from gateway.http.unsent import UnsentLimits
 from gateway.server import MAX_STREAMS, hypercorn_config
 from tests.abuse.connections import HEADERS, PING, SETTINGS, frame
 from tests.loop_cpu import MAX_CALLBACK_MS, measured
-from tests.unit.edge.test_slices import Passes
+from tests.unit.edge.test_slices import Clock, Passes
 
 MIB = 1024 * 1024
 PATIENCE_S = 10.0
@@ -613,27 +613,138 @@ async def test_h2_is_given_a_few_frames_at_once(
     writer.close()
 
 
-async def test_all_connections_share_the_part_of_a_pass_that_their_input_takes(
+async def test_what_came_from_a_connection_that_is_lost_is_not_read(
     started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A warning was logged for each answer to it."""
+    original, pieces = H2Protocol.handle, list[bytes]()
+    server = await started()
+    client = await Client.open(server)
+    (connection,) = await connections_of(server)
+
+    async def handle(self: H2Protocol, event: Any) -> None:
+        if isinstance(event, RawData):
+            pieces.append(event.data)
+            connection.abort()
+        await original(self, event)
+
+    await asyncio.sleep(0.05)
+    monkeypatch.setattr(H2Protocol, "handle", handle)
+    client._writer.write(frame(PING, 0, bytes(8)) * 100)
+    await eventually(lambda: not server.tasks)
+    assert len(pieces) == 1
+    client.close()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Stand in for the processor time of the thread: only the test adds to it."""
+    clock = Clock()
+    monkeypatch.setattr(slices, "time", SimpleNamespace(thread_time=clock.thread_time))
+    return clock
+
+
+class LongPieces:
+    """Counts long pieces of work in each pass of the event loop."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._passes = Passes()
+        self._seen = Counter[int]()
+
+    def work(self) -> None:
+        """Take twice the time that all connections have of a pass."""
+        self._seen[self._passes.number] += 1
+        self._clock.now_s += 2 * over_hypercorn._PASS_S
+
+    async def most_of(self, count: int) -> int:
+        """Wait until there were `count` pieces; return the most in one pass."""
+        await eventually(lambda: self._seen.total() == count)
+        self._passes.end()
+        return max(self._seen.values())
+
+
+async def test_all_connections_share_the_part_of_a_pass_that_their_input_takes(
+    started: Started, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each connection had 5 ms of each pass: with twenty of them, others waited for 100 ms."""
-    reading_s = count(0.0, over_hypercorn._PASS_S)
-    clock = SimpleNamespace(thread_time=lambda: next(reading_s))
-    monkeypatch.setattr(slices, "time", clock)
-    begun: dict[int, set[int]] = {}
+    heads, create = LongPieces(clock), over_hypercorn.BoundedH2._create_stream
 
-    async def note(scope: Scope, receive: Receive, send: Send) -> None:
-        begun.setdefault(passes.number, set()).add(scope["client"][1])
-        await respond(send, 200, b"")
+    async def long(self: over_hypercorn.BoundedH2, request: Any) -> None:
+        heads.work()
+        await create(self, request)
 
-    server = await started(note)
-    clients = [await Client.open(server) for _ in range(10)]
+    monkeypatch.setattr(over_hypercorn.BoundedH2, "_create_stream", long)
+    server = await started()
+    clients = [await Client.open(server) for _ in range(20)]
     await asyncio.sleep(0.1)
-    passes = Passes()
     for client in clients:
         client.get()
-    await eventually(lambda: len(set().union(*begun.values())) == len(clients))
-    passes.end()
-    assert max(map(len, begun.values())) <= 2
+    assert await heads.most_of(len(clients)) <= 2
     for client in clients:
         client.close()
+
+
+async def test_handlers_begin_in_the_part_of_a_pass_that_connections_share(
+    started: Started, clock: Clock
+) -> None:
+    """The handlers of all streams that one pass had opened ran in the next one."""
+    handlers = LongPieces(clock)
+
+    async def long(scope: Scope, receive: Receive, send: Send) -> None:
+        handlers.work()
+        await respond(send, 200, b"")
+
+    client = await Client.open(await started(long))
+    for _ in range(MAX_STREAMS):
+        client.get()
+    assert await handlers.most_of(MAX_STREAMS) <= 2
+    client.close()
+
+
+async def test_answers_are_sent_in_the_part_of_a_pass_that_connections_share(
+    started: Started, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One callback sent the answers of a hundred streams."""
+    parts, pop = LongPieces(clock), over_hypercorn.BoundedBuffer.pop
+
+    async def long(self: over_hypercorn.BoundedBuffer, max_length: int) -> bytes:
+        if self.buffer and max_length:
+            parts.work()
+        return await pop(self, max_length)
+
+    monkeypatch.setattr(over_hypercorn.BoundedBuffer, "pop", long)
+    server = await started()
+    client = await Client.open(server, window=0)
+    (connection,) = await connections_of(server)
+    for _ in range(MAX_STREAMS):
+        client.get()
+    await eventually(lambda: connection.buffered_bytes == MAX_STREAMS * len(b"hello"))
+    client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 65_535})
+    client.flush()
+    assert await parts.most_of(MAX_STREAMS) <= 2
+    client.close()
+
+
+async def test_one_client_that_asks_for_a_little_waits_for_no_pass(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings_s = count(0.0, over_hypercorn._PASS_S / 20)
+    monkeypatch.setattr(slices, "time", SimpleNamespace(thread_time=lambda: next(readings_s)))
+    turn, began = slices.PassBudget.turn, Counter[bool]()
+
+    async def noted(self: slices.PassBudget) -> None:
+        before = passes.number
+        await turn(self)
+        began[passes.number == before] += 1
+
+    client = await Client.open(await started())
+    await asyncio.sleep(0.05)
+    monkeypatch.setattr(slices.PassBudget, "turn", noted)
+    passes = Passes()
+    for _ in range(30):
+        assert isinstance(await client.ends(client.get()), StreamEnded)
+    passes.end()
+    assert began[True] >= 3 * 30, "input, a handler and an answer of each"
+    assert not began[False]
+    client.close()
