@@ -30,7 +30,7 @@ def test_an_sdk_is_worse_by_3_percent_of_instructions_or_of_batches(
 
 
 def test_256_publishers_that_each_wait_for_a_receipt_share_two_requests() -> None:
-    row = asyncio.run(publish(4096, keyed=False))
+    row = asyncio.run(publish(4096))
     assert (row["messages"], row["requests"]) == (4096, 32)
 
 
@@ -41,17 +41,16 @@ def a_run(sdk: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_start_of_a_process_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
-        messages = int(command[-2])
-        assert command[-1] == "plain"
+        messages = int(command[-1])
         counted = f"==1== I   refs:      {1_000_000 + 7 * messages:,}\n"
         row = {"requests": 1 + messages // 100, "sdk": str(CURRENT.tree / "packetboat")}
         return subprocess.CompletedProcess(command, 0, json.dumps(row), counted)
 
     monkeypatch.setattr(subprocess, "run", run)
-    assert cost(CURRENT, "plain") == Cost(7, 100)
+    assert cost(CURRENT) == Cost(7, 100)
 
 
 def test_another_sdk_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: a_run("/elsewhere/packetboat"))
     with pytest.raises(SystemExit, match="not in"):
-        sdk_instructions.counted(CURRENT, "plain", LONG)
+        sdk_instructions.counted(CURRENT, LONG)
