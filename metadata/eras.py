@@ -28,7 +28,8 @@ from metadata.changes import CHANNEL
 from metadata.database import Connection
 from metadata.delivery.deliveries import ACKS_KEPT_S
 from metadata.errors import MetadataUnavailable
-from metadata.locks.locks import LEASE_S, PLATFORM
+from metadata.lease import LEASE_S
+from metadata.locks.locks import PLATFORM
 
 FENCE_BITS = 40
 """Fences of locks and versions of changes from an era on are above `era << FENCE_BITS`."""

@@ -10,7 +10,8 @@ import structlog
 
 from metadata.errors import LeaseLost, MetadataError
 from metadata.ids import new_uid
-from metadata.locks.locks import RENEW_EVERY_S, Lock, LockRepository
+from metadata.lease import RENEW_EVERY_S
+from metadata.locks.locks import Lock, LockRepository
 from scheduler import metrics
 from scheduler.term import Term
 

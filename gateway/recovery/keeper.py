@@ -30,9 +30,9 @@ from gateway.recovery.rebuild import Rebuild, Report
 from gateway.recovery.rebuild import Store as RebuildStore
 from metadata import eras
 from metadata.database import Connection, Database
-from metadata.delivery.leases import LEASE_S
 from metadata.eras import Position, Sentinel
 from metadata.errors import MetadataError
+from metadata.lease import LEASE_S
 from metadata.settings import DatabaseSettings
 from store_nodes.errors import Conflict, OutcomeUnknown, StoreError
 

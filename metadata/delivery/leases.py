@@ -1,8 +1,7 @@
 """A forwarder's lease: one row per incarnation, 4 s long, renewed each second.
 
-Postgres' clock decides when others may take over; the holder goes by its own monotonic clock,
-counted from *before* the renewal was sent and less a margin, so it always stops first. A lease that
-has run out stays over: its partitions may have a new owner, so the holder registers anew.
+A lease that has run out stays over: its partitions may have a new owner, so the holder registers
+anew.
 """
 
 from __future__ import annotations
@@ -15,13 +14,8 @@ from datetime import timedelta
 from metadata.database import Connection, Database
 from metadata.delivery.assignments import RELEASE_ALL
 from metadata.errors import LeaseLost
+from metadata.lease import LEASE_S, RENEW_DEADLINE_S, Holding, valid_until_s
 from metadata.types import Forwarder
-
-LEASE_S = 4.0
-RENEW_EVERY_S = 1.0
-MARGIN_S = 0.5
-RENEW_DEADLINE_S = 1.5
-"""A renewal that takes longer is given up, so that the next can be tried while there is time."""
 
 LEAVING = "-leaving"
 """Behind the role of one that has released all it owned and is to get nothing any more."""
@@ -82,16 +76,13 @@ ORDER BY started_at, incarnation
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
-    """A lease as its holder knows it: it is good while `held(now)`; `now_s` is time.monotonic()."""
+class Lease(Holding):
+    """The lease of a forwarder."""
 
     incarnation: bytes
     valid_until_s: float
     live: tuple[Forwarder, ...] = field(default=(), compare=False)
     """All processes of that role with good leases at a renewal, the holder among them."""
-
-    def held(self, now_s: float) -> bool:
-        return now_s < self.valid_until_s
 
 
 class LeaseRepository:
@@ -171,4 +162,4 @@ class LeaseRepository:
 
     @staticmethod
     def _lease(incarnation: bytes, sent_s: float, live: list[Forwarder]) -> Lease:
-        return Lease(incarnation, sent_s + LEASE_S - MARGIN_S, tuple(live))
+        return Lease(incarnation, valid_until_s(sent_s), tuple(live))

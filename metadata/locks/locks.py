@@ -1,10 +1,10 @@
 """Named locks with a lease and a fence: who runs what must run once.
 
-A lock is held for its time to live from each renewal on, judged by Postgres' clock; the holder goes
-by its own monotonic clock, counted from before it asked and less a margin, so it stops first. The
-fence grows with each new holder: what a holder writes to Postgres checks it in the same transaction
-(`check`, and fenced.py for all that a role writes), so a holder that was paused past its lease
-writes nothing any more. Other resources refuse a fence below the highest they have seen.
+A lock is held for its time to live from each renewal on, judged by Postgres' clock; the holder
+stops before, by its own (metadata/lease.py). The fence grows with each new holder: what a holder
+writes to Postgres checks it in the same transaction (`check`, and fenced.py for all that a role
+writes), so a holder that was paused past its lease writes nothing any more. Other resources refuse
+a fence below the highest they have seen.
 
 A fence never comes twice: a row's own grows, rows that were removed leave the tenant's floor behind
 (fences.py), and where Postgres lost history the new era is above all fences before it.
@@ -24,14 +24,10 @@ import msgspec
 
 from metadata.database import Connection, Database
 from metadata.errors import LeaseLost, MetadataError
+from metadata.lease import LEASE_S, RENEW_DEADLINE_S, Holding, valid_until_s
 from metadata.locks.fences import hold_floor
 from metadata.locks.waiters import LAST_TICKET, notify
 
-LEASE_S = 4.0
-"""Seconds for which the platform's own locks are held without a renewal."""
-RENEW_EVERY_S = 1.0
-MARGIN_S = 0.5
-RENEW_DEADLINE_S = 1.5
 MAX_LOCKS = 10_000
 """The limit of locks for one tenant."""
 PLATFORM = bytes(16)
@@ -127,10 +123,8 @@ class TooManyLocks(MetadataError):
 
 
 @dataclass(frozen=True, slots=True)
-class Lock:
-    """A holding as its holder knows it: it is good while `held(now)`; `now_s` is
-    time.monotonic().
-    """
+class Lock(Holding):
+    """A lock as its holder knows it."""
 
     tenant_id: bytes
     name: str
@@ -142,9 +136,6 @@ class Lock:
     labels: Mapping[str, str] = field(default_factory=dict)
     lease_until: datetime | None = None
     """As Postgres has it: another value there means that somebody took or renewed it since."""
-
-    def held(self, now_s: float) -> bool:
-        return now_s < self.valid_until_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +238,7 @@ class LockRepository:
             claim.name,
             row["owner"],
             row["fence"],
-            _valid_until_s(sent_s, claim.ttl_s),
+            valid_until_s(sent_s, claim.ttl_s),
             claim.ttl_s,
             claim.holder,
             claim.labels,
@@ -298,7 +289,7 @@ class LockRepository:
             name,
             owner,
             row["fence"],
-            _valid_until_s(sent_s, row["ttl_seconds"]),
+            valid_until_s(sent_s, row["ttl_seconds"]),
             row["ttl_seconds"],
             row["holder"],
             msgspec.json.decode(row["labels"]),
@@ -334,10 +325,6 @@ class LockRepository:
         await self._database.transaction(
             work, deadline_s=RENEW_DEADLINE_S, tenant_id=_asking(tenant_id)
         )
-
-
-def _valid_until_s(sent_s: float, ttl_s: float) -> float:
-    return sent_s + ttl_s - min(MARGIN_S, ttl_s / 4)
 
 
 def _asking(tenant_id: bytes) -> bytes | None:

@@ -13,12 +13,11 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from metadata.database import Connection, Database
+from metadata.lease import RENEW_DEADLINE_S
 from metadata.notifier import Notifier
 
 CHANNEL = "packetboat_locks"
 ALIVE_S = 3.0
-RENEW_EVERY_S = 1.0
-DEADLINE_S = 1.5
 LAST_TICKET = 2**63 - 1
 """The ticket of a caller that does not wait: all waiting callers come first."""
 
@@ -91,7 +90,7 @@ class LockWaiterRepository:
             return got
 
         found = await self._database.statement(
-            work, writes=True, deadline_s=DEADLINE_S, tenant_id=tenant_id
+            work, writes=True, deadline_s=RENEW_DEADLINE_S, tenant_id=tenant_id
         )
         return Place(tenant_id, name, found)
 
@@ -103,7 +102,7 @@ class LockWaiterRepository:
             rows = await connection.fetch(_RENEW, tenants, names, tickets, ALIVE_S)
             return {row["ticket"] for row in rows}
 
-        return await self._database.statement(work, writes=True, deadline_s=DEADLINE_S)
+        return await self._database.statement(work, writes=True, deadline_s=RENEW_DEADLINE_S)
 
     async def leave(self, place: Place) -> None:
         """Leave the line without the lock; if the lock is free, notify the others that they may be
@@ -115,7 +114,9 @@ class LockWaiterRepository:
             if not await connection.fetchval(_HELD, place.tenant_id, place.name):
                 await notify(connection, place.tenant_id, place.name)
 
-        await self._database.transaction(work, deadline_s=DEADLINE_S, tenant_id=place.tenant_id)
+        await self._database.transaction(
+            work, deadline_s=RENEW_DEADLINE_S, tenant_id=place.tenant_id
+        )
 
     async def sweep(self) -> None:
         """Removes tickets whose processes have long died."""

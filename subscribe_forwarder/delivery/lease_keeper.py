@@ -11,8 +11,9 @@ from typing import Protocol
 
 import structlog
 
-from metadata.delivery.leases import RENEW_EVERY_S, Lease
+from metadata.delivery.leases import Lease
 from metadata.errors import LeaseLost, MetadataError
+from metadata.lease import RENEW_EVERY_S
 from subscribe_forwarder import metrics
 from subscribe_forwarder.ports import Leases
 

@@ -415,7 +415,7 @@ MUTANTS: tuple[Mutant, ...] = (
             Edit(
                 "metadata/delivery/leases.py",
                 "        return self._lease(incarnation, sent_s, live)",
-                "        return self._lease(incarnation, self._monotonic_s() + MARGIN_S, live)",
+                "        return self._lease(incarnation, self._monotonic_s() + 0.5, live)",
             ),
         ),
         breaks="P3",

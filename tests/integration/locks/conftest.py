@@ -20,7 +20,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     Beside other work, a statement may take long.
     """
     monkeypatch.setattr("metadata.locks.locks.RENEW_DEADLINE_S", 20.0)
-    monkeypatch.setattr("metadata.locks.waiters.DEADLINE_S", 20.0)
+    monkeypatch.setattr("metadata.locks.waiters.RENEW_DEADLINE_S", 20.0)
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ async def served(world: World, database_url: str) -> AsyncIterator[Database]:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here ends because it has waited for long."""
     monkeypatch.setattr("metadata.locks.locks.RENEW_DEADLINE_S", 30.0)
-    monkeypatch.setattr("metadata.locks.waiters.DEADLINE_S", 30.0)
+    monkeypatch.setattr("metadata.locks.waiters.RENEW_DEADLINE_S", 30.0)
 
 
 async def others_are_served(database: Database, one: bytes, slow: Ask, quick: Ask) -> None:

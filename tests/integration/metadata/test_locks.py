@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from metadata import lease
 from metadata.database import Connection, Database
 from metadata.errors import LeaseLost
 from metadata.ids import new_uid
@@ -126,4 +127,4 @@ def test_the_holder_stops_before_postgres_lets_others_in() -> None:
     lock = Lock(bytes(16), NAME, new_uid(), 1, valid_until_s=10.0)
     assert lock.held(9.9)
     assert not lock.held(10.0)
-    assert locks.MARGIN_S > 0
+    assert lease.MARGIN_S > 0

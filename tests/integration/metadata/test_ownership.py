@@ -6,9 +6,10 @@ import time
 import asyncpg
 import pytest
 
-from metadata.delivery.leases import LEASE_S, MARGIN_S, Lease, LeaseRepository
+from metadata.delivery.leases import Lease, LeaseRepository
 from metadata.errors import LeaseLost
 from metadata.ids import new_uid
+from metadata.lease import LEASE_S, MARGIN_S
 from metadata.types import Epoch, TopicSpec, Unit
 from tests.integration.metadata.world import World, keys_of, settled
 

@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from metadata.database import Database
-from metadata.locks.locks import LEASE_S, Lock, LockRepository
+from metadata.lease import LEASE_S
+from metadata.locks.locks import Lock, LockRepository
 from metadata.settings import DatabaseSettings
 from scheduler import leader
 from scheduler.leader import Leader

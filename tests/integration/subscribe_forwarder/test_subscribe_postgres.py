@@ -12,8 +12,9 @@ import pytest
 from metadata.database import Database
 from metadata.delivery.assignments import AssignmentRepository
 from metadata.delivery.cursors import CursorRepository
-from metadata.delivery.leases import LEASE_S, LeaseRepository
+from metadata.delivery.leases import LeaseRepository
 from metadata.ids import new_uid
+from metadata.lease import LEASE_S
 from metadata.subscriptions.subscriptions import SubscriptionRepository
 from metadata.topics.topics import TopicRepository
 from metadata.types import Counters, Unit

@@ -7,8 +7,9 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from metadata.delivery.leases import LEAVING, MARGIN_S, Lease
+from metadata.delivery.leases import LEAVING, Lease
 from metadata.errors import LeaseLost
+from metadata.lease import MARGIN_S
 from metadata.types import (
     WHOLE,
     Claim,

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from edge.problem import Problem
-from metadata.delivery.leases import LEASE_S
+from metadata.lease import LEASE_S
 from metadata.types import WHOLE, Topic, Unit
 from subscribe_forwarder.fleet.misdirected import is_misdirected
 from tests.unit.subscribe_forwarder.fleet_support import (

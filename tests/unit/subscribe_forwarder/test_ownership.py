@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from metadata.delivery.leases import LEASE_S
 from metadata.errors import MetadataUnavailable, OutcomeUnknown
+from metadata.lease import LEASE_S
 from metadata.types import ChangeKind, Claim, Counters, Epoch, Unit
 from subscribe_forwarder.delivery.owner import Owner
 from subscribe_forwarder.state.lanes import Lane
