@@ -17,7 +17,7 @@ from edge.shares import Line
 
 
 class Sender(Protocol):
-    """The part of a queue sender (`lane.Lane`) that takes turns."""
+    """The part of a queue sender (`sender.QueueSender`) that takes turns."""
 
     @property
     def tenant_id(self) -> bytes: ...

@@ -1,8 +1,8 @@
-"""Appends and stages for callers that wait for the answer, over the lanes of a process.
+"""Appends and stages for callers that wait for the answer, over the senders of a process.
 
 The writer adds these promises to those of its queue senders:
 
-1. **One session a queue.** Queue senders are kept for at most `MAX_LANES` queues; the least
+1. **One session a queue.** Queue senders are kept for at most `MAX_SENDERS` queues; the least
    recently used is dropped first, but never with anything under way.
 2. **Bounds.** More than `MAX_WAITING` batches waiting for one queue are refused with Overloaded.
 3. **Cancellation.** A batch whose caller is cancelled is not sent, unless it was sent before.
@@ -29,7 +29,7 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol, TypeVar
 
 from appending.chunks import CHUNK_BYTES, message_bytes
-from appending.lane import Appender, Lane, Sweep
+from appending.sender import Appender, QueueSender, Sweep
 from edge.partition import partition_of
 from store_nodes.client.appender import WINDOW, Receipt
 from store_nodes.commands import DEDUP_ENTRY, StageExtras
@@ -46,7 +46,7 @@ from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
 
-MAX_LANES = 1000
+MAX_SENDERS = 1000
 MAX_WAITING = 1024
 MAX_SUCCESSORS = 64
 """Successors, one after the other, to which a message may be led."""
@@ -161,7 +161,7 @@ class Writer:
         self._store = store
         self._timeout_s = timeout_s
         self._owner = _Owner(wall_us)
-        self._lanes: OrderedDict[tuple[Target, bool], Lane[_Waited]] = OrderedDict()
+        self._senders: OrderedDict[tuple[Target, bool], QueueSender[_Waited]] = OrderedDict()
 
     async def append(self, target: Target, batch: Batch) -> Receipt:
         """Append a batch at the end of the queue. Raises StoreError."""
@@ -193,7 +193,7 @@ class Writer:
         try:
             await self._put_here(target, left, course)
         except QueueSealed as sealed:
-            self._lanes.pop((target, False), None)
+            self._senders.pop((target, False), None)
             if not sealed.successors:
                 raise
             if not successors:
@@ -213,22 +213,22 @@ class Writer:
                 left.clear()
 
     async def _wait(self, target: Target, batch: Batch, tag: bytes | None) -> Receipt:
-        lane = self._lane(target, staging=tag is not None)
-        if len(lane.pending) >= MAX_WAITING:
+        sender = self._sender(target, staging=tag is not None)
+        if len(sender.pending) >= MAX_WAITING:
             raise Overloaded(f"{MAX_WAITING} batches wait for {target.queue}")
         loop = asyncio.get_running_loop()
         parcel = _Waited(batch, tag, loop.time() + self._timeout_s, loop.create_future())
-        lane.add(parcel)
+        sender.add(parcel)
         try:
             return await parcel.future
         except asyncio.CancelledError:
-            lane.withdraw(parcel)
+            sender.withdraw(parcel)
             raise
 
-    def _lane(self, target: Target, *, staging: bool) -> Lane[_Waited]:
-        lane = self._lanes.pop((target, staging), None)
-        if lane is None:
-            lane = Lane(
+    def _sender(self, target: Target, *, staging: bool) -> QueueSender[_Waited]:
+        sender = self._senders.pop((target, staging), None)
+        if sender is None:
+            sender = QueueSender(
                 target.group,
                 target.queue,
                 self._store.appender(*target),
@@ -239,14 +239,14 @@ class Writer:
                 max_in_flight=STAGES_IN_FLIGHT if staging else 1,
                 joins=_join,
             )
-        self._lanes[target, staging] = lane
-        if len(self._lanes) > MAX_LANES:
-            oldest = next(iter(self._lanes))
-            if self._lanes[oldest].idle:
-                del self._lanes[oldest]
+        self._senders[target, staging] = sender
+        if len(self._senders) > MAX_SENDERS:
+            oldest = next(iter(self._senders))
+            if self._senders[oldest].idle:
+                del self._senders[oldest]
             else:
-                self._lanes.move_to_end(oldest)
-        return lane
+                self._senders.move_to_end(oldest)
+        return sender
 
 
 class _Owner:
@@ -260,11 +260,11 @@ class _Owner:
     def admits(self, group: int) -> bool:
         return True
 
-    def reroute(self, parcel: _Waited, away_from: Lane[_Waited]) -> bool:
+    def reroute(self, parcel: _Waited, away_from: QueueSender[_Waited]) -> bool:
         return False
 
-    def waits(self, lane: Lane[_Waited]) -> None:
-        self._sweep.add(lane)
+    def waits(self, sender: QueueSender[_Waited]) -> None:
+        self._sweep.add(sender)
 
     def accepted_us(self, parcels: Sequence[_Waited]) -> int:
         return parcels[0].batch.accepted_us or self._wall_us()
@@ -292,10 +292,12 @@ class _Owner:
         if not parcel.future.done():
             parcel.future.set_exception(error)
 
-    def ended(self, lane: Lane[_Waited], parcels: list[_Waited], error: StoreError) -> bool:
+    def ended(
+        self, sender: QueueSender[_Waited], parcels: list[_Waited], error: StoreError
+    ) -> bool:
         return False
 
-    def quiet(self, lane: Lane[_Waited]) -> None:
+    def quiet(self, sender: QueueSender[_Waited]) -> None:
         return
 
 

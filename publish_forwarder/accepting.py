@@ -20,9 +20,9 @@ from publish_forwarder.budget import Share
 from publish_forwarder.delays import Delay, now_us
 from publish_forwarder.failures import topic_changed
 from publish_forwarder.idempotency import Id, Producer, fingerprint, key_id
-from publish_forwarder.level import routing_key
 from publish_forwarder.outcomes import Outcome, each
 from publish_forwarder.parcel import Ids, InFlight, Parcel, Sink, claim
+from publish_forwarder.partitioner import routing_key
 from publish_forwarder.router import TopicRoutes
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
@@ -146,9 +146,9 @@ class Acceptor:
             if batch is not None:
                 assert partition is not None
                 spread = request.routes.first_partitions()
-                level = request.routes.of_message(messages[indices[0]])
+                lane = request.routes.lane_of(messages[indices[0]])
                 staged = parcel.due_us is not None
-                part = BatchPart(batch, indices, staged, spread, partition, level)
+                part = BatchPart(batch, indices, staged, spread, partition, lane)
                 batch.open += 1
                 if not claim(self._in_flight, parcel, part.entry(request.routes.topic.uid), part):
                     continue
@@ -227,16 +227,16 @@ class Acceptor:
             part = _part_of(old)
             for position, index in enumerate(part.indices):
                 key = routing_key(batch.messages[index]) or batch.producer.route
-                place = (partition_of(key, spread), part.staged, part.level)
+                place = (partition_of(key, spread), part.staged, part.lane)
                 found.setdefault(place, []).append((index, old, position))
         sinks = {id(old): old.dissolve() for old in waiting}
         batch.open = len(found)
         sent = []
-        for (partition, staged, level), rows in found.items():
+        for (partition, staged, lane), rows in found.items():
             rows.sort(key=lambda row: row[0])
             parcel = _gathered(rows, sinks)
             indices = [row[0] for row in rows]
-            part = BatchPart(batch, indices, staged, spread, partition, level)
+            part = BatchPart(batch, indices, staged, spread, partition, lane)
             if claim(self._in_flight, parcel, part.entry(topic_uid), part):
                 sent.append(parcel)
         for parcel in sent:
@@ -249,12 +249,12 @@ class Acceptor:
             parcel.durability = Durability.QUORUM
         if not parcel.pinned:
             held = parcel.share.held_messages
-            level = routes.level_of(parcel)
-            lane = level.unkeyed(len(parcel.messages), parcel.size_bytes, held)
-            level.of_kind(lane, parcel).add(parcel)
+            partitioner = routes.partitioner_of(parcel)
+            sender = partitioner.unkeyed(len(parcel.messages), parcel.size_bytes, held)
+            partitioner.of_kind(sender, parcel).add(parcel)
             return
-        for lane, part in routes.place(parcel):
-            lane.add(part)
+        for sender, part in routes.place(parcel):
+            sender.add(part)
 
     def _parcel(
         self,
@@ -348,7 +348,7 @@ def _grouped(
     run: dict[int, list[int]] = {}
     keyed: dict[tuple[int, int], list[int]] = {}
     producer, routes = request.producer, request.routes
-    run_bytes = [0] * (2 * len(routes.levels))
+    run_bytes = [0] * (2 * len(routes.partitioners))
     partitions = routes.first_partitions() if producer else routes.topic.partition_count
     several = routes.several
     home = partition_of(producer.route, partitions) if producer is not None else None
@@ -358,7 +358,7 @@ def _grouped(
             continue
         kind = 0 if due_us[index] is None else 1
         if several:
-            kind += 2 * routes.of_message(message)
+            kind += 2 * routes.lane_of(message)
         key = routing_key(message)
         partition = partition_of(key, partitions) if key is not None else home
         if partition is not None:

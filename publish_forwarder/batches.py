@@ -82,12 +82,12 @@ class BatchPart(NamedTuple):
     staged: bool
     partitions: int
     partition: int
-    level: int = 0
+    lane: int = 0
 
     def entry(self, topic_uid: bytes) -> Id:
         """Return the id that stands for all messages of the part."""
         batch = self.batch
-        kind = self.staged | self.level << 1
+        kind = self.staged | self.lane << 1
         name = batch_id(topic_uid, batch.producer, self.partitions, self.partition, kind)
         contents = fingerprint(
             (batch.messages[index], batch.delays.get(index)) for index in self.indices

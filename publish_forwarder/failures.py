@@ -4,7 +4,7 @@ do.
 
 from __future__ import annotations
 
-from appending.lane import NotTaken, Stopping
+from appending.sender import NotTaken, Stopping
 from edge.problem import Problem, not_found, unavailable
 from metadata.errors import MetadataError, MetadataUnavailable, NotFound
 from metadata.types import Topic

@@ -39,16 +39,16 @@ from publish_forwarder.budget import Budget, Share
 from publish_forwarder.delays import Delay
 from publish_forwarder.failures import problem_of_lookup, stopping
 from publish_forwarder.idempotency import Producer
-from publish_forwarder.level import TopicLane
 from publish_forwarder.metrics import PublishMetrics
-from publish_forwarder.moves import Moves, kept_lanes
+from publish_forwarder.moves import Moves, kept_senders
 from publish_forwarder.outcomes import Outcome, Single, Stored, each
 from publish_forwarder.parcel import Parcel
+from publish_forwarder.partitioner import TopicSender
 from publish_forwarder.ports import ForwardedMessages, StoreClient, TopicSource
 from publish_forwarder.router import TopicRoutes
 from publish_forwarder.scheduled import ScheduledMessages
 from publish_forwarder.settings import PublishSettings
-from publish_forwarder.topic_lanes import TopicLanes
+from publish_forwarder.topic_senders import TopicSenders
 from schemas.message_check import SchemaCheck, SchemaSource
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
@@ -92,7 +92,7 @@ class PublishForwarder:
         self._registry = registry
         self._routes: dict[bytes, TopicRoutes] = {}
         self._moves = Moves(self._routes, catalog, self._open)
-        self._lanes = TopicLanes(
+        self._senders = TopicSenders(
             store,
             self.settings,
             self.metrics,
@@ -125,9 +125,10 @@ class PublishForwarder:
             async with asyncio.timeout(self.settings.drain_s):
                 await self.budget.until_idle()
         await self._moves.close()
-        for lane in [lane for routes in self._routes.values() for lane in routes.all_lanes()]:
-            lane.stop()
-        self._lanes.sweep.close()
+        for routes in list(self._routes.values()):
+            for sender in list(routes.all_senders()):
+                sender.stop()
+        self._senders.sweep.close()
         if self._registry is not None:
             self._registry.unregister(self.metrics)
 
@@ -176,12 +177,12 @@ class PublishForwarder:
         if idempotency_key is not None:
             self._acceptor.once(routes, parcel, idempotency_key)
             return parcel
-        level = routes.by_priority[message.priority]
+        partitioner = routes.by_priority[message.priority]
         if key is None:
-            lane = level.unkeyed(1, size_bytes, share.held_messages)
+            sender = partitioner.unkeyed(1, size_bytes, share.held_messages)
         else:
-            lane = level.keyed(key)
-        lane.add(parcel)
+            sender = partitioner.keyed(key)
+        sender.add(parcel)
         return parcel
 
     def publish_many_nowait(
@@ -307,19 +308,19 @@ class PublishForwarder:
         """
         if len(self._routes) >= self.settings.max_cached_topics:
             self._evict()
-        routes = TopicRoutes(topic, self.settings, self._store.has_leader, self._lanes)
-        for level in routes.levels:
-            kept: dict[int, TopicLane] = {}
+        routes = TopicRoutes(topic, self.settings, self._store.has_leader, self._senders)
+        for partitioner in routes.partitioners:
+            kept: dict[int, TopicSender] = {}
             if before is not None:
-                old = before.levels[level.number]
-                kept, level.staging = kept_lanes(old, level)
-                level.probes = old.probes
-            level.lanes = [
-                kept.get(at) or self._lanes.append_lane(topic, partition)
-                for at, partition in enumerate(level.partitions)
+                old = before.partitioners[partitioner.lane]
+                kept, partitioner.staging = kept_senders(old, partitioner)
+                partitioner.probes = old.probes
+            partitioner.senders = [
+                kept.get(at) or self._senders.append_sender(topic, partition)
+                for at, partition in enumerate(partitioner.partitions)
             ]
-        for lane in routes.all_lanes():
-            lane.dedup_window_s = topic.dedup_window_s
+        for sender in routes.all_senders():
+            sender.dedup_window_s = topic.dedup_window_s
         self._routes[topic.uid] = routes
         if before is not None:
             self._moves.replaced(before, routes)

@@ -91,7 +91,7 @@ class PublishMetrics(Collector):
         gauges = (
             ("in_flight_bytes", self._budget.held_bytes, "Bytes held until they are answered."),
             ("in_flight_messages", self._budget.held_messages, "Messages not answered yet."),
-            ("cached_topics", self._topics(), "Topics with open lanes."),
+            ("cached_topics", self._topics(), "Topics with open queue senders."),
         )
         for name, value, text in gauges:
             yield GaugeMetricFamily(_PART + name, text, value=value)

@@ -21,8 +21,8 @@ from typing import Protocol
 from metadata.errors import MetadataError, NotFound
 from metadata.types import Topic
 from publish_forwarder.failures import topic_changed
-from publish_forwarder.level import Level, TopicLane, queue_of
 from publish_forwarder.parcel import Parcel
+from publish_forwarder.partitioner import Partitioner, TopicSender, queue_of
 from publish_forwarder.router import TopicRoutes
 from store_nodes.errors import QueueNotFound
 
@@ -62,29 +62,29 @@ class Moves:
         """Move from `before` to `routes`, the topic's present routes; queue senders that both have
         stay.
         """
-        kept = set(routes.open_lanes())
-        old = list(before.open_lanes())
-        gone = [lane for lane in old if lane not in kept]
+        kept = set(routes.open_senders())
+        old = list(before.open_senders())
+        gone = [sender for sender in old if sender not in kept]
         routes.draining |= before.draining
-        routes.draining.update(lane for lane in gone if not lane.idle)
+        routes.draining.update(sender for sender in gone if not sender.idle)
         if routes.draining:
             new = kept.difference(old)
-            for lane in new:
-                lane.hold()
-        for lane in gone:
-            lane.close()
+            for sender in new:
+                sender.hold()
+        for sender in gone:
+            sender.close()
 
-    def quiet(self, topic: Topic, lane: TopicLane) -> None:
+    def quiet(self, topic: Topic, sender: TopicSender) -> None:
         """Move the requests of a closed sender that has nothing in flight."""
         routes = self._routes.get(topic.uid)
-        if routes is not None and lane in routes.draining:
-            routes.draining.discard(lane)
-            routes.take_in(lane.take_all())
+        if routes is not None and sender in routes.draining:
+            routes.draining.discard(sender)
+            routes.take_in(sender.take_all())
             if not routes.draining:
-                for held in routes.open_lanes():
+                for held in routes.open_senders():
                     if held.held:
                         held.let_go()
-        elif lane.pending and topic.uid not in self._following:
+        elif sender.pending and topic.uid not in self._following:
             task = asyncio.get_running_loop().create_task(self._follow(topic))
             self._following[topic.uid] = task
 
@@ -95,8 +95,8 @@ class Moves:
             if routes is None:
                 parcel.settle(topic_changed())
                 continue
-            for lane, part in routes.place(parcel, after_us):
-                lane.add(part)
+            for sender, part in routes.place(parcel, after_us):
+                sender.add(part)
 
     async def _follow(self, topic: Topic) -> None:
         """Read the topic until none of its senders with waiting requests is closed."""
@@ -131,27 +131,29 @@ class Moves:
         routes = self._routes.get(topic.uid)
         if routes is None:
             return False
-        stuck = [lane for lane in routes.all_lanes() if lane.closed and lane.pending]
-        stuck = [lane for lane in stuck if lane not in routes.draining]
+        stuck = [sender for sender in routes.all_senders() if sender.closed and sender.pending]
+        stuck = [sender for sender in stuck if sender not in routes.draining]
         if refuse:
-            for lane in stuck:
-                lane.give_up_pending(QueueNotFound("the topic is gone"))
+            for sender in stuck:
+                sender.give_up_pending(QueueNotFound("the topic is gone"))
             return False
         return bool(stuck)
 
 
-def kept_lanes(before: Level, level: Level) -> tuple[dict[int, TopicLane], dict[int, TopicLane]]:
-    """Return the senders of `before` whose queues `level` still has, by partition: to append, to
+def kept_senders(
+    before: Partitioner, now: Partitioner
+) -> tuple[dict[int, TopicSender], dict[int, TopicSender]]:
+    """Return the senders of `before` whose queues `now` still has, by partition: to append, to
     stage.
     """
-    at = {queue_of(level.topic, each): number for number, each in enumerate(level.partitions)}
-    appending: dict[int, TopicLane] = {}
-    staging: dict[int, TopicLane] = {}
-    for number, lane in enumerate(before.lanes):
+    at = {queue_of(now.topic, each): number for number, each in enumerate(now.partitions)}
+    appending: dict[int, TopicSender] = {}
+    staging: dict[int, TopicSender] = {}
+    for number, sender in enumerate(before.senders):
         now_at = at.get(queue_of(before.topic, before.partitions[number]))
         if now_at is None:
             continue
-        appending[now_at] = lane
+        appending[now_at] = sender
         if number in before.staging:
             staging[now_at] = before.staging[number]
     return appending, staging

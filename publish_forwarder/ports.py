@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from appending.lane import Appender
+from appending.sender import Appender
 from metadata.delivery.due import QueueKey
 from metadata.delivery.forwarded import Forwarded
 from metadata.types import Topic

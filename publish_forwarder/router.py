@@ -1,8 +1,8 @@
-"""The routes into one topic: a `Level` of queue senders for each of its priorities.
+"""The routes into one topic: a `Partitioner` of queue senders for each of its priorities.
 
 A message of priority p goes to lane min(p, priorities − 1) of its partition, so the messages of a
-key are in publish order within each priority. A topic without priorities has one level, and p is
-kept in the message alone.
+key are in publish order within each priority. A topic without priorities has one partitioner, and
+p is kept in the message alone.
 """
 
 from __future__ import annotations
@@ -13,64 +13,65 @@ from edge.problem import Problem
 from metadata.types import Topic
 from openapi.publish import MAX_PRIORITY
 from publish_forwarder.failures import topic_full
-from publish_forwarder.level import LaneMaker, Level, TopicLane
 from publish_forwarder.parcel import Parcel
+from publish_forwarder.partitioner import Partitioner, SenderMaker, TopicSender
 from publish_forwarder.settings import PublishSettings
 from store_nodes.record_batch import Message
 
 
 class TopicRoutes:
-    """The levels of a topic, and their common state."""
+    """The partitioners of a topic, and their common state."""
 
-    __slots__ = ("by_priority", "draining", "levels", "refusal", "topic")
+    __slots__ = ("by_priority", "draining", "partitioners", "refusal", "topic")
 
     def __init__(
         self,
         topic: Topic,
         settings: PublishSettings,
         has_leader: Callable[[int], bool],
-        maker: LaneMaker,
+        maker: SenderMaker,
     ) -> None:
         self.topic = topic
         self.refusal: Problem | None = topic_full(topic) if topic.full is not None else None
         """The problem that refuses every publish now, or None."""
-        self.draining: set[TopicLane] = set()
+        self.draining: set[TopicSender] = set()
         """Senders of older queues with unanswered appends: their messages go first."""
-        self.levels: Sequence[Level] = tuple(
-            Level(topic, number, settings, has_leader, maker, self.draining)
-            for number in range(topic.priorities)
+        self.partitioners: Sequence[Partitioner] = tuple(
+            Partitioner(topic, lane, settings, has_leader, maker, self.draining)
+            for lane in range(topic.priorities)
         )
-        self.by_priority: Sequence[Level] = tuple(
-            self.levels[min(priority, topic.priorities - 1)] for priority in range(MAX_PRIORITY + 1)
+        self.by_priority: Sequence[Partitioner] = tuple(
+            self.partitioners[min(priority, topic.priorities - 1)]
+            for priority in range(MAX_PRIORITY + 1)
         )
-        """The level of each priority that a message may have."""
+        """The partitioner of each priority that a message may have."""
 
     @property
     def idle(self) -> bool:
-        return all(lane.idle for lane in self.all_lanes())
+        return all(sender.idle for sender in self.all_senders())
 
     @property
     def several(self) -> bool:
         """Whether the priority of a message changes its lane."""
-        return len(self.levels) > 1
+        return len(self.partitioners) > 1
 
-    def level_of(self, parcel: Parcel) -> Level:
-        """Return the level of an append request, whose messages all have the same."""
+    def partitioner_of(self, parcel: Parcel) -> Partitioner:
+        """Return the partitioner of an append request, whose messages all have the same."""
         return self.by_priority[parcel.messages[0].priority]
 
-    def of_message(self, message: Message) -> int:
-        """Return the number of a message's level."""
-        return self.by_priority[message.priority].number
+    def lane_of(self, message: Message) -> int:
+        """Return the lane of a message's partition that it goes to."""
+        return self.by_priority[message.priority].lane
 
-    def open_lanes(self) -> Iterator[TopicLane]:
+    def open_senders(self) -> Iterator[TopicSender]:
         """Yield the queue senders of the topic's present queues."""
-        for level in self.levels:
-            yield from level.lanes
-            yield from level.staging.values()
+        for partitioner in self.partitioners:
+            yield from partitioner.senders
+            yield from partitioner.staging.values()
 
-    def all_lanes(self) -> Iterator[TopicLane]:
-        for level in self.levels:
-            yield from level.all_lanes()
+    def all_senders(self) -> Iterator[TopicSender]:
+        for partitioner in self.partitioners:
+            yield from partitioner.all_senders()
         yield from self.draining
 
     def first_partitions(self) -> int:
@@ -81,27 +82,27 @@ class TopicRoutes:
 
     def next_partitions(self, partitions: int) -> int:
         """Return the number of partitions after the next growth from `partitions`, or now; all
-        levels agree.
+        partitioners agree.
         """
-        return self.levels[0].next_partitions(partitions)
+        return self.partitioners[0].next_partitions(partitions)
 
-    def place(self, parcel: Parcel, after_us: int = 0) -> list[tuple[TopicLane, Parcel]]:
+    def place(self, parcel: Parcel, after_us: int = 0) -> list[tuple[TopicSender, Parcel]]:
         """Return the next queue sender of a pinned request."""
-        return self.level_of(parcel).place(parcel, after_us)
+        return self.partitioner_of(parcel).place(parcel, after_us)
 
     def take_in(self, parcels: Iterable[Parcel]) -> None:
         """Take in requests that were accepted for sealed queues, in order, before all later
         ones.
         """
-        first: dict[TopicLane, list[Parcel]] = {}
+        first: dict[TopicSender, list[Parcel]] = {}
         for parcel in parcels:
-            level = self.level_of(parcel)
+            partitioner = self.partitioner_of(parcel)
             if parcel.pinned:
-                for lane, part in level.place(parcel):
-                    first.setdefault(lane, []).append(part)
+                for sender, part in partitioner.place(parcel):
+                    first.setdefault(sender, []).append(part)
             else:
                 held = parcel.share.held_messages
-                lane = level.unkeyed(len(parcel.messages), parcel.size_bytes, held)
-                level.of_kind(lane, parcel).add(parcel)
-        for lane, parts in first.items():
-            lane.put_first(parts)
+                sender = partitioner.unkeyed(len(parcel.messages), parcel.size_bytes, held)
+                partitioner.of_kind(sender, parcel).add(parcel)
+        for sender, parts in first.items():
+            sender.put_first(parts)

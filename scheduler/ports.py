@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from appending.lane import Appender
+from appending.sender import Appender
 from outbox import reading
 from scheduler.backup_age import Counters
 from store_nodes.client import (

@@ -104,12 +104,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_while_an_id_may_be_remembered_its_sealed_queue_is_asked",
     ),
     Mutant(
-        "lanes of successors send before the old ones are quiet",
+        "senders to successors send before the old ones are quiet",
         (
             Edit(
                 "publish_forwarder/moves.py",
-                "            for lane in new:\n                lane.hold()",
-                "            for lane in new:\n                pass",
+                "            for sender in new:\n                sender.hold()",
+                "            for sender in new:\n                pass",
             ),
         ),
         breaks="P2",
@@ -120,8 +120,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "a message without an id passes one whose id is asked for",
         (
             Edit(
-                "publish_forwarder/level.py",
-                "                if has_ids or not lane.idle:",
+                "publish_forwarder/partitioner.py",
+                "                if has_ids or not sender.idle:",
                 "                if has_ids:",
             ),
         ),
@@ -130,10 +130,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_a_message_without_an_id_does_not_pass_one_whose_id_is_asked_for",
     ),
     Mutant(
-        "a lane sends while an append of it is not answered",
+        "a queue sender sends while an append of it is not answered",
         (
             Edit(
-                "appending/lane.py",
+                "appending/sender.py",
                 "        self._max_in_flight = max_in_flight\n",
                 "        self._max_in_flight = max_in_flight + 1\n",
             ),
@@ -146,7 +146,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "what an append could not store goes to the end of its lane",
         (
             Edit(
-                "appending/lane.py",
+                "appending/sender.py",
                 '        """Put requests back in front."""\n'
                 "        self.pending.extendleft(reversed(parcels))",
                 '        """Put requests back in front."""\n        self.pending.extend(parcels)',
@@ -160,7 +160,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "an append has a name twice",
         (
             Edit(
-                "appending/lane.py",
+                "appending/sender.py",
                 "                if not names.isdisjoint(more):\n                    break\n",
                 "",
             ),
@@ -173,7 +173,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "an append of an unknown outcome is sent again",
         (
             Edit(
-                "appending/lane.py",
+                "appending/sender.py",
                 "            if not isinstance(error, NotDone) or isinstance(error, _LASTING):",
                 "            if isinstance(error, _LASTING):",
             ),
@@ -201,7 +201,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "appending/writer.py",
-                "            lane.withdraw(parcel)\n            raise",
+                "            sender.withdraw(parcel)\n            raise",
                 "            raise",
             ),
         ),

@@ -16,8 +16,8 @@ from metadata.types import Partition, SealedPartition, Topic
 from publish_forwarder.delays import Delay
 from publish_forwarder.forwarder import PublishForwarder
 from publish_forwarder.idempotency import Producer
-from publish_forwarder.level import queue_of
 from publish_forwarder.outcomes import Placed, Scheduled, Single
+from publish_forwarder.partitioner import queue_of
 from publish_forwarder.settings import PublishSettings
 from store_nodes.client import StoreClient
 from store_nodes.queue_id import QueueId

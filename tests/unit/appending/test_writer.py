@@ -258,8 +258,8 @@ async def test_a_queue_that_is_sealed_for_good_and_one_that_leads_back_to_itself
         await writer.put((HERE,), ["k:a"], Course())
 
 
-async def test_lanes_are_kept_while_anything_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "MAX_LANES", 2)
+async def test_senders_are_kept_while_anything_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "MAX_SENDERS", 2)
     store = FakeStore()
     queue, writer = held(store), Writer(store)
     call = append(writer, "a")
@@ -268,7 +268,7 @@ async def test_lanes_are_kept_while_anything_is_under_way(monkeypatch: pytest.Mo
         await writer.append(Target(0, QueueId(UID, number)), batch(f"x{number}"))
     after = append(writer, "b")
     await begun(call, after)
-    assert len(queue.sent) == 1, "a second lane to the queue"
+    assert len(queue.sent) == 1, "a second sender to the queue"
     queue.release()
     await asyncio.gather(call, after)
 

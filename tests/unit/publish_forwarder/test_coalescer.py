@@ -198,7 +198,7 @@ async def test_a_mixed_append_is_taken_apart_when_it_fails() -> None:
     store = FakeStore()
     async with running(store, sticky_messages=10**9) as forwarder:
         routes = await forwarder.routes_of(TENANT, "orders")
-        at = routes.levels[0].unkeyed(1, 1, 100).partition
+        at = routes.partitioners[0].unkeyed(1, 1, 100).partition
         key = next(k for k in map(str, range(99)) if partition_of(k, 4) == at)
         store.hold(at)
         keyed = await publish(forwarder, b"keyed", key)

@@ -104,14 +104,14 @@ async def test_a_deleted_topic_is_told_as_such() -> None:
         assert (await refused(forwarder)).slug == "topic-not-found"
 
 
-async def test_a_topic_read_again_keeps_its_lanes() -> None:
+async def test_a_topic_read_again_keeps_its_queue_senders() -> None:
     store, catalog = FakeStore(), FakeCatalog(topic())
     async with running(store, catalog) as forwarder:
         before = await forwarder.routes_of(TENANT, "orders")
         catalog.cached[TENANT, "orders"] = topic()
         after = await forwarder.routes_of(TENANT, "orders")
         assert after is not before
-        assert after.levels[0].lanes == before.levels[0].lanes
+        assert after.partitioners[0].senders == before.partitioners[0].senders
 
 
 async def test_cached_topics_are_bounded() -> None:

@@ -139,7 +139,7 @@ async def test_a_producers_batch_of_all_priorities_is_stored_once() -> None:
 async def test_each_priority_sticks_to_a_partition_of_its_own() -> None:
     async with running(FakeStore(), catalog(2)) as forwarder:
         ways = await forwarder.routes_of(TENANT, "orders")
-        low, high = ways.levels
+        low, high = ways.partitioners
         low.unkeyed(1, 100, 1000)
         assert low.unkeyed(1, 100, 1000).partition == 1
         assert high.unkeyed(1, 100, 1000).partition == 0

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from edge.partition import partition_of
-from publish_forwarder.level import routing_key
 from publish_forwarder.outcomes import Placed
+from publish_forwarder.partitioner import routing_key
 from publish_forwarder.router import TopicRoutes
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
@@ -50,7 +50,7 @@ async def routes_of(store: FakeStore, count: int, messages: int = 1) -> list[int
             message = Message(b"", key=key)
             forwarder.publish_nowait(routes, share, message, Durability.QUORUM)
         await settle()
-        return [routes.levels[0].unkeyed(messages, 100, 1000).partition for _ in range(count)]
+        return [routes.partitioners[0].unkeyed(messages, 100, 1000).partition for _ in range(count)]
 
 
 async def test_unkeyed_messages_stick_to_a_partition_and_then_turn() -> None:
@@ -96,7 +96,7 @@ async def test_the_topic_of_one_partition() -> None:
     store.leaderless = {0}
     async with running(store, FakeCatalog(topic(partitions=1))) as forwarder:
         routes = await forwarder.routes_of(TENANT, "orders")
-        assert {routes.levels[0].unkeyed(64, 1, 1).partition for _ in range(5)} == {0}
+        assert {routes.partitioners[0].unkeyed(64, 1, 1).partition for _ in range(5)} == {0}
 
 
 async def test_while_few_wait_a_message_takes_an_idle_partition() -> None:
@@ -114,7 +114,7 @@ async def test_while_few_wait_a_message_takes_an_idle_partition() -> None:
         share.reserve(0, 100)
         for _ in range(3):
             forwarder.publish_nowait(routes, share, Message(b""), Durability.QUORUM)
-        assert sorted(len(lane.pending) for lane in routes.levels[0].lanes) == [0, 0, 0, 3]
+        assert sorted(len(sender.pending) for sender in routes.partitioners[0].senders) == [0, 0, 0, 3]
         share.release(0, 100)
         for number in range(4):
             store.partition(number).release()

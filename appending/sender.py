@@ -1,8 +1,8 @@
 """The one way into the log: a queue sender gathers the messages for one queue and appends them.
 
-Publishing, the outbox, staging and the forwarding of delayed messages all append through queue
-senders (`Lane`). An append request (`Parcel`) holds messages that are stored together or not at
-all. A queue sender promises:
+Publishing, the outbox, staging and the forwarding of delayed messages all append through a
+`QueueSender`. An append request (`Parcel`) holds messages that are stored together or not at all. A
+queue sender promises:
 
 1. **At once, or in a batch.** A request that comes while nothing is in flight is sent at the end of
    this turn of the loop; requests that come meanwhile go together in the next append. There is no
@@ -168,11 +168,11 @@ class Owner(Protocol[P]):
         """
         ...
 
-    def reroute(self, parcel: P, away_from: Lane[P]) -> bool:
+    def reroute(self, parcel: P, away_from: QueueSender[P]) -> bool:
         """Return whether another queue sender took the request."""
         ...
 
-    def waits(self, lane: Lane[P]) -> None:
+    def waits(self, sender: QueueSender[P]) -> None:
         """Learn that requests wait in the sender: call its `sweep` every few ms until it is
         idle.
         """
@@ -210,13 +210,13 @@ class Owner(Protocol[P]):
         """
         ...
 
-    def ended(self, lane: Lane[P], parcels: list[P], error: StoreError) -> bool:
+    def ended(self, sender: QueueSender[P], parcels: list[P], error: StoreError) -> bool:
         """Learn that the queue is sealed or gone; return whether the owner has taken care of the
         requests.
         """
         ...
 
-    def quiet(self, lane: Lane[P]) -> None:
+    def quiet(self, sender: QueueSender[P]) -> None:
         """Learn that a closed sender has nothing in flight any more."""
         ...
 
@@ -232,7 +232,7 @@ class _Flight(Generic[P]):
         self.size_bytes = size_bytes
 
 
-class Lane(Generic[P]):
+class QueueSender(Generic[P]):
     """A queue sender: appends to one queue, or stages in it."""
 
     __slots__ = (
@@ -649,13 +649,13 @@ class Sweep(Generic[P]):
 
     def __init__(self, has_leader: Callable[[int], bool]) -> None:
         self._has_leader = has_leader
-        self._lanes: set[Lane[P]] = set()
+        self._senders: set[QueueSender[P]] = set()
         self._handle: asyncio.TimerHandle | None = None
 
-    def add(self, lane: Lane[P]) -> None:
+    def add(self, sender: QueueSender[P]) -> None:
         """Call the sender's `sweep` regularly until it is idle."""
-        lane.waiting = True
-        self._lanes.add(lane)
+        sender.waiting = True
+        self._senders.add(sender)
         if self._handle is None:
             self._handle = asyncio.get_running_loop().call_later(SWEEP_S, self._run)
 
@@ -667,13 +667,13 @@ class Sweep(Generic[P]):
         self._handle = None
         loop = asyncio.get_running_loop()
         now_s = loop.time()
-        for lane in list(self._lanes):
-            if lane.idle:
-                lane.waiting = False
-                self._lanes.discard(lane)
+        for sender in list(self._senders):
+            if sender.idle:
+                sender.waiting = False
+                self._senders.discard(sender)
             else:
-                lane.sweep(now_s, self._has_leader(lane.group))
-        if self._lanes and self._handle is None:
+                sender.sweep(now_s, self._has_leader(sender.group))
+        if self._senders and self._handle is None:
             self._handle = loop.call_later(SWEEP_S, self._run)
 
 

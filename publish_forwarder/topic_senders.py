@@ -11,15 +11,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from appending.lane import Lane, Sweep
+from appending.sender import QueueSender, Sweep
 from appending.turns import GroupTurns
 from metadata.types import Partition, SealedPartition, Topic
 from publish_forwarder.failures import is_of_topic, problem_of
-from publish_forwarder.level import TopicLane, queue_of
 from publish_forwarder.metrics import PublishMetrics
 from publish_forwarder.moves import Moves
 from publish_forwarder.outcomes import Placed, Scheduled, Single, known_as
 from publish_forwarder.parcel import Parcel
+from publish_forwarder.partitioner import TopicSender, queue_of
 from publish_forwarder.ports import Store
 from publish_forwarder.receipts import ReceiptWriter
 from publish_forwarder.router import TopicRoutes
@@ -30,7 +30,7 @@ from store_nodes.errors import Known, NotDone, QueueSealed, StoreError
 from store_nodes.queue_id import QueueId
 
 
-class TopicLanes:
+class TopicSenders:
     """Opens the queue senders of topics and learns from their owners; one per process."""
 
     def __init__(
@@ -63,27 +63,27 @@ class TopicLanes:
         self._weight_of = weight_of
         self._turns: dict[int, GroupTurns] = {}
 
-    def append_lane(self, topic: Topic, partition: Partition) -> TopicLane:
+    def append_sender(self, topic: Topic, partition: Partition) -> TopicSender:
         """Return a sender that appends to an open queue."""
-        return self._lane(topic, partition.group, queue_of(topic, partition))
+        return self._sender(topic, partition.group, queue_of(topic, partition))
 
-    def stage_lane(self, topic: Topic, partition: Partition) -> TopicLane:
+    def stage_sender(self, topic: Topic, partition: Partition) -> TopicSender:
         """Return a sender that stages in an open queue; opened when a message has a delay."""
-        return self._lane(topic, partition.group, queue_of(topic, partition), staging=True)
+        return self._sender(topic, partition.group, queue_of(topic, partition), staging=True)
 
-    def probe_lane(self, topic: Topic, sealed: SealedPartition) -> TopicLane:
+    def probe_sender(self, topic: Topic, sealed: SealedPartition) -> TopicSender:
         """Return a sender that asks a sealed queue; opened when that queue may know an id."""
         queue = QueueId(topic.uid, sealed.number, sealed.lane, sealed.generation)
-        return self._lane(topic, sealed.group, queue, sealed_time_us=sealed.sealed_time_us)
+        return self._sender(topic, sealed.group, queue, sealed_time_us=sealed.sealed_time_us)
 
-    def reroute(self, topic: Topic, parcel: Parcel, away_from: TopicLane) -> bool:
+    def reroute(self, topic: Topic, parcel: Parcel, away_from: TopicSender) -> bool:
         """Give a request to another sender of the topic's present routes; return whether one took
         it.
         """
         routes = self._routes.get(topic.uid)
-        return routes is not None and routes.level_of(parcel).reroute(parcel, away_from)
+        return routes is not None and routes.partitioner_of(parcel).reroute(parcel, away_from)
 
-    def _lane(
+    def _sender(
         self,
         topic: Topic,
         group: int,
@@ -91,16 +91,16 @@ class TopicLanes:
         *,
         staging: bool = False,
         sealed_time_us: int | None = None,
-    ) -> TopicLane:
+    ) -> TopicSender:
         turns = self._turns.get(group)
         if turns is None:
             made = GroupTurns(self._settings.max_group_bytes, self._weight_of)
             turns = self._turns[group] = made
-        return Lane(
+        return QueueSender(
             group,
             queue,
             self._store.appender(group, queue),
-            LaneOwner(self, topic, queue, staging=staging, sealed_time_us=sealed_time_us),
+            SenderOwner(self, topic, queue, staging=staging, sealed_time_us=sealed_time_us),
             max_append_bytes=self._settings.max_append_bytes,
             stall_s=self._settings.stall_s,
             tenant_id=topic.tenant_id,
@@ -109,18 +109,18 @@ class TopicLanes:
         )
 
 
-class LaneOwner:
+class SenderOwner:
     """The owner of one queue sender; `staging` marks one that stages.
 
     `sealed_time_us` is set for one that asks a sealed queue.
     """
 
     __slots__ = (
-        "_lanes",
         "_metrics",
         "_queue",
         "_receipts",
         "_sealed_time_us",
+        "_senders",
         "_staging",
         "_topic",
         "repeats",
@@ -128,15 +128,15 @@ class LaneOwner:
 
     def __init__(
         self,
-        lanes: TopicLanes,
+        senders: TopicSenders,
         topic: Topic,
         queue: QueueId,
         *,
         staging: bool = False,
         sealed_time_us: int | None = None,
     ) -> None:
-        self._lanes = lanes
-        self._metrics = lanes.metrics
+        self._senders = senders
+        self._metrics = senders.metrics
         self._topic = topic
         self._queue = queue
         self._receipts = ReceiptWriter(topic.uid, topic.name, queue.partition, queue.lane)
@@ -145,13 +145,13 @@ class LaneOwner:
         self.repeats = True
 
     def admits(self, group: int) -> bool:
-        return self._lanes.admits(group)
+        return self._senders.admits(group)
 
-    def waits(self, lane: TopicLane) -> None:
-        self._lanes.sweep.add(lane)
+    def waits(self, sender: TopicSender) -> None:
+        self._senders.sweep.add(sender)
 
-    def reroute(self, parcel: Parcel, away_from: TopicLane) -> bool:
-        if not self._lanes.reroute(self._topic, parcel, away_from):
+    def reroute(self, parcel: Parcel, away_from: TopicSender) -> bool:
+        if not self._senders.reroute(self._topic, parcel, away_from):
             return False
         self._metrics.rerouted += len(parcel.messages)
         return True
@@ -176,7 +176,7 @@ class LaneOwner:
         metrics = self._metrics
         metrics.messages += count
         metrics.append_seconds.observe(seconds)
-        self._lanes.stored(self._topic.tenant_id, count, size_bytes)
+        self._senders.stored(self._topic.tenant_id, count, size_bytes)
 
     def _settle_placed(self, parcels: Sequence[Parcel], receipt: Receipt) -> int:
         """Tell each request its offset; return the number of messages."""
@@ -223,7 +223,7 @@ class LaneOwner:
         if isinstance(error, NotDone):
             self._metrics.refused += count
             if is_of_topic(error):
-                self._lanes.changed(self._topic)
+                self._senders.changed(self._topic)
         else:
             self._metrics.unknown += count
         problem = problem_of(error, repeatable=parcel.ids is not None)
@@ -231,17 +231,17 @@ class LaneOwner:
             self._metrics.lost_after_202(parcel.publish_id, count, problem)
         parcel.settle(problem)
 
-    def ended(self, lane: TopicLane, parcels: list[Parcel], error: StoreError) -> bool:
+    def ended(self, sender: TopicSender, parcels: list[Parcel], error: StoreError) -> bool:
         """Pass on requests that asked a sealed queue, or keep them until the catalog names a
         successor.
         """
         if self._sealed_time_us is not None:
-            self._lanes.moves.onward(self._topic, parcels, self._sealed_time_us)
+            self._senders.moves.onward(self._topic, parcels, self._sealed_time_us)
         elif isinstance(error, QueueSealed) and error.successors:
-            lane.wait_for_successor(parcels)
+            sender.wait_for_successor(parcels)
         else:
             return False
         return True
 
-    def quiet(self, lane: TopicLane) -> None:
-        self._lanes.moves.quiet(self._topic, lane)
+    def quiet(self, sender: TopicSender) -> None:
+        self._senders.moves.quiet(self._topic, sender)

@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Iterator, Set
 from typing import Protocol
 
-from appending.lane import Lane
+from appending.sender import QueueSender
 from edge.partition import partition_of
 from metadata.types import Partition, SealedPartition, Topic
 from publish_forwarder.batches import BatchPart
@@ -35,7 +35,7 @@ from store_nodes.commands import REMEMBERED_WINDOWS
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 
-TopicLane = Lane[Parcel]
+TopicSender = QueueSender[Parcel]
 
 
 def routing_key(message: Message) -> str | None:
@@ -48,14 +48,14 @@ def queue_of(topic: Topic, partition: Partition) -> QueueId:
     return QueueId(topic.uid, partition.number, partition.lane, partition.generation)
 
 
-class LaneMaker(Protocol):
+class SenderMaker(Protocol):
     """Opens the queue senders of a topic when they are first used."""
 
-    def stage_lane(self, topic: Topic, partition: Partition) -> TopicLane: ...
-    def probe_lane(self, topic: Topic, sealed: SealedPartition) -> TopicLane: ...
+    def stage_sender(self, topic: Topic, partition: Partition) -> TopicSender: ...
+    def probe_sender(self, topic: Topic, sealed: SealedPartition) -> TopicSender: ...
 
 
-class Level:
+class Partitioner:
     """The queue senders of one priority of a topic, and the partition in turn for unkeyed
     messages.
     """
@@ -69,10 +69,10 @@ class Level:
         "_messages",
         "_recent",
         "_settings",
-        "lanes",
-        "number",
+        "lane",
         "partitions",
         "probes",
+        "senders",
         "staging",
         "topic",
     )
@@ -80,42 +80,42 @@ class Level:
     def __init__(
         self,
         topic: Topic,
-        number: int,
+        lane: int,
         settings: PublishSettings,
         has_leader: Callable[[int], bool],
-        maker: LaneMaker,
-        draining: Set[TopicLane],
+        maker: SenderMaker,
+        draining: Set[TopicSender],
     ) -> None:
         self.topic = topic
-        self.number = number
-        self.partitions = topic.partitions[number :: topic.priorities]
+        self.lane = lane
+        self.partitions = topic.partitions[lane :: topic.priorities]
         """The open queues, by partition."""
-        self.lanes: list[TopicLane] = []
+        self.senders: list[TopicSender] = []
         """The senders to the open queues, by partition."""
-        self.staging: dict[int, TopicLane] = {}
+        self.staging: dict[int, TopicSender] = {}
         """The staging senders by partition, once something was published there with a delay."""
-        self.probes: dict[QueueId, TopicLane] = {}
+        self.probes: dict[QueueId, TopicSender] = {}
         self._draining = draining
         self._settings = settings
         self._has_leader = has_leader
         self._maker = maker
-        sealed = (one for one in topic.sealed if one.of_partitions and one.lane == number)
+        sealed = (one for one in topic.sealed if one.of_partitions and one.lane == lane)
         self._recent = tuple(sorted(sealed, key=lambda one: one.sealed_time_us))
         self._at = 0
         self._messages = 0
         self._bytes = 0
 
-    def all_lanes(self) -> Iterator[TopicLane]:
-        yield from self.lanes
+    def all_senders(self) -> Iterator[TopicSender]:
+        yield from self.senders
         yield from self.staging.values()
         yield from self.probes.values()
 
-    def keyed(self, key: str) -> TopicLane:
+    def keyed(self, key: str) -> TopicSender:
         """Return the queue sender for a message without an id."""
-        at = partition_of(key, len(self.lanes))
-        return self._asking(key, at, 0, has_ids=False) or self.lanes[at]
+        at = partition_of(key, len(self.senders))
+        return self._asking(key, at, 0, has_ids=False) or self.senders[at]
 
-    def unkeyed(self, messages: int, size_bytes: int, unanswered: int) -> TopicLane:
+    def unkeyed(self, messages: int, size_bytes: int, unanswered: int) -> TopicSender:
         """Return the queue sender for unkeyed messages; one without a leader only if none has one.
 
         `unanswered` is the number of messages that the tenant waits for: while they are few, an
@@ -123,45 +123,45 @@ class Level:
         """
         settings = self._settings
         if self._messages >= settings.sticky_messages or self._bytes >= settings.sticky_bytes:
-            self._turn((self._at + 1) % len(self.lanes))
-        lane = self.lanes[self._at]
-        if lane.stalled or not self._has_leader(lane.group):
-            other = self._open_lane(self._at)
+            self._turn((self._at + 1) % len(self.senders))
+        sender = self.senders[self._at]
+        if sender.stalled or not self._has_leader(sender.group):
+            other = self._open_sender(self._at)
             if other is not None:
                 self._turn(other)
-                lane = self.lanes[other]
-        elif self._messages and lane.idle:
+                sender = self.senders[other]
+        elif self._messages and sender.idle:
             # Nothing here could share an append with it, so the next partition costs as much.
-            other = self._open_lane(self._at, idle=True)
+            other = self._open_sender(self._at, idle=True)
             if other is not None:
                 self._turn(other)
-                lane = self.lanes[other]
-        if unanswered <= settings.spread_messages and not lane.idle:
-            other = self._open_lane(self._at, idle=True)
+                sender = self.senders[other]
+        if unanswered <= settings.spread_messages and not sender.idle:
+            other = self._open_sender(self._at, idle=True)
             if other is not None:
-                return self.lanes[other]
+                return self.senders[other]
         self._messages += messages
         self._bytes += size_bytes
-        return lane
+        return sender
 
-    def of_kind(self, lane: TopicLane, parcel: Parcel) -> TopicLane:
+    def of_kind(self, sender: TopicSender, parcel: Parcel) -> TopicSender:
         """Return the sender, or the staging one of its partition if the messages have a delay."""
         if parcel.due_us is None:
-            return lane
-        return self._stage_lane(lane.partition)
+            return sender
+        return self._stage_sender(sender.partition)
 
-    def reroute(self, parcel: Parcel, away_from: TopicLane) -> bool:
+    def reroute(self, parcel: Parcel, away_from: TopicSender) -> bool:
         """Give a request to another queue sender; return whether one took it.
 
         The number of reroutes is bounded, so that no request moves for ever.
         """
-        if parcel.reroutes >= 2 * len(self.lanes):
+        if parcel.reroutes >= 2 * len(self.senders):
             return False
-        other = self._open_lane(min(away_from.partition, len(self.lanes) - 1))
+        other = self._open_sender(min(away_from.partition, len(self.senders) - 1))
         if other is None:
             return False
         parcel.reroutes += 1
-        self.of_kind(self.lanes[other], parcel).add(parcel)
+        self.of_kind(self.senders[other], parcel).add(parcel)
         return True
 
     def next_partitions(self, partitions: int) -> int:
@@ -169,9 +169,9 @@ class Level:
         one.
         """
         later = (one.of_partitions for one in self._remembered() if one.of_partitions > partitions)
-        return min(later, default=len(self.lanes))
+        return min(later, default=len(self.senders))
 
-    def place(self, parcel: Parcel, after_us: int = 0) -> list[tuple[TopicLane, Parcel]]:
+    def place(self, parcel: Parcel, after_us: int = 0) -> list[tuple[TopicSender, Parcel]]:
         """Return the next queue sender of a pinned request, which is cut if its messages go
         different ways.
 
@@ -180,31 +180,31 @@ class Level:
         """
         ids = parcel.ids
         if ids is not None and ids.part is not None:
-            lane = self._next_of_part(parcel, ids.part, after_us)
-            if lane is None:
+            sender = self._next_of_part(parcel, ids.part, after_us)
+            if sender is None:
                 ids.part.batch.wait(parcel)
                 return []
-            return [(lane, parcel)]
+            return [(sender, parcel)]
         if len(parcel.messages) == 1:
             key = routing_key(parcel.messages[0])
             assert key is not None
             return [(self._next(key, parcel, after_us), parcel)]
-        ways: dict[TopicLane, list[int]] = {}
+        ways: dict[TopicSender, list[int]] = {}
         for index, message in enumerate(parcel.messages):
             key = routing_key(message)
             assert key is not None
             ways.setdefault(self._next(key, parcel, after_us), []).append(index)
         if len(ways) == 1:
-            (lane,) = ways
-            return [(lane, parcel)]
+            (sender,) = ways
+            return [(sender, parcel)]
         return list(zip(ways, parcel.cut(list(ways.values())), strict=True))
 
-    def _next(self, key: str, parcel: Parcel, after_us: int) -> TopicLane:
-        at = partition_of(key, len(self.lanes))
+    def _next(self, key: str, parcel: Parcel, after_us: int) -> TopicSender:
+        at = partition_of(key, len(self.senders))
         asking = self._asking(key, at, after_us, has_ids=parcel.ids is not None)
-        return asking or self.of_kind(self.lanes[at], parcel)
+        return asking or self.of_kind(self.senders[at], parcel)
 
-    def _asking(self, key: str, at: int, after_us: int, *, has_ids: bool) -> TopicLane | None:
+    def _asking(self, key: str, at: int, after_us: int, *, has_ids: bool) -> TopicSender | None:
         """Return the sender of a sealed queue that must be asked first, or None.
 
         A message without an id has nothing to ask, but must not pass messages that ask for the same
@@ -213,12 +213,12 @@ class Level:
         for sealed in self._remembered():
             number = partition_of(key, sealed.of_partitions)
             if number == sealed.number and self._worth_asking(sealed, at, after_us):
-                lane = self._probe(sealed)
-                if has_ids or not lane.idle:
-                    return lane
+                sender = self._probe(sealed)
+                if has_ids or not sender.idle:
+                    return sender
         return None
 
-    def _next_of_part(self, parcel: Parcel, part: BatchPart, after_us: int) -> TopicLane | None:
+    def _next_of_part(self, parcel: Parcel, part: BatchPart, after_us: int) -> TopicSender | None:
         """Return the next sender of a part, as long as keys are spread as its id says; None after
         that.
         """
@@ -228,15 +228,15 @@ class Level:
                 part.partition,
             ) and self._worth_asking(sealed, part.partition, after_us):
                 return self._probe(sealed)
-        if part.partitions != len(self.lanes):
+        if part.partitions != len(self.senders):
             return None
-        return self.of_kind(self.lanes[part.partition], parcel)
+        return self.of_kind(self.senders[part.partition], parcel)
 
     def _worth_asking(self, sealed: SealedPartition, at: int, after_us: int) -> bool:
         """Return whether to ask a sealed queue: not again, and not if the open queue's group
         answers the same.
         """
-        here = self.partitions[at].group, len(self.lanes)
+        here = self.partitions[at].group, len(self.senders)
         return sealed.sealed_time_us > after_us and (sealed.group, sealed.of_partitions) != here
 
     def _remembered(self) -> tuple[SealedPartition, ...]:
@@ -251,28 +251,28 @@ class Level:
             self._recent = tuple(s for s in self._recent if s.sealed_time_us >= oldest_us)
         return self._recent
 
-    def _probe(self, sealed: SealedPartition) -> TopicLane:
+    def _probe(self, sealed: SealedPartition) -> TopicSender:
         queue = QueueId(self.topic.uid, sealed.number, sealed.lane, sealed.generation)
-        lane = self.probes.get(queue)
-        if lane is None:
-            lane = self.probes[queue] = self._maker.probe_lane(self.topic, sealed)
-        return lane
+        sender = self.probes.get(queue)
+        if sender is None:
+            sender = self.probes[queue] = self._maker.probe_sender(self.topic, sealed)
+        return sender
 
-    def _stage_lane(self, at: int) -> TopicLane:
-        lane = self.staging.get(at)
-        if lane is None:
-            lane = self.staging[at] = self._maker.stage_lane(self.topic, self.partitions[at])
+    def _stage_sender(self, at: int) -> TopicSender:
+        sender = self.staging.get(at)
+        if sender is None:
+            sender = self.staging[at] = self._maker.stage_sender(self.topic, self.partitions[at])
             if self._draining:
-                lane.hold()
-        return lane
+                sender.hold()
+        return sender
 
-    def _open_lane(self, away_from: int, idle: bool = False) -> int | None:
+    def _open_sender(self, away_from: int, idle: bool = False) -> int | None:
         """Return the next partition whose group has a leader and whose sender does not stall."""
-        count = len(self.lanes)
+        count = len(self.senders)
         for step in range(1, count):
             at = (away_from + step) % count
-            lane = self.lanes[at]
-            if not lane.stalled and (lane.idle or not idle) and self._has_leader(lane.group):
+            sender = self.senders[at]
+            if not sender.stalled and (sender.idle or not idle) and self._has_leader(sender.group):
                 return at
         return None
 
