@@ -258,7 +258,9 @@ async def test_a_queue_that_is_sealed_for_good_and_one_that_leads_back_to_itself
         await writer.put((HERE,), ["k:a"], Course())
 
 
-async def test_senders_are_kept_while_anything_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_senders_are_kept_while_anything_is_under_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(writing, "MAX_SENDERS", 2)
     store = FakeStore()
     queue, writer = held(store), Writer(store)

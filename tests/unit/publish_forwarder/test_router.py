@@ -114,7 +114,8 @@ async def test_while_few_wait_a_message_takes_an_idle_partition() -> None:
         share.reserve(0, 100)
         for _ in range(3):
             forwarder.publish_nowait(routes, share, Message(b""), Durability.QUORUM)
-        assert sorted(len(sender.pending) for sender in routes.partitioners[0].senders) == [0, 0, 0, 3]
+        senders = routes.partitioners[0].senders
+        assert sorted(len(sender.pending) for sender in senders) == [0, 0, 0, 3]
         share.release(0, 100)
         for number in range(4):
             store.partition(number).release()
