@@ -20,7 +20,6 @@ from edge.problem import Problem, unavailable
 from metadata.errors import MetadataError
 from subscribe_forwarder import metrics
 from subscribe_forwarder.api.hubs import hub_of, refuse_push
-from subscribe_forwarder.api.pulls import ATTENDS_S
 from subscribe_forwarder.api.requests import StreamRequest
 from subscribe_forwarder.api.stream_lines import LineFormat
 from subscribe_forwarder.api.trace import HandOuts
@@ -30,6 +29,7 @@ from subscribe_forwarder.delivery.sending import to_send
 from subscribe_forwarder.delivery.window import Window
 from subscribe_forwarder.fleet.misdirected import is_misdirected
 from subscribe_forwarder.forwarder import SubscribeForwarder
+from subscribe_forwarder.fronts.attending import ATTENDS_S
 from subscribe_forwarder.links.ports import FORWARDED
 from subscribe_forwarder.reading.render import time_json
 from subscribe_forwarder.reading.tail import wall_us

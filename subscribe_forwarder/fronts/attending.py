@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import msgspec
 
-from subscribe_forwarder.api.pulls import ATTENDS_S
 from subscribe_forwarder.delivery.places import Places
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.fronts.routing import HERE, Found, Routing
 
 SUBJECT = "attends"
+ATTENDS_S = 10.0
+"""Seconds after a pull for which its consumer keeps the partitions assigned to it."""
 
 
 class Attends(msgspec.Struct, frozen=True, array_like=True):

@@ -269,6 +269,19 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_a_reader_that_changed_hands_is_not_touched",
     ),
     Mutant(
+        "a call that fails here is made again at the owners",
+        (
+            Edit(
+                "subscribe_forwarder/fronts/routing.py",
+                "            if not is_misdirected(problem):\n",
+                "            if False:\n",
+            ),
+        ),
+        breaks="P3",
+        killed_by="tests/unit/subscribe_forwarder/test_pull_front.py"
+        "::test_a_failure_here_is_the_answer_and_no_reason_to_ask_the_owners",
+    ),
+    Mutant(
         "a pull does not look at the lease after its commit",
         (
             Edit(

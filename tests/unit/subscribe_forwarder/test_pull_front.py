@@ -12,12 +12,11 @@ import pytest
 from edge.asgi import AUTHORISED, CALLER, ClientGone, Receive, Scope, Send, respond
 from edge.problem import Problem, unavailable
 from metadata.types import Subscription
-from subscribe_forwarder.api.pulls import Pulls, empty
+from subscribe_forwarder.api import pulls
+from subscribe_forwarder.api.pulls import OPERATION, Pulls, PullsHere, empty
 from subscribe_forwarder.api.requests import PullRequest, pull_of_query
 from subscribe_forwarder.backlogs.part import Wanted
 from subscribe_forwarder.fleet.misdirected import misdirected
-from subscribe_forwarder.fronts import pulls
-from subscribe_forwarder.fronts.pulls import OPERATION, PullFront
 from subscribe_forwarder.fronts.routing import Order, Routing, in_any_order
 from subscribe_forwarder.links.ports import FORWARDED, RACE, PeerGone
 from tests.unit.subscribe_forwarder.front_support import CallLinks, Map, MapDirectory
@@ -134,7 +133,7 @@ class Fleet:
             order,
         )
         self.looked_for: list[int] = []
-        self.front = PullFront(cast(Pulls, self.owners[ME]), self.routing)
+        self.front = Pulls(cast(PullsHere, self.owners[ME]), self.routing)
 
     async def _look_for(self, subscription: Subscription, partitions: Iterable[int]) -> None:
         self.looked_for += partitions
@@ -350,6 +349,15 @@ async def test_a_failed_commit_of_the_winner_is_the_answer() -> None:
     fleet.owners[A].after_race = unavailable("metadata", "down")
     with pytest.raises(Problem, match="down"):
         await fleet.pull(1.0)
+
+
+async def test_a_failure_here_is_the_answer_and_no_reason_to_ask_the_owners() -> None:
+    fleet = Fleet(ME, ME)
+    fleet.owners[ME].put(b"x")
+    fleet.owners[ME].after_race = unavailable("metadata", "down")
+    with pytest.raises(Problem, match="down"):
+        await fleet.pull(1.0)
+    assert fleet.owners[ME].released == [b"x"], "it was tried once"
 
 
 async def test_a_front_without_its_lease_passes_no_messages_on() -> None:
