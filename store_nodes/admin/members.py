@@ -92,8 +92,8 @@ async def replace_node(
 ) -> None:
     """Put node `new` in the place of `old`, in the same zone unless told otherwise.
 
-    In each group `new` becomes a voter first, then `old` is removed. `old` may be dead; it must not
-    come back. `force` is that of `add_node`.
+    In each group `new` becomes a voter first, then `old` is removed; if `old` does not answer, the
+    other way round. `old` must not come back. `force` is that of `add_node`.
     """
     if old == new:
         raise Refused(f"node {old} cannot replace itself: a lost directory needs a new id")
@@ -109,9 +109,14 @@ async def replace_node(
     zone_of_new = zone
 
     async def replace(group: int) -> None:
+        row = (await operator.overview()).node(old)
+        is_down = row is not None and row.state == "down"
         held = await operator.membership(group)
         both = _with(held, new, zone_of_new)
-        if both.crowded_zone() is not None and held.crowded_zone() is None:
+        if is_down:
+            # Beside a dead voter, the new one would be needed for a majority.
+            await _leave(operator, group, old)
+        elif both.crowded_zone() is not None and held.crowded_zone() is None:
             # With an even number of voters, both at once would hold a majority in their zone.
             await _leave(operator, group, old)
         elif both.needed_zone() is not None and held.needed_zone() is None:

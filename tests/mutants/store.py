@@ -322,6 +322,19 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_a_node_that_dies_while_it_is_added_ends_the_command_and_is_named",
     ),
     Mutant(
+        "the new node votes beside the dead one that it replaces",
+        (
+            Edit(
+                "store_nodes/admin/members.py",
+                "        if is_down:\n",
+                "        if False:\n",
+            ),
+        ),
+        breaks="P5",
+        killed_by="tests/unit/store_admin/test_members.py"
+        "::test_a_node_that_is_down_leaves_before_the_new_one_votes",
+    ),
+    Mutant(
         "nobody asks who the members of an added group are",
         (Edit("store_nodes/node/node.py", "                self._learn_members()\n", ""),),
         breaks="P5",

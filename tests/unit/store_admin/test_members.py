@@ -25,6 +25,8 @@ class FakeGroups:
         first = Membership.first({node: (f"host:{node}", zone) for node, zone in zones.items()})
         self.memberships = dict.fromkeys(range(groups), first)
         self.steps: list[tuple[int, int, str]] = []
+        self.seen_voters: set[tuple[int, ...]] = set()
+        """The voters after each step, of any group."""
         self.level_after = 0
         """The number of promotions that are refused before the learner has caught up."""
         self.trouble: random.Random | None = None
@@ -72,6 +74,7 @@ class FakeGroups:
             raise NotAllowed("crowded")
         self.memberships[group] = after
         self.steps.append((group, step.node, step.role))
+        self.seen_voters.add(after.voters)
         if len(self.steps) == self.adds_after:
             self.memberships[len(self.memberships)] = first_of(self.memberships[0])
         if dice < 0.4:
@@ -135,6 +138,20 @@ async def test_a_node_is_replaced_in_its_zone() -> None:
     # With both of them, zone b holds two of the four voters.
     exposed = [note.group for note in notes if "zone b holds half of the voters" in note.text]
     assert sorted(exposed, key=str) == [0, 1, 2]
+
+
+async def test_a_node_that_is_down_leaves_before_the_new_one_votes() -> None:
+    """Test what made a group wait for ever: three of four voters were needed, one was gone, and the
+    disk of the new one was damaged in the same moment (store seed 157213514018)."""
+    store = FakeGroups(THREE)
+    store.down = {2}
+    store.level_after = 5
+    await members.replace_node(store.operator(), 2, 4, "host:4")
+    assert store.voters() == {(1, 3, 4)}
+    assert all(len(voters) <= 3 for voters in store.seen_voters)
+    store = FakeGroups(THREE)
+    await members.replace_node(store.operator(), 2, 4, "host:4")
+    assert (1, 2, 3, 4) in store.seen_voters
 
 
 @pytest.mark.parametrize("after_steps", range(1, 10))
