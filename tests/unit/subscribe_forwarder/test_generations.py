@@ -213,7 +213,7 @@ async def test_expiry_by_truncation_is_written_without_a_pull() -> None:
 
 async def test_a_queue_that_does_not_answer_not_found_is_no_truncation() -> None:
     """Absence proves nothing: only the partitions table takes a generation away."""
-    async with world(fetch_timeout_s=0.2) as w:
+    async with world() as w:
         w.store.publish(b"a")
         await tell(w, moved(w.metadata.topics[TOPIC_UID], 0, w.store.seal()))
         gone = w.store.queues.pop(QueueId(TOPIC_UID, 0))
