@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from edge.lifetime import own
 from gateway.admission.admission import Admission, Limits
 from gateway.admission.weights import Weights
-from gateway.wiring.parts import Shared, own
+from gateway.wiring.parts import Shared
 from metadata.tenancy.quotas import QuotaRepository
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edge.lifetime import own
 from gateway.forwarders import ForwarderRoutes
 from gateway.locks.line import LockLine
 from gateway.locks.locks import LockRoutes
@@ -25,7 +26,7 @@ from gateway.whoami import WhoAmI
 from gateway.wiring.exports import open_exports
 from gateway.wiring.jobs import open_jobs
 from gateway.wiring.oauth import open_oauth
-from gateway.wiring.parts import Shared, own
+from gateway.wiring.parts import Shared
 from gateway.wiring.tenancy import open_tenancy
 from metadata.delivery.cursors import CursorRepository
 from metadata.delivery.fleet import FleetRepository

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from auth.run_tokens import RunTokens
+from edge.lifetime import own
 from gateway.exports.exports import ExportRoutes
 from gateway.exports.planning import Offsets
 from gateway.exports.runner import RunnerRoutes
 from gateway.exports.runs import ExportRunRoutes
 from gateway.exports.waits import RunClaims
-from gateway.wiring.parts import Shared, own
+from gateway.wiring.parts import Shared
 from metadata.exports.exports import ExportRepository
 from metadata.exports.leases import ExportLeaseRepository
 from metadata.exports.runs import ExportRunRepository

@@ -12,9 +12,10 @@ from auth.issuer_keys import IssuerKeys
 from auth.oidc import IssuerVerifier
 from auth.policies import PolicyBook
 from auth.verifier import CachingVerifier
+from edge.lifetime import own
 from gateway.issuer_documents import GuardOf, IssuerDocuments
 from gateway.settings import ServerSettings
-from gateway.wiring.parts import Identity, own
+from gateway.wiring.parts import Identity
 from gateway.wiring.tokens import follow, make_tokens
 from metadata.database import Database
 from metadata.feed import ChangeFeed

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from edge.lifetime import own
 from gateway.jobs.jobs import JobRoutes
 from gateway.jobs.pools import PoolRoutes
 from gateway.jobs.waits import JobWaits
 from gateway.jobs.work import WorkRoutes
-from gateway.wiring.parts import Shared, own
+from gateway.wiring.parts import Shared
 from metadata.jobs.claims import JobLeaseRepository
 from metadata.jobs.jobs import JobLimits, JobRepository
 from metadata.jobs.pools import JobPoolRepository

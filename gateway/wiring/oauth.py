@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from auth.access_token_verifier import AccessTokenVerifier
+from edge.lifetime import own
 from gateway.oauth.discovery import DiscoveryRoutes
 from gateway.oauth.endpoints import OAuthEndpoints
 from gateway.tenancy.heard import heard
-from gateway.wiring.parts import Shared, own
+from gateway.wiring.parts import Shared
 from gateway.wiring.tokens import Tokens
 from metadata.tenancy.clients import ClientRepository
 from metadata.tenancy.revoked_tokens import RevokedTokenRepository

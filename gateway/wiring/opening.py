@@ -10,6 +10,7 @@ import structlog
 
 from auth.development import DEV_TENANT_ID, DEV_TENANT_NAME
 from edge.asgi import Route
+from edge.lifetime import own
 from edge.load import MachineLoad
 from edge.sealing import Sealer
 from edge.tracing import Tracer
@@ -25,7 +26,7 @@ from gateway.tenancy.auditor import Auditor
 from gateway.wiring.admission import open_admission
 from gateway.wiring.control import open_control
 from gateway.wiring.identity import open_identity
-from gateway.wiring.parts import Parts, Shared, own
+from gateway.wiring.parts import Parts, Shared
 from gateway.wiring.publishing import open_publishing
 from gateway.wiring.quotas import open_quotas
 from gateway.wiring.scheduling import open_scheduling

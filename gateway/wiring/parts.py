@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Any
 
 from auth.access_token_verifier import AccessTokenVerifier
 from auth.errors import TokenRefused
@@ -120,14 +118,3 @@ class Shared:
     workshop: Workshop
     tracer: Tracer | None
     """The tracer; None turns spans off."""
-
-
-def own(stack: AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:
-    """Run a task that lives as long as the parts do."""
-    task = asyncio.ensure_future(work)
-
-    async def end() -> None:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    stack.push_async_callback(end)

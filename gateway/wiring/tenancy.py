@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edge.lifetime import own
 from gateway.issuer_documents import IssuerDocuments
 from gateway.tenancy.audit import AuditRoutes
 from gateway.tenancy.clients import ClientRoutes
@@ -15,7 +16,7 @@ from gateway.tenancy.tenant_deletion import TenantDeletion
 from gateway.tenancy.tenants import TenantRoutes
 from gateway.tenancy.usage import UsageRoutes
 from gateway.topics.lifecycle import TopicLifecycle
-from gateway.wiring.parts import Shared, own
+from gateway.wiring.parts import Shared
 from metadata.tenancy.api_keys import ApiKeyRepository
 from metadata.tenancy.audit import AuditLog
 from metadata.tenancy.clients import ClientRepository
