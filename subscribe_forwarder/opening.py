@@ -5,14 +5,14 @@ It makes the parts in order, from those below to the routes, and closes them in 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from edge.asgi import Handler, Route, Scope
+from edge.lifetime import own
 from edge.load import MachineLoad
 from edge.problem import Problem
 from edge.quota import Levels, Quotas, Usage
@@ -163,7 +163,7 @@ async def open_subscribe_forwarder(stack: AsyncExitStack, process: Process) -> O
     letters = DeadLetterRepository(database)
     undertaker = forwarder.undertaker
     assert undertaker is not None
-    _own(stack, find_undelivered(letters, forwarder, undertaker))
+    own(stack, find_undelivered(letters, forwarder, undertaker))
     pushers, push_routes = _open_pushing(stack, process, forwarder, acks)
     selector = Selector(process.catalog, SubscriptionNames(database))
     most = forwarder.settings.max_backlog_streams
@@ -323,14 +323,3 @@ def _open_backlogs(stack: AsyncExitStack, forwarder: SubscribeForwarder) -> Back
     backlogs.start()
     stack.push_async_callback(backlogs.close)
     return backlogs
-
-
-def _own(stack: AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:
-    """Run a task until the stack is closed."""
-    task = asyncio.ensure_future(work)
-
-    async def end() -> None:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-    stack.push_async_callback(end)
