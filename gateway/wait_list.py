@@ -14,7 +14,7 @@ import asyncio
 import bisect
 import itertools
 import random
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -170,7 +170,7 @@ class WaitList(Generic[K]):
             await asyncio.gather(*self._owned, return_exceptions=True)
 
 
-class Claims(Generic[K, W, T]):
+class Claims(ABC, Generic[K, W, T]):
     """The claims of this process on things that workers lease: first come first served, by key.
 
     `waiting` is the bound of the claims that wait, and `tries` that of the claims that are tried.
