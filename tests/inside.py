@@ -14,10 +14,23 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.e2e.installation import Installation
 
 SOCKETS = "TEST_SOCKETS"
 """The environment variable that names the directory of the sockets."""
 PATIENCE_S = 30.0
+
+
+def watch(installation: Installation, program: Path) -> Path:
+    """Have an installation start its processes with `program`; return the directory of sockets."""
+    sockets = installation.directory.with_suffix(".sockets")
+    sockets.mkdir()
+    installation.program = ("-P", str(program))
+    installation.settings |= {SOCKETS: str(sockets)}
+    return sockets
 
 
 def run(program: Path, prepare: Callable[[str], None]) -> None:

@@ -38,14 +38,11 @@ class Site:
 
     def __init__(self, directory: Path) -> None:
         self.installation = Installation(directory / "data")
-        self.installation.program = ("-P", str(PROBED))
+        self._probes = inside.watch(self.installation, PROBED)
         self.attacks_nodes = False
         """Whether memory and descriptors are those of the store nodes, and not of the server."""
-        self._probes = directory / "probes"
-        self._probes.mkdir()
         self.certificates = Certificates(directory / "peers")
-        self.installation.settings = {
-            inside.SOCKETS: str(self._probes),
+        self.installation.settings |= {
             "PACKETBOAT_HTTP2": "1",  # Off by default; attacks on it are attacks all the same.
             # Ports of peers answer TLS as well; the installation's own links have none.
             **self.certificates.environment(PeerTlsMode.ACCEPT),

@@ -94,11 +94,8 @@ def running() -> Iterator[Site]:
     with tempfile.TemporaryDirectory(prefix="packetboat-journeys-") as name:
         directory = Path(name)
         directory.chmod(0o711)  # Postgres runs as a lesser account when we are root.
-        sockets = directory / "sockets"
-        sockets.mkdir()
         installation = Installation(directory / "data")
-        installation.program = ("-P", str(TRACED))
-        installation.settings = {inside.SOCKETS: str(sockets)}
+        sockets = inside.watch(installation, TRACED)
         with installation.started():
             yield Site(installation, sockets)
 
