@@ -1,4 +1,4 @@
-"""`make journeys`: the functions and files that a message passes, in the order of first calls.
+"""`make journeys`: writes the functions and files that a message passes into docs/journeys.
 
     python -m tests.journeys [publish] [pull] [ack] [push] [--rounds 12] [--summary]
 
@@ -16,19 +16,20 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from itertools import groupby
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from tests import inside
 from tests.e2e.installation import Installation
+from tests.journeys import pages
+from tests.journeys.pages import Function
 from tests.journeys.traced import Called
 from tests.security.tenants import Actor
 
@@ -40,14 +41,6 @@ IDLE_SHARE = 0.25
 WARM_ROUNDS = 5
 PLACES = {" serve": "server", " store-node": "store nodes"}
 """Each traced process is known by a part of its command line, and listed under a name."""
-
-
-class Function(NamedTuple):
-    """A function is named by its file, and by the kind of process that calls it."""
-
-    place: str
-    file: str
-    name: str
 
 
 Calls = dict[Function, int]
@@ -179,19 +172,7 @@ def journey(site: Site, act: Callable[[], None], before: Callable[[], None], rou
     always = set.intersection(*(set(calls) for calls in made))
     its = [function for function in always if idle[function] <= IDLE_SHARE * rounds]
     moments = {function: int(median(calls[function] for calls in made)) for function in its}
-    return dict(sorted(moments.items(), key=lambda one: one[1]))
-
-
-def listed(functions: Sequence[Function]) -> str:
-    """Return a list of the functions, one line a file, in the order in which they are met."""
-    lines = []
-    for place, theirs in groupby(sorted(functions, key=_place_order), key=lambda one: one.place):
-        lines += ["", f"{place}:"]
-        by_file: dict[str, list[str]] = {}
-        for function in theirs:
-            by_file.setdefault(function.file, []).append(function.name)
-        lines += [f"  {file}: {', '.join(names)}" for file, names in by_file.items()]
-    return "\n".join(lines)
+    return dict(sorted(moments.items(), key=lambda one: (_place_order(one[0]), one[1])))
 
 
 def _place_order(function: Function) -> int:
@@ -200,13 +181,13 @@ def _place_order(function: Function) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make journeys", description=__doc__)
-    parser.add_argument("only", nargs="*", choices=[*JOURNEYS, []], help="these journeys only")
+    parser.add_argument("only", nargs="*", choices=[*HEADS, []], help="these journeys only")
     parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--summary", action="store_true", help="print the numbers only")
+    parser.add_argument("--summary", action="store_true", help="print the numbers, write no page")
     options = parser.parse_args()
     with running() as site:
         journeys = Journeys(site)
-        for name in options.only or JOURNEYS:
+        for name in options.only or HEADS:
             act = getattr(journeys, name)
             before = getattr(journeys, f"before_{name}", lambda: None)
             calls = journey(site, act, before, options.rounds)
@@ -216,10 +197,10 @@ def main() -> None:
             files = {function.file for function in calls}
             print(f"\n{name}: {len(calls)} functions in {len(files)} files", flush=True)
             if not options.summary:
-                print(listed(list(calls)))
+                pages.write(name, HEADS[name], list(calls))
 
 
-JOURNEYS = ("publish", "pull", "ack", "push")
+HEADS = {"publish": "A publish", "pull": "A pull", "ack": "An ack", "push": "A push"}
 
 if __name__ == "__main__":
     main()

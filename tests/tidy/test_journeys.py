@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import cycle
+from pathlib import Path
 
-from tests.journeys.__main__ import Calls, Function, journey, listed
+import pytest
+
+from tests.journeys import pages
+from tests.journeys.__main__ import HEADS, Calls, Function, journey
 
 ROUNDS = 4
 A = Function("server", "gateway/a.py", "A.publish")
@@ -41,8 +46,50 @@ def test_a_function_that_one_round_did_not_call_is_left_out() -> None:
     assert list(made({A: 10, B: 20}, {}, {A: 10}, {})) == [A]
 
 
-def test_the_list_has_a_line_for_each_file() -> None:
-    assert listed([C, B, A]) == (
-        "\nserver:\n  gateway/c.py: c\n  gateway/a.py: A.publish\n"
-        "\nstore nodes:\n  store_nodes/b.py: B.append"
+def test_a_page_says_what_the_code_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.py").write_text(
+        """'''Puts a message into a box. It is a model.'''
+
+
+class A:
+    def publish(self):
+        '''Return the offset of the message.
+
+        Raises nothing.
+        '''
+
+    def tick(self): ...
+"""
     )
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
+    monkeypatch.setattr(pages, "PAGES", tmp_path / "pages")
+    pages.write(
+        "publish",
+        "A publish",
+        [Function("server", "a.py", "A.publish"), Function("server", "a.py", "A.tick")],
+    )
+    assert (
+        (tmp_path / "pages" / "publish.md")
+        .read_text()
+        .endswith(
+            "2 functions in 1 files, in the order of first calls. The journey itself is in "
+            "[ARCHITECTURE.md](../../ARCHITECTURE.md).\n"
+            "\n## In the server\n"
+            "\n**a.py**: Puts a message into a box.\n"
+            "\n- `A.publish`: Return the offset of the message.\n- `A.tick`\n"
+        )
+    )
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_the_pages_name_functions_that_exist(name: str) -> None:
+    """A page that is out of date is written again by `make journeys`."""
+    file = ""
+    missing = []
+    for line in (pages.PAGES / f"{name}.md").read_text(encoding="utf-8").splitlines():
+        if match := re.match(r"\*\*(.+\.py)\*\*: ", line):
+            file = match[1]
+        function = re.match(r"- `(.+?)`", line)
+        if function and function[1] not in pages.sentences(file):
+            missing.append(f"{file}: {function[1]}")
+    assert not missing, "run make journeys"
