@@ -86,7 +86,7 @@ class AgedStore:
             lambda: {group: found.instances for group, found in self.started.found.items()},
             self.started.segment_groups,
             settings=storage_settings(self.started.settings)._replace(
-                settle_rate=1 << 40, scrub_rate=0, remove_after_s=0.0
+                compaction_rate=1 << 40, scrub_rate=0, remove_after_s=0.0
             ),
             on_damage=print,
             on_fatal=print,
@@ -142,22 +142,22 @@ class AgedStore:
         start = at.offset - HEADER_BYTES
         self.started.checkpoints.write(Checkpoint(groups, at.segment, start, tail, others))
 
-    def housekeep(self, rounds: int = 1, *, settle: bool = False) -> None:
-        """Run the maintenance of each second; segments are compacted only with `settle`."""
-        asyncio.run(self._housekeep(rounds, settle))
+    def housekeep(self, rounds: int = 1, *, compact: bool = False) -> None:
+        """Run the maintenance of each second; segments are compacted only with `compact`."""
+        asyncio.run(self._housekeep(rounds, compact))
 
-    async def _housekeep(self, rounds: int, settle: bool) -> None:
+    async def _housekeep(self, rounds: int, compact: bool) -> None:
         for _ in range(rounds):
-            before = self.started.wal.settled.first_segment
-            await self._storage.run_round(self._life(settle))
-            if settle and self.started.wal.settled.first_segment == before:
+            before = self.started.wal.compacted.first_segment
+            await self._storage.run_round(self._life(compact))
+            if compact and self.started.wal.compacted.first_segment == before:
                 return
 
-    def _life(self, settle: bool) -> Life:
+    def _life(self, compact: bool) -> Life:
         found = self.started.found
 
         def applied(group: int) -> int | None:
-            return found[group].machine.applied if settle else 0
+            return found[group].machine.applied if compact else 0
 
         def queue_life(queue: bytes) -> QueueLife | None:
             group = self.group_of(int.from_bytes(queue[:16], "big"))

@@ -3,7 +3,7 @@
 `python -m benchmarks.store_restart --gib 20` writes a node's data (batches of 16 to 100 KB for many
 queues, no segment compacted: the most that a start can have to read), then starts it in a process
 of its own, with the files out of the page cache: with its index files, and without them. One JSON
-line each. With `--settle` also after everything was compacted. The data is removed at the end.
+line each. With `--compact` also after everything was compacted. The data is removed at the end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def rss_mib() -> float:
         return int(file.read().split()[1]) * resource.getpagesize() / MIB
 
 
-def build(directory: Path, gib: float, queues: int, settle: bool) -> None:
+def build(directory: Path, gib: float, queues: int, compact: bool) -> None:
     rng = random.Random(1)
     store = AgedStore(directory, queues)
     batches = [(n, make_batch(n, 1024, rng)) for n in (16, 24, 32, 48, 64, 100)]
@@ -41,7 +41,7 @@ def build(directory: Path, gib: float, queues: int, settle: bool) -> None:
             store.housekeep()
     store.checkpoint()
     store.checkpoint()
-    store.housekeep(200 if settle else 1, settle=settle)
+    store.housekeep(200 if compact else 1, compact=compact)
     seconds = time.monotonic() - began_s
     print(f"wrote {store.stored_bytes / MIB:.0f} MiB in {seconds:.0f} s", file=sys.stderr)
     store.close()
@@ -81,7 +81,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gib", type=float, default=20)
     parser.add_argument("--queues", type=int, default=1000)
-    parser.add_argument("--settle", action="store_true")
+    parser.add_argument("--compact", action="store_true")
     parser.add_argument("--dir", help="use, and keep, this directory")
     parser.add_argument("--open", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -94,9 +94,9 @@ def main() -> None:
         for index in (directory / "wal").glob("*.index"):
             index.unlink()
         restart(directory, "raw, index files made anew")
-        if options.settle:
+        if options.compact:
             build(directory, 0, options.queues, True)
-            restart(directory, "settled")
+            restart(directory, "compacted")
 
 
 if __name__ == "__main__":

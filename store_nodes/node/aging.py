@@ -17,7 +17,7 @@ def storage_settings(settings: StoreNodeSettings) -> StorageSettings:
     rules = Rules(segment_bytes=settings.segment_bytes, lag_cap_bytes=settings.lag_cap_bytes)
     return StorageSettings(
         rules=rules,
-        settle_rate=settings.copy_bytes_per_s,
+        compaction_rate=settings.copy_bytes_per_s,
         scrub_rate=settings.scrub_bytes_per_s,
     )
 

@@ -54,7 +54,7 @@ from store_nodes.wal.frame import HEADER_BYTES, FrameKind, Record
 from store_nodes.wal.log import WriteAheadLog
 from store_nodes.wal.position import Position
 from store_nodes.wal.recovery import Recovery, RecoveryState
-from store_nodes.wal.segment import FIRST_SETTLED
+from store_nodes.wal.segment import FIRST_COMPACTED
 
 log = structlog.get_logger()
 
@@ -207,11 +207,11 @@ def load(
         machines = _machines(settings, loaded)
         started = Started(settings, wal, checkpoints, batches, machines, pages)
         wal.forget_instances(_passed(machines, loaded))
-        oldest = wal.settled.oldest
+        oldest = wal.compacted.oldest
         for group, found in started.found.items():
             found.instances = InstanceIndex(oldest.get(group, 0))
         loader = IndexLoader(wal, pages, started.batches)
-        loader.segments((*recovery.settled, *recovery.segments[:-1]), started.instances)
+        loader.segments((*recovery.compacted, *recovery.segments[:-1]), started.instances)
         _restore_tail(started, loaded, loader)
         _replay(started, recovery, start if loaded or not damage else None, loader)
     _forget_truncated(started)
@@ -399,14 +399,14 @@ def _replay(
             continue
         found = started.found.get(record.group)
         if found is None:
-            oldest = started.wal.settled.oldest.get(record.group, 0)
+            oldest = started.wal.compacted.oldest.get(record.group, 0)
             found = started.strays.setdefault(
                 record.group,
                 GroupStart(Machine(record.group), instances=InstanceIndex(oldest)),
             )
         found.replay(record, position)
     started.wal.note_batches(loader.entries(batches))
-    damaged = [one.segment for one in started.wal.all_damages() if one.segment < FIRST_SETTLED]
+    damaged = [one.segment for one in started.wal.all_damages() if one.segment < FIRST_COMPACTED]
     for found in (*started.found.values(), *started.strays.values()):
         found.instances.forget_attached(recovery.segments[-1] - 1)
         if damaged:

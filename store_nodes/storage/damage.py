@@ -18,7 +18,7 @@ from store_nodes.storage.sidecar import Run, Stretch, Tables, extent_of, stretch
 from store_nodes.storage.space import Extent
 from store_nodes.wal.position import Position
 from store_nodes.wal.recovery import Damage
-from store_nodes.wal.segment import FIRST_SETTLED
+from store_nodes.wal.segment import FIRST_COMPACTED
 
 _WHOLE = ("missing", "segment header")
 """Reasons for which nothing of a segment can be trusted."""
@@ -72,7 +72,7 @@ def costs_votes(damage: Damage, start: Position | None) -> bool:
     """Return whether damage may have cost votes; `start` is that of the checkpoint, None without
     one.
     """
-    if damage.segment >= FIRST_SETTLED:
+    if damage.segment >= FIRST_COMPACTED:
         return False
     if start is None or damage.segment > start.segment or damage.segment == 0:
         return True
@@ -90,10 +90,10 @@ class Whereabouts:
     """The positions that can be read back."""
 
     def __init__(
-        self, first_segment: int, settled: Collection[int], damages: Iterable[Damage]
+        self, first_segment: int, compacted: Collection[int], damages: Iterable[Damage]
     ) -> None:
         self._first = first_segment
-        self._settled = frozenset(settled)
+        self._compacted = frozenset(compacted)
         self._ranges: dict[int, list[tuple[int, int]]] = {}
         for damage in damages:
             span = (0, _END) if damage.reason.startswith(_WHOLE) else (damage.offset, damage.end)
@@ -104,8 +104,8 @@ class Whereabouts:
         """Return whether a position is in a segment compacted since, whose live batches were
         copied.
         """
-        if position.segment >= FIRST_SETTLED:
-            return position.segment not in self._settled
+        if position.segment >= FIRST_COMPACTED:
+            return position.segment not in self._compacted
         return position.segment < self._first
 
     def is_lost(self, position: Position) -> bool:

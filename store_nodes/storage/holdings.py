@@ -145,7 +145,7 @@ class Holdings:
                 self.attach(*extent_of(segment, stretch))
         self.held[segment] = self.held.get(segment, 0) + held
 
-    def attach(self, queue: bytes, which: int, extent: Extent, *, settled: bool = False) -> None:
+    def attach(self, queue: bytes, which: int, extent: Extent, *, compacted: bool = False) -> None:
         """Add a stretch that an attached segment lists.
 
         Numbers held already stay as they are, except in the tail; the stretch of a compacted
@@ -156,7 +156,7 @@ class Holdings:
             found = self._queues[queue] = Holding()
         space = found.space(which)
         start, old = space.overlapping(extent.first, extent.end)
-        if settled:
+        if compacted:
             pieces = sorted([*self._without(old, extent), extent])
         else:
             pieces = sorted([*old, *self._outside(extent, old)])

@@ -32,8 +32,8 @@ class IndexLoader:
         self._lost: list[LostBatch] = []
 
     def where(self) -> Whereabouts:
-        settled = self._wal.settled
-        return Whereabouts(settled.first_segment, settled.segments, self._wal.all_damages())
+        compacted = self._wal.compacted
+        return Whereabouts(compacted.first_segment, compacted.segments, self._wal.all_damages())
 
     def segments(
         self, segments: Iterable[int], instances: Callable[[int], InstanceIndex | None]

@@ -21,6 +21,7 @@ import structlog
 
 from store_nodes.checkpoint.store import CheckpointStore
 from store_nodes.storage.batch_index import BatchIndex
+from store_nodes.storage.compaction import Compaction, DamageFound, Pause, compact, live_bytes
 from store_nodes.storage.damage import (
     DamageReport,
     LostBatch,
@@ -33,14 +34,13 @@ from store_nodes.storage.instance_index import InstanceIndex
 from store_nodes.storage.life import Life
 from store_nodes.storage.pages import Pages
 from store_nodes.storage.scrub import Place, verify
-from store_nodes.storage.settle import DamageFound, Pause, Shop, live_bytes, settle
 from store_nodes.storage.sidecar import extent_of
 from store_nodes.storage.victims import Rules, choose
 from store_nodes.wal.errors import WalDamaged
 from store_nodes.wal.log import WriteAheadLog
 from store_nodes.wal.position import Position
 from store_nodes.wal.recovery import Damage
-from store_nodes.wal.segment import FIRST_SETTLED
+from store_nodes.wal.segment import FIRST_COMPACTED
 
 MIB = 1024 * 1024
 MAX_SCRUB_BYTES = 4 * MIB
@@ -58,7 +58,7 @@ class StorageSettings(NamedTuple):
     """The rules by which storage ages; rates are in bytes a second."""
 
     rules: Rules = Rules()
-    settle_rate: int = 64 * MIB
+    compaction_rate: int = 64 * MIB
     scrub_rate: int = 4 * MIB
     scrub_pass_s: float = 3 * 86_400.0
     """Seconds from the end of one pass over everything to the begin of the next."""
@@ -120,8 +120,8 @@ class Storage:
         )
         self._scrubbed_s = time.monotonic()
         self._verified_bytes = 0
-        self._shop = Shop(wal, pages, batches, instances, self._in_thread, self._rest)
-        self.settles = 0
+        self._work = Compaction(wal, pages, batches, instances, self._in_thread, self._rest)
+        self.compactions = 0
         """Number of compactions since the start."""
 
     # -- the node's calls ----------------------------------------------------------------------
@@ -144,17 +144,17 @@ class Storage:
 
     def usage(self) -> Usage:
         sizes = self._wal.sizes()
-        settled = sum(size for segment, size in sizes.items() if segment >= FIRST_SETTLED)
-        raw = self._wal.used_bytes - settled
+        compacted = sum(size for segment, size in sizes.items() if segment >= FIRST_COMPACTED)
+        raw = self._wal.used_bytes - compacted
         held = self._batches.held
         tail_bytes = 32 * len(self._batches)
-        return Usage(raw, settled, sum(held.values()), self._pages.cached_bytes + tail_bytes)
+        return Usage(raw, compacted, sum(held.values()), self._pages.cached_bytes + tail_bytes)
 
     def status(self) -> dict[str, object]:
         return {
             **self.usage()._asdict(),
-            "settles": self.settles,
-            "first_segment": self._wal.settled.first_segment,
+            "settles": self.compactions,
+            "first_segment": self._wal.compacted.first_segment,
             "scrubbed_bytes": self._verified_bytes,
             "index_rebuilds": self._pages.rebuilt,
         }
@@ -164,7 +164,7 @@ class Storage:
         try:
             await self._attach_sealed()
             await self._remove_due()
-            await self._settle(life)
+            await self._compact(life)
             await self._measure(life)
             await self._scrub_piece()
         except DamageFound as error:
@@ -206,8 +206,10 @@ class Storage:
         while self._attached + 1 < self._wal.tail.segment:
             segment = self._attached + 1
             self._attached = segment
-            settled = self._wal.settled
-            where = Whereabouts(settled.first_segment, settled.segments, self._wal.all_damages())
+            compacted = self._wal.compacted
+            where = Whereabouts(
+                compacted.first_segment, compacted.segments, self._wal.all_damages()
+            )
             tables = await self._in_thread(self._pages.attach, segment)
             stretches, _ = await self._in_thread(where.sound, self._pages, tables)
             pause = Pause()
@@ -230,7 +232,7 @@ class Storage:
         for segments in due:
             await self._in_thread(self._wal.remove_segments, segments)
 
-    async def _settle(self, life: Life) -> None:
+    async def _compact(self, life: Life) -> None:
         rules = self._settings.rules
         free = self._wal.free_bytes()
         victims = choose(
@@ -242,8 +244,8 @@ class Storage:
             return
         began_s = time.monotonic()
         old_bytes = sum(self._wal.sizes().get(one, 0) for one in victims.segments)
-        sizes = await settle(self._shop, life, victims, rules.segment_bytes)
-        self.settles += 1
+        sizes = await compact(self._work, life, victims, rules.segment_bytes)
+        self.compactions += 1
         for segment in victims.segments:
             self._groups.pop(segment, None)
             self._measured.pop(segment, None)
@@ -269,7 +271,7 @@ class Storage:
         now_s = time.monotonic()
         sizes = self._wal.sizes()
         rules = self._settings.rules
-        for segment in self._wal.settled.segments:
+        for segment in self._wal.compacted.segments:
             estimate = self._batches.held.get(segment, 0)
             measured = self._measured.get(segment)
             if measured is not None:
@@ -278,7 +280,7 @@ class Storage:
                     continue
             elif 2 * estimate > sizes.get(segment, 0) and not self._has_stages(segment):
                 continue
-            live = await live_bytes(self._shop, life, segment)
+            live = await live_bytes(self._work, life, segment)
             self._measured[segment] = (live, estimate, now_s)
             return
 
@@ -351,8 +353,8 @@ class Storage:
         self, damages: list[Damage], unreadable: Collection[int], lost: list[LostBatch]
     ) -> None:
         """Take the batches in damaged bytes out of the index, and add them to `lost`."""
-        settled = self._wal.settled
-        where = Whereabouts(settled.first_segment, settled.segments, damages)
+        compacted = self._wal.compacted
+        where = Whereabouts(compacted.first_segment, compacted.segments, damages)
         for run in self._pages.runs():
             if run.segment in unreadable or not where.doubts(run):
                 continue
@@ -385,7 +387,7 @@ class Storage:
         )
 
     async def _rest(self, done_bytes: int) -> None:
-        await asyncio.sleep(done_bytes / self._settings.settle_rate)
+        await asyncio.sleep(done_bytes / self._settings.compaction_rate)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from store_nodes.checkpoint.store import CheckpointStore
+from store_nodes.storage.compaction import Victims
 from store_nodes.storage.life import Life
-from store_nodes.storage.settle import Victims
 from store_nodes.wal.log import WriteAheadLog
-from store_nodes.wal.segment import FIRST_SETTLED
+from store_nodes.wal.segment import FIRST_COMPACTED
 
 MIB = 1024 * 1024
 _SMALL_SHARE = 4
@@ -61,20 +61,20 @@ def choose(
     raw_bytes = sum(sizes.get(one, 0) for one in raw)
     if len(raw) < rules.min_raw and 2 * sum(held.get(one, 0) for one in raw) > raw_bytes:
         raw = []
-    settled = [
-        one for one in wal.settled.segments if 2 * measured.get(one, sizes[one]) < sizes[one]
+    compacted = [
+        one for one in wal.compacted.segments if 2 * measured.get(one, sizes[one]) < sizes[one]
     ]
-    if raw or settled:
+    if raw or compacted:
         small = [
             one
-            for one in wal.settled.segments
-            if sizes[one] * _SMALL_SHARE < rules.segment_bytes and one not in settled
+            for one in wal.compacted.segments
+            if sizes[one] * _SMALL_SHARE < rules.segment_bytes and one not in compacted
         ]
         if len(small) >= _MANY_SMALL:
-            settled += small
+            compacted += small
     room -= sum(held.get(one, 0) for one in raw)
     taken: list[int] = []
-    for one in settled:
+    for one in compacted:
         live = measured.get(one, sizes[one])
         if live <= room and len(taken) < 2 * rules.max_raw:
             taken.append(one)
@@ -85,8 +85,8 @@ def choose(
     for segment in raw:
         for group, last in groups.get(segment, ()):
             oldest[group] = max(last + 1, oldest.get(group, 0))
-    upto = raw[-1] if raw else wal.settled.first_segment - 1
-    assert all(one < FIRST_SETTLED for one in raw)
+    upto = raw[-1] if raw else wal.compacted.first_segment - 1
+    assert all(one < FIRST_COMPACTED for one in raw)
     return Victims(upto, frozenset((*raw, *taken)), oldest)
 
 
@@ -103,10 +103,10 @@ def _raw(
     start = checkpoints.oldest_start
     if start is None:
         return []
-    raw_bytes = sum(size for segment, size in sizes.items() if segment < FIRST_SETTLED)
+    raw_bytes = sum(size for segment, size in sizes.items() if segment < FIRST_COMPACTED)
     open_damages = {one.segment for one in wal.damages()}
     found: list[int] = []
-    for segment in range(wal.settled.first_segment, min(start[0], attached + 1)):
+    for segment in range(wal.compacted.first_segment, min(start[0], attached + 1)):
         if segment in open_damages or len(found) == rules.max_raw:
             break
         floor = life.applied if raw_bytes > rules.lag_cap_bytes else life.floor

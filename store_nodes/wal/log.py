@@ -24,8 +24,9 @@ from pathlib import Path
 
 import msgspec
 
+from store_nodes.wal import compacted as compacted_list
 from store_nodes.wal import opening
-from store_nodes.wal import settled as settled_list
+from store_nodes.wal.compacted import CompactedList
 from store_nodes.wal.disk import Disk, OsDisk
 from store_nodes.wal.errors import BadFooter, WalClosed, WalDamaged
 from store_nodes.wal.footer import BatchEntry, BatchRows, Footer, decode_footer
@@ -39,7 +40,6 @@ from store_nodes.wal.segment import (
     SegmentReader,
     path_of,
 )
-from store_nodes.wal.settled import SettledList
 
 DEFAULT_SEGMENT_BYTES = 64 * 1024 * 1024
 MAX_OPEN_READERS = 64
@@ -56,7 +56,7 @@ class WriteAheadLog:
         self._book = opened.book
         self._lock_fd = opened.lock_fd
         self._sizes = opened.sizes
-        self._settled = opened.settled
+        self._compacted = opened.compacted
         self._tail = Position(self._writer.number, self._writer.synced, 0)
         self._marked = True
         self._failed = False
@@ -91,7 +91,7 @@ class WriteAheadLog:
         log = cls(opened, disk, directory)
         recovery = Recovery(
             segments=opened.segments,
-            settled=opened.settled.segments,
+            compacted=opened.compacted.segments,
             fresh=opened.fresh,
             torn=opened.torn,
             book=opened.book,
@@ -246,48 +246,48 @@ class WriteAheadLog:
         return dict(self._sizes)
 
     @property
-    def settled(self) -> SettledList:
+    def compacted(self) -> CompactedList:
         """The compacted segments in use, and the number at which the raw ones begin."""
-        return self._settled
+        return self._compacted
 
     @property
     def disk(self) -> Disk:
         return self._disk
 
-    def commit_settle(self, settled: SettledList, sizes: Mapping[int, int]) -> None:
+    def commit_compaction(self, compacted: CompactedList, sizes: Mapping[int, int]) -> None:
         """Make `settled` the list; its new segments (`sizes`) must be durable under their names
         before.
 
         The segments that it leaves out may be removed from now on, and the next start does not need
         them.
         """
-        assert settled.is_sound, f"not a list of settled segments: {settled}"
-        assert settled.first_segment >= self._settled.first_segment, "raw segments come back"
-        assert settled.next_segment >= self._settled.next_segment, "a segment is used twice"
-        settled_list.store(self._disk, self.directory, settled)
+        assert compacted.is_sound, f"not a list of compacted segments: {compacted}"
+        assert compacted.first_segment >= self._compacted.first_segment, "raw segments come back"
+        assert compacted.next_segment >= self._compacted.next_segment, "a segment is used twice"
+        compacted_list.store(self._disk, self.directory, compacted)
         self._sizes.update(sizes)
-        self._settled = settled
+        self._compacted = compacted
 
     def forget_instances(self, oldest: Mapping[int, int]) -> None:
         """Let each group's instances begin at `oldest`; durable when this returns.
 
         The log may hold values of earlier ones that were not chosen.
         """
-        known = self._settled.oldest
+        known = self._compacted.oldest
         raised = {group: max(one, known.get(group, 0)) for group, one in oldest.items()}
-        settled = msgspec.structs.replace(self._settled, oldest={**known, **raised})
-        if settled.oldest != known:
-            self.commit_settle(settled, {})
+        compacted = msgspec.structs.replace(self._compacted, oldest={**known, **raised})
+        if compacted.oldest != known:
+            self.commit_compaction(compacted, {})
 
     def remove_segments(self, segments: Iterable[int]) -> None:
         """Delete the files and caches of segments that the list left out.
 
-        A removal is not durable, and need not be: see settled.py.
+        A removal is not durable, and need not be: see compacted.py.
         """
         names = set(self._disk.names(self.directory))
         removed = frozenset(segments)
         for segment in removed:
-            assert self._settled.has_replaced(segment), f"segment {segment} is not settled"
+            assert self._compacted.has_replaced(segment), f"segment {segment} is not compacted"
             for suffix in (None, INDEX_SUFFIX):
                 path = path_of(self.directory, segment, suffix)
                 if path.name in names:

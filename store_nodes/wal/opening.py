@@ -10,8 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from store_nodes.wal import compacted as compacted_list
 from store_nodes.wal import identity as identities
-from store_nodes.wal import settled as settled_list
+from store_nodes.wal.compacted import CompactedList
 from store_nodes.wal.disk import Disk
 from store_nodes.wal.errors import IdentityMismatch
 from store_nodes.wal.footer import encode_footer
@@ -20,12 +21,12 @@ from store_nodes.wal.identity import Identity
 from store_nodes.wal.position import Position
 from store_nodes.wal.recovery import Damage, DamageBook, LastSegment, inspect_last
 from store_nodes.wal.segment import (
-    FIRST_SETTLED,
+    COMPACTED_SUFFIX,
+    COMPACTING_SUFFIX,
+    FIRST_COMPACTED,
     INDEX_SUFFIX,
     MIN_SEGMENT_BYTES,
     SEGMENT_HEADER_BYTES,
-    SETTLED_SUFFIX,
-    SETTLING_SUFFIX,
     SPARE_SUFFIX,
     SegmentHeader,
     SegmentReader,
@@ -35,7 +36,6 @@ from store_nodes.wal.segment import (
     segment_of,
     used_bytes,
 )
-from store_nodes.wal.settled import SettledList
 from store_nodes.wal.writer import SegmentWriter, seal
 
 _TABLES_BYTES = 128 * 1024
@@ -51,7 +51,7 @@ class Opened(NamedTuple):
     segments: list[int]
     sizes: dict[int, int]
     """Bytes of each sealed and each compacted segment."""
-    settled: SettledList
+    compacted: CompactedList
     torn: bool
     book: DamageBook
     lock_fd: int
@@ -103,7 +103,7 @@ def _create(
     writer.prepare_spare()
     identities.store(disk, directory, identity)
     book = DamageBook(disk, directory)
-    return Opened(identity, True, writer, [1], {}, SettledList(), False, book, lock_fd)
+    return Opened(identity, True, writer, [1], {}, CompactedList(), False, book, lock_fd)
 
 
 def _check_unused(disk: Disk, directory: Path, name: str) -> None:
@@ -128,22 +128,22 @@ def _reopen(
     lock_fd: int,
 ) -> Opened:
     book = DamageBook(disk, directory)
-    settled = _settled_list(disk, directory, book)
-    _remove_strays(disk, directory, settled)
-    book.forget(settled.has_replaced)
+    compacted = _compacted_list(disk, directory, book)
+    _remove_strays(disk, directory, compacted)
+    book.forget(compacted.has_replaced)
     names = disk.names(directory)
     segments = sorted(one for name in names if (one := segment_of(name)) is not None)
-    book.add(_missing(segments, settled.first_segment, start_at))
+    book.add(_missing(segments, compacted.first_segment, start_at))
     # The files are prefetched, because a cold disk would take long to read them one after another.
-    for one in (*settled.segments, *segments):
+    for one in (*compacted.segments, *segments):
         disk.prefetch(path_of(directory, one), SEGMENT_HEADER_BYTES)
         disk.prefetch(path_of(directory, one, INDEX_SUFFIX), _TABLES_BYTES)
     writer = SegmentWriter(disk, directory, identity, segment_bytes)
-    newest = max([settled.first_segment, *segments, *([start_at.segment] if start_at else [])])
+    newest = max([compacted.first_segment, *segments, *([start_at.segment] if start_at else [])])
     last = segments[-1] if segments and segments[-1] == newest else None
     sizes = {
         one: _check_sealed(disk, directory, identity, one, book)
-        for one in (*settled.segments, *segments)
+        for one in (*compacted.segments, *segments)
         if one != last
     }
     torn = False
@@ -161,39 +161,39 @@ def _reopen(
         writer.activate(active)
         segments.append(active)
     writer.prepare_spare()
-    return Opened(identity, False, writer, segments, sizes, settled, torn, book, lock_fd)
+    return Opened(identity, False, writer, segments, sizes, compacted, torn, book, lock_fd)
 
 
-def _settled_list(disk: Disk, directory: Path, book: DamageBook) -> SettledList:
+def _compacted_list(disk: Disk, directory: Path, book: DamageBook) -> CompactedList:
     """Return the list of compacted segments; if it is damaged, make one of all files that exist.
 
     No file has wrong bytes, and a missing one shows in the offsets that the index does not cover.
     """
-    found = settled_list.load(disk, directory)
+    found = compacted_list.load(disk, directory)
     if found is not None:
         return found
     names = disk.names(directory)
     raw = [one for name in names if (one := segment_of(name)) is not None]
-    settled = [one for name in names if (one := segment_of(name, SETTLED_SUFFIX)) is not None]
-    made = SettledList(
+    compacted = [one for name in names if (one := segment_of(name, COMPACTED_SUFFIX)) is not None]
+    made = CompactedList(
         first_segment=min(raw, default=1),
-        segments=tuple(sorted(settled)),
-        next_segment=max([FIRST_SETTLED, *(one + 1 for one in settled)]),
+        segments=tuple(sorted(compacted)),
+        next_segment=max([FIRST_COMPACTED, *(one + 1 for one in compacted)]),
     )
-    book.add([Damage(FIRST_SETTLED, 0, 0, "the list of settled segments")])
-    settled_list.store(disk, directory, made)
+    book.add([Damage(FIRST_COMPACTED, 0, 0, "the list of compacted segments")])
+    compacted_list.store(disk, directory, made)
     return made
 
 
-def _remove_strays(disk: Disk, directory: Path, settled: SettledList) -> None:
+def _remove_strays(disk: Disk, directory: Path, compacted: CompactedList) -> None:
     """Remove files of a compaction that was cut short, and files that a power cut brought back."""
-    listed = set(settled.segments)
+    listed = set(compacted.segments)
     for name in disk.names(directory):
         segment = segment_of(name)
-        done = segment_of(name, SETTLED_SUFFIX)
+        done = segment_of(name, COMPACTED_SUFFIX)
         unlisted = done is not None and done not in listed
-        resurrected = segment is not None and segment < settled.first_segment
-        if unlisted or resurrected or segment_of(name, SETTLING_SUFFIX) is not None:
+        resurrected = segment is not None and segment < compacted.first_segment
+        if unlisted or resurrected or segment_of(name, COMPACTING_SUFFIX) is not None:
             disk.remove(directory / name)
     names = disk.names(directory)
     for name in names:

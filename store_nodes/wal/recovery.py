@@ -203,7 +203,7 @@ class Recovery:
         self,
         *,
         segments: list[int],
-        settled: tuple[int, ...] = (),
+        compacted: tuple[int, ...] = (),
         fresh: bool,
         torn: bool,
         book: DamageBook,
@@ -211,7 +211,7 @@ class Recovery:
     ) -> None:
         self.segments = segments
         """Every raw segment that exists, oldest first; the last is the one written to."""
-        self.settled = settled
+        self.compacted = compacted
         self.fresh = fresh
         """Whether the directory was empty, so that this is a new incarnation of the node."""
         self._torn = torn

@@ -1,7 +1,7 @@
 """A file of frames, `<segment, 16 hex digits>.wal`, or `.spare` before it is used.
 
-Compacted segments have numbers from `FIRST_SETTLED` on and the suffix `.settled`, or `.settling`
-while they are written (settled.py).
+Compacted segments have numbers from `FIRST_COMPACTED` on and the suffix `.settled`, or `.settling`
+while they are written (compacted.py).
 
 The first 4096 bytes are the header, twice (at 0 and at 2048, so that one bad sector takes one):
 
@@ -31,13 +31,13 @@ SEGMENT_VERSION = 1
 SEGMENT_HEADER_BYTES = 4096
 SEGMENT_SUFFIX = ".wal"
 SPARE_SUFFIX = ".spare"
-SETTLED_SUFFIX = ".settled"
-SETTLING_SUFFIX = ".settling"
+COMPACTED_SUFFIX = ".settled"
+COMPACTING_SUFFIX = ".settling"
 INDEX_SUFFIX = ".index"
 """The suffix of a cache of the segment's footer (storage/sidecar.py); it may be missing, and is
 never synced.
 """
-FIRST_SETTLED = 0x8000_0000
+FIRST_COMPACTED = 0x8000_0000
 MIN_SEGMENT_BYTES = 2 * SEGMENT_HEADER_BYTES
 MAX_SEGMENT_BYTES = 0xFFFF_0000
 """The largest segment, because offsets are u32."""
@@ -105,7 +105,7 @@ def path_of(directory: Path, segment: int, suffix: str | None = None) -> Path:
     compacted.
     """
     if suffix is None:
-        suffix = SETTLED_SUFFIX if segment >= FIRST_SETTLED else SEGMENT_SUFFIX
+        suffix = COMPACTED_SUFFIX if segment >= FIRST_COMPACTED else SEGMENT_SUFFIX
     return directory / f"{segment:016x}{suffix}"
 
 

@@ -102,7 +102,7 @@ async def _have_same_bytes(cluster: ChaosCluster, torture: Torture, nodes: Itera
     return same
 
 
-async def until_settled(cluster: ChaosCluster, node: int) -> None:
+async def until_compacted(cluster: ChaosCluster, node: int) -> None:
     """Until some of what was published lies in settled segments of the node."""
     client = cluster.store_client()
     await client.start()
@@ -174,7 +174,7 @@ async def test_a_damaged_settled_segment_is_repaired(cluster: ChaosCluster, how:
     torture = await Torture.on_store(cluster, per_second=400)
     torture.workload.start()
     await asyncio.sleep(4)
-    await until_settled(cluster, 3)
+    await until_compacted(cluster, 3)
     await torture.workload.stop()
     await cluster.stop_node(3)
     harm(settled(cluster.node_dirs[3])[0], 0.4, how)
@@ -216,7 +216,7 @@ async def test_a_node_without_a_whole_checkpoint_is_made_whole_by_its_peers(
     for _ in range(2):
         await cluster.stop_node(3)
         cluster.start_node(3)
-    await until_settled(cluster, 3)
+    await until_compacted(cluster, 3)
     cluster.kill_node(3)
     for file in files(cluster.node_dirs[3]):
         harm(file, 0.5, HARMS[0])

@@ -58,58 +58,58 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P1",
     ),
     Mutant(
-        "a settled segment gets a number that will be used again",
+        "a compacted segment gets a number that will be used again",
         (
             Edit(
-                "store_nodes/storage/settle.py",
+                "store_nodes/storage/compaction.py",
                 "        next_segment=max([old.next_segment, *(one + 1 for one in sizes)]),\n",
                 "        next_segment=old.next_segment,\n",
             ),
         ),
-        killed_by="tests/unit/storage/test_settle.py"
+        killed_by="tests/unit/storage/test_compaction.py"
         "::test_what_is_live_is_moved_and_the_rest_is_gone",
         breaks="P1",
-        trips="not a list of settled segments",
+        trips="not a list of compacted segments",
     ),
     Mutant(
-        "a settle that writes no segment gives used numbers again",
+        "a compaction that writes no segment gives used numbers again",
         (
             Edit(
-                "store_nodes/storage/settle.py",
+                "store_nodes/storage/compaction.py",
                 "        next_segment=max([old.next_segment, *(one + 1 for one in sizes)]),\n",
-                "        next_segment=max([FIRST_SETTLED, *(one + 1 for one in (*old.segments, "
+                "        next_segment=max([FIRST_COMPACTED, *(one + 1 for one in (*old.segments, "
                 "*sizes) if one not in victims.segments)]),\n",
             ),
         ),
-        killed_by="tests/unit/storage/test_settle.py"
+        killed_by="tests/unit/storage/test_compaction.py"
         "::test_a_list_goes_on_from_the_last_where_nothing_is_live",
         breaks="P1",
         trips="a segment is used twice",
     ),
     Mutant(
-        "a settle of settled segments alone brings raw ones back",
+        "a compaction of compacted segments alone brings raw ones back",
         (
             Edit(
                 "store_nodes/storage/victims.py",
-                "upto = raw[-1] if raw else wal.settled.first_segment - 1\n",
+                "upto = raw[-1] if raw else wal.compacted.first_segment - 1\n",
                 "upto = raw[-1] if raw else 0\n",
             ),
             Edit(
-                "store_nodes/storage/settle.py",
+                "store_nodes/storage/compaction.py",
                 "        first_segment=max(old.first_segment, victims.raw_upto + 1),\n",
                 "        first_segment=victims.raw_upto + 1,\n",
             ),
         ),
-        killed_by="tests/unit/storage/test_settle.py"
+        killed_by="tests/unit/storage/test_compaction.py"
         "::test_a_list_goes_on_from_the_last_where_nothing_is_live",
         breaks="P1",
         trips="raw segments come back",
     ),
     Mutant(
-        "a list of settled segments that contradicts itself is trusted",
-        (Edit("store_nodes/wal/settled.py", " or not found.is_sound", ""),),
+        "a list of compacted segments that contradicts itself is trusted",
+        (Edit("store_nodes/wal/compacted.py", " or not found.is_sound", ""),),
         killed_by="tests/unit/wal/test_footer_and_segment.py"
-        "::test_a_list_of_settled_segments_that_contradicts_itself_is_not_trusted",
+        "::test_a_list_of_compacted_segments_that_contradicts_itself_is_not_trusted",
         breaks="P1",
     ),
     Mutant(
@@ -345,18 +345,18 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P2",
     ),
     Mutant(
-        "a settle does not move where raw segments begin",
+        "a compaction does not move where raw segments begin",
         (
             Edit(
-                "store_nodes/storage/settle.py",
+                "store_nodes/storage/compaction.py",
                 "        first_segment=max(old.first_segment, victims.raw_upto + 1),\n",
                 "        first_segment=old.first_segment,\n",
             ),
         ),
-        killed_by="tests/unit/storage/test_settle.py"
+        killed_by="tests/unit/storage/test_compaction.py"
         "::test_what_is_live_is_moved_and_the_rest_is_gone",
         breaks="P1",
-        trips="is not settled",
+        trips="is not compacted",
     ),
     Mutant(
         "a start tells an earlier value of an instance whose later record is lost",

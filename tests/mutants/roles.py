@@ -74,7 +74,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "    return found\n",
             ),
         ),
-        killed_by="tests/unit/storage/test_damaged_storage.py::test_a_bit_in_a_settled_batch",
+        killed_by="tests/unit/storage/test_damaged_storage.py::test_a_bit_in_a_compacted_batch",
         breaks="P1",
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""Mutants of the store nodes: consensus, the state machine, the write-ahead log, settling."""
+"""Mutants of the store nodes: consensus, the state machine, the write-ahead log, compaction."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "repaired damage of a segment that is removed stays in the list",
         (
             Edit("store_nodes/wal/log.py", "        self._book.forget(removed.__contains__)\n", ""),
-            Edit("store_nodes/wal/opening.py", "    book.forget(settled.has_replaced)\n", ""),
+            Edit("store_nodes/wal/opening.py", "    book.forget(compacted.has_replaced)\n", ""),
         ),
         breaks="P5",
         killed_by="tests/unit/wal/test_damage.py"
@@ -221,7 +221,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "store_nodes/wal/opening.py",
-                "book.forget(settled.has_replaced)",
+                "book.forget(compacted.has_replaced)",
                 "book.forget(lambda segment: True)",
             ),
         ),
@@ -358,7 +358,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         breaks="P17",
-        killed_by="tests/unit/storage/test_settle.py"
+        killed_by="tests/unit/storage/test_compaction.py"
         "::test_no_round_begins_once_the_storage_is_closed",
     ),
     Mutant(

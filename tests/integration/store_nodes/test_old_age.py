@@ -42,7 +42,7 @@ async def fill(client: StoreClient, queues: list[QueueId], count: int) -> None:
             await asyncio.gather(*futures)
 
 
-async def until_settled(cluster: ChaosCluster, client: StoreClient, upto: int) -> None:
+async def until_compacted(cluster: ChaosCluster, client: StoreClient, upto: int) -> None:
     """Ask for checkpoints until every node's raw log begins at segment `upto` or later."""
     async with asyncio.timeout(120):
         while True:
@@ -65,14 +65,14 @@ def wal_bytes(cluster: ChaosCluster, node: int) -> int:
     return total
 
 
-async def test_a_settled_log_is_read_truncated_and_restarted(
+async def test_a_compacted_log_is_read_truncated_and_restarted(
     cluster: ChaosCluster, client: StoreClient
 ) -> None:
     queues = [await new_queue(client) for _ in range(4)]
     await fill(client, queues, 250)
     before = {node: wal_bytes(cluster, node) for node in NODES}
     assert min(before.values()) > 3 * MIB
-    await until_settled(cluster, client, 6)
+    await until_compacted(cluster, client, 6)
     for queue in queues[:2]:
         assert await read_texts(client, queue) == [str(n) for n in range(250)]
     for queue in queues:

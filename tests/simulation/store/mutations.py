@@ -27,7 +27,7 @@ from store_nodes.node.client_service import ClientService
 from store_nodes.node.copying import Copier, Lack
 from store_nodes.node.group import Group
 from store_nodes.node.start import CheckpointDraft
-from store_nodes.storage import settle
+from store_nodes.storage import compaction
 from store_nodes.wal.frame import HEADER_BYTES
 from store_nodes.wal.log import WriteAheadLog
 from store_nodes.wal.position import Position
@@ -151,24 +151,24 @@ def a_checkpoint_counts_before_its_name_is_durable() -> AbstractContextManager[o
     return patches((DiskFiles, "sync_directory", lambda self: None))
 
 
-def a_settle_is_not_written_down() -> AbstractContextManager[object]:
+def a_compaction_is_not_written_down() -> AbstractContextManager[object]:
     """P1: old segments go, and the next start looks for them."""
 
-    def forgotten(self: WriteAheadLog, settled: Any, sizes: dict[int, int]) -> None:
+    def forgotten(self: WriteAheadLog, compacted: Any, sizes: dict[int, int]) -> None:
         self._sizes.update(sizes)
-        self._settled = settled
+        self._compacted = compacted
 
-    return patches((WriteAheadLog, "commit_settle", forgotten))
+    return patches((WriteAheadLog, "commit_compaction", forgotten))
 
 
-def a_settle_leaves_a_batch_behind() -> AbstractContextManager[object]:
+def a_compaction_leaves_a_batch_behind() -> AbstractContextManager[object]:
     """P1: the last of what is live is not copied."""
-    original = settle._copy
+    original = compaction._copy
 
     def all_but_one(wal: Any, writer: Any, copies: list[Any]) -> int:
         return original(wal, writer, copies[:-1] if len(copies) > 1 else copies)
 
-    return patches((settle, "_copy", all_but_one))
+    return patches((compaction, "_copy", all_but_one))
 
 
 def an_unknown_append_moves_to_a_new_session() -> AbstractContextManager[object]:
@@ -255,8 +255,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     a_record_counts_as_durable_before_its_sync,
     a_checkpoint_begins_where_the_log_ends,
     a_checkpoint_counts_before_its_name_is_durable,
-    a_settle_is_not_written_down,
-    a_settle_leaves_a_batch_behind,
+    a_compaction_is_not_written_down,
+    a_compaction_leaves_a_batch_behind,
     an_unknown_append_moves_to_a_new_session,
     an_install_copies_no_batches,
     restart_forgets_sessions,

@@ -25,7 +25,7 @@ from tests.simulation.store.faults import Faults
 from tests.simulation.store.options import Options, draw
 from tests.simulation.store.oracle import Oracle, Violation
 
-SETTLE_RATE = 4 * 1024 * 1024
+COMPACTION_RATE = 4 * 1024 * 1024
 CALM_S = 4
 CONVERGE_S = 240
 """Seconds of virtual time in which a healed cluster has repaired, installed and said everything."""
@@ -58,7 +58,7 @@ def small(options: Options) -> Iterator[None]:
         found = original(settings)
         rules = found.rules._replace(min_raw=options.min_raw, measure_every_s=2.0)
         return found._replace(
-            rules=rules, settle_rate=SETTLE_RATE, scrub_pass_s=3.0, remove_after_s=1.0
+            rules=rules, compaction_rate=COMPACTION_RATE, scrub_pass_s=3.0, remove_after_s=1.0
         )
 
     with ExitStack() as stack:

@@ -30,7 +30,7 @@ from tests.unit.wal.wal_support import SEGMENT_BYTES, SimDisk, open_log
 
 GROUP = 1
 RULES = Rules(segment_bytes=SEGMENT_BYTES, min_raw=1, max_raw=3, measure_every_s=0.0)
-SETTINGS = StorageSettings(RULES, settle_rate=1 << 40, scrub_rate=0, remove_after_s=0.0)
+SETTINGS = StorageSettings(RULES, compaction_rate=1 << 40, scrub_rate=0, remove_after_s=0.0)
 
 
 def queue_id(number: int) -> bytes:
@@ -117,9 +117,11 @@ class Store:
         self.log, recovery = open_log(self.disk, start if loaded else None)
         self.pages = Pages(self.log, cache_bytes=20_000)
         self.batches = BatchIndex(self.pages, self.log.report_damage)
-        self.instances = InstanceIndex(self.log.settled.oldest.get(GROUP, 0))
+        self.instances = InstanceIndex(self.log.compacted.oldest.get(GROUP, 0))
         loader = IndexLoader(self.log, self.pages, self.batches)
-        loader.segments((*recovery.settled, *recovery.segments[:-1]), lambda group: self.instances)
+        loader.segments(
+            (*recovery.compacted, *recovery.segments[:-1]), lambda group: self.instances
+        )
         if loaded is not None:
             tail = unpack_tail(loaded.checkpoint.tail, loaded.checkpoint.tail_of_others)
             self.log.note_batches(loader.entries(tail))
@@ -169,7 +171,7 @@ class Store:
         self.disk.kill()
         self.restart()
 
-    def settle(self, rounds: int = 2) -> None:
+    def compact(self, rounds: int = 2) -> None:
         async def run() -> None:
             for _ in range(rounds):
                 await self.storage.run_round(self.life())

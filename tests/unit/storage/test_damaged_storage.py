@@ -1,4 +1,4 @@
-"""Bytes that rot in what is sealed and settled: found, named, repaired; caches are made anew."""
+"""Bytes that rot in what is sealed and compacted: found, named, repaired; caches are made anew."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pytest
 from store_nodes.storage.damage import LostBatch, costs_votes
 from store_nodes.storage.rows import OFFSETS
 from store_nodes.storage.sidecar import PAGE_ROWS, ROW
+from store_nodes.wal.compacted import LIST_NAME
 from store_nodes.wal.position import Position
 from store_nodes.wal.recovery import Damage, RecoveryState
-from store_nodes.wal.segment import FIRST_SETTLED, INDEX_SUFFIX
-from store_nodes.wal.settled import LIST_NAME
+from store_nodes.wal.segment import FIRST_COMPACTED, INDEX_SUFFIX
 from tests.unit.storage.storage_support import SETTINGS, Command, Store, queue_id
 from tests.unit.wal.wal_support import SEGMENT_BYTES
 
 SCRUBBING = SETTINGS._replace(scrub_rate=1 << 40, scrub_pass_s=0.0)
 
 
-def settled_store(seed: int = 0) -> Store:
-    """Return a store with settled segments of two queues, whose tails are in raw ones."""
+def compacted_store(seed: int = 0) -> Store:
+    """Return a store with compacted segments of two queues, whose tails are in raw ones."""
     store = Store(seed, SCRUBBING)
     for number in range(150):
         store.do(Command("append", number % 2, 2, 700))
@@ -30,7 +30,7 @@ def settled_store(seed: int = 0) -> Store:
     store.do(Command("release", 2, numbers=(0, 3, 4)))
     store.checkpoint()
     store.checkpoint()
-    store.settle(8)
+    store.compact(8)
     assert len(store.segments(".settled")) > 2
     store.check()
     return store
@@ -42,7 +42,7 @@ def flip(store: Store, name: str, at: int) -> None:
 
 def scrub(store: Store) -> list[LostBatch]:
     store.storage._scrub_due_s = 0.0
-    store.settle(60)
+    store.compact(60)
     return [bare(one) for report in store.reports for one in report.lost]
 
 
@@ -52,7 +52,7 @@ def bare(lost: LostBatch) -> LostBatch:
 
 
 def test_a_scrub_of_what_is_whole_finds_nothing() -> None:
-    store = settled_store()
+    store = compacted_store()
     assert scrub(store) == []
     assert store.storage.status()["scrubbed_bytes"] != 0
     assert store.reports == []
@@ -67,15 +67,15 @@ def test_a_scrub_of_a_young_node_has_nothing_to_read() -> None:
 
 
 @pytest.mark.parametrize("queue", [0, 1, 2])
-def test_a_bit_in_a_settled_batch(queue: int) -> None:
-    store = settled_store()
+def test_a_bit_in_a_compacted_batch(queue: int) -> None:
+    store = compacted_store()
     if queue == 2:
         (entry,) = store.batches.staged_batches(queue_id(2), 4, 0)
         place, lost = entry.position, LostBatch(queue_id(2), True, 4, 2)
     else:
         (found,) = store.batches.locate(queue_id(queue), 20, 0)
         place, lost = found.position, LostBatch(queue_id(queue), False, 20, 2)
-    assert place.segment >= FIRST_SETTLED
+    assert place.segment >= FIRST_COMPACTED
     flip(store, f"{place.segment:016x}.settled", place.offset + 7)
     assert scrub(store) == [lost]
     assert [report.votes for report in store.reports] == [False]
@@ -93,13 +93,13 @@ def test_a_bit_in_a_settled_batch(queue: int) -> None:
         store.do(Command("append", 0, 2, 700))
     store.checkpoint()
     store.checkpoint()
-    store.settle(8)
+    store.compact(8)
     store.check()
     store.kill()
     store.check()
 
 
-def test_a_bit_in_a_raw_batch_below_the_checkpoint_stops_its_settle() -> None:
+def test_a_bit_in_a_raw_batch_below_the_checkpoint_stops_its_compaction() -> None:
     store = Store(0, SCRUBBING)
     for _ in range(150):
         store.do(Command("append", 0, 2, 700))
@@ -107,16 +107,16 @@ def test_a_bit_in_a_raw_batch_below_the_checkpoint_stops_its_settle() -> None:
     store.checkpoint()
     (found,) = store.batches.locate(queue_id(0), 20, 0)
     flip(store, f"{found.position.segment:016x}.wal", found.position.offset + 7)
-    store.settle(4)
-    assert store.log.settled.first_segment == found.position.segment
+    store.compact(4)
+    assert store.log.compacted.first_segment == found.position.segment
     lost = [LostBatch(queue_id(0), False, 20, 2)]
     assert [bare(one) for one in store.reports[0].lost_batches()] == lost
     assert store.batches.missing(queue_id(0), 0, 40) == [(20, 22)]
     assert [one.base_offset for one in store.batches.locate(queue_id(0), 16, 10_000)] == [16, 18]
     store.repair(lost)
     store.check()
-    store.settle(8)
-    assert store.log.settled.first_segment > found.position.segment
+    store.compact(8)
+    assert store.log.compacted.first_segment > found.position.segment
     store.check()
     store.kill()
     assert store.recovery.damages == []
@@ -125,7 +125,7 @@ def test_a_bit_in_a_raw_batch_below_the_checkpoint_stops_its_settle() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_any_bit_of_an_index_file(seed: int) -> None:
-    store = settled_store()
+    store = compacted_store()
     luck = random.Random(seed)
     for name in store.segments(INDEX_SUFFIX):
         flip(store, name, luck.randrange(len(store.disk.inode(name).live)))
@@ -135,7 +135,7 @@ def test_any_bit_of_an_index_file(seed: int) -> None:
 
 
 def test_index_files_that_are_gone_empty_or_of_another_segment() -> None:
-    store = settled_store()
+    store = compacted_store()
     names = store.segments(INDEX_SUFFIX)
     store.disk.remove(store.log.directory / names[0])
     store.disk.inode(names[1]).live.clear()
@@ -146,7 +146,7 @@ def test_index_files_that_are_gone_empty_or_of_another_segment() -> None:
 
 
 def test_an_index_page_that_rots_while_the_node_runs() -> None:
-    store = settled_store()
+    store = compacted_store()
     for name in store.segments(INDEX_SUFFIX):
         flip(store, name, len(store.disk.inode(name).live) - 30)
     before = store.pages.rebuilt
@@ -155,8 +155,8 @@ def test_an_index_page_that_rots_while_the_node_runs() -> None:
     assert store.pages.rebuilt > before
 
 
-def test_a_settled_segment_without_its_footer() -> None:
-    store = settled_store()
+def test_a_compacted_segment_without_its_footer() -> None:
+    store = compacted_store()
     name = store.segments(".settled")[0]
     at = len(store.disk.inode(name).live) - 8
     flip(store, name, at)
@@ -175,10 +175,10 @@ def test_a_settled_segment_without_its_footer() -> None:
 
 
 def without_an_index(store: Store, offset: int = 20) -> int:
-    """Return a settled segment, after damage to its sidecar and its footer."""
+    """Return a compacted segment, after damage to its sidecar and its footer."""
     (found,) = store.batches.locate(queue_id(0), offset, 0)
     segment = found.position.segment
-    assert segment >= FIRST_SETTLED
+    assert segment >= FIRST_COMPACTED
     run = store.pages.run(segment)
     footer = store.log.reader(segment).footer_payload()
     assert footer is not None
@@ -202,7 +202,7 @@ def gaps(store: Store) -> list[LostBatch]:
 
 def test_damage_in_a_segment_whose_index_cannot_be_read_is_recorded() -> None:
     """Each start ended at this damage, because it could not look for the lost batches."""
-    store = settled_store()
+    store = compacted_store()
     (found,) = store.batches.locate(queue_id(0), 20, 0)
     segment = without_an_index(store)
     flip(store, f"{segment:016x}.settled", found.position.offset + 7)
@@ -221,7 +221,7 @@ def test_damage_in_a_segment_whose_index_cannot_be_read_is_recorded() -> None:
 
 def test_a_read_does_without_rows_that_cannot_be_read() -> None:
     """The index must not raise: a node that applied a release ended here."""
-    store = settled_store()
+    store = compacted_store()
     segment = without_an_index(store)
     assert store.batches.locate(queue_id(0), 20, 0)[0].base_offset > 20
     assert store.unreadable == [Damage(segment, 0, 0, "footer")]
@@ -233,7 +233,7 @@ def test_a_read_does_without_rows_that_cannot_be_read() -> None:
 
 def test_an_index_that_cannot_be_read_is_not_attached_again() -> None:
     """A start must not attach it: its rows hide the batches that a repair wrote."""
-    store = settled_store()
+    store = compacted_store()
     segment = without_an_index(store)
     store.batches.locate(queue_id(0), 20, 0)
     asyncio.run(store.storage.found_damaged(store.unreadable))
@@ -251,7 +251,7 @@ def test_an_index_that_cannot_be_read_is_not_attached_again() -> None:
 
 
 def test_rows_in_use_of_an_index_that_is_known_as_repaired_are_reported() -> None:
-    store = settled_store()
+    store = compacted_store()
     segment = without_an_index(store)
     store.log.report_damage(Damage(segment, 0, 0, "footer"))
     store.log.repaired()
@@ -261,15 +261,15 @@ def test_rows_in_use_of_an_index_that_is_known_as_repaired_are_reported() -> Non
 
 
 def test_rows_of_an_unreadable_index_are_dropped_when_some_of_them_are() -> None:
-    store = settled_store()
+    store = compacted_store()
     without_an_index(store)
     store.batches.exclude(queue_id(0), OFFSETS, 20, 22)
     assert len(store.unreadable) == 1
     assert LostBatch(queue_id(0), False, 20, 2) in gaps(store)
 
 
-def test_a_settled_segment_that_is_missing() -> None:
-    store = settled_store()
+def test_a_compacted_segment_that_is_missing() -> None:
+    store = compacted_store()
     name = store.segments(".settled")[1]
     store.disk.remove(store.log.directory / name)
     store.kill()
@@ -280,11 +280,11 @@ def test_a_settled_segment_that_is_missing() -> None:
     )
 
 
-def test_a_list_of_settled_segments_that_does_not_verify() -> None:
-    store = settled_store()
+def test_a_list_of_compacted_segments_that_does_not_verify() -> None:
+    store = compacted_store()
     flip(store, LIST_NAME, 30)
     store.kill()
-    assert [one.reason for one in store.recovery.damages] == ["the list of settled segments"]
+    assert [one.reason for one in store.recovery.damages] == ["the list of compacted segments"]
     store.check()
     store.log.repaired()
     store.kill()
@@ -309,7 +309,7 @@ def test_a_batch_listed_twice_counts_once() -> None:
     assert store.batches.stored_bytes(queue_id(0)) == 120 * 700
     store.checkpoint()
     store.checkpoint()
-    store.settle(8)
+    store.compact(8)
     store.check()
     assert store.disk_bytes() < 120 * 900 + 2 * SEGMENT_BYTES
 
@@ -324,7 +324,7 @@ def test_a_batch_listed_twice_counts_once() -> None:
         (Damage(4, 9000, 9000, "footer"), Position(3, 4096, 0), True),
         (Damage(1, 5000, 6000, "payload"), None, True),
         (Damage(0, 0, 0, "the list of damages"), Position(3, 6000, 0), True),
-        (Damage(FIRST_SETTLED + 1, 0, 0, "missing"), None, False),
+        (Damage(FIRST_COMPACTED + 1, 0, 0, "missing"), None, False),
     ],
 )
 def test_which_damage_costs_votes(damage: Damage, start: Position | None, costs: bool) -> None:

@@ -1,4 +1,4 @@
-"""Index, settle, truncation and restarts against a dictionary, in any order."""
+"""Index, compaction, truncation and restarts against a dictionary, in any order."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ class StorageMachine(RuleBasedStateMachine):
         self.store.checkpoint()
 
     @rule(rounds=st.integers(1, 3))
-    def settle(self, rounds: int) -> None:
+    def compact(self, rounds: int) -> None:
         self.store.checkpoint()
-        self.store.settle(rounds)
+        self.store.compact(rounds)
 
     @rule(after=st.integers(0, 40))
     def cut_in_the_middle(self, after: int) -> None:
         self.store.checkpoint()
         self.store.disk.cut_after = after
         with suppress(PowerCut):
-            self.store.settle(3)
+            self.store.compact(3)
         self.store.cut()
         assert self.store.recovery.damages == []
 

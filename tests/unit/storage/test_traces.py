@@ -9,9 +9,9 @@ from store_nodes.commands import StageExtras, encode_append, encode_stage, encod
 from store_nodes.storage.rows import OFFSETS, STAGES
 from store_nodes.storage.traces import Trace, told, traces_of
 from store_nodes.wal.frame import HEADER_BYTES, FrameKind
-from store_nodes.wal.segment import FIRST_SETTLED
+from store_nodes.wal.segment import FIRST_COMPACTED
 from tests.unit.storage.storage_support import Command, Store, body, queue_id
-from tests.unit.storage.test_damaged_storage import SCRUBBING, flip, scrub, settled_store
+from tests.unit.storage.test_damaged_storage import SCRUBBING, compacted_store, flip, scrub
 
 SESSION = bytes(16)
 
@@ -80,10 +80,10 @@ def test_a_value_is_the_one_of_its_ballot_if_the_frame_header_is_damaged_too(bal
     assert (trace.found({10: (ballot, value)}) is not None) == (ballot == 1 << 16)
 
 
-def test_a_settled_batch_is_found_in_the_value_that_appended_it() -> None:
-    store = settled_store()
+def test_a_compacted_batch_is_found_in_the_value_that_appended_it() -> None:
+    store = compacted_store()
     (found,) = store.batches.locate(queue_id(0), 20, 0)
-    assert found.position.segment >= FIRST_SETTLED
+    assert found.position.segment >= FIRST_COMPACTED
     flip(store, f"{found.position.segment:016x}.settled", found.position.offset + 7)
     trace = trace_after(store)
     assert trace.kind == FrameKind.BATCH
@@ -96,8 +96,8 @@ def test_a_settled_batch_is_found_in_the_value_that_appended_it() -> None:
     assert trace._replace(payload_crc=None).found(values_with(batch)) is None, "nothing proves it"
 
 
-def test_a_settled_staged_batch_is_found_among_stages() -> None:
-    store = settled_store()
+def test_a_compacted_staged_batch_is_found_among_stages() -> None:
+    store = compacted_store()
     (entry,) = store.batches.staged_batches(queue_id(2), 4, 0)
     flip(store, f"{entry.position.segment:016x}.settled", entry.position.offset + 7)
     trace = trace_after(store)

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
+from store_nodes.storage.compaction import Victims
 from store_nodes.storage.life import Life
-from store_nodes.storage.settle import Victims
 from store_nodes.storage.victims import MIB, Rules, choose
-from store_nodes.wal.settled import SettledList
+from store_nodes.wal.compacted import CompactedList
 
 SEGMENTS = range(1, 6)
 RULES = Rules(segment_bytes=MIB, min_raw=1, max_raw=16)
@@ -18,9 +18,9 @@ RULES = Rules(segment_bytes=MIB, min_raw=1, max_raw=16)
 
 @dataclass
 class Log:
-    """Five raw segments of 1 MiB, and no settled one."""
+    """Five raw segments of 1 MiB, and no compacted one."""
 
-    settled: SettledList = field(default_factory=lambda: SettledList(first_segment=1))
+    compacted: CompactedList = field(default_factory=lambda: CompactedList(first_segment=1))
 
     def sizes(self) -> dict[int, int]:
         return dict.fromkeys(SEGMENTS, MIB)

@@ -199,7 +199,7 @@ def test_damage_lasts_until_it_is_repaired_and_is_not_found_again() -> None:
 def test_what_is_repaired_is_forgotten_once_its_segment_is_removed(before: str) -> None:
     """The list was growing for ever.
 
-    `before` names the step before which the process stops, after the settle.
+    `before` names the step before which the process stops, after the compaction.
     """
     disk, _, positions = written(2000)
     flip(disk, 1, positions[4].offset)
@@ -213,7 +213,7 @@ def test_what_is_repaired_is_forgotten_once_its_segment_is_removed(before: str) 
     log = reopened(log, disk)
     kept = [damage, votes] if before == "repair" else [replace(damage, repaired=True)]
     assert log.all_damages() == kept, "its bytes would be reported again"
-    log.commit_settle(replace(log.settled, first_segment=2), {})
+    log.commit_compaction(replace(log.compacted, first_segment=2), {})
     if before == "removal":
         log = reopened(log, disk)
     log.remove_segments([1])

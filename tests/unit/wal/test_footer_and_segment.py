@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from store_nodes.wal import compacted
 from store_nodes.wal import frame as frames
-from store_nodes.wal import settled
+from store_nodes.wal.compacted import CompactedList
 from store_nodes.wal.errors import BadFooter
 from store_nodes.wal.footer import (
     TRAILER_BYTES,
@@ -19,7 +20,7 @@ from store_nodes.wal.footer import (
 from store_nodes.wal.frame import FrameKind, Record
 from store_nodes.wal.position import Position
 from store_nodes.wal.segment import (
-    FIRST_SETTLED,
+    FIRST_COMPACTED,
     SEGMENT_HEADER_BYTES,
     SPARE_SUFFIX,
     SegmentHeader,
@@ -28,7 +29,6 @@ from store_nodes.wal.segment import (
     segment_of,
     used_bytes,
 )
-from store_nodes.wal.settled import SettledList
 from tests.unit.wal.wal_support import DIRECTORY, SimDisk
 
 HEADER = SegmentHeader(9, b"c" * 16, 2, b"i" * 16, b"s" * 16)
@@ -48,16 +48,16 @@ def test_a_footer_comes_back() -> None:
     assert [entry.position for entry in footer.frames()] == written.positions
 
 
-def test_a_list_of_settled_segments_that_contradicts_itself_is_not_trusted() -> None:
+def test_a_list_of_compacted_segments_that_contradicts_itself_is_not_trusted() -> None:
     disk = SimDisk()
     disk.make_directory(DIRECTORY)
-    for listed in ((FIRST_SETTLED, FIRST_SETTLED), (FIRST_SETTLED + 1,), (7,)):
-        wrong = SettledList(segments=listed, next_segment=FIRST_SETTLED + 1)
-        settled.store(disk, DIRECTORY, wrong)
-        assert settled.load(disk, DIRECTORY) is None
-    sound = SettledList(segments=(FIRST_SETTLED,), next_segment=FIRST_SETTLED + 1)
-    settled.store(disk, DIRECTORY, sound)
-    assert settled.load(disk, DIRECTORY) is not None
+    for listed in ((FIRST_COMPACTED, FIRST_COMPACTED), (FIRST_COMPACTED + 1,), (7,)):
+        wrong = CompactedList(segments=listed, next_segment=FIRST_COMPACTED + 1)
+        compacted.store(disk, DIRECTORY, wrong)
+        assert compacted.load(disk, DIRECTORY) is None
+    sound = CompactedList(segments=(FIRST_COMPACTED,), next_segment=FIRST_COMPACTED + 1)
+    compacted.store(disk, DIRECTORY, sound)
+    assert compacted.load(disk, DIRECTORY) is not None
 
 
 def test_a_footer_that_does_not_add_up_is_an_error_of_its_own() -> None:

@@ -1,8 +1,9 @@
 """The compacted segments of a log, and the number at which its raw segments begin: `settled.json`.
 
 A compacted segment holds batches alone, ordered by queue, which were copied out of segments that
-nothing replays any more (storage/settle.py). It is a file of frames like any other, numbered from
-`FIRST_SETTLED` on, with a footer. It is written under another name (`.settling`) and never changed.
+nothing replays any more (storage/compaction.py). It is a file of frames like any other, numbered
+from `FIRST_COMPACTED` on, with a footer. It is written under another name (`.settling`) and never
+changed.
 
 This list is the commit point of a compaction, which goes in this order, each step durable before
 the next: the new segments, under their final names · the list · then the old files are removed. A
@@ -20,13 +21,13 @@ from crc32c import crc32c
 
 from store_nodes.wal.disk import Disk, read_whole, write_atomically
 from store_nodes.wal.errors import WalUnsupported
-from store_nodes.wal.segment import FIRST_SETTLED
+from store_nodes.wal.segment import FIRST_COMPACTED
 
 FORMAT_VERSION = 1
 LIST_NAME = "settled.json"
 
 
-class SettledList(msgspec.Struct, frozen=True):
+class CompactedList(msgspec.Struct, frozen=True):
     """The list in `settled.json`: `segments` are in use, and `next_segment` was never used.
 
     `oldest` has, for each group, the first instance whose record was not in a raw segment removed
@@ -37,7 +38,7 @@ class SettledList(msgspec.Struct, frozen=True):
     format_version: int = FORMAT_VERSION
     first_segment: int = 1
     segments: tuple[int, ...] = ()
-    next_segment: int = FIRST_SETTLED
+    next_segment: int = FIRST_COMPACTED
     oldest: dict[int, int] = {}
     crc32c: int = 0
 
@@ -45,14 +46,14 @@ class SettledList(msgspec.Struct, frozen=True):
     def is_sound(self) -> bool:
         """Whether every segment is listed once, and was made before the next one."""
         return len({*self.segments}) == len(self.segments) and all(
-            FIRST_SETTLED <= segment < self.next_segment for segment in self.segments
+            FIRST_COMPACTED <= segment < self.next_segment for segment in self.segments
         )
 
     def has_replaced(self, segment: int) -> bool:
         """Return whether a segment is a compacted one that is not in use, or a raw one from
         before.
         """
-        if segment >= FIRST_SETTLED:
+        if segment >= FIRST_COMPACTED:
             return segment not in self.segments
         return segment < self.first_segment
 
@@ -63,13 +64,13 @@ class SettledList(msgspec.Struct, frozen=True):
         )
 
 
-def load(disk: Disk, directory: Path) -> SettledList | None:
+def load(disk: Disk, directory: Path) -> CompactedList | None:
     """Return the list, which is empty before the first compaction; None if it is damaged."""
     raw = read_whole(disk, directory / LIST_NAME)
     if raw is None:
-        return SettledList()
+        return CompactedList()
     try:
-        found = msgspec.json.decode(raw, type=SettledList)
+        found = msgspec.json.decode(raw, type=CompactedList)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     if found.encode() != raw or not found.is_sound:
@@ -79,6 +80,6 @@ def load(disk: Disk, directory: Path) -> SettledList | None:
     return found
 
 
-def store(disk: Disk, directory: Path, settled: SettledList) -> None:
+def store(disk: Disk, directory: Path, compacted: CompactedList) -> None:
     """Store the list; it is durable when this returns."""
-    write_atomically(disk, directory / LIST_NAME, settled.encode())
+    write_atomically(disk, directory / LIST_NAME, compacted.encode())

@@ -1,4 +1,4 @@
-"""A settle keeps what is live, whatever happens in the middle of it."""
+"""A compaction keeps what is live, whatever happens in the middle of it."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def test_what_is_live_is_moved_and_the_rest_is_gone() -> None:
     store = filled()
     before = store.disk_bytes()
     store.check()
-    store.settle(8)
-    assert store.storage.settles >= 2
-    assert store.log.settled.first_segment > 2
+    store.compact(8)
+    assert store.storage.compactions >= 2
+    assert store.log.compacted.first_segment > 2
     assert store.segments(".settled")
     assert store.disk_bytes() < before - SEGMENT_BYTES // 2
     store.check()
@@ -50,7 +50,7 @@ def test_what_is_live_is_moved_and_the_rest_is_gone() -> None:
 
 def test_queues_lie_together() -> None:
     store = filled()
-    store.settle(8)
+    store.compact(8)
     found = store.batches.locate(queue_id(1), 0, 20_000)
     pairs = list(pairwise(one.position for one in found))
     assert len(pairs) > 10
@@ -62,18 +62,18 @@ def test_queues_lie_together() -> None:
 def test_power_cut_at_every_file_operation(seed: int) -> None:
     whole = filled(seed)
     whole.disk.calls.clear()
-    whole.settle(6)
+    whole.compact(6)
     operations = len(whole.disk.calls)
     assert operations > 40
     for cut_after in range(seed, operations, 6):
         store = filled(seed)
         store.disk.cut_after = cut_after
         with pytest.raises(PowerCut):
-            store.settle(6)
+            store.compact(6)
         store.cut()
         assert store.recovery.damages == []
         store.check()
-        store.settle(6)
+        store.compact(6)
         store.check()
         store.kill()
         store.check()
@@ -82,7 +82,7 @@ def test_power_cut_at_every_file_operation(seed: int) -> None:
 def test_segments_that_come_back_are_removed_again() -> None:
     store = filled()
     old = {name: bytes(store.disk.inode(name).live) for name in store.segments(".wal")}
-    store.settle(8)
+    store.compact(8)
     gone = [name for name in old if name not in store.segments(".wal")]
     assert len(gone) > 1
     stray = store.segments(".settled")[0]
@@ -109,7 +109,7 @@ def test_one_message_kept_for_long_leaves_the_disk_flat() -> None:
         store.do(Command("truncate", 0, upto=end - 3, numbers=(1,)))
         store.checkpoint()
         store.checkpoint()
-        store.settle(6)
+        store.compact(6)
         sizes.append(store.disk_bytes())
         store.check()
     assert max(sizes[6:]) <= max(sizes[:6])
@@ -130,11 +130,11 @@ def test_staged_messages_that_are_done_leave_the_disk() -> None:
         store.do(Command("discard", 0, numbers=numbers[50:]))
         store.checkpoint()
         store.checkpoint()
-        store.settle(3)
+        store.compact(3)
         store.do(Command("truncate", 0, upto=store.state.queues[0].end))
         store.checkpoint()
         store.checkpoint()
-        store.settle(6)
+        store.compact(6)
         sizes.append(store.disk_bytes())
         store.check()
     assert max(sizes[5:]) <= max(sizes[:5])
@@ -155,10 +155,10 @@ def test_a_batch_listed_by_a_later_segment_is_copied_with_its_own() -> None:
     store.fill_segments(1)
     store.checkpoint()
     store.checkpoint()
-    store.settle(1)
+    store.compact(1)
     assert any(run.lowest_segment < run.segment for run in store.pages.runs())
-    store.settle(6)
-    assert store.log.settled.first_segment > written.segment
+    store.compact(6)
+    assert store.log.compacted.first_segment > written.segment
     store.check()
     store.kill()
     store.check()
@@ -170,8 +170,8 @@ def test_nothing_goes_that_a_member_still_asks_for() -> None:
     store = filled()
     life = store.life()._replace(floor=lambda group: 20)
     store.life = lambda: life  # type: ignore[method-assign]
-    store.settle(6)
-    assert store.log.settled.first_segment <= 2
+    store.compact(6)
+    assert store.log.compacted.first_segment <= 2
     assert all(store.instances.get(instance) for instance in range(20, 120))
 
 
@@ -182,8 +182,8 @@ def test_past_the_lag_cap_it_goes_all_the_same() -> None:
     store.kill()
     life = store.life()._replace(floor=lambda group: 20)
     store.life = lambda: life  # type: ignore[method-assign]
-    store.settle(8)
-    assert store.log.settled.first_segment > 2
+    store.compact(8)
+    assert store.log.compacted.first_segment > 2
     assert store.instances.get(20) is None
     assert store.instances.oldest > 20
     store.check()
@@ -191,13 +191,13 @@ def test_past_the_lag_cap_it_goes_all_the_same() -> None:
 
 def test_instances_are_found_before_and_after() -> None:
     store = filled()
-    for when in ("fresh", "restarted", "settled", "restarted again"):
+    for when in ("fresh", "restarted", "compacted", "restarted again"):
         for instance in range(store.instances.oldest, store.next):
             place = store.instances.get(instance)
             assert place is not None, when
             assert len(store.log.read(place)) == place.length
         if when == "restarted":
-            store.settle(6)
+            store.compact(6)
             assert store.instances.oldest > 0
             assert store.instances.get(store.instances.oldest - 1) is None
         else:
@@ -209,7 +209,7 @@ def test_deleted_queues_are_not_copied() -> None:
     store.do(Command("delete", 1))
     store.checkpoint()
     store.checkpoint()
-    store.settle(8)
+    store.compact(8)
     assert queue_id(1) not in store.batches.queues()
     assert all(b"1.0." not in store.disk.inode(n).live for n in store.segments(".settled"))
     store.kill()
@@ -218,15 +218,15 @@ def test_deleted_queues_are_not_copied() -> None:
 
 def test_a_list_goes_on_from_the_last_where_nothing_is_live() -> None:
     store = filled()
-    store.settle(8)
-    before = store.log.settled
+    store.compact(8)
+    before = store.log.compacted
     assert before.segments
     for queue in range(4):
         store.do(Command("delete", queue))
     store.checkpoint()
     store.checkpoint()
-    store.settle(8)
-    after = store.log.settled
+    store.compact(8)
+    after = store.log.compacted
     assert not set(after.segments) & set(before.segments)
     assert after.first_segment >= before.first_segment
     assert after.next_segment >= before.next_segment

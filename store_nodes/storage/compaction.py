@@ -8,9 +8,9 @@ queue side by side. These rules must hold:
   is so far behind that it gets batches instead). Raw segments go oldest first, without a gap, so
   that the rest is always the end of the log.
 * Nothing is removed before its copy counts. The order is: new segments synced under their names ·
-  directory synced · the list that names them synced (wal/settled.py) · the index swapped · then, a
-  while later, the old files removed. A power cut before the list leaves copies that nothing refers
-  to; one after it may bring the old files back, and the next start removes them.
+  directory synced · the list that names them synced (wal/compacted.py) · the index swapped · then,
+  a while later, the old files removed. A power cut before the list leaves copies that nothing
+  refers to; one after it may bring the old files back, and the next start removes them.
 * Every batch is verified before it is copied: its frames are read back whole. Damage ends the pass,
   and only when it is known as repaired does a later pass leave the damaged bytes behind.
 * Whether a batch is live is asked as late as possible, but may have changed by the time it is
@@ -28,19 +28,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
 from store_nodes.storage.batch_index import BatchIndex
+from store_nodes.storage.compacted_writer import CompactedWriter
 from store_nodes.storage.instance_index import InstanceIndex
 from store_nodes.storage.life import Life, QueueLife
 from store_nodes.storage.pages import Pages
 from store_nodes.storage.rows import OFFSETS, STAGES, Row, entry_of, space_of
 from store_nodes.storage.scrub import Place, verify
-from store_nodes.storage.settled_writer import SettledWriter
 from store_nodes.storage.sidecar import Tables, extent_of
 from store_nodes.storage.space import Extent
+from store_nodes.wal.compacted import CompactedList
 from store_nodes.wal.footer import BatchEntry
 from store_nodes.wal.log import WriteAheadLog
 from store_nodes.wal.recovery import Damage
-from store_nodes.wal.segment import FIRST_SETTLED
-from store_nodes.wal.settled import SettledList
+from store_nodes.wal.segment import FIRST_COMPACTED
 
 UNIT_ROWS = 2048
 UNIT_BYTES = 4 * 1024 * 1024
@@ -95,7 +95,7 @@ class DamageFound(Exception):
         self.damages = damages
 
 
-class Shop(NamedTuple):
+class Compaction(NamedTuple):
     """The parts that compaction works with.
 
     `rest` waits until that many bytes of reading or writing are allowed.
@@ -109,19 +109,21 @@ class Shop(NamedTuple):
     rest: Callable[[int], Awaitable[None]]
 
 
-async def settle(shop: Shop, life: Life, victims: Victims, segment_bytes: int) -> dict[int, int]:
+async def compact(
+    work: Compaction, life: Life, victims: Victims, segment_bytes: int
+) -> dict[int, int]:
     """Copy the live batches in `victims` and swap the copies in; return the sizes of the new files.
 
     Nothing needs the victims' files then, except readers that already have a position in them.
     """
-    wal = shop.wal
-    await _verify(shop, victims)
-    writer = SettledWriter(wal, wal.settled.next_segment, segment_bytes)
+    wal = work.wal
+    await _verify(work, victims)
+    writer = CompactedWriter(wal, wal.compacted.next_segment, segment_bytes)
     dead: dict[bytes, list[tuple[int, int, int]]] = {}
     queues: list[bytes] = []
     try:
-        async for unit in _units(shop, life, victims, queues):
-            copies = await _choose(shop, life, victims, unit)
+        async for unit in _units(work, life, victims, queues):
+            copies = await _choose(work, life, victims, unit)
             for copy in copies:
                 if copy.dead:
                     entry = copy.entry
@@ -129,23 +131,23 @@ async def settle(shop: Shop, life: Life, victims: Victims, segment_bytes: int) -
                     hole = (space_of(entry.flags), entry.base_offset, end)
                     dead.setdefault(entry.queue, []).append(hole)
             live = [copy for copy in copies if not copy.dead]
-            await shop.rest(await shop.in_thread(_copy, wal, writer, live))
-        sizes = await shop.in_thread(writer.finish)
+            await work.rest(await work.in_thread(_copy, wal, writer, live))
+        sizes = await work.in_thread(writer.finish)
     except BaseException:
         writer.abandon()
         raise
-    tables = [await shop.in_thread(shop.pages.attach, new) for new in sizes]
-    settled = _list_after(wal.settled, victims, sizes)
-    await shop.in_thread(wal.commit_settle, settled, sizes)
-    await _swap(shop, victims, queues, tables, dead)
+    tables = [await work.in_thread(work.pages.attach, new) for new in sizes]
+    compacted = _list_after(wal.compacted, victims, sizes)
+    await work.in_thread(wal.commit_compaction, compacted, sizes)
+    await _swap(work, victims, queues, tables, dead)
     return sizes
 
 
-def _list_after(old: SettledList, victims: Victims, sizes: Collection[int]) -> SettledList:
+def _list_after(old: CompactedList, victims: Victims, sizes: Collection[int]) -> CompactedList:
     oldest = dict(old.oldest)
     for group, instance in victims.oldest.items():
         oldest[group] = max(instance, oldest.get(group, 0))
-    return SettledList(
+    return CompactedList(
         first_segment=max(old.first_segment, victims.raw_upto + 1),
         segments=tuple(
             sorted([*(one for one in old.segments if one not in victims.segments), *sizes])
@@ -155,42 +157,42 @@ def _list_after(old: SettledList, victims: Victims, sizes: Collection[int]) -> S
     )
 
 
-async def _verify(shop: Shop, victims: Victims) -> None:
+async def _verify(work: Compaction, victims: Victims) -> None:
     """Verify the victims; raises DamageFound. Damage known as repaired is passed over."""
-    known = {(one.segment, one.offset) for one in shop.wal.all_damages() if one.repaired}
+    known = {(one.segment, one.offset) for one in work.wal.all_damages() if one.repaired}
     for segment in sorted(victims.segments):
         place: Place | None = None
         while True:
-            reader = shop.wal.reader(segment)
-            piece = await shop.in_thread(verify, reader, place, UNIT_BYTES)
+            reader = work.wal.reader(segment)
+            piece = await work.in_thread(verify, reader, place, UNIT_BYTES)
             news = [one for one in piece.damages if (one.segment, one.offset) not in known]
             if news:
                 raise DamageFound(news)
-            await shop.rest(piece.read_bytes)
+            await work.rest(piece.read_bytes)
             if piece.after is None:
                 break
             place = piece.after
 
 
 async def _units(
-    shop: Shop, life: Life, victims: Victims, queues: list[bytes]
+    work: Compaction, life: Life, victims: Victims, queues: list[bytes]
 ) -> AsyncIterator[list[_Piece]]:
     """Yield the pieces of all queues with rows in the victims, in queue order; fill `queues` with
     their ids.
     """
     later = {
         run.segment
-        for run in shop.pages.runs()
-        if run.segment < FIRST_SETTLED
+        for run in work.pages.runs()
+        if run.segment < FIRST_COMPACTED
         and run.segment > victims.raw_upto
         and run.lowest_segment <= victims.raw_upto
     }
     unit: list[_Piece] = []
     rows = 0
     pause = Pause()
-    for queue in sorted(shop.batches.queues()):
+    for queue in sorted(work.batches.queues()):
         await pause.if_due()
-        found = _pieces(shop, life, victims, later, queue)
+        found = _pieces(work, life, victims, later, queue)
         if not found:
             continue
         queues.append(queue)
@@ -205,9 +207,9 @@ async def _units(
 
 
 def _pieces(
-    shop: Shop, life: Life, victims: Victims, later: Collection[int], queue: bytes
+    work: Compaction, life: Life, victims: Victims, later: Collection[int], queue: bytes
 ) -> list[_Piece]:
-    batches = shop.batches
+    batches = work.batches
     of_queue: QueueLife | None = None
     found: list[_Piece] = []
     stretches = batches.listed_by(queue, victims.segments | frozenset(later))
@@ -228,21 +230,23 @@ def _pieces(
     return found
 
 
-async def live_bytes(shop: Shop, life: Life, segment: int) -> int:
+async def live_bytes(work: Compaction, life: Life, segment: int) -> int:
     """Return the bytes of a compacted segment's batches that are still wanted."""
     victims = Victims(-1, frozenset((segment,)), {})
     total_bytes = 0
-    async for unit in _units(shop, life, victims, []):
-        for copy in await _choose(shop, life, victims, unit):
+    async for unit in _units(work, life, victims, []):
+        for copy in await _choose(work, life, victims, unit):
             total_bytes += 0 if copy.entry.extra else copy.entry.position.length
     return total_bytes
 
 
-async def _choose(shop: Shop, life: Life, victims: Victims, unit: list[_Piece]) -> list[_Copy]:
+async def _choose(
+    work: Compaction, life: Life, victims: Victims, unit: list[_Piece]
+) -> list[_Copy]:
     """Return the rows of a unit to copy, and dead rows of later segments that point into
     victims.
     """
-    chosen = await shop.in_thread(_rows_of, shop.pages, victims, unit)
+    chosen = await work.in_thread(_rows_of, work.pages, victims, unit)
     copies: list[_Copy] = []
     pause = Pause()
     for piece, rows in chosen:
@@ -278,7 +282,7 @@ def _rows_of(pages: Pages, victims: Victims, unit: list[_Piece]) -> list[tuple[_
     return found
 
 
-def _copy(wal: WriteAheadLog, writer: SettledWriter, copies: list[_Copy]) -> int:
+def _copy(wal: WriteAheadLog, writer: CompactedWriter, copies: list[_Copy]) -> int:
     """Copy batches; return the bytes read and written. Runs in a thread."""
     total_bytes = 0
     for group, entry, _ in copies:
@@ -289,7 +293,7 @@ def _copy(wal: WriteAheadLog, writer: SettledWriter, copies: list[_Copy]) -> int
 
 
 async def _swap(
-    shop: Shop,
+    work: Compaction,
     victims: Victims,
     queues: list[bytes],
     tables: list[Tables],
@@ -298,7 +302,7 @@ async def _swap(
     """Make the index point to the copies, queue by queue; until the last is done, both can be
     read.
     """
-    batches = shop.batches
+    batches = work.batches
     new: dict[bytes, list[tuple[int, Extent]]] = {}
     pause = Pause()
     for one in tables:
@@ -312,13 +316,13 @@ async def _swap(
             continue
         batches.forget_segments(queue, victims.segments)
         for space, extent in new.get(queue, ()):
-            batches.attach(queue, space, extent, settled=True)
+            batches.attach(queue, space, extent, compacted=True)
         for space, first, end in dead.get(queue, ()):
             batches.exclude(queue, space, first, end)
-    for group, index in shop.instances().items():
+    for group, index in work.instances().items():
         index.remove_below(victims.raw_upto + 1, victims.oldest.get(group, 0))
     for segment in victims.segments:
-        shop.pages.detach(segment)
+        work.pages.detach(segment)
 
 
 class Pause:

@@ -1,6 +1,6 @@
 """The rate at which one topic of many is read: alone, between 200 others, and after compaction.
 
-`python -m benchmarks.settled_drain` stores 1 M messages of one queue (batches of 100 messages of
+`python -m benchmarks.compacted_drain` stores 1 M messages of one queue (batches of 100 messages of
 100 bytes), once alone and once with as much spread over 200 other queues between its batches, and
 reads them through the index and the log as a fetch does, in answers of 1 MiB, with the files out of
 the page cache. One JSON line each; `share` is the rate relative to alone.
@@ -66,9 +66,9 @@ def main() -> None:
         store.close()
         directory = root / "between"
         store = build(directory, options.messages, options.others, options.share)
-        for case in ("between others", "settled"):
-            if case == "settled":
-                store.housekeep(500, settle=True)
+        for case in ("between others", "compacted"):
+            if case == "compacted":
+                store.housekeep(500, compact=True)
             rate = drain(store, directory)
             line = {"case": case, "messages_per_s": round(rate), "share": round(rate / alone, 2)}
             print(json.dumps(line), flush=True)

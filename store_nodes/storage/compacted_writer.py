@@ -1,4 +1,4 @@
-"""Writes compacted segments: wal/settled.py has the order in which they come to count."""
+"""Writes compacted segments: wal/compacted.py has the order in which they come to count."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from store_nodes.wal.footer import BatchEntry, BatchRows
 from store_nodes.wal.identity import UID_BYTES
 from store_nodes.wal.log import WriteAheadLog
 from store_nodes.wal.segment import (
+    COMPACTING_SUFFIX,
     MAX_SEGMENT_BYTES,
     SEGMENT_HEADER_BYTES,
-    SETTLING_SUFFIX,
     SegmentHeader,
     path_of,
 )
@@ -21,7 +21,7 @@ _SYNC_BYTES = 8 * 1024 * 1024
 """Bytes after which a sync is made, so that no other sync waits behind a whole segment."""
 
 
-class SettledWriter:
+class CompactedWriter:
     """Takes batches and writes compacted segments; belongs to one thread at a time.
 
     An OSError is fatal to the node, like any other of the log.
@@ -87,7 +87,7 @@ class SettledWriter:
             bytes.fromhex(identity.incarnation_uid),
             self._disk.random_bytes(UID_BYTES),
         )
-        path = path_of(self._wal.directory, self._number, SETTLING_SUFFIX)
+        path = path_of(self._wal.directory, self._number, COMPACTING_SUFFIX)
         if path.name in self._disk.names(self._wal.directory):
             self._disk.remove(path)
         self._fd = self._disk.open(path, create=True)
@@ -125,5 +125,5 @@ class SettledWriter:
         final = path_of(directory, self._number)
         if final.name in self._disk.names(directory):
             self._disk.remove(final)
-        self._disk.rename(path_of(directory, self._number, SETTLING_SUFFIX), final)
+        self._disk.rename(path_of(directory, self._number, COMPACTING_SUFFIX), final)
         self.sizes[self._number] = size
