@@ -1,7 +1,7 @@
 """The values of the store of exports: exports, their runs and leases.
 
 A lane is one sequence of offsets: a partition of a topic, in one priority. Its position is the
-offset below which all is in the table. The position in the table itself decides (ARCHITECTURE.md,
+offset below which all is in the table. The position in the table itself decides (docs/internals.md,
 exports); the copy here follows it, for people, for pins, and for tables that keep none.
 """
 
