@@ -26,7 +26,7 @@ from spark_exports.runner import settings as runner_settings
 from spark_exports.runner.settings import RunnerSettings
 from store_nodes import settings as store_settings
 from tests.parts import ROOT
-from tests.tidy.sources import modules
+from tests.tidy.sources import modules, tracked
 
 DOCS = ROOT / "docs"
 PARTS = (
@@ -262,3 +262,17 @@ def test_every_test_that_a_page_names_is_there() -> None:
         named |= set(re.findall(r"`(tests/[\w/.]+)`", page.read_text(encoding="utf-8")))
     assert len(named) > 30
     assert sorted(path for path in named if not (ROOT / path).exists()) == []
+
+
+def test_every_file_that_the_architecture_names_is_there() -> None:
+    files = [path.relative_to(ROOT).as_posix() for path in tracked()]
+    missing = set()
+    for page in (
+        ROOT / "ARCHITECTURE.md",
+        DOCS / "internals.md",
+        *(DOCS / "decisions").glob("*.md"),
+    ):
+        for name in re.findall(r"`([\w./]+\.py)`", page.read_text(encoding="utf-8")):
+            if not any(path == name or path.endswith(f"/{name}") for path in files):
+                missing.add(f"{page.name}: {name}")
+    assert not missing
