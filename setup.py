@@ -8,7 +8,7 @@ processes of the server have that folder on their path. All else is in pyproject
 from setuptools import find_packages, setup
 
 ABOVE = "packetboat_server"
-NOT_INSTALLED = ("benchmarks*", "examples*", "tests*")
+NOT_INSTALLED = ("benchmarks*", "examples*", "harness*", "tests*")
 parts = find_packages(exclude=NOT_INSTALLED)
 tops = [part for part in parts if "." not in part]
 setup(

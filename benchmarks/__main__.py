@@ -16,10 +16,10 @@ from typing import IO
 from rich.console import Console
 
 from benchmarks import report
-from benchmarks.processes import NotReady
 from benchmarks.report import Row
 from benchmarks.settings import BenchSettings
 from benchmarks.systems import System, system
+from harness.processes import NotReady
 
 console = Console(width=130, highlight=False, soft_wrap=True)
 

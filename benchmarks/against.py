@@ -5,7 +5,7 @@ All three installations run at the same time, for an idle one costs little, and 
 one to the next in windows of a few seconds, in each of the six orders in turn: so no side always
 follows the same other one. Installations that were measured one after the other, each for a whole
 run, differed by a third on a noisy machine. Each installation runs from its own tree with the
-libraries that are installed here (tests/chaos/releases.py).
+libraries that are installed here (harness/releases.py).
 
 With `--sdk` the SDKs are compared: that of this tree and that of the commit publish to one
 installation of this tree, by the loops of `sdk_load`, a process for each window. Rates and CPU
@@ -34,14 +34,14 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.__main__ import json_line, warn_of_memory_disk
-from benchmarks.measure import median
 from benchmarks.packetboat_cluster import PacketboatCluster, run_load, settle
-from benchmarks.processes import NotReady
 from benchmarks.sdk_publish import OURS, Ours
 from benchmarks.settings import BenchSettings
 from benchmarks.systems import BATCH_JSON, DRAIN, DRAIN_MESSAGES, LATENCY, LATENCY_PER_S
-from tests.chaos import releases
-from tests.chaos.releases import CURRENT, Release
+from harness import releases
+from harness.measure import median
+from harness.processes import NotReady
+from harness.releases import CURRENT, Release
 
 Row = dict[str, Any]
 Round = Mapping[tuple[str, str], Sequence[Row]]

@@ -27,13 +27,13 @@ from auth.policies import parse_scope
 from auth.principal import Principal
 from auth.verifier import CachingVerifier
 from benchmarks import wrk
-from benchmarks.measure import median
 from benchmarks.packetboat_cluster import PacketboatCluster, settle
-from benchmarks.processes import NotReady
 from edge.asgi import Receive, Scope, Send
 from gateway.http.router import Endpoint
 from gateway.middleware.auth import bearer_token
-from tests.made_up_routes import made_up
+from harness.made_up_routes import made_up
+from harness.measure import median
+from harness.processes import NotReady
 
 TOPIC = "bench"
 CONNECTIONS = 32

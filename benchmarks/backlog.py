@@ -25,9 +25,9 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.http_client import Connection, connect, request
-from benchmarks.measure import cpu_by_pid, median
 from benchmarks.packetboat_cluster import PacketboatCluster
+from harness.http_client import Connection, connect, request
+from harness.measure import cpu_by_pid, median
 
 BATCH = 1000
 SENDERS = 4

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.processes import free_ports
+from harness.processes import free_ports
 from metadata.database import Database
 from metadata.delivery.assignments import AssignmentRepository
 from metadata.delivery.cursors import CursorRepository

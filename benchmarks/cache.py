@@ -12,8 +12,9 @@ import sys
 import venv
 from pathlib import Path
 
-from benchmarks.processes import NotReady
-from benchmarks.settings import cache_home, inherited_environment
+from benchmarks.settings import cache_home
+from harness.processes import NotReady
+from harness.settings import inherited_environment
 
 NATS_VERSION = "v2.10.29"
 NATS_MODULE = f"github.com/nats-io/nats-server/v2@{NATS_VERSION}"

@@ -24,11 +24,11 @@ from typing import Any
 import asyncpg
 
 from benchmarks.cache import peers_python
-from benchmarks.measure import median
 from benchmarks.nats_cluster import NatsCluster
 from benchmarks.packetboat_cluster import PacketboatCluster, run_load, settle
-from benchmarks.processes import NotReady
 from benchmarks.rabbit_cluster import RabbitCluster
+from harness.measure import median
+from harness.processes import NotReady
 from metadata.postgres.embedded import EmbeddedPostgres
 
 TOPIC = "consumers"

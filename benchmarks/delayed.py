@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from auth.development import DEV_TENANT_ID
-from benchmarks.measure import percentile
 from benchmarks.packetboat_cluster import PacketboatCluster
+from harness.measure import percentile
 from metadata.database import Database
 from metadata.delivery.due import DueRepository
 from metadata.postgres.embedded import EmbeddedPostgres

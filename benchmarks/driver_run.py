@@ -13,9 +13,9 @@ from typing import NamedTuple
 import msgspec
 from packetboat.models.export_runs import ExportSpec, LaneRange
 
-from benchmarks.measure import cpu_by_pid
 from benchmarks.packetboat_cluster import PacketboatCluster
-from benchmarks.settings import inherited_environment
+from harness.measure import cpu_by_pid
+from harness.settings import inherited_environment
 from spark_exports.order import Done, Failed, FromDriver, LakeSettings, Opened, Order, Ranges
 
 SAMPLE_S = 0.1

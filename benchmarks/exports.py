@@ -42,15 +42,15 @@ from packetboat.models.export_runs import LaneKey, LaneRange
 from benchmarks.datasets import SETS, publish
 from benchmarks.driver_run import Driver, Measured
 from benchmarks.live_load import LiveLoad, Window
-from benchmarks.measure import cpu_by_pid, median
 from benchmarks.packetboat_cluster import PacketboatCluster
 from benchmarks.parquet_driver import file_of
-from benchmarks.processes import Processes, free_ports, listening, wait_until
 from edge.message_id import parse
+from harness.export_specs import spec_of
+from harness.measure import cpu_by_pid, median
+from harness.processes import Processes, free_ports, listening, wait_until
 from spark_exports.driver.slices import messages_in, sliced
 from spark_exports.lake.envelope import ENVELOPE
 from spark_exports.order import LakeSettings
-from tests.export_specs import spec_of
 
 TOPIC, LIVE = "exported", "live"
 PARTITIONS = 4

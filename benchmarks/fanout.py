@@ -24,12 +24,12 @@ import uvloop
 
 from benchmarks.body import age_s, stamped_text
 from benchmarks.fleet_system import RETRY_S, TRIES, Call, FleetSystem
-from benchmarks.http_client import Connection, connect, request
 from benchmarks.http_load import Line
-from benchmarks.measure import percentile
-from benchmarks.processes import NotReady
 from benchmarks.stream_client import StreamConnection, open_stream
-from tests.chaos.cluster import HOST
+from harness.cluster import HOST
+from harness.http_client import Connection, connect, request
+from harness.measure import percentile
+from harness.processes import NotReady
 
 TOPIC = "fanout"
 RATE_PER_S = 2.0

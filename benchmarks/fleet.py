@@ -27,9 +27,9 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.fleet_system import FleetSystem, together
-from benchmarks.measure import median, percentile
 from benchmarks.packetboat_cluster import run_load, settle
-from tests.chaos.fleet import Balance
+from harness.fleet import Balance
+from harness.measure import median, percentile
 
 SYSTEMS: tuple[tuple[int, Balance], ...] = ((1, "hash"), (3, "hash"), (3, "roundrobin"))
 DRAIN_TOPICS = tuple(f"drain-{n}" for n in range(6))

@@ -15,12 +15,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from benchmarks.http_client import Connection, connect, request
-from benchmarks.measure import cpu_by_pid
-from benchmarks.processes import NotReady
 from benchmarks.statements import Statements
-from tests.chaos.cluster import HOST
-from tests.chaos.fleet import Balance, Fleet
+from harness.cluster import HOST
+from harness.fleet import Balance, Fleet
+from harness.http_client import Connection, connect, request
+from harness.measure import cpu_by_pid
+from harness.processes import NotReady
 
 Call = tuple[str, str, dict[str, Any] | None, int]
 """Method, path, body, and the status that it must be answered with."""

@@ -17,9 +17,9 @@ import msgspec
 import uvloop
 
 from benchmarks.body import age_s, stamped_text, text_body
-from benchmarks.http_client import Answer, Connection, connect, request
-from benchmarks.measure import CpuMeter, percentile
 from benchmarks.stream_client import open_stream
+from harness.http_client import Answer, Connection, connect, request
+from harness.measure import CpuMeter, percentile
 
 MESSAGES_PER_REQUEST = 64
 PULL_MESSAGES = 500

@@ -13,8 +13,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from benchmarks.http_client import connect, request
-from benchmarks.measure import percentile
+from harness.http_client import connect, request
+from harness.measure import percentile
 
 PER_S = 200
 CONNECTIONS = 4

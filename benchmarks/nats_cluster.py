@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.cache import nats_server
-from benchmarks.processes import NotReady, Processes, free_ports, listening, wait_until
+from harness.processes import NotReady, Processes, free_ports, listening, wait_until
 
 
 class NatsCluster:

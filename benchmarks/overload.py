@@ -38,10 +38,10 @@ import msgspec
 import uvloop
 
 from benchmarks.fleet_system import FleetSystem
-from benchmarks.http_client import connect, request
-from benchmarks.measure import cpu_by_pid, percentile, tree
 from benchmarks.packetboat_cluster import PacketboatCluster
-from benchmarks.processes import NotReady, Processes, free_ports, listening, wait_until
+from harness.http_client import connect, request
+from harness.measure import cpu_by_pid, percentile, tree
+from harness.processes import NotReady, Processes, free_ports, listening, wait_until
 
 LEAST_AT_TWICE = 0.75
 LEAST_AT_FIVE_TIMES = 0.60

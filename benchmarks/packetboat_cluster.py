@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from benchmarks.measure import cpu_by_pid
-from benchmarks.processes import NotReady, Processes, wait_until
-from benchmarks.settings import WITHOUT_QUOTAS
+from harness.measure import cpu_by_pid
+from harness.processes import NotReady, Processes, wait_until
+from harness.settings import WITHOUT_QUOTAS
 from peering.shared_secret import SharedSecret
 from store_nodes.client import StoreClient
 

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import uvloop
 
-from benchmarks.measure import CpuMeter, percentile
+from harness.measure import CpuMeter, percentile
 
 PROCESSES = 2
 BODY_BYTES = 1024

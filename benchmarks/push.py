@@ -27,12 +27,12 @@ import aiohttp
 import uvloop
 
 from benchmarks.body import stamped_text, text_body
-from benchmarks.http_client import connect, request
-from benchmarks.measure import CpuMeter, percentile
 from benchmarks.packetboat_cluster import run_load
-from benchmarks.processes import NotReady
 from benchmarks.push_hostile import hostile
 from benchmarks.push_site import CONCURRENCY, HOST, PATIENCE_S, POLL_S, Receiver, Site, site
+from harness.http_client import connect, request
+from harness.measure import CpuMeter, percentile
+from harness.processes import NotReady
 
 LEAST_PER_CPU_S = 2_000
 LEAST_SUCCESS = 0.95

@@ -13,11 +13,11 @@ from typing import Any
 import uvloop
 
 from benchmarks.body import stamped_text
-from benchmarks.http_client import connect, request
-from benchmarks.measure import percentile, tree
-from benchmarks.processes import NotReady
 from benchmarks.push_site import HOST, PATIENCE_S, POLL_S, Receiver, Site, site
-from tests.e2e.hostile_endpoint import HostileEndpoint
+from harness.hostile_endpoint import HostileEndpoint
+from harness.http_client import connect, request
+from harness.measure import percentile, tree
+from harness.processes import NotReady
 
 GOOD = 10
 GOOD_RATE_PER_S = 20.0

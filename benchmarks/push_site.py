@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.balancers import program
 from benchmarks.body import age_s
 from benchmarks.packetboat_cluster import PacketboatCluster
-from benchmarks.processes import NotReady, Processes, free_ports, listening, wait_until
+from harness.balancers import program
+from harness.processes import NotReady, Processes, free_ports, listening, wait_until
 
 HOST = "127.0.0.1"
 CONCURRENCY = 100

@@ -6,8 +6,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from benchmarks.processes import NotReady, Processes, free_ports, listening, wait_until
-from benchmarks.settings import inherited_environment
+from harness.processes import NotReady, Processes, free_ports, listening, wait_until
+from harness.settings import inherited_environment
 
 BIN = Path("/usr/lib/rabbitmq/bin")
 

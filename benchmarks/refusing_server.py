@@ -19,7 +19,7 @@ from gateway.admission.admission import Admission, Limits
 from gateway.app import create_app
 from gateway.http.server import HttpServer
 from gateway.readiness import Readiness
-from tests.made_up_routes import made_up
+from harness.made_up_routes import made_up
 
 
 async def publish(scope: Scope, receive: Receive, send: Send) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measure import median
 from benchmarks.nats_cluster import NatsCluster
 from benchmarks.packetboat_cluster import PacketboatCluster
 from benchmarks.rabbit_cluster import RabbitCluster
@@ -25,6 +24,7 @@ from benchmarks.systems import (
     PUBLISH_256,
     STREAM,
 )
+from harness.measure import median
 
 Row = dict[str, Any]
 US = PacketboatCluster.name

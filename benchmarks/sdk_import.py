@@ -15,7 +15,7 @@ import subprocess
 import sys
 from typing import Any, NamedTuple
 
-from benchmarks.measure import median
+from harness.measure import median
 
 MOST_MS = 150.0
 Row = dict[str, Any]

@@ -29,9 +29,9 @@ from packetboat import AsyncClient
 
 from benchmarks.peer_load import stamped_body
 from benchmarks.sdk_publish import IN_FLIGHT, ROOT, TOPIC
-from benchmarks.settings import inherited_environment
-from tests.chaos import releases
-from tests.chaos.releases import CURRENT, Release
+from harness import releases
+from harness.releases import CURRENT, Release
+from harness.settings import inherited_environment
 
 Row = dict[str, Any]
 SHORT, LONG = 4_000, 16_000

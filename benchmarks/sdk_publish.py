@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cache import peers_python
-from benchmarks.measure import median
 from benchmarks.nats_cluster import NatsCluster
 from benchmarks.packetboat_cluster import PacketboatCluster, settle
-from benchmarks.processes import NotReady
-from benchmarks.settings import inherited_environment
+from harness.measure import median
+from harness.processes import NotReady
+from harness.settings import inherited_environment
 
 ROOT = Path(__file__).parent.parent
 TOPIC = "sdk"

@@ -9,12 +9,6 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
 SYSTEMS = ("packetboat", "rabbit", "nats-always", "nats-default")
-WITHOUT_QUOTAS = {
-    "PACKETBOAT_QUOTA_STORED_BYTES": "0",
-    "PACKETBOAT_QUOTA_TOPICS": "0",
-    "PACKETBOAT_QUOTA_SUBSCRIPTIONS": "0",
-}
-"""Settings of an installation that stores more for one tenant than the built-in limits allow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +45,3 @@ class BenchSettings:
 def cache_home(environment: Mapping[str, str] = os.environ) -> Path:
     """Return the directory of things that are made once."""
     return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-
-
-def inherited_environment(**more: str) -> dict[str, str]:
-    """Return the environment of a child process, with `more`."""
-    return {**os.environ, **more}

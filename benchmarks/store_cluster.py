@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import tree
-from benchmarks.processes import NotReady, Processes, free_ports
 from gateway.settings import format_addresses
+from harness.measure import tree
+from harness.processes import NotReady, Processes, free_ports
 from peering.shared_secret import SharedSecret
 from store_nodes.client import StoreClient
 

@@ -29,8 +29,8 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measure import CpuMeter, median, percentile
 from benchmarks.store_cluster import NODES, StoreCluster, statuses
+from harness.measure import CpuMeter, median, percentile
 from store_nodes import record_batch
 from store_nodes.client import Appender, StoreClient
 from store_nodes.queue_id import QueueId

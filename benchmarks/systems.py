@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 from benchmarks import wrk
 from benchmarks.cache import peers_python
-from benchmarks.measure import CpuMeter
 from benchmarks.nats_cluster import NatsCluster
 from benchmarks.packetboat_cluster import PacketboatCluster, run_load, settle
-from benchmarks.processes import NotReady
 from benchmarks.rabbit_cluster import RabbitCluster
+from harness.measure import CpuMeter
+from harness.processes import NotReady
 
 Row = dict[str, Any]
 Case = tuple[str, Callable[[], Row]]

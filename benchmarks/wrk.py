@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.body import text_body
-from benchmarks.processes import NotReady
+from harness.processes import NotReady
 
 SCRIPT = """
 wrk.method = "POST"

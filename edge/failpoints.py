@@ -1,7 +1,7 @@
 """Named places in the product where a test may end the process, or falsify a value.
 
 In a product process nothing is ever armed: there is no setting for it. Tests start a process
-through a module of their own that arms some (`tests/chaos/failpoints.py`).
+through a module of their own that arms some (`harness/failpoints.py`).
 """
 
 from __future__ import annotations

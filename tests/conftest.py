@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 from gateway import heap
+from harness.seeded_postgres import SeededPostgres, free_port
 from metadata.database import Database
 from metadata.models import Base, ChangeCounterRow, DatabaseSchemaRow
 from metadata.postgres.embedded import EmbeddedPostgres
@@ -21,7 +22,6 @@ from metadata.settings import DatabaseSettings
 from tests.e2e.installation import Installation
 from tests.long_tests import ALONE, LONG, names_of
 from tests.parts import LONG_TESTS, part_of
-from tests.seeded_postgres import SeededPostgres, free_port
 
 # An example has no deadline: beside other tests, any example may wait for a processor.
 settings.register_profile("busy machine", deadline=None)

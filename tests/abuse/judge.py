@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
-from benchmarks.measure import median, percentile
 from gateway import heap
 from gateway.settings import ServerSettings
+from harness.measure import median, percentile
 from tests.abuse import probe
 from tests.abuse.site import Site
 from tests.loop_cpu import MAX_CALLBACK_MS

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.cluster import GROUPS, NODES, ChaosCluster
 from store_nodes.backup.restoring import SKIP_OFFSETS
-from tests.chaos.cluster import GROUPS, NODES, ChaosCluster
 from tests.chaos.delivery.caller import Caller
 from tests.chaos.restored_rows import Callers
 from tests.chaos.shell import succeeds

@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import random
 
+from harness.cluster import ChaosCluster
 from store_nodes.client import StoreClient
-from tests.chaos.cluster import ChaosCluster
 from tests.chaos.command_actors import CounterActor, DelayActor, Operating
 from tests.chaos.command_support import SITUATIONS, Actor, until_done
 from tests.chaos.command_writers import IdActor, SealActor, TrimActor

@@ -11,11 +11,11 @@ import os
 import random
 import time
 
+from harness.cluster import ChaosCluster
 from store_nodes.client import StoreClient
 from store_nodes.commands import DEDUP_ENTRY
 from store_nodes.errors import DedupKnown, NotDone, QueueSealed, QueueTruncated, StoreError
 from store_nodes.queue_id import QueueId
-from tests.chaos.cluster import ChaosCluster
 from tests.chaos.command_history import Trimmed, check_ids, check_trims
 from tests.chaos.command_support import (
     FINISH_S,

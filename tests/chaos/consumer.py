@@ -7,7 +7,7 @@ import time
 
 import msgspec
 
-from benchmarks.http_client import Answer, Connection, connect, request
+from harness.http_client import Answer, Connection, connect, request
 from tests.chaos.history import Act, Delivery, Outcome
 from tests.chaos.senders import payload_of
 

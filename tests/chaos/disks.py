@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.chaos.cluster import NODES
-from tests.chaos.power_cut import Ext4Image
+from harness.cluster import NODES
+from harness.power_cut import Ext4Image
 
 IMAGE_MB = 2048
 """Sparse: it takes what is written."""

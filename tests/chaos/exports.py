@@ -31,9 +31,9 @@ from packetboat.errors import PacketboatError
 from packetboat.models import Outgoing, Retention
 from packetboat.models.exports import ExportRun
 
-from benchmarks.processes import Processes
+from harness.cluster import NODES, ChaosCluster
+from harness.processes import Processes
 from spark_exports.fail_points import FAIL_POINTS
-from tests.chaos.cluster import NODES, ChaosCluster
 from tests.chaos.export_driver import FAULT
 from tests.chaos.export_tables import problems_of
 

@@ -21,11 +21,11 @@ from pathlib import Path
 
 import asyncpg
 
+from harness.fleet import Fleet, Member
 from tests.chaos.delivery import effects, keyed, retrying, streamed, tasks
 from tests.chaos.delivery.actor import Actor, Site
 from tests.chaos.delivery.counted import Counted, Sent
 from tests.chaos.delivery.load import DeliveryLoad
-from tests.chaos.fleet import Fleet, Member
 
 CALM_S = (1.0, 6.0)
 HINT_EVERY_S = (0.5, 3.0)

@@ -30,11 +30,11 @@ from pathlib import Path
 import structlog
 import uvloop
 
+from harness import releases
+from harness.cluster import NODES, ChaosCluster
+from harness.releases import CURRENT, Release
 from store_nodes.client import StoreClient
 from store_nodes.errors import StoreError
-from tests.chaos import releases
-from tests.chaos.cluster import NODES, ChaosCluster
-from tests.chaos.releases import CURRENT, Release
 from tests.chaos.rules import Verdict
 from tests.chaos.scenarios import Torture
 

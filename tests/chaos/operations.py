@@ -14,13 +14,13 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from harness.cluster import GROUPS, ClusterFailed
 from store_nodes.admin.errors import AdminError
 from store_nodes.admin.groups import add_groups, checkpoint
 from store_nodes.admin.leaders import balance
 from store_nodes.admin.members import add_node, remove_node, replace_node
 from store_nodes.admin.operator import Operator
 from store_nodes.errors import StoreError
-from tests.chaos.cluster import GROUPS, ClusterFailed
 from tests.chaos.scenarios import Torture
 from tests.chaos.sometimes import Sometimes
 

@@ -26,10 +26,10 @@ from pathlib import Path
 import structlog
 import uvloop
 
-from tests.chaos.cluster import NODES, ChaosCluster, ClusterFailed
+from harness.cluster import NODES, ChaosCluster, ClusterFailed
+from harness.power_cut import unavailable
 from tests.chaos.disks import NodeDisks
 from tests.chaos.history import Outcome
-from tests.chaos.power_cut import unavailable
 from tests.chaos.rules import Verdict
 from tests.chaos.scenarios import Torture
 from tests.chaos.sometimes import Sometimes

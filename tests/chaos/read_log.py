@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from harness.cluster import ChaosCluster
 from store_nodes import record_batch
 from store_nodes.client import StoreClient
 from store_nodes.client.reads import Entry
 from store_nodes.queue_id import QueueId
-from tests.chaos.cluster import ChaosCluster
 from tests.chaos.history import Stored
 from tests.chaos.senders import payload_of
 

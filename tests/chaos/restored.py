@@ -18,9 +18,9 @@ from typing import Any
 
 import asyncpg
 
+from harness.cluster import ChaosCluster
 from metadata.eras import FENCE_BITS
 from tests.chaos import base_backup
-from tests.chaos.cluster import ChaosCluster
 from tests.chaos.delivery.caller import Reply
 from tests.chaos.restored_rows import Callers, Rows
 from tests.chaos.scenarios import Torture

@@ -31,13 +31,13 @@ from packetboat.errors import PacketboatError
 from packetboat.options import Options
 from packetboat.webhooks import NotVerified, verify
 
-from benchmarks.balancers import HAProxy
-from benchmarks.processes import free_ports
 from gateway.operators import Credential
+from harness.balancers import HAProxy
+from harness.cluster import HOST, NODES, ClusterFailed
+from harness.fleet import Fleet, Member
+from harness.processes import free_ports
 from peering.authority import Issued, issue, make_authority
 from peering.settings import DEFAULT_NAME
-from tests.chaos.cluster import HOST, NODES, ClusterFailed
-from tests.chaos.fleet import Fleet, Member
 from tests.chaos.rolling.load import Addresses, SdkLoad
 from tests.chaos.shell import run, succeeds
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from harness.cluster import NODES, ChaosCluster, ClusterFailed
 from store_nodes.queue_id import QueueId
-from tests.chaos.cluster import NODES, ChaosCluster, ClusterFailed
 from tests.chaos.consumer import Consumer
 from tests.chaos.disks import NodeDisks
 from tests.chaos.history import Drained, History, Lapse, Logs, Publish, Read, Subscription

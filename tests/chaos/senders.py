@@ -11,8 +11,8 @@ from typing import Protocol
 
 import msgspec
 
-from benchmarks.http_client import Answer, Connection, connect, request
 from edge.message_id import parse
+from harness.http_client import Answer, Connection, connect, request
 from store_nodes import record_batch
 from store_nodes.client import Appender, StoreClient
 from store_nodes.errors import NotDone, StoreError

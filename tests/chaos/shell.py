@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
-from tests.chaos.cluster import ChaosCluster
+from harness.cluster import ChaosCluster
 
 
 async def run(

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from tests.chaos.cluster import NODES
+from harness.cluster import NODES
 from tests.chaos.disks import NodeDisks
 from tests.chaos.scenarios import Torture
 

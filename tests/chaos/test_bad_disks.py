@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.cluster import NODES, ChaosCluster
+from harness.cluster import NODES, ChaosCluster
+from harness.power_cut import unavailable
 from tests.chaos.disks import NodeDisks
 from tests.chaos.history import Outcome
-from tests.chaos.power_cut import unavailable
 from tests.chaos.scenarios import Torture
 
 RESERVE_BYTES = 16 * 1024 * 1024

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.cluster import NODES, ChaosCluster
+from harness.cluster import NODES, ChaosCluster
 from tests.chaos.scenarios import Torture
 from tests.chaos.system_calls import SYNC_FAILS, WRITE_FAILS, Injected, slow_sync, unavailable
 from tests.chaos.workload import failed

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.cluster import NODES, ChaosCluster
+from harness.cluster import NODES, ChaosCluster
 from tests.chaos.command_history import (
     Delayed,
     Trimmed,

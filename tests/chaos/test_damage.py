@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
+from harness.cluster import GROUPS, NODES, ChaosCluster
 from store_nodes.client import StoreClient
 from store_nodes.errors import Unavailable
 from store_nodes.membership import VOTER
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, decode, encode, peek
-from tests.chaos.cluster import GROUPS, NODES, ChaosCluster
 from tests.chaos.damage import HARMS, Harm, checkpoints, harm, manifests, segments, settled
 from tests.chaos.history import Outcome
 from tests.chaos.read_log import queues_of

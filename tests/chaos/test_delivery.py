@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.cluster import ChaosCluster
+from harness.cluster import ChaosCluster
 from tests.chaos.delivery.actor import Site
 from tests.chaos.delivery.load import DeliveryLoad
 

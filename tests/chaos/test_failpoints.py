@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.chaos.cluster import ChaosCluster
+from harness.cluster import ChaosCluster
 from tests.chaos.history import Act, Delivery, History, Outcome, Publish, Stored, Subscription
 from tests.chaos.porcupine import NotHere, refusal
 from tests.chaos.rules import check_deliveries

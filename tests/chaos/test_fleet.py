@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from benchmarks import balancers
+from harness import balancers
+from harness.fleet import Fleet
 from tests.chaos.delivery import effects, keyed, streamed
 from tests.chaos.delivery.actor import Actor
 from tests.chaos.delivery.counted import Counted
-from tests.chaos.fleet import Fleet
 from tests.chaos.fleet_storm import KINDS, RESTART, FleetStorm
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.cluster import NODES, ChaosCluster
 from peering.authority import make_authority
 from peering.settings import PeerTlsMode
 from peering.tls import PeerTls
@@ -20,7 +21,6 @@ from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, encode
 from store_nodes.transport.handshake import Identity, dial
 from store_nodes.wire import Role
-from tests.chaos.cluster import NODES, ChaosCluster
 from tests.unit.peering.peer_certificates import Certificates
 
 MODES = (PeerTlsMode.ACCEPT, PeerTlsMode.PREFER, PeerTlsMode.REQUIRE)

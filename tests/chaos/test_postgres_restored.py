@@ -12,12 +12,12 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from benchmarks import balancers
 from gateway.recovery.keeper import GROUP, OTHERS_S, witness
+from harness import balancers, failpoints
+from harness.cluster import ChaosCluster, metrics_at
+from harness.fleet import Fleet
 from metadata import eras
-from tests.chaos import base_backup, failpoints
-from tests.chaos.cluster import ChaosCluster, metrics_at
-from tests.chaos.fleet import Fleet
+from tests.chaos import base_backup
 from tests.chaos.restored import Restored
 from tests.chaos.restored_rows import Callers, Rows
 from tests.chaos.scenarios import Torture

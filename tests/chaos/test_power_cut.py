@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.power_cut import Ext4Image, unavailable
+from harness.power_cut import Ext4Image, unavailable
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.cluster import ChaosCluster
+from harness.cluster import ChaosCluster
+from harness.power_cut import unavailable
 from tests.chaos.disks import NodeDisks
-from tests.chaos.power_cut import unavailable
 from tests.chaos.power_cuts import SEGMENT_BYTES, PowerCuts
 from tests.chaos.scenarios import Torture
 from tests.chaos.sometimes import Sometimes

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.cluster import ChaosCluster
 from store_nodes.admin.members import replace_node
 from store_nodes.admin.operator import Operator
-from tests.chaos.cluster import ChaosCluster
 from tests.chaos.scenarios import Torture
 from tests.chaos.test_wiped_nodes import REFUSED, last_words
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos import releases
+from harness import releases
 from tests.chaos.rolling.scenarios import restarted, upgraded
 
 

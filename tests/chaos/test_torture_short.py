@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.cluster import ChaosCluster
+from harness.cluster import ChaosCluster
+from harness.power_cut import unavailable
 from tests.chaos.disks import NodeDisks
-from tests.chaos.power_cut import unavailable
 from tests.chaos.scenarios import Torture
 from tests.chaos.workload import failed
 

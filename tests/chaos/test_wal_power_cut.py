@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.power_cut import Ext4Image, freeze, unavailable
+from harness.power_cut import Ext4Image, freeze, unavailable
 from tests.chaos.wal_writer import FATAL_EXIT, open_log, payload_of
 
 CUTS = int(os.environ.get("PACKETBOAT_WAL_CUTS", "6"))

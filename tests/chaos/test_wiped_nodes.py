@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.cluster import NODES, ChaosCluster
+from harness.cluster import NODES, ChaosCluster
 from tests.chaos.scenarios import Torture
 
 REFUSED = 78

@@ -37,16 +37,16 @@ from typing import Literal
 import structlog
 import uvloop
 
-from benchmarks import balancers
-from tests.chaos.cluster import ChaosCluster
+from harness import balancers
+from harness.cluster import ChaosCluster
+from harness.fleet import Fleet
+from harness.power_cut import unavailable
 from tests.chaos.command_load import CommandLoad
 from tests.chaos.delivery.actor import Site
 from tests.chaos.delivery.load import DeliveryLoad
 from tests.chaos.disks import NodeDisks
-from tests.chaos.fleet import Fleet
 from tests.chaos.fleet_storm import FLEET_ACTORS, FleetStorm
 from tests.chaos.operations import Operations
-from tests.chaos.power_cut import unavailable
 from tests.chaos.restored import Restored
 from tests.chaos.rules import Verdict
 from tests.chaos.scenarios import PARTITIONS, FaultResult, Torture

@@ -24,9 +24,9 @@ from packetboat.aio.client import AsyncClient
 from packetboat.errors import PacketboatError
 from packetboat.models import Outgoing
 
-from benchmarks.processes import Processes
+from harness.cluster import ChaosCluster
+from harness.processes import Processes
 from tests.chaos.chain_worker import topic_of
-from tests.chaos.cluster import ChaosCluster
 
 STAGES = 5
 WORKERS = 3

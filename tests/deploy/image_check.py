@@ -27,7 +27,7 @@ from packetboat import Client, Options
 from packetboat.credentials import StaticToken
 
 from auth.development import token_hash
-from benchmarks.processes import free_ports
+from harness.processes import free_ports
 from tests.deploy.debian import certificates, make_debian, missing
 from tests.deploy.unit_files import environment_file
 
@@ -246,7 +246,7 @@ def test_nothing_of_the_checkout_is_in_it_but_the_product(image: Image) -> None:
     libraries = next((image.files / "opt/packetboat/lib").glob("python3*/site-packages"))
     names = {path.name for path in libraries.iterdir()}
     assert {"gateway", "store_nodes", "packetboat"} <= names
-    assert names.isdisjoint({"tests", "benchmarks", "pytest", "moto", "pyspark"})
+    assert names.isdisjoint({"tests", "benchmarks", "harness", "pytest", "moto", "pyspark"})
 
 
 def test_a_store_node_runs_in_it_and_leaves_a_checkpoint(node: Node) -> None:

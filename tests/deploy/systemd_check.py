@@ -27,7 +27,7 @@ import pytest
 from packetboat import Client, Options
 from packetboat.credentials import StaticToken
 
-from benchmarks.balancers import HAProxy
+from harness.balancers import HAProxy
 from tests.chaos.rolling.load import Addresses, SdkLoad
 from tests.deploy.debian import missing
 from tests.deploy.one_machine import SERVERS, STORE_NODES, OneMachine

@@ -22,7 +22,7 @@ import pytest
 import requests
 
 from auth.development import token_hash
-from benchmarks.processes import free_ports
+from harness.processes import free_ports
 from metadata.postgres.embedded import EmbeddedPostgres
 from tests.deploy.unit_files import SYSTEM, Machine
 from tests.tidy.test_alerts import METRIC, alerts, named_on_dashboards

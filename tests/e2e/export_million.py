@@ -31,7 +31,7 @@ from rich.table import Table
 
 from benchmarks.datasets import COLUMNS, SETS, publish
 from benchmarks.packetboat_cluster import PacketboatCluster
-from benchmarks.settings import inherited_environment
+from harness.settings import inherited_environment
 from spark_exports.order import LakeSettings
 from spark_exports.session import session_of
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import requests
 
-from tests.seeded_postgres import seed
+from harness.seeded_postgres import seed
 
 START_S = 90.0
 STOP_S = 45.0

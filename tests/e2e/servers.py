@@ -16,9 +16,9 @@ import requests
 
 from auth.development import token_hash
 from gateway.up.data_dir import free_port
+from harness.fork_server import Forked
 from metadata.postgres.embedded import EmbeddedPostgres
 from tests.e2e.installation import START_S, Installation
-from tests.fork_server import Forked
 
 StartServer = Callable[..., str]
 

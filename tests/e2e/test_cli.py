@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import requests
 
+from harness.fork_server import Forked, run_forked
 from tests.e2e.installation import Installation
-from tests.fork_server import Forked, run_forked
 
 PROGRAM = "packetboat.cli.main:main"
 DEADLINE_S = 60.0

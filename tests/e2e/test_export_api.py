@@ -11,8 +11,8 @@ import pytest
 import requests
 
 from gateway.operators import Credential
+from harness.fork_server import run_forked
 from tests.e2e.installation import Installation
-from tests.fork_server import run_forked
 from tests.security.tenants import Actor, fresh, new_tenant, operator_of, signed_in
 
 MAX_RUN_MESSAGES = 10

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import requests
 
+from harness.fork_server import run_forked
 from tests.e2e.installation import Installation
-from tests.fork_server import run_forked
 
 PATIENCE_S = 30.0
 

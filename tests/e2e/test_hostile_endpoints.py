@@ -14,8 +14,8 @@ import pytest
 import requests
 from standardwebhooks import Webhook
 
-from tests.e2e.hostile_endpoint import HostileEndpoint, Received
-from tests.e2e.hostile_endpoint import running as running_endpoint
+from harness.hostile_endpoint import HostileEndpoint, Received
+from harness.hostile_endpoint import running as running_endpoint
 from tests.e2e.installation import Installation
 
 MESSAGES = 3

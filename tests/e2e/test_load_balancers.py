@@ -21,8 +21,8 @@ import pytest
 import requests
 
 import openapi
-from benchmarks.balancers import HAProxy, Nginx
-from tests.chaos.fleet import Fleet
+from harness.balancers import HAProxy, Nginx
+from harness.fleet import Fleet
 
 SUBSCRIBERS = 3
 PATIENCE_S = 30.0

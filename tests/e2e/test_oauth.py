@@ -20,8 +20,8 @@ from joserfc import jwt
 from joserfc.jwk import KeySet
 
 from gateway.operators import Credential
+from harness.fork_server import run_forked
 from tests.e2e.installation import Installation
-from tests.fork_server import run_forked
 
 TOLD_WITHIN_S = 5.0
 """The limit that docs/GUARANTEES.md gives for revocations."""

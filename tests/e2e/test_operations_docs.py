@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from gateway.up.data_dir import free_port
-from tests.chaos.cluster import ChaosCluster
+from harness.cluster import ChaosCluster
 from tests.chaos.damage import flip_a_bit, harm, segments
 from tests.chaos.history import Publish
 from tests.chaos.read_log import queues_of

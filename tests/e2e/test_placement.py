@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from benchmarks.http_client import connect, request
+from harness.http_client import connect, request
 from tests.e2e.installation import Installation
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations" / "partitions.md"

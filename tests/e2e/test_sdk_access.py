@@ -13,9 +13,9 @@ from packetboat import AsyncClient, Conflict, NotAuthorized, NotFound, Retention
 from packetboat.credentials import ClientCredentials
 from packetboat.models import FirstOwner, Owner, Push
 
+from harness.hostile_endpoint import HostileEndpoint
+from harness.hostile_endpoint import running as running_endpoint
 from tests.e2e.both_clients import KINDS, connected
-from tests.e2e.hostile_endpoint import HostileEndpoint
-from tests.e2e.hostile_endpoint import running as running_endpoint
 from tests.e2e.installation import Installation
 
 PATIENCE_S = 60.0

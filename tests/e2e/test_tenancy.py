@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.e2e.hostile_endpoint import running as running_endpoint
+from harness.hostile_endpoint import running as running_endpoint
 from tests.e2e.installation import Installation
 
 _numbers = itertools.count(1)

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 import requests
 
-from tests.e2e.hostile_endpoint import HostileEndpoint
-from tests.e2e.hostile_endpoint import running as running_endpoint
+from harness.hostile_endpoint import HostileEndpoint
+from harness.hostile_endpoint import running as running_endpoint
 from tests.e2e.installation import Installation
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from packetboat.webhooks import DeliverLater, Delivery, Receiver, RecentIds
 
+from harness.seeded_postgres import free_port
 from tests.e2e import webhook_sites
 from tests.e2e.installation import Installation
 from tests.e2e.test_webhooks import Site, until
-from tests.seeded_postgres import free_port
 
 FORMATS = ["json", "raw", "cloudevents_binary", "cloudevents_structured", "cloudevents_batched"]
 

@@ -26,8 +26,8 @@ import asyncpg
 from packetboat.aio.client import AsyncClient
 from packetboat.models import Message, Retention, RetryPolicy
 
-from tests.chaos import releases
-from tests.chaos.cluster import HOST, ChaosCluster
+from harness import releases
+from harness.cluster import HOST, ChaosCluster
 
 HERE = Path(__file__).parent
 SEGMENT_BYTES = 1024 * 1024

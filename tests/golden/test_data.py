@@ -17,10 +17,10 @@ from packetboat.aio.client import AsyncClient
 from packetboat.credentials import ClientCredentials
 from packetboat.options import Options
 
-from benchmarks.settings import WITHOUT_QUOTAS
+from harness.cluster import HOST, ChaosCluster
+from harness.settings import WITHOUT_QUOTAS
 from metadata.counts import BUILT_IN_LIMITS
 from metadata.postgres.migrate import upgrade_async
-from tests.chaos.cluster import HOST, ChaosCluster
 from tests.golden.record import SEGMENT_BYTES, Facts
 
 HERE = Path(__file__).parent

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.chaos.releases import HISTORY
+from harness.releases import HISTORY
 from tests.golden.samples import WIRES
 
 HERE = Path(__file__).parent

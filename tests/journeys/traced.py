@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 ROOT = Path(__file__).resolve().parents[2]
-NOT_THE_PRODUCT = ("tests", ".venv", "benchmarks")
+NOT_THE_PRODUCT = ("tests", ".venv", "benchmarks", "harness")
 
 
 class Called(msgspec.Struct):

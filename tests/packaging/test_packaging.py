@@ -48,7 +48,7 @@ def test_the_server_is_one_folder_with_its_parts_and_all_their_data(
 def parts_of(tree: Path) -> set[str]:
     """Return the top-level packages of the product."""
     tops = {path.parent.name for path in tree.glob("*/__init__.py")}
-    return tops - {"benchmarks", "examples", "tests"}
+    return tops - {"benchmarks", "examples", "harness", "tests"}
 
 
 @pytest.mark.parametrize("name", ["sdk", "server"])

@@ -20,9 +20,9 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from edge.egress.addresses import denied_for
 from edge.egress.guard import Guard
+from harness.hostile_endpoint import HostileEndpoint
 from subscribe_forwarder.push.requests import PushRequest
 from subscribe_forwarder.push.sender import OneRule, Sender
-from tests.e2e.hostile_endpoint import HostileEndpoint
 
 PUBLIC = "93.184.216.34"
 METADATA = "169.254.169.254"

@@ -16,7 +16,7 @@ import pytest
 import requests
 import yaml
 
-from benchmarks.processes import Processes, free_ports
+from harness.processes import Processes, free_ports
 from peering.authority import issue, make_authority
 from tests.terraform.built_provider import ROOT
 from tests.terraform.manifests import Object

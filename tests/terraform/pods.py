@@ -18,7 +18,7 @@ from pathlib import Path
 
 import requests
 
-from benchmarks.processes import Processes
+from harness.processes import Processes
 from tests.terraform.manifests import Manifests, Object, container_of
 
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

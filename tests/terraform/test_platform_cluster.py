@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.processes import Processes
+from harness.processes import Processes
 from tests.terraform.built_provider import ROOT
 from tests.terraform.control_plane import ControlPlane, kinds, tools
 from tests.terraform.manifests import LARGE, SMALL, Object, rendered

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from benchmarks.balancers import DEPLOY, HAProxy, program
-from benchmarks.processes import Processes, free_ports, listening
+from harness.balancers import DEPLOY, HAProxy, program
+from harness.processes import Processes, free_ports, listening
 from peering.authority import Issued, issue, make_authority
 from tests.terraform.built_provider import ROOT
 from tests.terraform.manifests import LARGE, SMALL, Manifests, rendered

@@ -19,11 +19,11 @@ import pytest
 import requests
 
 from auth.development import token_hash
-from benchmarks.balancers import HAProxy, program
-from benchmarks.processes import Processes
+from harness.balancers import HAProxy, program
+from harness.processes import Processes
+from harness.seeded_postgres import free_port
 from metadata.postgres.embedded import EmbeddedPostgres
 from peering.authority import issue, make_authority
-from tests.seeded_postgres import free_port
 from tests.terraform.manifests import COMPONENT, SMALL, Manifests, rendered
 from tests.terraform.pods import Addresses, Pod
 

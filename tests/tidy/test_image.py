@@ -23,7 +23,7 @@ PROJECTS = {"pyproject.toml", "setup.py", "README.md", "LICENSE"} | {
 def packages() -> set[str]:
     """Return the folders of the product."""
     tops = {path.parent.name for path in ROOT.glob("*/__init__.py")}
-    product = tops - {"benchmarks", "examples", "tests"}
+    product = tops - {"benchmarks", "examples", "harness", "tests"}
     return product | {"deploy/packetboat_server", "sdk/python/packetboat"}
 
 

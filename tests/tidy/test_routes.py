@@ -43,6 +43,7 @@ from gateway.topics.partitions import PartitionRoutes
 from gateway.topics.topics import TopicRoutes
 from gateway.whoami import WhoAmI
 from gateway.write_turns import WriteTurns
+from harness.made_up_routes import made_up
 from openapi.server import OPERATIONS
 from publish_forwarder import routes as publish
 from subscribe_forwarder.api import routes as subscribe
@@ -54,7 +55,6 @@ from subscribe_forwarder.api.positions import PositionRoutes
 from subscribe_forwarder.api.push import PushRoutes
 from subscribe_forwarder.api.redrives import Redrives
 from subscribe_forwarder.backlogs.routes import BacklogRoutes
-from tests.made_up_routes import made_up
 
 METHODS = ("get", "put", "patch", "post", "delete")
 

@@ -9,7 +9,7 @@ import random
 import time
 from typing import Any, NamedTuple
 
-from benchmarks.http_client import Connection, connect, request
+from harness.http_client import Connection, connect, request
 
 HOST = "127.0.0.1"
 ANSWER_TIMEOUT_S = 15.0

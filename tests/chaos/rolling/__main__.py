@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from tests.chaos import releases
+from harness import releases
 from tests.chaos.rolling.scenarios import restarted, upgraded
 
 

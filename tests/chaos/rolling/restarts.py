@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 
-from tests.chaos.cluster import NODES, ClusterFailed
-from tests.chaos.fleet import Fleet, Member
-from tests.chaos.releases import Release
+from harness.cluster import NODES, ClusterFailed
+from harness.fleet import Fleet, Member
+from harness.releases import Release
 
 Look = Callable[[str], Awaitable[None]]
 """Called after each process, with its name."""

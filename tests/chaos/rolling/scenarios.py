@@ -9,10 +9,10 @@ from pathlib import Path
 
 import asyncpg
 
-from benchmarks.balancers import HAProxy
+from harness.balancers import HAProxy
+from harness.fleet import Fleet
+from harness.releases import CURRENT, Release
 from metadata.postgres import database_schema
-from tests.chaos.fleet import Fleet
-from tests.chaos.releases import CURRENT, Release
 from tests.chaos.rolling.load import Addresses, SdkLoad
 from tests.chaos.rolling.restarts import Restarts
 

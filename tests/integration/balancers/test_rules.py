@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from benchmarks.balancers import ROLES, HAProxy, Nginx
-from benchmarks.processes import free_ports
+from harness.balancers import ROLES, HAProxy, Nginx
+from harness.processes import free_ports
 from tests.integration.balancers.stand_in import Asked, Conduct, StandIn
 
 PATIENCE_S = 10.0

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from harness.cluster import ChaosCluster
 from metadata.database import Database
 from metadata.delivery.cursors import CursorRepository
 from metadata.subscriptions.dead_letters import DeadLetterRepository
@@ -16,7 +17,6 @@ from outbox.dead_letter import PREFIX
 from store_nodes.client import StoreClient
 from store_nodes.record_batch import Message
 from subscribe_forwarder.delivery.undelivered import find_undelivered
-from tests.chaos.cluster import ChaosCluster
 from tests.integration.dead_letters.yard import LETTERS, REDRIVES, Yard, until
 from tests.integration.store_nodes.store_cluster import ready_client, running_store
 

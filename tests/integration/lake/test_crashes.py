@@ -20,12 +20,12 @@ from packetboat.models.export_runs import LaneRange
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from sqlalchemy.engine.default import DefaultDialect
 
+from harness.export_specs import maintenance
 from spark_exports.lake import storage
 from spark_exports.lake.commit import Commit
 from spark_exports.lake.lake import Lake
 from spark_exports.lake.maintenance import compact, expire_snapshots, remove_orphans
 from spark_exports.lake.table import LakeTable
-from tests.export_specs import maintenance
 from tests.unit.spark_exports.lake.lake_support import (
     BY_DAY,
     COLUMNS,

@@ -19,6 +19,7 @@ from packetboat.models.export_runs import LaneKey, LaneRange
 from sqlalchemy.engine.default import DefaultDialect
 from sqlalchemy.exc import OperationalError
 
+from harness.export_specs import maintenance
 from spark_exports.lake import commit as protocol
 from spark_exports.lake.commit import Commit
 from spark_exports.lake.errors import Superseded
@@ -27,7 +28,6 @@ from spark_exports.lake.layout import Layout
 from spark_exports.lake.live import data_locations
 from spark_exports.lake.maintenance import compact, expire_snapshots, remove_orphans
 from spark_exports.lake.table import LakeTable
-from tests.export_specs import maintenance
 from tests.unit.spark_exports.lake.lake_support import (
     KEY,
     OTHER,

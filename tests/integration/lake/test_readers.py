@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from packetboat.models.export_runs import LaneRange
 
+from harness.export_specs import maintenance
 from spark_exports.lake.commit import Commit
 from spark_exports.lake.lake import Lake
 from spark_exports.lake.layout import Layout
 from spark_exports.lake.maintenance import compact
 from spark_exports.lake.table import LakeTable
-from tests.export_specs import maintenance
 from tests.unit.spark_exports.lake.lake_support import (
     KEY,
     batch,

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from packetboat.models.export_runs import LaneRange
 
+from harness.export_specs import maintenance
 from spark_exports.lake.commit import Commit
 from spark_exports.lake.errors import CatalogUnavailable
 from spark_exports.lake.lake import Lake
 from spark_exports.lake.maintenance import compact, expire_snapshots, remove_orphans
 from spark_exports.order import LakeSettings
-from tests.export_specs import maintenance
 from tests.integration.lake.rest_catalog import RestCatalogServer
 from tests.unit.spark_exports.lake.lake_support import (
     KEY,

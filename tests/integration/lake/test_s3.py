@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from packetboat.models.export_runs import LaneRange
 
+from harness.export_specs import maintenance
 from spark_exports.lake.commit import Commit
 from spark_exports.lake.lake import Lake
 from spark_exports.lake.layout import Layout
@@ -18,7 +19,6 @@ from spark_exports.lake.plain import PlainFiles
 from spark_exports.lake.rows import rows_of
 from spark_exports.lake.storage import LakeFileIO, list_files
 from spark_exports.order import LakeSettings
-from tests.export_specs import maintenance
 from tests.unit.spark_exports.lake.lake_support import (
     COLUMNS,
     KEY,

@@ -12,6 +12,7 @@ import pytest
 from packetboat.models.export_runs import LaneRange
 from pyiceberg.table import Table
 
+from harness.export_specs import maintenance
 from spark_exports.lake import commit as protocol
 from spark_exports.lake.commit import Commit, Committed
 from spark_exports.lake.errors import Superseded
@@ -21,7 +22,6 @@ from spark_exports.lake.maintenance import compact, expire_snapshots, remove_orp
 from spark_exports.lake.transaction import Change
 from spark_exports.lake.transaction import put as real_put
 from spark_exports.order import LakeSettings
-from tests.export_specs import maintenance
 from tests.unit.spark_exports.lake.lake_support import (
     KEY,
     OTHER,

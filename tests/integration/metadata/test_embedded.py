@@ -22,10 +22,10 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from harness.seeded_postgres import SeededPostgres, free_port, seed
 from metadata.postgres import account, binaries
 from metadata.postgres.account import Account
 from metadata.postgres.embedded import EmbeddedPostgres, EmbeddedPostgresFailed
-from tests.seeded_postgres import SeededPostgres, free_port, seed
 
 ROOT = Path(__file__).parents[3]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has somebody lesser")

@@ -17,6 +17,7 @@ import asyncpg
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from harness.seeded_postgres import free_port
 from metadata.database import Database
 from metadata.errors import MetadataUnavailable, OutcomeUnknown, UnsafeServer
 from metadata.postgres.embedded import EmbeddedPostgres
@@ -25,7 +26,6 @@ from metadata.types import CursorState, SubscriptionSpec, Topic, TopicSpec
 from tests.conftest import running_postgres
 from tests.integration.metadata.proxy import Proxy
 from tests.integration.metadata.world import World, settled
-from tests.seeded_postgres import free_port
 
 QUICK = {"connect_timeout_s": 0.5, "deadline_s": 1.0}
 PATIENT = {"connect_timeout_s": 30.0, "deadline_s": 60.0}

@@ -23,6 +23,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from harness.seeded_postgres import free_port
 from metadata.database import Connection, Database
 from metadata.errors import MetadataError, MetadataUnavailable, StatementRefused
 from metadata.exports.exports import ExportRepository
@@ -46,7 +47,6 @@ from metadata.topics.schemas import SchemaRepository
 from metadata.types import Subscription, SubscriptionSpec, Topic, TopicSpec
 from tests.integration.metadata.two_tenants import MARK, NAME, Arguments, Method, methods
 from tests.integration.metadata.world import World
-from tests.seeded_postgres import free_port
 
 OWN = f"(tenant_id = (current_setting('{TENANT_SETTING}'::text))::uuid)"
 TABLES = """

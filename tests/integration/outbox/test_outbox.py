@@ -10,13 +10,13 @@ import pytest
 
 from edge import message_id
 from edge.partition import partition_of
+from harness.cluster import ChaosCluster
 from metadata.types import Partition, Retention, SealedPartition, Topic, TopicState
 from outbox import Item, Outbox, TopicFull
 from store_nodes.client import StoreClient
 from store_nodes.errors import QueueSealed
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
-from tests.chaos.cluster import ChaosCluster
 from tests.integration.store_nodes.store_cluster import read_texts, ready_client, running_store
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from harness.cluster import ChaosCluster
 from metadata.database import Database
 from metadata.delivery.cursors import CursorRepository
 from metadata.delivery.deliveries import Publication
@@ -20,7 +21,6 @@ from scheduler.publications import PublicationSweep
 from store_nodes.client import StoreClient
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
-from tests.chaos.cluster import ChaosCluster
 from tests.integration.metadata.world import World, settled, with_epoch
 from tests.integration.store_nodes.store_cluster import read_texts, ready_client, running_store
 

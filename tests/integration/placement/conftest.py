@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.chaos.cluster import NODES, ChaosCluster
+from harness.cluster import NODES, ChaosCluster
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from gateway.topics.group_choice import GroupChoice
 from gateway.topics.lifecycle import TopicLifecycle
 from gateway.topics.partitions import PartitionRoutes
 from gateway.topics.placement import Mover
+from harness.cluster import ChaosCluster
 from metadata.catalog import Catalog
 from metadata.database import Database
 from metadata.delivery.ack_history import AckHistoryRepository
@@ -32,7 +33,6 @@ from store_nodes.client import StoreClient
 from store_nodes.record_batch import Message
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.settings import SubscribeSettings
-from tests.chaos.cluster import ChaosCluster
 from tests.unit.subscribe_forwarder.subscribe_support import ACK_KEY, Consumer
 
 TOPIC = TopicSpec("orders")

@@ -13,6 +13,7 @@ import pytest
 from edge import message_id
 from edge.quota import STORED_BYTES
 from gateway.quotas.limits import TenantLimit
+from harness.cluster import ChaosCluster
 from metadata.database import Database
 from publish_forwarder.delays import Delay
 from publish_forwarder.outcomes import Placed, Scheduled
@@ -20,7 +21,6 @@ from scheduler import settings as scheduler_settings
 from scheduler.service import Scheduler
 from store_nodes.record_batch import Message
 from subscribe_forwarder.fleet import rendezvous
-from tests.chaos.cluster import ChaosCluster
 from tests.integration.placement.placement_support import Site
 from tests.integration.placement.test_placement import CHANGES, Change
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from edge import message_id
 from gateway.topics.placement import queue_of
+from harness.cluster import ChaosCluster
 from metadata.database import Database
 from metadata.subscriptions.seeks import LaneOf, Target
 from metadata.subscriptions.snapshots import SnapshotRepository
@@ -17,7 +18,6 @@ from store_nodes import record_batch
 from store_nodes.client import StageExtras
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
-from tests.chaos.cluster import ChaosCluster
 from tests.integration.placement.placement_support import Site
 
 MESSAGE = "/topics/{topic}/messages/{id}"

@@ -11,12 +11,12 @@ from edge.asgi import TENANT
 from edge.problem import Problem
 from gateway.topics.partitions import PartitionRoutes
 from gateway.topics.placement import Mover
+from harness.cluster import ChaosCluster
 from metadata.database import Database
 from metadata.errors import NotFound
 from metadata.types import Placement
 from store_nodes.client import StoreClient
 from store_nodes.errors import Unavailable
-from tests.chaos.cluster import ChaosCluster
 from tests.integration.placement.placement_support import Load, Site
 
 LIST, GROW, MOVE = (

@@ -10,13 +10,13 @@ import pytest
 
 from gateway.topics import placement
 from gateway.topics.placement import Mover, queue_of, successors
+from harness.cluster import ChaosCluster
 from metadata import idle_poll
 from metadata.database import Database
 from metadata.types import Partition, Placement, Topic
 from store_nodes.client import StoreClient
 from store_nodes.errors import QueueNotFound, StoreError
 from store_nodes.queue_id import QueueId
-from tests.chaos.cluster import ChaosCluster
 from tests.integration.placement.placement_support import (
     DyingStore,
     Load,

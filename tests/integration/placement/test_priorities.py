@@ -7,12 +7,12 @@ from collections import defaultdict
 from typing import Any
 
 from edge import message_id
+from harness.cluster import ChaosCluster
 from metadata.database import Database
 from metadata.types import TopicSpec
 from publish_forwarder.delays import Delay
 from publish_forwarder.outcomes import Placed, Scheduled
 from store_nodes.record_batch import Message
-from tests.chaos.cluster import ChaosCluster
 from tests.integration.placement.placement_support import Site
 from tests.integration.placement.test_ids_and_delays import drained, scheduling
 from tests.integration.placement.test_placement import move

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from gateway.topics.placement import queue_of
+from harness.cluster import ChaosCluster
 from metadata.database import Database
 from metadata.subscriptions.seeks import SeekRepository
 from metadata.subscriptions.snapshots import SnapshotRepository
 from openapi.subscriptions import StartAt
 from positions.targets import Targets, To
 from store_nodes.record_batch import Message
-from tests.chaos.cluster import ChaosCluster
 from tests.integration.placement.placement_support import Site
 from tests.unit.subscribe_forwarder.subscribe_support import Answer
 

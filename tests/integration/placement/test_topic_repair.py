@@ -11,12 +11,12 @@ from typing import cast
 import pytest
 
 from gateway.topics.lifecycle import TopicLifecycle
+from harness.cluster import ChaosCluster
 from metadata.database import Database
 from metadata.errors import NotFound
 from metadata.types import TopicSpec, TopicState
 from store_nodes.client import StoreClient
 from store_nodes.queue_id import QueueId
-from tests.chaos.cluster import ChaosCluster
 from tests.integration.placement.placement_support import DyingStore, Site, until_dead
 
 

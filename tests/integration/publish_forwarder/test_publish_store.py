@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from edge.problem import Problem
+from harness.cluster import ChaosCluster
 from metadata.types import Partition, SealedPartition, Topic
 from publish_forwarder.delays import Delay
 from publish_forwarder.forwarder import PublishForwarder
@@ -22,7 +23,6 @@ from publish_forwarder.settings import PublishSettings
 from store_nodes.client import StoreClient
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
-from tests.chaos.cluster import ChaosCluster
 from tests.integration.store_nodes.store_cluster import read_texts, ready_client, running_store
 from tests.unit.publish_forwarder.publish_support import TENANT, FakeCatalog, topic
 

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.processes import Processes, free_ports
+from harness.cluster import ChaosCluster, metrics_at
+from harness.fork_server import fork_server
+from harness.processes import Processes, free_ports
 from metadata.database import Database
 from metadata.delivery.due import DueRepository
 from metadata.ids import new_uid
@@ -20,8 +22,6 @@ from metadata.types import Topic
 from store_nodes.client import StageExtras, StoreClient
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, decode, encode
-from tests.chaos.cluster import ChaosCluster, metrics_at
-from tests.fork_server import fork_server
 from tests.integration.metadata.world import World
 from tests.integration.store_nodes.store_cluster import ready_client, running_store
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from harness.cluster import ChaosCluster
 from metadata.database import Database
 from metadata.errors import Conflict, LeaseLost, NotFound, OutcomeUnknown
 from metadata.ids import new_uid
@@ -28,7 +29,6 @@ from scheduler.cron import Cron
 from store_nodes.client import StoreClient
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, decode
-from tests.chaos.cluster import ChaosCluster
 from tests.integration.metadata.world import World
 from tests.integration.store_nodes.store_cluster import ready_client, running_store
 

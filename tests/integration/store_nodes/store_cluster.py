@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
+from harness.cluster import NODES, ChaosCluster
 from store_nodes.client import StoreClient
 from store_nodes.commands import DEDUP_ENTRY
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, decode, encode
-from tests.chaos.cluster import NODES, ChaosCluster
 
 MIB = 1024 * 1024
 

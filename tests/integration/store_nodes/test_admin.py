@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from harness.cluster import GROUPS, NODES, ChaosCluster
 from store_nodes.admin import Operator
 from store_nodes.client import StoreClient
 from store_nodes.queue_id import QueueId
-from tests.chaos.cluster import GROUPS, NODES, ChaosCluster
 from tests.integration.store_nodes.store_cluster import batch, new_queue, read_texts
 
 PAUSE_S = 0.01

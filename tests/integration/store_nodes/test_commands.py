@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from harness.cluster import NODES, ChaosCluster
 from store_nodes.client import Reconfigure, StageExtras, StoreClient
 from store_nodes.errors import Conflict, DedupKnown, NotAllowed, QueueSealed
 from store_nodes.machine.machine import Machine
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import decode
-from tests.chaos.cluster import NODES, ChaosCluster
 from tests.integration.store_nodes.store_cluster import (
     batch,
     ids,

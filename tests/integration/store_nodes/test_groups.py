@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from harness.cluster import GROUPS, NODES, ChaosCluster
 from store_nodes.admin.groups import add_groups
 from store_nodes.admin.members import add_node
 from store_nodes.admin.operator import Operator
 from store_nodes.client import StoreClient
-from tests.chaos.cluster import GROUPS, NODES, ChaosCluster
 from tests.integration.store_nodes.store_cluster import batch, new_queue, read_texts, ready_client
 
 

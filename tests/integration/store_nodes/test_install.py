@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.cluster import ChaosCluster
 from store_nodes.client import StageExtras, StoreClient
 from store_nodes.errors import DedupKnown, QueueNotFound, QueueTruncated
 from store_nodes.queue_id import QueueId
-from tests.chaos.cluster import ChaosCluster
 from tests.chaos.test_damage import events, segments, settled
 from tests.integration.store_nodes.store_cluster import (
     batch,

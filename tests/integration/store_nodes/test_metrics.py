@@ -11,10 +11,10 @@ import pytest
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.processes import free_ports
+from harness.cluster import NODES, ChaosCluster
+from harness.processes import free_ports
 from store_nodes.node import metrics_server
 from store_nodes.node.group import Group
-from tests.chaos.cluster import NODES, ChaosCluster
 from tests.integration.store_nodes.store_cluster import batch, new_queue, ready_client
 
 Values = dict[tuple[str, str, str], float]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.cluster import NODES, ChaosCluster
 from store_nodes.client import StoreClient
 from store_nodes.errors import StoreError
 from store_nodes.queue_id import QueueId
-from tests.chaos.cluster import NODES, ChaosCluster
 from tests.integration.store_nodes.store_cluster import ready_client
 from tests.integration.store_nodes.test_storage import MIB, batch, new_queue, read_texts
 

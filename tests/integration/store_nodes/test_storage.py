@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.cluster import NODES, ChaosCluster
+from harness.power_cut import Ext4Image, unavailable
 from store_nodes.client import Appender, StoreClient
 from store_nodes.errors import DiskFull, QueueTruncated
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, decode, encode
 from store_nodes.wire import Durability
-from tests.chaos.cluster import NODES, ChaosCluster
-from tests.chaos.power_cut import Ext4Image, unavailable
 from tests.integration.store_nodes.store_cluster import new_queue, ready_client
 
 MIB = 1024 * 1024

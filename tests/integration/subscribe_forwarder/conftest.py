@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from harness.cluster import ChaosCluster
 from store_nodes.client import StoreClient
 from subscribe_forwarder.fleet import claims, members
-from tests.chaos.cluster import ChaosCluster
 from tests.integration.store_nodes.store_cluster import ready_client, running_store
 
 

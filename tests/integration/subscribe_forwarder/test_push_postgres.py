@@ -13,6 +13,7 @@ import pytest
 from msgspec import structs
 
 from edge.egress.guard import Guard
+from harness.hostile_endpoint import HostileEndpoint
 from metadata.database import Database
 from metadata.subscriptions.push_attempts import PushAttemptRepository
 from metadata.subscriptions.push_config import PushConfig
@@ -29,7 +30,6 @@ from subscribe_forwarder.push.engine import Means
 from subscribe_forwarder.push.pushers import Pushers
 from subscribe_forwarder.push.requests import NoTokens, Requests
 from subscribe_forwarder.push.sender import OneRule, Sender
-from tests.e2e.hostile_endpoint import HostileEndpoint
 from tests.integration.subscribe_forwarder.forwarder_support import Site, kill, subscribe
 from tests.unit.subscribe_forwarder.subscribe_support import NO_OUTBOX, Consumer, doomed
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import asyncpg
 
+from harness.seeded_postgres import free_port, template
 from metadata.postgres.embedded import EmbeddedPostgres
 from metadata.postgres.migrate import upgrade
-from tests.seeded_postgres import free_port, template
 from tests.simulation.delivery import postgres_world
 from tests.simulation.delivery.postgres_control import ControlConnection
 from tests.simulation.delivery.postgres_world import FIRST_PLACE, Place, World

@@ -12,10 +12,10 @@ import pytest
 from edge.asgi import Receive, Scope, Send
 from gateway.http.dispatch import Dispatcher
 from gateway.http.router import Router
+from harness.made_up_routes import made_up
 from tests.abuse import probe
 from tests.abuse.probe import Probe, Snapshot, name_routes, timed_passes
 from tests.loop_cpu import timed
-from tests.made_up_routes import made_up
 
 BUSY_S = 0.03
 

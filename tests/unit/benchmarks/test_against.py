@@ -36,10 +36,10 @@ from benchmarks.against import (
     judge,
     turn,
 )
-from benchmarks.processes import NotReady
 from benchmarks.sdk_publish import Ours
-from tests.chaos import releases
-from tests.chaos.releases import CURRENT, Release
+from harness import releases
+from harness.processes import NotReady
+from harness.releases import CURRENT, Release
 
 
 def window(rate: float, cpu_us: float = 100.0) -> Row:

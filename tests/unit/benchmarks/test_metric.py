@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.packetboat_cluster import PacketboatCluster
-from benchmarks.processes import NotReady
 from benchmarks.sdk_publish import REQUESTS
+from harness.processes import NotReady
 
 PAGE = b"""# TYPE packetboat_gateway_requests_total counter
 packetboat_gateway_requests_total{method="POST",route="/topics",status="201"} 1.0

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from benchmarks.measure import median, percentile
 from benchmarks.report import NATS_DEFAULT, RABBIT, TARGETS, US, Row, check, derive, medians
 from benchmarks.systems import BATCH_JSON, POST_256, PUBLISH_256
+from harness.measure import median, percentile
 
 
 def row(system: str, case: str, number: int, n: int, **more: object) -> Row:

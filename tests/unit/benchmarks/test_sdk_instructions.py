@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import sdk_instructions
 from benchmarks.sdk_instructions import LONG, Cost, cost, is_worse, publish
-from tests.chaos.releases import CURRENT
+from harness.releases import CURRENT
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from edge.egress.addresses import denied_for, parse
 from edge.egress.guard import EgressDenied, Guard, Target, parse_allowance, parse_allowances
 from edge.egress.session import BodyTooLong, check_url, guarded_session, read_capped
-from tests.e2e.hostile_endpoint import HostileEndpoint
+from harness.hostile_endpoint import HostileEndpoint
 
 DENIED = [
     "0.0.0.0", "0.1.2.3", "10.0.0.1", "10.255.255.255", "100.64.0.1", "100.100.100.200",

@@ -22,8 +22,8 @@ from gateway.http.router import Endpoint
 from gateway.middleware.auth import PRINCIPAL
 from gateway.middleware.errors import unauthenticated
 from gateway.readiness import Readiness
+from harness.made_up_routes import made_up
 from metadata.types import Change, ChangeKind
-from tests.made_up_routes import made_up
 
 PULL = "/subscriptions/{name}/messages"
 ONE, OTHER = b"1" * 16, b"2" * 16

@@ -11,9 +11,9 @@ import pytest
 from edge.asgi import REQUEST_ID, SUBJECT, TENANT, ClientGone, read_body, respond
 from edge.problem import Problem
 from gateway.tenancy.auditor import Auditor, resource_of
+from harness.made_up_routes import made_up
 from metadata.errors import MetadataUnavailable, NotFound, OutcomeUnknown
 from metadata.tenancy.audit import AuditEntry
-from tests.made_up_routes import made_up
 
 TENANT_ID = b"t" * 16
 

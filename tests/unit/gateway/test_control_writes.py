@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from edge.asgi import CALLER, Receive, Route, Scope, Send
 from gateway.wiring.opening import _observed
-from tests.made_up_routes import made_up
+from harness.made_up_routes import made_up
 
 ACME, EVIL = b"acme" * 4, b"evil" * 4
 

@@ -13,7 +13,7 @@ from edge.asgi import Receive, Scope, Send, respond
 from gateway.app import create_app
 from gateway.readiness import Readiness
 from gateway.settings import ServerSettings, SettingsError
-from tests.made_up_routes import made_up
+from harness.made_up_routes import made_up
 from tests.unit.gateway.test_dispatch import AUTH, TOKEN
 
 PAGE = "https://app.example.com"

@@ -27,6 +27,7 @@ from gateway.locks.line import LockLine
 from gateway.locks.locks import LockRoutes
 from gateway.readiness import Readiness
 from gateway.server import hypercorn_config
+from harness.made_up_routes import made_up
 from metadata.database import Connection, Database
 from metadata.errors import NotFound
 from metadata.locks.catalog import LockCatalog
@@ -34,7 +35,6 @@ from metadata.locks.locks import Claim, Held
 from metadata.locks.waiters import Place
 from metadata.settings import DatabaseSettings
 from tests.abuse.connections import CLIENT_HELLO, HEADERS, PREFACE, SETTINGS, frame
-from tests.made_up_routes import made_up
 from tests.unit.subscribe_forwarder import subscribe_support as forwarders
 
 REQUESTS = 40

@@ -21,11 +21,11 @@ from gateway.app import create_app
 from gateway.http.dispatch import Dispatcher
 from gateway.quotas.limiter import Limiter
 from gateway.readiness import Readiness
+from harness.made_up_routes import made_up
 from metadata import errors as metadata
 from metadata.tenancy.quotas import TenantQuota
 from store_nodes import errors as store
 from tests.loop_cpu import MAX_CALLBACK_MS, measured
-from tests.made_up_routes import made_up
 
 TOKEN = "pbdev_test"
 AUTH = {"authorization": f"Bearer {TOKEN}"}

@@ -12,9 +12,9 @@ from auth.principal import Principal, everything
 from auth.verifier import CachingVerifier
 from edge.asgi import Receive, Scope, Send
 from gateway.tenancy.heard import heard
+from harness.made_up_routes import made_up
 from metadata.errors import MetadataUnavailable
 from metadata.types import Change, ChangeKind
-from tests.made_up_routes import made_up
 
 TENANT, TOKEN = b"t" * 16, b"token"
 DELETED = Change(1, ChangeKind.KEY, TENANT, b"u" * 16, "")

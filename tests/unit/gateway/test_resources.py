@@ -14,11 +14,11 @@ from edge.asgi import CALLER, TENANT, Route
 from edge.caller import Caller
 from edge.problem import Problem
 from gateway.resources import Call, Resource, Shown, taken
+from harness.made_up_routes import made_up
 from metadata.errors import Conflict, NotFound
 from metadata.paging import name_after, page_of
 from metadata.types import Page
 from openapi import topics as contract
-from tests.made_up_routes import made_up
 
 TENANT_ID = b"t" * 16
 OPERATIONS = contract.OPERATIONS

@@ -6,7 +6,7 @@ from edge.asgi import Receive, Scope, Send
 from edge.caller import Caller
 from edge.problem import Problem
 from gateway.http.router import Router
-from tests.made_up_routes import made_up
+from harness.made_up_routes import made_up
 
 
 async def handler(scope: Scope, receive: Receive, send: Send) -> None: ...

@@ -14,7 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from gateway.command import ONLY_LINUX, app
-from tests.seeded_postgres import free_port
+from harness.seeded_postgres import free_port
 
 AT_THE_FORK = """
 import os, sys

@@ -14,8 +14,8 @@ from edge.sealing import Sealer
 from gateway.app import create_app
 from gateway.readiness import Readiness
 from gateway.stream_tickets import STREAM, TICKET_SECONDS, StreamTickets
+from harness.made_up_routes import made_up
 from metadata.errors import NotFound
-from tests.made_up_routes import made_up
 
 TOKEN = "secret-token"
 AUTH = {"authorization": f"Bearer {TOKEN}"}

@@ -22,8 +22,8 @@ from gateway.telemetry.opening import open_telemetry
 from gateway.telemetry.otlp import Exporter
 from gateway.telemetry.requests import continued, traced
 from gateway.telemetry.settings import TelemetrySettings, load
+from harness.made_up_routes import made_up
 from tests.collector import Collector, attributes_of
-from tests.made_up_routes import made_up
 from tests.unit.gateway.test_settings import NEEDED
 from tests.unit.span_recorder import PARENT, TRACE, TRACEPARENT, SpanRecorder
 

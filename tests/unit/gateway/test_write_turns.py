@@ -13,9 +13,9 @@ from edge.problem import Problem
 from gateway import write_turns
 from gateway.tenancy.issuers import IssuerRoutes
 from gateway.write_turns import WriteTurns
+from harness.made_up_routes import made_up
 from metadata.errors import NotFound
 from metadata.tenancy.issuers import Issuer, IssuerSpec
-from tests.made_up_routes import made_up
 from tests.unit.gateway.test_control_writes import ACME, EVIL, Counter, call, scope_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

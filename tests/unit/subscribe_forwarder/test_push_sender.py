@@ -15,11 +15,11 @@ from aiohttp.abc import ResolveResult
 
 from edge.egress.guard import Guard
 from edge.egress.resolver import Question, SystemResolver
+from harness.hostile_endpoint import HostileEndpoint
 from subscribe_forwarder.push import sender as sender_module
 from subscribe_forwarder.push.requests import PushRequest
 from subscribe_forwarder.push.sender import OneRule, Sender
 from subscribe_forwarder.push.verdict import Answer
-from tests.e2e.hostile_endpoint import HostileEndpoint
 
 TENANT = bytes(16)
 HERE = ("http://127.0.0.0/8:*",)

@@ -14,10 +14,10 @@ import requests
 from packetboat.models.export_runs import LaneKey, LaneRange
 from packetboat.models.exports import ExportKind
 
+from harness.export_specs import spec_of
 from spark_exports.fail_points import VARIABLE
 from spark_exports.order import FromDriver, FromRunner, LakeSettings, Opened, Order, Ranges
 from tests.e2e.installation import Installation
-from tests.export_specs import spec_of
 from tests.integration.exports.driver.tables import TENANT, rejects, rows
 from tests.spark_cluster import SparkCluster
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.export_specs import spec_of
 from spark_exports.driver import export
 from spark_exports.fail_points import FAIL_POINTS, FailPoint
 from spark_exports.order import Done, Failed
-from tests.export_specs import spec_of
 from tests.integration.exports.driver.fake_log import Log
 from tests.integration.exports.driver.scripted_runner import ScriptedRunner
 from tests.integration.exports.driver.tables import files, place, rejects, rows

@@ -10,8 +10,8 @@ import pytest
 from packetboat.models.export_runs import LaneRange
 from pyspark.sql import SparkSession
 
+from harness.export_specs import spec_of
 from spark_exports.order import Failed
-from tests.export_specs import spec_of
 from tests.integration.exports.driver import tables
 from tests.integration.exports.driver.fake_log import Log
 from tests.integration.exports.driver.scripted_runner import ScriptedRunner, lane

@@ -17,13 +17,13 @@ from msgspec.structs import replace
 from packetboat.models.export_runs import ExportSpec, LaneRange
 from pyiceberg.types import UUIDType
 
+from harness import export_specs
+from harness.export_specs import maintenance
 from spark_exports.driver import export
 from spark_exports.driver.bodies.avro_bodies import AvroVersion
 from spark_exports.fail_points import FailPoint
 from spark_exports.lake.lake import Lake
 from spark_exports.order import Failed
-from tests import export_specs
-from tests.export_specs import maintenance
 from tests.integration.exports.driver.fake_log import BEGINS, Log
 from tests.integration.exports.driver.scripted_runner import ScriptedRunner, lane
 from tests.integration.exports.driver.tables import TENANT, files, rejects, rows

@@ -14,6 +14,7 @@ import pytest
 from packetboat.models.export_runs import LaneKey, LanePosition, LaneRange
 from packetboat.models.exports import ExportResult
 
+from harness.export_specs import spec_of
 from spark_exports.driver.errors import BadOrder, Stopped
 from spark_exports.driver.lines import Lines
 from spark_exports.order import (
@@ -28,7 +29,6 @@ from spark_exports.order import (
     Progress,
     Ranges,
 )
-from tests.export_specs import spec_of
 
 ORDER = Order(
     tenant="acme",

@@ -13,6 +13,7 @@ import pytest
 from packetboat.models.export_runs import LaneRange
 from pyiceberg.table.snapshots import Operation
 
+from harness.export_specs import maintenance
 from spark_exports.lake.commit import Commit
 from spark_exports.lake.errors import ListingDiffers, Superseded
 from spark_exports.lake.files import OpenFiles
@@ -27,7 +28,6 @@ from spark_exports.lake.maintenance import (
     remove_orphans,
 )
 from spark_exports.lake.table import LakeTable
-from tests.export_specs import maintenance
 from tests.unit.spark_exports.lake.lake_support import (
     KEY,
     OTHER,

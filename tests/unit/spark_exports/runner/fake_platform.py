@@ -17,9 +17,9 @@ from packetboat.models.export_runs import (
 )
 from packetboat.models.exports import ExportFailure, ExportResult
 
+from harness.export_specs import spec_of
 from spark_exports.order import Progress
 from spark_exports.runner.platform import EndState
-from tests.export_specs import spec_of
 
 TOKEN = "the-token-of-a-run"
 NEVER = datetime(2100, 1, 1, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""A server with failpoints: `python -m tests.chaos.failpoints serve` runs `packetboat serve` with
+"""A server with failpoints: `python -m harness.failpoints serve` runs `packetboat serve` with
 all of them armed. One acts when the file that FAILPOINT names holds its name, and once: the file
 goes.
 

@@ -30,9 +30,9 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.settings import inherited_environment
 from gateway.middleware import request_id
 from gateway.up.child import die_with
+from harness.settings import inherited_environment
 
 ROOT = Path(__file__).parents[1]
 MAX_REQUEST = 128 * 1024
@@ -144,7 +144,7 @@ class ForkServer:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.fork_server", str(theirs.fileno())],
+                [sys.executable, "-m", "harness.fork_server", str(theirs.fileno())],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),

@@ -22,11 +22,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.balancers import HAProxy
-from benchmarks.http_client import Answer, connect, request
-from benchmarks.processes import Processes, free_ports
-from tests.chaos.cluster import HOST, ChaosCluster, ClusterFailed
-from tests.chaos.releases import Release
+from harness.balancers import HAProxy
+from harness.cluster import HOST, ChaosCluster, ClusterFailed
+from harness.http_client import Answer, connect, request
+from harness.processes import Processes, free_ports
+from harness.releases import Release
 
 Balance = Literal["hash", "roundrobin", "none"]
 """`none`: no balancer, `port` and `base_url` are the gateway's."""

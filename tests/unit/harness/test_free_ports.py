@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from benchmarks import processes
+from harness import processes
 
-SCRIPT = "from benchmarks import processes\nprint(processes._claimed({port}))"
+SCRIPT = "from harness import processes\nprint(processes._claimed({port}))"
 
 
 def claimed_elsewhere(port: int) -> str:

@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.processes import Processes, free_ports, listening, wait_until
+from harness.processes import Processes, free_ports, listening, wait_until
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 ROLES = ("publish", "subscribe", "gateway")

@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from benchmarks.measure import tree
-from benchmarks.settings import inherited_environment
 from gateway.up.child import die_with
+from harness.measure import tree
+from harness.settings import inherited_environment
 
 FREE_PORTS = range(11_000, 20_000)
 """Ports below those of outgoing connections, and apart from those that `packetboat up` takes."""

@@ -11,7 +11,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 HISTORY = {"0.1.0": "a087332", "0.2.0": "6efed96"}
 """Commits of releases."""
 PREVIOUS = "0.2.0"

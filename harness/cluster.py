@@ -20,20 +20,20 @@ from pathlib import Path
 from typing import Any, Self
 
 from auth.development import token_hash
-from benchmarks.http_client import connect, request
-from benchmarks.measure import tree
-from benchmarks.processes import Processes, free_ports
-from benchmarks.settings import WITHOUT_QUOTAS, inherited_environment
+from harness import failpoints
+from harness.fork_server import fork_server
+from harness.http_client import connect, request
+from harness.measure import tree
+from harness.power_cut import freeze
+from harness.processes import Processes, free_ports
+from harness.releases import CURRENT, Release
+from harness.seeded_postgres import SeededPostgres
+from harness.settings import WITHOUT_QUOTAS, inherited_environment
 from metadata.postgres.embedded import EmbeddedPostgres
 from peering.settings import PeerSettings
 from peering.shared_secret import SharedSecret
 from peering.tls import open_peer_tls
 from store_nodes.client import StoreClient
-from tests.chaos import failpoints
-from tests.chaos.power_cut import freeze
-from tests.chaos.releases import CURRENT, Release
-from tests.fork_server import fork_server
-from tests.seeded_postgres import SeededPostgres
 
 NODES = (1, 2, 3)
 GROUPS = 8
@@ -172,7 +172,7 @@ class ChaosCluster:
         environment, program = self._environment(), "gateway"
         if self._failpoints:
             environment[failpoints.FAILPOINT] = str(self.root / "failpoint")
-            program = "tests.chaos.failpoints"
+            program = "harness.failpoints"
         self.lapses.append(time.monotonic())
         self._server = self._start("serve", environment, program=program)
 
