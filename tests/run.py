@@ -4,6 +4,7 @@ python -m tests.run                      all but the long ones
 python -m tests.run --long all           the long ones (or 2/5: the second of five parts; or
                                          rotating: the part whose turn it is at this commit)
 python -m tests.run --second-look        what failed beside others is run once more, alone
+python -m tests.run --times              and print the processor time of each file of tests
 python -m tests.run -- -k name tests/x   one run with these arguments of pytest
 """
 
@@ -19,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tests import cpu_times
 from tests.long_tests import ALONE, LONG, SHARES, Share, names_of
 from tests.parts import LONG_TESTS, ROOT, part_of
 from tests.second_look import look_again
@@ -49,10 +51,17 @@ class Run(NamedTuple):
     def output(self) -> Path:
         return REPORTS / f"{self.name}.txt"
 
-    def start(self, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+    @property
+    def cpu_times(self) -> Path:
+        return REPORTS / f"{self.name}.json"
+
+    def start(self, arguments: Sequence[str], times: bool) -> subprocess.Popen[bytes]:
         """Start it with its output in a file, and with a cache of failures of its own."""
         apart = (f"--junitxml={self.report}", "-o", f"cache_dir={REPORTS / self.name}")
-        self.report.unlink(missing_ok=True)
+        if times:
+            apart += ("-p", cpu_times.__name__, f"--cpu-times={self.cpu_times}")
+        for old in (self.report, self.cpu_times):
+            old.unlink(missing_ok=True)
         with self.output.open("wb") as output:
             return subprocess.Popen(
                 ["nice", "-n", str(self.niceness), *PYTEST, *apart, *self.arguments, *arguments],
@@ -109,11 +118,16 @@ def environment() -> dict[str, str]:
     return environment
 
 
-def run(stages: Sequence[Stage], arguments: Sequence[str], second_look: bool) -> int:
+def run(
+    stages: Sequence[Stage],
+    arguments: Sequence[str],
+    second_look: bool = False,
+    times: bool = False,
+) -> int:
     """Run the stages one after the other, all of them; return 0 where every test passed."""
     REPORTS.mkdir(parents=True, exist_ok=True)
     began_s = time.monotonic()
-    failed = [one for stage in stages for one in _failed_of(stage, arguments)]
+    failed = [one for stage in stages for one in _failed_of(stage, arguments, times)]
     if second_look:
         failed = [
             one for one in failed if look_again(one.report, environment(), REPORTS / one.name) != 0
@@ -121,13 +135,16 @@ def run(stages: Sequence[Stage], arguments: Sequence[str], second_look: bool) ->
     print(f"\nthe {SLOWEST} slowest tests:")
     for seconds, test in slowest(one.report for stage in stages for one in stage):
         print(f"{seconds:7.1f} s  {test}")
+    if times:
+        print("\nprocessor time:")
+        print(*cpu_times.table(one.cpu_times for stage in stages for one in stage), sep="\n")
     print(f"{(time.monotonic() - began_s) / 60:.1f} minutes in all")
     if failed:
         print("failed:", ", ".join(one.name for one in failed))
     return 1 if failed else 0
 
 
-def _failed_of(stage: Stage, arguments: Sequence[str]) -> list[Run]:
+def _failed_of(stage: Stage, arguments: Sequence[str], times: bool) -> list[Run]:
     """Run them beside each other, say now and then how far they are, and print what they print."""
     began_s = time.monotonic()
     said_s = began_s
@@ -138,7 +155,7 @@ def _failed_of(stage: Stage, arguments: Sequence[str]) -> list[Run]:
         while waiting or at_work:
             while waiting and len(at_work) < AT_ONCE:
                 one = waiting.pop(0)
-                at_work[one] = one.start(arguments)
+                at_work[one] = one.start(arguments, times)
             time.sleep(0.2)
             for one in [one for one, process in at_work.items() if process.poll() is not None]:
                 code = at_work.pop(one).returncode
@@ -182,6 +199,7 @@ def main() -> int:
     parser.add_argument(
         "--second-look", action="store_true", help="run what failed once more, alone"
     )
+    parser.add_argument("--times", action="store_true", help="print what processor time tests took")
     parser.add_argument("pytest", nargs="*", help="arguments of pytest, after --")
     options = parser.parse_args()
     if any(
@@ -191,14 +209,14 @@ def main() -> int:
         return chosen(options.pytest)
     if options.long is None:
         print(f"All tests but the long ones: about {MINUTES} minutes on two cores.", flush=True)
-        return run(short_tests(), options.pytest, options.second_look)
+        return run(short_tests(), options.pytest, options.second_look, options.times)
     try:
         names = names_of(part_of(options.long, LONG_TESTS))
     except ValueError as error:
         parser.error(str(error))
     print(f"{len(names)} of {len(LONG)} long tests or files of tests, about", end=" ")
     print(f"{sum(LONG[name] for name in names) // 60 + 1} minutes.", flush=True)
-    return run(long_tests(options.long), options.pytest, options.second_look)
+    return run(long_tests(options.long), options.pytest, options.second_look, options.times)
 
 
 def chosen(arguments: Sequence[str]) -> int:

@@ -96,9 +96,9 @@ def test_what_fails_in_one_run_of_a_stage_fails_the_whole(
     monkeypatch.setattr(tests.run, "PYTEST", (sys.executable, "-Sc", program))
     monkeypatch.setattr(tests.run, "REPORTS", tmp_path / "reports")
     good, bad = (Run(name, (f"test_{name}.py",)) for name in ("good", "bad"))
-    assert run([[good]], (), second_look=False) == 0
-    assert run([[good, bad]], (), second_look=False) == 1
-    assert run([[bad], [good]], (), second_look=False) == 1
+    assert run([[good]], ()) == 0
+    assert run([[good, bad]], ()) == 1
+    assert run([[bad], [good]], ()) == 1
     printed = capsys.readouterr().out
     assert "good: ok" in printed
     assert "bad: FAILED" in printed
