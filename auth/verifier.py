@@ -1,5 +1,4 @@
-"""The interface between a bearer token and a principal, and the cache for the tokens of all
-requests.
+"""Finds the principal of a bearer token, from a cache for the tokens of all requests.
 
 A verifier is asked once per token and minute. In between the answer comes from memory, so a request
 costs one hash. Refusals are cached too, for a shorter time and separately, so that many invalid
@@ -64,7 +63,7 @@ class _Bad(NamedTuple):
 
 
 class CachingVerifier:
-    """A cache of answers, for a bounded time and a bounded number of tokens."""
+    """Caches answers of a verifier, for a bounded time and a bounded number of tokens."""
 
     def __init__(
         self,
@@ -88,7 +87,7 @@ class CachingVerifier:
         self._dropped.append(listener)
 
     def cached(self, token: bytes) -> Principal | None:
-        """Return the principal if it is known now, without awaiting anything: the hot path."""
+        """Return the principal if it is cached, else None; it awaits nothing."""
         entry = self._good.get(hashlib.sha256(token).digest())
         if entry is None or entry.until_s <= self._clock():
             return None

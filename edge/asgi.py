@@ -1,4 +1,4 @@
-"""Plain ASGI helpers: a handler is `async (scope, receive, send)`, without request objects."""
+"""Helps handlers in plain ASGI: `async (scope, receive, send)`, without request objects."""
 
 from __future__ import annotations
 
@@ -64,6 +64,7 @@ class Route(NamedTuple):
 
 
 def tenant_of(scope: Scope) -> bytes:
+    """Return the id of the caller's tenant."""
     return cast(bytes, scope[TENANT])
 
 
@@ -77,6 +78,7 @@ def caller_of(scope: Scope) -> Caller:
 
 
 def path_param(scope: Scope, name: str) -> str:
+    """Return the decoded value of a parameter in the path."""
     return cast(str, scope["path_params"][name])
 
 
@@ -89,7 +91,7 @@ def header(scope: Scope, name: bytes) -> bytes | None:
 
 
 async def read_body(scope: Scope, receive: Receive, limit_bytes: int) -> bytes:
-    """Return the whole body, at most `limit_bytes`; raises a 413 Problem or ClientGone.
+    """Return the whole body, at most `limit_bytes` long; raise a 413 Problem or ClientGone.
 
     An oversized body is read to its end first, up to `DRAIN_BYTES`: answering HTTP/2 before the
     request has ended breaks the whole connection in Hypercorn, and HTTP/1.1 clients see a reset
@@ -126,6 +128,7 @@ async def respond(
     content_type: bytes = JSON,
     headers: Iterable[Header] = (),
 ) -> None:
+    """Send a whole response with one body."""
     await send(
         {
             "type": "http.response.start",

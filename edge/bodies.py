@@ -52,7 +52,7 @@ def _within_bounds(text: bytes) -> bool:
 
 
 def _any(body: bytes) -> bool:
-    """Return True: the body may have any number of values."""
+    """Return True, since the body may have any number of values."""
     return True
 
 
@@ -76,17 +76,14 @@ APART = Bounds(_any, "", unique=False)
 
 
 def decode(body: bytes, decoder: msgspec.json.Decoder[T], bounds: Bounds = OF_MESSAGES) -> T:
-    """Return the body, decoded at once as the decoder's class.
-
-    Raises the Problems of `read`.
-    """
+    """Decode a body as the decoder's class. Raises the Problems of `read`."""
     return read(body, decoder.type, bounds, decoder)
 
 
 def read(
     body: bytes, kind: type[T], bounds: Bounds, decoder: msgspec.json.Decoder[T] | None = None
 ) -> T:
-    """Return the body as `kind`; a `decoder` of that class decodes it at once, if it can.
+    """Decode a body as `kind`, with a `decoder` of that class at once if it can.
 
     Raises a 400 Problem for a body that is not JSON or does not meet its bounds, and a 422 Problem
     that names the field for one that does not fit.

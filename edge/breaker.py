@@ -1,4 +1,4 @@
-"""A circuit breaker, which says whether a call to a dependency that may hang is worth making.
+"""Decides by a circuit breaker whether a call to a dependency that may hang is worth making.
 
 A pure state machine; times are passed in, in seconds of any one monotonic clock.
 

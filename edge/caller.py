@@ -1,4 +1,4 @@
-"""The permissions of a request's caller, each on the names that its patterns match.
+"""Checks the permissions of a request's caller on the names that its patterns match.
 
 A `Caller` is made once per verified token, so a request costs one look-up in a dict. A pattern is a
 name in which `*` stands for any characters; it is never compiled to a regular expression, so no
@@ -171,7 +171,7 @@ class Granted:
         return found
 
     def on(self, kind: str, name: str) -> int:
-        """Return who holds the name."""
+        """Return the holders that are granted a name, as bits."""
         known = self._remembered.get((kind, name))
         if known is None:
             known = 0

@@ -1,4 +1,4 @@
-"""Named places in the product where a test may end the process, or falsify a value.
+"""Names places in the product where a test may end the process, or falsify a value.
 
 In a product process nothing is ever armed: there is no setting for it. Tests start a process
 through a module of their own that arms some (`harness/failpoints.py`).
@@ -40,7 +40,7 @@ def reach(name: str) -> None:
 
 
 def passing(name: str, value: T) -> T:
-    """Here a value may be another than it should be."""
+    """Return the value, unless a test has armed this failpoint to change it."""
     if not _armed:
         return value
     assert name in NAMES, name

@@ -1,4 +1,4 @@
-"""Bodies of requests that take long to decode are decoded in a worker process.
+"""Decodes bodies that take long in a worker process.
 
 There they hold up nobody, and count for the CPU time of their tenant (`edge/workshop.py`). The cost
 of a body is estimated by its length and by the number of values that it can have: decoding a value
@@ -24,9 +24,7 @@ T = TypeVar("T")
 
 
 def dear(body: bytes) -> bool:
-    """Return whether decoding a body would hold up others, with a decoder that makes few objects
-    per value.
-    """
+    """Return whether decoding a body in this process would hold up other requests."""
     size = len(body)
     return size > SMALL_BYTES and (size > HERE_BYTES or body.count(b",") > MAX_VALUES_HERE)
 

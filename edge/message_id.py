@@ -1,4 +1,4 @@
-"""The message id that publishers and consumers see: opaque, URL-safe, final.
+"""Encodes and decodes message ids as publishers and consumers see them: opaque, URL-safe, final.
 
     base64url of: form u8 · topic uid 16 B · partition u32 · lane u8 · number u64 (40 characters)
 
@@ -74,7 +74,7 @@ def prefix(topic_uid: bytes, partition: int, form: int = FORM_OFFSET) -> str:
 
 
 def suffix(number: int, lane: int = 0) -> str:
-    """Return the 12 characters of one message."""
+    """Return the last 12 characters of a message id, which say the lane and the number."""
     return urlsafe_b64encode(_TAIL.pack(lane, number)).decode()
 
 

@@ -1,4 +1,4 @@
-"""Values of query parameters, held to the types and limits of the contract.
+"""Reads query parameters by the types and limits of the contract.
 
 A value that does not fit is refused with a 400 Problem that names the parameter and its rule.
 """
@@ -21,11 +21,12 @@ _NUMBER = re.compile(r"[0-9]{1,18}(?:\.[0-9]{0,18})?(?:[eE][+-]?[0-9]{1,2})?")
 
 
 class Query:
-    """The parameters of a query string; the last of a repeated one counts."""
+    """Holds the parameters of a query string; the last of a repeated one counts."""
 
     __slots__ = ("_values",)
 
     def __init__(self, scope: Scope) -> None:
+        """Parse the query string of a request."""
         raw = scope["query_string"]
         self._values: dict[str, list[str]] = {}
         if raw:
@@ -41,17 +42,18 @@ class Query:
         return self._values.get(name, ())
 
     def text(self, name: str) -> str | None:
+        """Return the value of a parameter, or None."""
         values = self._values.get(name)
         return values[-1] if values else None
 
     def integer(self, parameter: Parameter) -> int:
-        """Return a whole number of a parameter that has a default."""
+        """Return a whole number of a parameter with a default; raise a 400 Problem for another."""
         number = integer_of(parameter, self.text(parameter.name))
         assert number is not None
         return number
 
     def number(self, parameter: Parameter) -> float:
-        """Return a number of a parameter that has a default."""
+        """Return a number of a parameter that has a default; raise a 400 Problem for another."""
         number = number_of(parameter, self.text(parameter.name))
         assert number is not None
         return number
@@ -65,7 +67,7 @@ class Query:
         return self.text("page_token") or None
 
     def flag(self, name: str) -> bool:
-        """Return a flag, which is false if it is absent; raise a 400 Problem for other words."""
+        """Return a flag, false if it is absent; raise a 400 Problem for other words."""
         text = self.text(name)
         if text not in (None, "true", "false"):
             errors = [FieldError(name, "true or false")]
@@ -74,7 +76,7 @@ class Query:
 
 
 def integer_of(parameter: Parameter, text: str | None) -> int | None:
-    """Return a whole number; the parameter's default if the query does not have it."""
+    """Return a whole number, or the default without a text; raise a 400 Problem for another."""
     if text is None:
         default: int | None = _default(parameter)
         return default
@@ -85,7 +87,7 @@ def integer_of(parameter: Parameter, text: str | None) -> int | None:
 
 
 def number_of(parameter: Parameter, text: str | None) -> float | None:
-    """Return a number; the parameter's default if the query does not have it."""
+    """Return a number, or the default without a text; raise a 400 Problem for another."""
     if text is None:
         default: float | None = _default(parameter)
         return default
@@ -106,8 +108,10 @@ def choice_of(parameter: Parameter, text: str | None) -> Any:
 
 
 def text_of(parameter: Parameter, text: str | None, rule: str = "") -> str | None:
-    """Return a text of the parameter's length or pattern; None if the query does not have it.
-    `rule` words the pattern."""
+    """Return a text that meets the parameter's length or pattern, or None without a text.
+
+    Raises a 400 Problem otherwise; `rule` words the pattern in it.
+    """
     if text is None:
         return None
     for limits in parameter.kind.__metadata__:
@@ -127,9 +131,11 @@ def refused(parameter: Parameter, rule: str) -> Problem:
 
 
 def _limits(parameter: Parameter) -> tuple[int, int]:
+    """Return the least and the greatest value of a parameter."""
     (limits,) = parameter.kind.__metadata__
     return limits.ge, limits.le
 
 
 def _default(parameter: Parameter) -> Any:
+    """Return the default value of a parameter, or None."""
     return None if parameter.default is UNSET else parameter.default

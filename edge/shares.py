@@ -1,4 +1,4 @@
-"""Bounds of a process that tenants share, such as a number of connections or of bytes.
+"""Bounds what tenants share in a process, such as a number of connections or of bytes.
 
 How to use it. Make one `Shares` for each thing that is bounded, with a limit and a share, and ask
 it before anything is done for the caller:
@@ -108,7 +108,7 @@ class Shares:
         return 0 if holder is None else holder.held
 
     def refusal(self, who: _Who, more: float = 1) -> str | None:
-        """Return why a tenant may not have `more`, FULL or SHARE; None if it may."""
+        """Return FULL or SHARE, the reason why a tenant may not take `more`; None if it may."""
         after = self.held + more
         if after > self.limit:
             return FULL
@@ -150,7 +150,7 @@ class Shares:
         return reason
 
     def add(self, who: _Who, more: float = 1) -> None:
-        """Take an amount without a check; the caller called `refusal`, or has no choice."""
+        """Take an amount without a check, after `refusal` allowed it or where it must be taken."""
         holder = self._holders.get(who) or self._met(who)
         if not holder.held:
             self._present += holder.weight
@@ -202,6 +202,7 @@ class Line(Generic[T]):
         self._weight_of = weight_of
 
     def __bool__(self) -> bool:
+        """Return whether any user waits."""
         return bool(self._lines)
 
     def add(self, who: _Who, one: T) -> None:
@@ -213,7 +214,7 @@ class Line(Generic[T]):
         line.append(one)
 
     def charge(self, who: _Who, amount: float) -> None:
-        """Count an amount that was had, in turn or before there was a line to wait in."""
+        """Count an amount that a tenant got, in turn or before anyone had to wait."""
         if self._had:
             self._had[who] = self._had.get(who, self._least) + amount / self._weight_of(who)
 

@@ -1,5 +1,6 @@
-"""Signatures of requests, by Standard Webhooks (github.com/standard-webhooks/standard-webhooks,
-spec/standard-webhooks.md): over `id.timestamp.body`, of the exact bytes that are sent.
+"""Signs requests by Standard Webhooks: `id.timestamp.body`, of the exact bytes that are sent.
+
+The specification is spec/standard-webhooks.md of github.com/standard-webhooks/standard-webhooks.
 
 `v1` is HMAC-SHA256 under a secret that both sides know (`whsec_…`), `v1a` ed25519, of which the
 receiver knows the public half (`whpk_…`). While keys are changed, requests bear the signatures of
@@ -57,7 +58,7 @@ class _Signs(Protocol):
 
 
 class Signer:
-    """The signer with the keys of one subscription; an expired key signs nothing."""
+    """Signs requests with the keys of one subscription; an expired key signs nothing."""
 
     __slots__ = ("_keys",)
 
@@ -83,6 +84,7 @@ def _v1(secret: bytes) -> _Signs:
     begun = hmac.new(secret, digestmod=hashlib.sha256)
 
     def sign(head: bytes, body: bytes) -> bytes:
+        """Return the HMAC-SHA256 signature of a head and a body, with its version."""
         if len(body) <= _AT_ONCE_BYTES:
             digest = hmac.digest(secret, head + body, "sha256")
         else:

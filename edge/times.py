@@ -1,4 +1,4 @@
-"""Times as the API writes them."""
+"""Writes times as the API does."""
 
 from __future__ import annotations
 

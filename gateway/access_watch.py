@@ -1,5 +1,4 @@
-"""Ends requests that stay open when their caller may no longer go on: long-polls, streams, waits
-for locks.
+"""Ends open requests, such as long-polls and streams, once their caller may no longer go on.
 
 A request is judged when it begins. One that then waits is kept here, and judged again as soon as
 the verifier drops its entry for the token (a key, client, policy, issuer or tenant has changed, or
@@ -73,6 +72,7 @@ class OpenRequest:
     def __init__(
         self, watch: AccessWatch, endpoint: Endpoint, scope: Scope, receive: Receive
     ) -> None:
+        """Begin to watch a request in the current task."""
         self._watch = watch
         self._receive = receive
         self._task = cast("asyncio.Task[Any]", asyncio.current_task())
@@ -91,7 +91,7 @@ class OpenRequest:
         return bearer_token(header(self.scope, b"authorization"))
 
     async def run(self, handler: Handler, send: Send) -> None:
-        """Raises the refusal where the handler had to be cancelled for it."""
+        """Run the handler; raise the refusal if it had to be cancelled for that."""
         try:
             await handler(self.scope, self.receive, send)
         except asyncio.CancelledError:
@@ -137,7 +137,7 @@ class OpenRequest:
 
 
 class AccessWatch:
-    """One per process; `run` it. Knows the requests that wait, and no other."""
+    """Judges the waiting requests of a process again when access changes; `run` it."""
 
     def __init__(self, verifier: CachingVerifier, *, wall: Callable[[], float] = time.time) -> None:
         self._verifier = verifier
@@ -159,6 +159,7 @@ class AccessWatch:
 
     def _guarded(self, endpoint: Endpoint, handler: Handler) -> Handler:
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+            """Run the handler, and end it if the caller loses its access meanwhile."""
             request = OpenRequest(self, endpoint, scope, receive)
             try:
                 await request.run(handler, send)
@@ -178,6 +179,7 @@ class AccessWatch:
             self._wake.set()
 
     def _forget(self, request: OpenRequest) -> None:
+        """Stop watching a request that has ended."""
         for requests in (self._open, self._stale, self._refused):
             requests.discard(request)
 

@@ -1,4 +1,4 @@
-"""The circuit breakers of a process: one before Postgres, one before each group of the store.
+"""Holds the circuit breakers of a process: one before Postgres, one before each group of the store.
 
 They refuse calls that would only wait, with 503 and Retry-After. Calls that never wait for seconds
 are not their business: a refused connection costs nothing, and is not counted.
@@ -55,6 +55,7 @@ class _Calls:
         self._began_s: dict[int, float] = {}
 
     def admits(self) -> bool:
+        """Return whether a call may be made; count it as rejected otherwise."""
         admitted = self.breaker.admit(self.now_s())
         if not admitted:
             self._rejected.inc()
@@ -102,7 +103,7 @@ class MetadataGate:
 
 
 class GroupBreakers:
-    """`store_nodes.client.guard.GroupGuard` by a breaker for each group."""
+    """Guards each group of the store by a breaker: a `store_nodes.client.guard.GroupGuard`."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
@@ -112,18 +113,22 @@ class GroupBreakers:
         return self._of(group).breaker.state
 
     def admits(self, group: int) -> bool:
+        """Return whether a call to a group may be made now."""
         return self._of(group).admits()
 
     def began(self, group: int) -> int:
+        """Note the start of a call to a group; return its number."""
         return self._of(group).began()
 
     def left(self, group: int, call: int, *, answered: bool | None) -> None:
+        """Note the end of a call to a group; `answered` is None where nobody waited for it."""
         self._of(group).left(call, answered)
 
     def has_leader(self, group: int) -> None:
         self._of(group).breaker.reset(self._now_s(), "it has a leader")
 
     def _of(self, group: int) -> _Calls:
+        """Return the breaker of a group with its calls; make it at the first use."""
         calls = self._groups.get(group)
         if calls is None:
             calls = self._groups[group] = _Calls(f"group-{group}", GROUP, GROUP_SLOW_S, self._now_s)

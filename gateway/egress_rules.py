@@ -1,4 +1,4 @@
-"""The addresses that the endpoints of each tenant may have; cached, and kept fresh by the feed."""
+"""Caches the egress rules of each tenant, kept fresh by the change feed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class EgressRules:
         self._changes = 0
 
     async def guard_of(self, tenant_id: bytes) -> Guard:
-        """A MetadataError where it is not known and can't be read."""
+        """Return a tenant's guard; raise MetadataError if it is not cached and cannot be read."""
         guard = self._guards.get(tenant_id)
         if guard is not None:
             return guard

@@ -1,4 +1,4 @@
-"""Prometheus metrics of the edge, and where the metrics of the whole process are served.
+"""Counts requests for Prometheus, and serves the metrics of the whole process.
 
 Children are looked up once per (route, status) and kept: a request pays two `inc`-like calls and
 never formats a label.
@@ -41,7 +41,7 @@ SECONDS = Histogram(
 
 
 class RequestMetrics:
-    """The children of the two families above, resolved ahead."""
+    """Keeps the children of the two metrics above, resolved ahead."""
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
         self._seconds = {
@@ -51,7 +51,7 @@ class RequestMetrics:
         self._requests: dict[tuple[str, str, int], Counter] = {}
 
     def observe(self, method: str, template: str, status: int, seconds: float) -> None:
-        """`template` is a route's, so labels stay bounded whatever paths are asked for."""
+        """Count a request and its seconds; `template` is its route's, so labels stay bounded."""
         if method not in METHODS:
             method = "other"
         counter = self._requests.get((method, template, status))

@@ -1,4 +1,4 @@
-"""The table of addresses that outbound requests may not be sent to.
+"""Lists the addresses that outbound requests may not be sent to.
 
 Packetboat has its own table: `ipaddress.is_global` holds for multicast, for NAT64 and 6to4 of a
 private address, and for services of clouds that have public addresses. An address that carries an

@@ -1,4 +1,4 @@
-"""The rules of outbound requests: which schemes, names, ports and addresses are allowed.
+"""Checks outbound requests by rules: which schemes, names, ports and addresses are allowed.
 
 Without an exception, only https is allowed, to the ports listed, and to public addresses. Each
 exception is an entry of the form
@@ -52,9 +52,11 @@ class Allowance(NamedTuple):
         return self.host != "" and host == self.host
 
     def holds(self, address: Address) -> bool:
+        """Return whether an address is in this entry's network."""
         return self.network is not None and address in self.network
 
     def fits(self, scheme: str, port: int) -> bool:
+        """Return whether this entry allows a scheme and a port."""
         if scheme == "http" and not self.http:
             return False
         if self.port is None:
@@ -117,6 +119,7 @@ class Guard:
         return isinstance(other, Guard) and other.key == self.key
 
     def __hash__(self) -> int:
+        """Return the hash of the entries, by which guards are equal."""
         return hash(self.key)
 
     def target(self, scheme: str, host: str | None, port: int | None) -> Target:
@@ -142,7 +145,7 @@ class Guard:
         return target
 
     def check_address(self, target: Target, address: Address | str) -> None:
-        """Check that the target may be reached at an address. Raises EgressDenied."""
+        """Raise EgressDenied unless the target may be reached at an address."""
         address = plain(parse(address) if isinstance(address, str) else address)
         for one in self._allowances:
             if (one.holds(address) or one.names(target.host)) and one.fits(

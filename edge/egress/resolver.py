@@ -1,5 +1,4 @@
-"""Resolution of names by the system's resolver, in threads, so that a slow name holds up only the
-tenant that asked for it.
+"""Resolves names in threads, so that a slow name holds up only the tenant that asked for it.
 
 A name whose servers do not answer keeps its thread for half a minute, and nothing can end that. So
 each asker has a few threads at most, and the rest of its questions wait behind its own. If an
@@ -36,9 +35,7 @@ _asker: ContextVar[Hashable] = ContextVar("egress_asker", default=None)
 
 @contextmanager
 def asking(asker: Hashable) -> Iterator[None]:
-    """Count the names that are looked up within the block as questions of this asker, mostly a
-    tenant.
-    """
+    """Count names that are looked up within the block as questions of `asker`, such as a tenant."""
     token = _asker.set(asker)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Outbound HTTP behind a guard.
+"""Sends outbound HTTP requests that a guard has checked.
 
 The rules are checked at three places, each of which would be enough: the URL before anything else;
 every address of a name when it is looked up (one that is denied refuses all, since a name that
@@ -51,6 +51,7 @@ class _Attempt:
     __slots__ = ("denied", "target")
 
     def __init__(self, target: Target) -> None:
+        """Begin an attempt to connect to a target."""
         self.target = target
         self.denied: EgressDenied | None = None
 
@@ -85,7 +86,7 @@ class GuardedResolver(AbstractResolver):
 
 
 class _Answers(ResponseHandler):
-    """The protocol of one connection, which ends responses that cost more to read than to send.
+    """Ends responses that cost more to read than to send.
 
     Such are interim responses without end, which the client reads one after the other without
     waiting, and bodies in very small chunks. They end here before the event loop is busy with them
@@ -98,6 +99,7 @@ class _Answers(ResponseHandler):
     """Bytes since the head of the response."""
 
     def data_received(self, data: bytes) -> None:
+        """Parse bytes of a response; end it if they are too much framing for their body."""
         # Feed a part at a time, so that no more is parsed than is needed to see that it is too
         # much.
         for at in range(0, len(data) or 1, _AT_ONCE_BYTES):
@@ -113,6 +115,7 @@ class _Answers(ResponseHandler):
                 return
 
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
+        """Take the head of a response, and count interim responses in a row."""
         message, body = data
         interim = 100 <= message.code < 200 and message.code != 101
         self._interim = self._interim + 1 if interim else 0
@@ -192,6 +195,7 @@ class GuardedConnector(aiohttp.TCPConnector):
             await self._own_resolver.close()
 
     def _target_of(self, url: URL) -> Target:
+        """Return the checked target of a URL; raise EgressDenied for a URL that is not allowed."""
         key = url.scheme, url.raw_host, url.port
         target = self._targets.get(key)
         if target is None:

@@ -1,4 +1,4 @@
-"""Admission: whether a request is served or refused at once. Pure but for its metrics.
+"""Decides whether a request is served or refused at once. Pure but for its metrics.
 
 Two things refuse. *Bounds* limit the requests that run, the requests that wait, and the bytes of
 their bodies, so memory stays flat whatever comes; while publishes queue behind the loop, a bound
@@ -139,16 +139,19 @@ class Admission:
 
     @property
     def pacing(self) -> bool:
-        """Whether a pace or a publish limit holds."""
+        """Whether a pace or a publish limit is in force."""
         return self._pace.per_second is not None or self._crowd.limit is not None
 
     @property
     def pressed(self) -> bool:
-        """Whether a call of `refuses` is worthwhile."""
+        """Whether `enter` might refuse a request now."""
         return self.pacing or self._requests.held >= self._requests.crowded
 
     def enter(self, tenant_id: bytes, kind: Kind, body_bytes: int = 0) -> Problem | None:
-        """Return None if the request is served, and `leave` follows; else the 503 to answer."""
+        """Admit a request and return None, or return the 503 Problem that refuses it.
+
+        A `leave` with the same arguments must follow each None.
+        """
         tenant = self._tenants.get(tenant_id) or self._met(tenant_id)
         units = 1.0 + body_bytes / UNIT_BYTES
         urgency = kind.urgency
@@ -174,9 +177,7 @@ class Admission:
     def leave(
         self, tenant_id: bytes, kind: Kind, body_bytes: int = 0, seconds: float | None = None
     ) -> None:
-        """Note the end of a request that `enter` has let in, and its seconds if it was
-        carried out.
-        """
+        """Note the end of an admitted request, and its duration if it was carried out."""
         if kind.timed and seconds is not None:
             self._sojourn.note(seconds)
         if kind.waits:
@@ -273,7 +274,7 @@ class Admission:
         metrics.crowd.set(now or 0)
 
     def _reason(self, tenant_id: bytes, tenant: _Tenant, kind: Kind, body_bytes: int) -> str | None:
-        """Return the reason to refuse the request, or None."""
+        """Return the reason to refuse the request; None admits it."""
         urgency = kind.urgency
         if tenant.rate[urgency] is not None and tenant.tokens[urgency] <= 0:
             return "delay"
@@ -384,7 +385,7 @@ class Admission:
 
 
 def _bound(shares: Shares, tenant_id: bytes, more: int, urgency: Urgency) -> str | None:
-    """Return the reason to refuse `more` of a bound, or None.
+    """Return the reason for which a bound refuses `more` of a tenant, or None.
 
     Deferrable requests stop where a bound is crowded; settling ones may exceed the part of their
     tenant, up to the most that one tenant may have.

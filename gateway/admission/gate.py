@@ -1,5 +1,4 @@
-"""The door: admission as the dispatcher asks it, and the answer to those who are sent away before
-a request is made of what they sent."""
+"""Asks admission for the dispatcher, and makes the answers that refuse requests by their heads."""
 
 from __future__ import annotations
 
@@ -53,7 +52,7 @@ class Gate:
         self._publishes = {one for one in endpoints if self._kinds[one].timed}
 
     def kind(self, endpoint: Endpoint, priority: bytes | None) -> Kind:
-        """Return the kind; `priority` is the header that a publish may have."""
+        """Return the kind by which admission judges a request; `priority` is a publish's header."""
         if priority == _LOWEST and endpoint in self._publishes:
             return _LESS_URGENT
         return self._kinds[endpoint]
@@ -65,7 +64,7 @@ class Gate:
 
 
 def body_bytes(length: bytes | None, *, chunked: bool) -> int:
-    """Return the bytes that a body counts for, by its headers."""
+    """Return the bytes that admission counts for a body, by the request's headers."""
     if length is None:
         return UNTOLD_BYTES if chunked else 0
     return min(int(length), MOST_BYTES) if length.isdigit() and len(length) < 16 else MOST_BYTES

@@ -1,4 +1,4 @@
-"""The queue delay of publishes, and whether they queue. Pure.
+"""Measures the queue delay of publishes, and decides whether they queue. Pure.
 
 The loop may be on time while its requests wait for a slow store. So publishes are timed: the queue
 delay is the least of the averages of the ticks in half a second. Publishes queue if this delay is

@@ -1,4 +1,4 @@
-"""A connection that speaks HTTP/1.1, from its first byte to its last.
+"""Serves one client connection of HTTP/1.1, from its first byte to its last.
 
 At most one request of it runs; later ones wait in its buffer, and reading pauses while much waits.
 A publish is a small POST on a kept-alive connection, thousands a second: its head is found with one
@@ -91,7 +91,7 @@ def refusal(problem: Problem, date_line: bytes) -> bytes:
 
 
 class Connection(asyncio.Protocol):
-    """One client connection: at most one request runs, what follows it waits in the buffer."""
+    """Serves one client connection: at most one request runs, the next ones wait in its buffer."""
 
     def __init__(self, server: HttpServer, address: str | None = None) -> None:
         """Wrap a new connection; `address` is given if the server counts it already."""
@@ -137,6 +137,7 @@ class Connection(asyncio.Protocol):
         self._server.unsent.forget(self.account)
 
     def data_received(self, data: bytes) -> None:
+        """Take bytes from the client into the buffer, or into the body of the running request."""
         request = self._request
         if request is None:
             if not self._buffer:
@@ -190,6 +191,7 @@ class Connection(asyncio.Protocol):
             self._server.loop.call_soon(self._next_request)
 
     def write(self, data: bytes) -> None:
+        """Write bytes of a response to the client."""
         self.given_bytes += len(data)
         self.transport.write(data)
 
@@ -198,7 +200,7 @@ class Connection(asyncio.Protocol):
             await asyncio.shield(self._writable)
 
     def read_on(self) -> None:
-        """Unless enough is here already: what has come is looked at first."""
+        """Resume reading from the socket, unless enough unread bytes are buffered."""
         if self._paused and not self._held and len(self._buffer) <= READ_AHEAD_BYTES:
             self._paused = False
             self.transport.resume_reading()
@@ -218,6 +220,7 @@ class Connection(asyncio.Protocol):
         self._next_request()
 
     def response_ended(self, close: bool) -> None:
+        """Close the connection, or go on to the next request."""
         request, self._request = self._request, None
         self._since_s = self._server.loop.time()
         if close or self._server.closing or (request is not None and not request.whole):
@@ -268,6 +271,7 @@ class Connection(asyncio.Protocol):
         self.transport.abort()
 
     def _next_request(self) -> None:
+        """Start the next request in the buffer once its head is complete, or refuse it."""
         buffer = self._buffer
         if self._request is not None or self._held or not buffer or self.transport.is_closing():
             return
@@ -354,6 +358,7 @@ class Connection(asyncio.Protocol):
         self.transport.close()
 
     def _start(self, request: Request, head: Head) -> None:
+        """Start a task that runs the application for a request."""
         self._request = request
         path = head.path.decode("ascii")
         scope: dict[str, Any] = {
@@ -379,7 +384,7 @@ class Connection(asyncio.Protocol):
 
 
 class Request:
-    """One request and its response, as the application's `receive` and `send`."""
+    """Gives the application `receive` and `send` for one request and its response."""
 
     __slots__ = (
         "_body",
@@ -403,6 +408,7 @@ class Request:
     )
 
     def __init__(self, connection: Connection, server: HttpServer, head: Head, body: bytes) -> None:
+        """Begin a request whose body, or the first part of it, is `body`."""
         self._connection = connection
         self._server = server
         self._body = [body] if body else []
@@ -430,6 +436,7 @@ class Request:
         return self._head_bytes is not None
 
     async def run(self, scope: dict[str, Any]) -> None:
+        """Run the application, and answer 500 if it fails before it has answered."""
         self._scope = scope
         try:
             await self._server.app(scope, self.receive, self.send)
@@ -473,6 +480,7 @@ class Request:
         self._wake()
 
     async def receive(self) -> MutableMapping[str, Any]:
+        """Return the next part of the body, or wait for it; at the end, `http.disconnect`."""
         while True:
             if self._body or (self.whole and not self._told_end):
                 body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
@@ -491,6 +499,7 @@ class Request:
             await self._wakeup
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
+        """Write the head or a part of the body of the response; raise ClientGone if it left."""
         if self._gone:
             # So that a pull can hand its messages to somebody who is there.
             raise ClientGone
@@ -519,6 +528,7 @@ class Request:
         self._connection.response_ended(self._close)
 
     def _encode_head(self, status: int, headers: Any) -> bytes:
+        """Return the head of the response; raise ValueError for a header with a line break."""
         close = self._close or self._server.leaving
         lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
         framed = status in _BODYLESS
@@ -543,5 +553,6 @@ class Request:
         return head + b"\r\n"
 
     def _wake(self) -> None:
+        """Wake the `receive` that waits for more of the body."""
         if self._wakeup is not None and not self._wakeup.done():
             self._wakeup.set_result(None)

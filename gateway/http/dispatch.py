@@ -1,4 +1,4 @@
-"""The outermost ASGI application: request id, authentication, errors, metrics, drain.
+"""Dispatches each request to its operation: the outermost ASGI application.
 
 Every request of the product passes here and nothing else is wrapped around a handler, so the cost
 of the edge is this one function. Paths the router does not know (health, the API's
@@ -139,6 +139,7 @@ class Dispatcher:
         self.in_flight = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request: find its operation, check the caller, admit it and run the handler."""
         if scope["type"] != "http":
             await self._fallback(scope, receive, send)
             return
@@ -168,8 +169,7 @@ class Dispatcher:
         cors = self._cors
         if cors is not None:
             exchange.headers = cors.headers(origin)
-        template = "other"
-        gate, tenant_id, kind, size = self._gate, ANONYMOUS, None, 0
+        template, gate, tenant_id, kind, size = "other", self._gate, ANONYMOUS, None, 0
         self.in_flight += 1
         try:
             if cors is not None and cors.is_preflight(scope, origin):
@@ -220,7 +220,7 @@ class Dispatcher:
             self._finished(scope, exchange, method, template, shed=shed)
 
     def _token(self, scope: Scope, template: str, authorization: bytes | None) -> bytes:
-        """Return the token of the header, or of a ticket; raises TokenRefused without one."""
+        """Return the token of the header or of a ticket; raise TokenRefused if there is neither."""
         if authorization is None and self._tickets is not None:
             authorization = self._tickets.authorization(template, scope)
         return bearer_token(authorization)
@@ -228,8 +228,10 @@ class Dispatcher:
     def _admit(
         self, scope: Scope, exchange: Exchange, endpoint: Endpoint, principal: Principal
     ) -> None:
-        """Puts into the scope who calls. Raises the Problem of a caller that may not do it, of a
-        tenant that is over its limit, and of a query that the operation does not have."""
+        """Check the caller's permission, rate and query, and put the caller into the scope.
+
+        Raises the Problem of the first check that fails.
+        """
         endpoint.check(principal.caller, scope["path_params"])
         tenant_id = principal.tenant_id
         scope[TENANT] = tenant_id
@@ -245,7 +247,8 @@ class Dispatcher:
             refuse_unknown(scope["query_string"], endpoint.query)
 
     def turned_away(self, raw: bytes, body_bytes: int) -> TurnedAway | None:
-        """Return the answer to a request that is refused before anything is made of it.
+        """Return the answer to a request that is refused by its head alone; None if it is not
+        refused.
 
         `raw` is its head, and `body_bytes` of its body are here. Returns None if it is to be
         dispatched, which may still refuse it.
@@ -314,6 +317,7 @@ class Dispatcher:
     def _finished(
         self, scope: Scope, exchange: Exchange, method: str, template: str, *, shed: bool
     ) -> None:
+        """Note the end of a request in the metrics and, unless it was shed, in the access log."""
         self.in_flight -= 1
         if not self.in_flight:
             self._idle.set()

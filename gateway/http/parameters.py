@@ -1,4 +1,4 @@
-"""Query parameters that an operation does not have are refused; the contract says which it has."""
+"""Refuses query parameters that the contract does not list for an operation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_NAME_CHARS = 64
 
 
 def refuse_unknown(query: bytes, known: Names) -> None:
-    """Raises a 400 Problem that names the unknown parameters and the known ones."""
+    """Raise a 400 Problem that names the unknown parameters and the known ones."""
     unknown: dict[bytes, None] = {}
     for pair in query.split(b"&"):
         name = pair.partition(b"=")[0]

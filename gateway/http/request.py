@@ -1,4 +1,4 @@
-"""Reading requests of HTTP/1.1: their heads, and bodies that come in chunks.
+"""Parses requests of HTTP/1.1: their heads, and bodies that come in chunks.
 
 llhttp reads both (by httptools), in its strict mode, so no rule of HTTP is written down here a
 second time. We refuse some requests that it lets pass: other versions than 1.0 and 1.1, methods
@@ -99,8 +99,10 @@ def parse_head(raw: bytes) -> Head:
 
 
 class KnownHeads:
-    """Heads that came twice lately: a client that publishes sends the same one each time, and the
-    same bytes mean the same. One with a key or an id of its own is not kept."""
+    """Keeps parsed heads that came twice lately, since a publishing client repeats its head.
+
+    A head with a key or an id of its own is not kept.
+    """
 
     def __init__(self) -> None:
         self._known: dict[bytes, Head] = {}
@@ -108,7 +110,7 @@ class KnownHeads:
         """Hashes of those that came once."""
 
     def read(self, raw: bytes) -> Head:
-        """Parse a head as `parse_head` does."""
+        """Return a parsed head, from memory if it is known. Raises as `parse_head` does."""
         head = self._known.get(raw)
         if head is None:
             head = parse_head(raw)

@@ -1,4 +1,4 @@
-"""Finding the operation a request means: one walk over its path segments, a dict lookup each.
+"""Finds the operation of a request by its path, with one dict lookup for each segment.
 
 Templates look like `/topics/{topic}/messages:batch` or `/subscriptions/{name}:pull`. A position has
 either literal segments or one parameter (with optional `:action` suffixes), so a path has at most
@@ -75,7 +75,7 @@ class Endpoint:
             await caller.learn(self._needs, self._kind, params[self._named_by])
 
     def check(self, caller: Caller, params: dict[str, str]) -> None:
-        """Raises the 403 Problem, unless the caller has the permission on what the path names."""
+        """Raise a 403 Problem unless the caller has the permission on the named resource."""
         named_by = self._named_by
         if not named_by:
             return  # its own identity
@@ -134,10 +134,10 @@ class Router:
         self.endpoints.append(endpoint)
 
     def match(self, method: str, path: str) -> tuple[Endpoint, dict[str, str]] | None:
-        """Return the endpoint and its path parameters; None for an unknown path; raise 405 as a
-        Problem.
+        """Return the endpoint and its path parameters, or None for an unknown path.
 
-        HEAD means the GET of the same path, where that may be answered without its body.
+        Raises a 405 Problem for a method that the path does not have. HEAD means the GET of the
+        same path, where that may be answered without its body.
         """
         node = self._root
         values = []

@@ -1,4 +1,4 @@
-"""The HTTP listener: it owns the listening socket, and counts, sweeps and drains connections.
+"""Listens for HTTP connections, and counts, sweeps and drains them.
 
 A client that speaks HTTP/1.1 has a Connection (connection.py) to its end. A connection that
 begins with the preface of HTTP/2 is Hypercorn's from its first byte, where a setting allows it
@@ -202,11 +202,12 @@ class HttpServer:
         self._releasing = self.loop.call_later(HOLD_STEP_SECONDS, self._release) if more else None
 
     def own(self, task: asyncio.Task[None]) -> None:
+        """Keep a reference to a task until it ends."""
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
     def date_line(self) -> bytes:
-        """Return the line `date: …`, made once a second."""
+        """Return the response header line with the current date, made once a second."""
         now = int(time.time())
         if self._date[0] != now:
             self._date = (now, b"date: %s\r\n" % formatdate(now, usegmt=True).encode("ascii"))

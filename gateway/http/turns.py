@@ -1,4 +1,4 @@
-"""Turns of tenants: which request is looked at next when many arrive at once.
+"""Chooses the order of requests that arrive at once, so that tenants take turns.
 
 The loop reads all sockets that have data before anything else goes on, and a flood may have
 thousands. So one pass of the loop looks at AT_ONCE of the requests that it has read; the others
@@ -23,7 +23,7 @@ class Waiting(Protocol):
 
 
 class RequestTurns:
-    """One per listener.
+    """Orders the requests of one listener.
 
     Invariant: a connection that is told to wait is called once, whatever happens.
     """
@@ -53,6 +53,7 @@ class RequestTurns:
         return False
 
     def _next_pass(self) -> None:
+        """Let the next AT_ONCE connections that wait go on, from each tenant by turns."""
         self._left = AT_ONCE
         self._scheduled = bool(self._lines)
         if self._scheduled:

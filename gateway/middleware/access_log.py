@@ -1,4 +1,4 @@
-"""One JSON line per request that is worth one: failures, and the others as sampled.
+"""Logs failed requests and a sample of the others, one JSON line each.
 
 A tenant can provoke failures as fast as it can send requests, so a second has lines for
 FAILURES_PER_S of them, and the next one says how many it left out.
@@ -31,6 +31,7 @@ class AccessLog:
     def note(
         self, method: str, path: str, status: int, seconds: float, request_id: bytes, **more: Any
     ) -> None:
+        """Log a request if it failed or is sampled, within the limit of lines per second."""
         if path == READINESS:
             return  # Load balancers ask each second, and the page itself has the reason.
         sampled = self._every and not next(self._numbers) % self._every

@@ -1,4 +1,4 @@
-"""The token in an Authorization header, and where to find whose it is."""
+"""Reads the bearer token of an Authorization header; names where a scope has the principal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PRINCIPAL = "packetboat.principal"
 
 
 def bearer_token(authorization: bytes | None) -> bytes:
-    """Raises TokenRefused where there is no `Bearer` one."""
+    """Return the bearer token of an Authorization header; raise TokenRefused without one."""
     if authorization is None:
         raise TokenRefused
     scheme, _, token = authorization.partition(b" ")

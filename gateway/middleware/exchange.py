@@ -1,4 +1,4 @@
-"""One request and its response, as seen from around the handler.
+"""Follows one request and its response from around the handler.
 
 The dispatcher passes `receive` and `send` of this object on; it learns by them whether the body
 was read to its end (an error answered earlier must drain it first), whether the response has begun,
@@ -22,7 +22,7 @@ LEAST_BYTES_PER_S = 8 * 1024
 
 
 class Exchange:
-    """State of one request; made for each, so it holds only what must be known."""
+    """Holds the state of one request; made for each, so it holds only what must be known."""
 
     __slots__ = (
         "_receive",
@@ -50,9 +50,7 @@ class Exchange:
         *,
         bodiless: bool = False,
     ) -> None:
-        """Begin an exchange; `bodiless` marks a response to HEAD, of which the head alone
-        is sent.
-        """
+        """Begin an exchange; `bodiless` marks a HEAD request, whose response has no body."""
         self.bodiless = bodiless
         self.headers: tuple[Header, ...] = ()
         """Headers that are added to those of the response."""
@@ -75,6 +73,7 @@ class Exchange:
         return self.waiting_since_s > 0
 
     async def receive(self) -> MutableMapping[str, Any]:
+        """Return the next part of the request, and note whether the body is complete."""
         if self.body_complete:
             return await self._receive()
         self.waiting_since_s = time.perf_counter()
@@ -100,6 +99,7 @@ class Exchange:
         return now_s - self.waiting_since_s > pause_s or now_s - self.started_s > slowest_s
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
+        """Send a part of the response with the request id and the added headers in its head."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             own = (HEADER, self.request_id)

@@ -1,4 +1,4 @@
-"""Every request has an id: the caller's own when it is fit for a log line, else a fresh one."""
+"""Gives every request an id: the caller's own if it may stand in a log line, else a new one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _numbers = itertools.count(1)
 
 
 def request_id(offered: bytes | None) -> bytes:
-    """A process-unique prefix and a counter: no randomness is spent per request."""
+    """Return the offered id if it is fit, else a prefix of this process with a counter."""
     if offered is not None and _FIT.fullmatch(offered):
         return offered
     return b"%s-%x" % (_PREFIX, next(_numbers))

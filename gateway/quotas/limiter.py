@@ -1,4 +1,4 @@
-"""Limits of all tenants in this process: an `edge.quota.Quotas` and `Levels`.
+"""Holds the limits of all tenants in this process: an `edge.quota.Quotas` and `Levels`.
 
 A tenant without limits costs a dictionary look-up. Nothing here waits or reads: limits come by
 `follow` (limits.py), shares by `learn` (sharing.py). Until new ones are learned, the last shares
@@ -75,7 +75,7 @@ class Limiter:
     # Questions of callers.
 
     def take(self, tenant_id: bytes, quota: str, amount: float) -> Refusal | None:
-        """Take an amount of a rate; see `edge.quota.Quotas.take`."""
+        """Take an amount from a tenant's rate; return the refusal if the rate is used up."""
         tenant = self._tenants.get(tenant_id)
         if tenant is None and (tenant := self._met(tenant_id)) is None:
             return None
@@ -93,7 +93,7 @@ class Limiter:
         return None
 
     def take_publish(self, tenant_id: bytes, messages: int, size_bytes: int) -> Refusal | None:
-        """Take a publish from both of its rates; see `edge.quota.Quotas.take_publish`."""
+        """Take a publish from the rates of messages and of bytes; return a refusal or None."""
         tenant = self._tenants.get(tenant_id)
         if tenant is None and (tenant := self._met(tenant_id)) is None:
             return None
@@ -131,7 +131,7 @@ class Limiter:
         return None
 
     def headers(self, tenant_id: bytes, quotas: Sequence[str]) -> Sequence[Header]:
-        """Return the headers about rates; see `edge.quota.Quotas.headers`."""
+        """Return the response headers that report a tenant's rates."""
         tenant = self._tenants.get(tenant_id)
         if tenant is None or not tenant.buckets:
             return ()
@@ -142,7 +142,7 @@ class Limiter:
         return _headers(buckets)
 
     def share(self, tenant_id: bytes, quota: str, held: int, wanted: int) -> float | None:
-        """Return this process's share of a level; see `edge.quota.Levels.share`."""
+        """Return this process's share of a level, such as leases; None if it has no limit."""
         tenant = self._tenants.get(tenant_id)
         if tenant is None and (tenant := self._met(tenant_id)) is None:
             return None
@@ -238,7 +238,7 @@ class Limiter:
         return Refusal(bucket.quota, bucket.limit, bucket.wait_s(), _headers(shown))
 
     def _met(self, tenant_id: bytes) -> _Tenant | None:
-        """Set up a tenant with the platform's limits when it is first seen."""
+        """Set up a tenant with the platform's limits when it is first seen; None without limits."""
         if not self._by_default or tenant_id == PLATFORM_ID:
             return None
         self._set(tenant_id)

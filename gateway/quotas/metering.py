@@ -76,7 +76,7 @@ class Meter:
         self._pruned_s = wall_s()
 
     def count(self, tenant_id: bytes, metric: str, value: float) -> None:
-        """Count usage; see `edge.quota.Usage.count`."""
+        """Add a value to a tenant's usage that has not been reported."""
         self._counts[tenant_id, metric] += value
 
     async def run(self) -> None:
