@@ -1,4 +1,4 @@
-"""The commands of the replicated state machine and the Paxos value that carries them.
+"""Encodes and decodes the replicated machine's commands, and the Paxos values that carry them.
 
 docs/file-format.md describes them for people.
 
@@ -273,7 +273,7 @@ def encode_append(
     *,
     dedup_window_s: int = DEDUP_WINDOW_S,
 ) -> bytes:
-    """Return a whole append command."""
+    """Return the bytes of an append command."""
     return _encode_append(
         CommandKind.APPEND,
         queue,
@@ -327,6 +327,7 @@ def _encode_append(
     *,
     window_s: int,
 ) -> bytes:
+    """Return the bytes of an append or of a stage, whose extras are not empty."""
     length = _APPEND.size + len(dedup) + len(extras) + len(batch)
     named = len(dedup) > 0 and window_s != DEDUP_WINDOW_S
     window = -(-window_s // DEDUP_WINDOW_STEP_S) if named else 0
@@ -350,8 +351,7 @@ def check(raw: bytes) -> CommandKind:
 
 
 def parse(raw: bytes) -> Command:
-    """Return one whole command from a client, after the checks that a leader makes before it
-    proposes.
+    """Return a command of a client after the checks that a leader makes before it proposes.
 
     Raises BadCommand. It is cheap, because an append's batch is not examined.
     """
@@ -369,7 +369,9 @@ def parse(raw: bytes) -> Command:
 
 
 def _check_control(command: Command) -> None:
-    """Check control commands; an append's queue id has a fixed place and cannot be too short."""
+    """Raise BadCommand for a control command with bad queue ids or counts. An append's queue id has
+    a fixed place and cannot be too short.
+    """
     if isinstance(command, Append | Stage):
         return
     names = [command.queue] if hasattr(command, "queue") else []
@@ -382,7 +384,7 @@ def _check_control(command: Command) -> None:
 
 
 def encode_value(commands: Sequence[bytes], log_time_us: int) -> bytes:
-    """Return a value of kind COMMANDS from whole commands; every replica decodes it to the same."""
+    """Return one Paxos value with whole commands; every replica decodes it to the same."""
     assert 0 < len(commands) <= MAX_COMMANDS_PER_VALUE
     head = _VALUE.pack(VALUE_VERSION, ValueKind.COMMANDS, len(commands), log_time_us)
     return b"".join((head, *commands))
@@ -399,12 +401,12 @@ def encode_membership(step: Reconfigure, log_time_us: int) -> bytes:
 
 
 def is_membership(value: bytes | memoryview) -> bool:
-    """Return whether a value changes the membership, by looking at one byte."""
+    """Return whether a value changes the membership, by one byte of it."""
     return value[1] == ValueKind.MEMBERSHIP
 
 
 def value_head(value: bytes | memoryview) -> tuple[ValueKind, int, int]:
-    """Return the (kind, count, log time µs) of a value; raises BadCommand."""
+    """Return the kind, the count and the log time (µs) of a value; raise BadCommand."""
     if len(value) < _VALUE.size:
         raise BadCommand("shorter than a value header")
     version, kind, count, log_time_us = _VALUE.unpack_from(value)
@@ -417,8 +419,9 @@ def value_head(value: bytes | memoryview) -> tuple[ValueKind, int, int]:
 
 
 def decode_value(value: bytes | memoryview) -> list[tuple[CommandKind, Command]]:
-    """Return the commands of a value in order; `Append.batch_at` counts from the value's first
-    byte.
+    """Return the commands of a value in order; raise BadCommand.
+
+    `Append.batch_at` counts from the value's first byte.
     """
     kind, count, _ = value_head(value)
     if kind is ValueKind.NOOP:
@@ -447,6 +450,7 @@ def decode_value(value: bytes | memoryview) -> list[tuple[CommandKind, Command]]
 def _decode_body(
     kind: CommandKind, raw: bytes | memoryview, at: int, length: int, window: int
 ) -> Command:
+    """Return the command with the given body; raise BadCommand."""
     if kind is CommandKind.APPEND or kind is CommandKind.STAGE:
         return _decode_append(kind, raw, at, length, window)
     try:
@@ -458,6 +462,7 @@ def _decode_body(
 def _decode_append(
     kind: CommandKind, raw: bytes | memoryview, at: int, length: int, window: int
 ) -> Append | Stage:
+    """Return an append or a stage after its checks; raise BadCommand. The batch is not examined."""
     if length < _APPEND.size:
         raise BadCommand("shorter than an append header")
     queue, session, seq, deadline_us, count, dedup_bytes, extras_bytes, batch_bytes = (

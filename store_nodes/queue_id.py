@@ -1,4 +1,4 @@
-"""The name of a queue: never reused, so a topic made again shares nothing with its namesake."""
+"""Names a queue; a name is never reused, so a topic made again shares nothing with its namesake."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ class QueueId(NamedTuple):
     generation: int = 0
 
     def pack(self) -> bytes:
+        """Return the 25 bytes of the name."""
         return _LAYOUT.pack(*self)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""A batch of messages, as forwarders append it and readers decode it; it is opaque to the store.
+"""Encodes a batch of messages for the log, and decodes it; the store does not look into it.
 
     magic "PB" · version u8 · flags u8 · count u32 · accepted time u64 (µs) · body length u32 ·
     CRC32C u32 of the header before it and the body · body
@@ -62,7 +62,7 @@ _decoder = msgspec.msgpack.Decoder(list[Message])
 
 
 def encode(messages: list[Message], accepted_time_us: int, *, compress: bool = False) -> bytes:
-    """Return one batch of 1 … `MAX_BATCH_MESSAGES` messages."""
+    """Return 1 … `MAX_BATCH_MESSAGES` messages as one batch."""
     body = _encoder.encode(messages)
     flags = 0
     if compress:
@@ -74,7 +74,7 @@ def encode(messages: list[Message], accepted_time_us: int, *, compress: bool = F
 
 
 def decode(raw: bytes | memoryview) -> list[Message]:
-    """Return the messages of a batch after its checks; raises BadBatch."""
+    """Return the messages of a batch; raise BadBatch if a check fails."""
     flags, count, _, body = _open(raw)
     if flags & FLAG_ZSTD:
         try:
@@ -91,12 +91,13 @@ def decode(raw: bytes | memoryview) -> list[Message]:
 
 
 def peek(raw: bytes | memoryview) -> tuple[int, int]:
-    """Return the (count, accepted time µs) of a batch whose CRC holds; raises BadBatch."""
+    """Return the count and the accepted time (µs) of a batch; raise BadBatch if it is damaged."""
     _, count, accepted_time_us, _ = _open(raw)
     return count, accepted_time_us
 
 
 def _open(raw: bytes | memoryview) -> tuple[int, int, int, memoryview | bytes]:
+    """Return the flags, count, accepted time (µs) and body of a batch; raise BadBatch."""
     if len(raw) < HEADER_BYTES:
         raise BadBatch("shorter than a header")
     view = memoryview(raw)

@@ -1,4 +1,4 @@
-"""Frames over one connection: many per read, all sends of a loop iteration in one write.
+"""Sends and receives frames over one connection: many per read, one write per loop iteration.
 
 The unsent bytes are bounded by the wire's `max_queued_bytes`. A send beyond that bound is refused:
 `send` returns False and leaves the choice to its caller, `send_or_cut` ends the connection. Parts
@@ -66,7 +66,7 @@ class _Beginning(FrameReader[bytes]):
 
 
 class FrameConnection(asyncio.BufferedProtocol, Generic[H]):
-    """One connection. Everything runs on the event loop."""
+    """Sends and receives frames over one connection, on the event loop."""
 
     def __init__(
         self,
@@ -169,6 +169,7 @@ class FrameConnection(asyncio.BufferedProtocol, Generic[H]):
 
     @property
     def open(self) -> bool:
+        """Whether frames can still be sent."""
         return not self._done
 
     @property

@@ -1,4 +1,4 @@
-"""Appends to one queue, in order, exactly once: one session, its sequence, and the retries.
+"""Appends to one queue, in order and exactly once, with one session, its sequence and retries.
 
 The rules:
 
@@ -111,6 +111,7 @@ class _Entry:
         dedup_window_s: int,
         extras: StageExtras | None,
     ) -> None:
+        """Begin an append that has no sequence yet."""
         self.batch = batch
         self.count = count
         self.dedup = dedup
@@ -137,13 +138,14 @@ class _Entry:
 
 
 class _Transmission:
-    """The callback of one request of one entry."""
+    """Receives the replies to one transmission of an append."""
 
     __slots__ = ("appender", "attempt", "entry", "link", "session")
 
     def __init__(
         self, appender: Appender, entry: _Entry, link: NodeLink, attempt: int, session: bytes
     ) -> None:
+        """Begin one transmission of an append."""
         self.appender = appender
         self.entry = entry
         self.link = link
@@ -151,6 +153,7 @@ class _Transmission:
         self.session = session
 
     def __call__(self, reply: Reply | None, body: bytes) -> None:
+        """Pass a reply to the appender; None says that the connection was lost."""
         self.appender._replied(self, reply)
 
 
@@ -190,7 +193,7 @@ class Appender:
 
     @property
     def idle(self) -> bool:
-        """Whether no append is unanswered."""
+        """Whether every append is answered."""
         return not self._window and not self._waiting
 
     @property
@@ -233,9 +236,10 @@ class Appender:
         dedup: bytes = b"",
         dedup_window_s: int = DEDUP_WINDOW_S,
     ) -> asyncio.Future[Receipt]:
-        """Append without a task; appends and stages take effect in the order of these calls.
+        """Append a batch, and return the future of its receipt.
 
-        Raises Overloaded at once when `MAX_WAITING` wait already.
+        Appends and stages take effect in the order of these calls. Raises Overloaded at once when
+        `MAX_WAITING` wait already.
         """
         return self._enqueue(batch, count, durability, timeout_s, dedup, dedup_window_s, None)
 
@@ -288,6 +292,7 @@ class Appender:
         dedup_window_s: int,
         extras: StageExtras | None,
     ) -> asyncio.Future[Receipt]:
+        """Add an append to the wait list, send what may be sent, and return its future receipt."""
         if self._closed:
             raise Unavailable("the appender is closed")
         if len(self._waiting) >= MAX_WAITING:
@@ -324,7 +329,7 @@ class Appender:
         self._pump()
 
     def sweep(self, now_s: float) -> None:
-        """Fail callers whose time is over, drop appends that log time has passed, and try again."""
+        """Fail appends whose time is over, drop those that log time has passed, and try again."""
         log_now_us = self._clock.now_us()
         while self._waiting and self._overdue_unsent(self._waiting[0], now_s):
             self._waiting.popleft()
@@ -344,7 +349,9 @@ class Appender:
     # Sending.
 
     def _pump(self) -> None:
-        """Send everything that may be sent now."""
+        """Send all appends that may be sent now, in order; repeat the unanswered ones on a new
+        link.
+        """
         if self._broken:
             self._replace_session()
         link = self._owner.leader_link(self.group)
@@ -376,7 +383,7 @@ class Appender:
             self._sent += 1
 
     def _number(self, entry: _Entry) -> None:
-        """Give an append the next sequence of the session."""
+        """Give an append the next sequence of the session, and encode it."""
         if entry.deadline_us == 0:
             left_s = max(0.0, entry.deadline_s - self._owner.now_s())
             entry.deadline_us = self._clock.now_us() + int(left_s * 1e6)
@@ -387,6 +394,7 @@ class Appender:
         self._next_seq += 1
 
     def _encode(self, entry: _Entry) -> bytes:
+        """Return the command of an append or a stage."""
         place = (self._queue_raw, self._session, entry.seq, entry.deadline_us, entry.count)
         window_s = entry.dedup_window_s
         if entry.extras is None:
@@ -394,6 +402,7 @@ class Appender:
         return encode_stage(*place, entry.batch, entry.extras, entry.dedup, dedup_window_s=window_s)
 
     def _transmit(self, link: NodeLink, entry: _Entry) -> bool:
+        """Send an append once; return False if the link takes no more."""
         left_ms = max(1, int((entry.deadline_s - self._owner.now_s()) * 1000))
         request_id = link.next_id()
         head = Command(request_id, self.group, entry.durability, left_ms)
@@ -424,6 +433,7 @@ class Appender:
     # Answers.
 
     def _replied(self, sent: _Transmission, reply: Reply | None) -> None:
+        """Handle a reply to a transmission: settle the append, fail it or send it again."""
         entry = sent.entry
         if type(reply) is Accepted:
             if entry.durability is Durability.LEADER:
@@ -517,7 +527,7 @@ class Appender:
             self._stalled = True
 
     def _settle(self, entry: _Entry, result: Receipt | StoreError) -> None:
-        """End an append with the log's answer, or an equally certain one."""
+        """End an append with the log's answer, or with an error that is as certain."""
         entry.settled = True
         if entry.early and isinstance(result, StoreError):
             self._owner.lost_after_accept += 1
@@ -525,6 +535,7 @@ class Appender:
         entry.raw = entry.batch = b""
 
     def _tell(self, entry: _Entry, result: Receipt | StoreError) -> None:
+        """Give the caller the result, unless it has one or waits no more."""
         if entry.future.done():
             return
         if isinstance(result, StoreError):
@@ -537,6 +548,7 @@ class Appender:
         self._tell(entry, _EARLY)
 
     def _trim(self) -> None:
+        """Drop the settled appends at the front of the window."""
         while self._window and self._window[0].settled:
             self._window.popleft()
             self._sent = max(0, self._sent - 1)

@@ -1,4 +1,4 @@
-"""Calls that are not appends: asked of the leader, or of any replica, until the deadline.
+"""Asks the leader, or any replica, until the deadline: the calls that are not appends.
 
 Nearly all may be repeated: reads, and commands that change nothing more the second time. So a
 command whose answer was lost is sent again, and only the deadline makes its outcome unknown.
@@ -54,11 +54,12 @@ class Failure(Exception):
 async def ask(
     link: NodeLink, make_head: MakeHead, body: Sequence[Buffer], timeout_s: float
 ) -> Answer:
-    """Send one request to one node; raises Failure, Lost or TimeoutError."""
+    """Send one request to one node, and return its answer; raise Failure, Lost or TimeoutError."""
     request_id = link.next_id()
     answered: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
 
     def on_reply(reply: Reply | None, payload: bytes) -> None:
+        """Pass on the final reply, or None if the connection was lost."""
         if not answered.done() and type(reply) is not Accepted:
             answered.set_result(None if reply is None else (reply, payload))
 
@@ -85,7 +86,7 @@ async def ask_leader(
     *,
     timeout_s: float,
 ) -> Answer:
-    """Ask the present leader, again after each change, until the deadline.
+    """Ask the present leader, again after each change, until the deadline; return its answer.
 
     Raises the leader's refusal, Unavailable if nothing was ever proposed, else OutcomeUnknown.
     """
@@ -129,7 +130,7 @@ async def _ask_while_leader(
     body: Sequence[Buffer],
     timeout_s: float,
 ) -> Answer:
-    """Ask one leader, and give up when another leads, because a hung leader never answers."""
+    """Ask one leader; raise Lost when another one leads, because a hung leader never answers."""
     asking = asyncio.ensure_future(ask(link, make_head, body, timeout_s))
     try:
         while True:

@@ -1,4 +1,4 @@
-"""The connections of a store client: one to every node, and the leader of each group.
+"""Keeps the connections of a store client: one to every node; knows each group's leader.
 
 A client learns nodes and groups that the settings do not name from the nodes themselves. A
 connected node tells the members of its groups, so a cluster that grows needs no restart of its
@@ -122,7 +122,7 @@ class Connections:
         return {node: link.last_failure for node, link in self._links.items() if not link.up}
 
     def has_leader(self, group: int) -> bool:
-        """Return whether a publish to the group would be sent at once, to a node that answers."""
+        """Return whether a request to the group would be sent at once, to a node that answers."""
         link = self.leader_link(group)
         return link is not None and link.responsive
 
@@ -150,7 +150,7 @@ class Connections:
         return link if link is not None and link.up else None
 
     def replica_links(self, group: int) -> list[NodeLink]:
-        """Return the open connections, the best to ask first."""
+        """Return the open connections, the best one to ask for a group first."""
         leader = self.leader_link(group)
         up = [link for link in self._links.values() if link.up]
         return sorted(up, key=lambda link: (not link.responsive, link is not leader))
@@ -168,9 +168,7 @@ class Connections:
         return cast(asyncio.AbstractEventLoop, self._loop).time()
 
     def busy(self, appender: Appender) -> None:
-        """Call the appender's `kick` when the leader changes, and its `sweep` every few ms, until
-        it is idle.
-        """
+        """Wake an appender until it is idle: `kick` on a new leader, `sweep` every few ms."""
         self._busy[appender] = None
 
     def drop_watch(self, watch: Watch) -> None:
@@ -178,9 +176,7 @@ class Connections:
         self._watches.pop(watch, None)
 
     def next_change(self, group: int) -> asyncio.Event:
-        """Return an event that is set once the group's leader, or the connection to it, is
-        another.
-        """
+        """Return an event that is set when the group's leader, or the connection to it, changes."""
         return self._changes.setdefault(group, asyncio.Event())
 
     def refused_by(self, link: NodeLink, group: int, hint: int | None) -> None:
@@ -275,7 +271,7 @@ class Connections:
 
 
 def expect(reply: Reply, kind: type[_Kind]) -> _Kind:
-    """Return the reply if it is of the kind that answers the request; raises StoreError."""
+    """Return a reply if it is of the kind that answers the request, else raise StoreError."""
     if not isinstance(reply, kind):
         raise StoreError(f"the node answered {type(reply).__name__}, not {kind.__name__}")
     return reply

@@ -1,4 +1,4 @@
-"""The interface that refuses calls to a group while it does not answer."""
+"""Defines the interface that refuses calls to a group while the group does not answer."""
 
 from __future__ import annotations
 
@@ -41,16 +41,17 @@ class GroupGuard(Protocol):
 
 
 def tell_of_append(guard: GroupGuard, group: int, append: asyncio.Future[Any]) -> None:
-    """Tell the guard of an append as it begins and ends."""
+    """Report an append to the guard, now and when it ends."""
     call = guard.began(group)
     append.add_done_callback(partial(_tell_end, guard, group, call))
 
 
 def is_answer(error: BaseException | None) -> bool:
-    """Return whether the group answered, instead of nobody in time."""
+    """Return whether the group answered, if only with an error."""
     return not isinstance(error, Unavailable | OutcomeUnknown)
 
 
 def _tell_end(guard: GroupGuard, group: int, call: int, append: asyncio.Future[Any]) -> None:
+    """Report to the guard how an append ended."""
     answered = None if append.cancelled() else is_answer(append.exception())
     guard.left(group, call, answered=answered)

@@ -1,4 +1,4 @@
-"""Calls of a group's leader, guarded if there is a guard."""
+"""Asks a group's leader, through the guard if there is one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from store_nodes.errors import Unavailable
 
 
 class GuardedCalls(Connections):
-    """The way in which commands and reads ask leaders."""
+    """Asks leaders for commands and reads."""
 
     def admits(self, group: int) -> bool:
         """Return whether a call that only the leader can answer is worth waiting for."""
@@ -26,9 +26,7 @@ class GuardedCalls(Connections):
         *,
         timeout_s: float,
     ) -> calls.Answer:
-        """Ask the leader like `calls.ask_leader`; raises Unavailable at once if the guard
-        refuses.
-        """
+        """Ask the leader as `calls.ask_leader` does; raise Unavailable if the guard refuses."""
         guard = self._guard
         if guard is None:
             return await calls.ask_leader(self, group, make_head, body, timeout_s=timeout_s)

@@ -1,4 +1,4 @@
-"""The leader of each group, and the time of its log, from the reports of the nodes.
+"""Finds the leader of each group, and the time of its log, from the reports of the nodes.
 
 Each node's last claim is kept while it is connected. The claim with the highest ballot names the
 leader, unless that node itself denies it at the same ballot or later, or a majority has moved to a
@@ -34,7 +34,7 @@ class LogClock:
         self.known = True
 
     def at_least(self, log_time_us: int) -> None:
-        """Note an entry's stamp, which log time has reached."""
+        """Note the time of an entry, which log time has reached."""
         if not self.known or log_time_us > self.now_us():
             self.read(log_time_us)
 

@@ -1,4 +1,4 @@
-"""One node's connection, kept open: it is dialed again when lost, and matches replies to requests.
+"""Keeps the connection to one node: dials again when it is lost, matches replies to requests.
 
 Every request's callback is called exactly once: with the reply, or with None when the connection
 was lost first, after which the outcome of the request is unknown.
@@ -112,7 +112,7 @@ class NodeLink:
         return True
 
     def forget(self, request_id: int) -> None:
-        """Drop a request for which nobody waits any more."""
+        """Drop a request for which nobody waits any more, and tell the node."""
         if self._requests.pop(request_id, None) is not None and self._connection is not None:
             self._connection.send(Cancel(request_id))
 
@@ -197,6 +197,7 @@ class NodeLink:
         pass
 
     def _reply(self, head: Reply, body: bytes) -> None:
+        """Pass a reply to the callback of its request or its stream."""
         reply_id = head.id
         if type(head) is Accepted:
             on_reply = self._requests.get(reply_id)

@@ -1,4 +1,4 @@
-"""The reads of a client: from the leader, from any replica, or from one node by name."""
+"""Reads from the store: from the leader, from any replica, or from one node by name."""
 
 from __future__ import annotations
 
@@ -130,10 +130,12 @@ class ReadCalls(GuardedCalls):
         raw = queue.pack()
 
         def good(reply: Reply) -> bool:
+            """Return whether a reply has messages, or its replica is as far as the caller knows."""
             found = expect(reply, Fetched)
             return bool(found.entries) or min_end is None or found.readable_end >= min_end
 
         def head(request_id: int, _: int) -> Fetch:
+            """Return the head of the request."""
             return Fetch(request_id, group, raw, offset, max_bytes)
 
         reply, body = await self._fetch(group, head, good, node, timeout_s)
@@ -178,7 +180,7 @@ class ReadCalls(GuardedCalls):
             return await calls.ask_replicas(self, group, head, good, timeout_s=timeout_s)
 
     async def offsets(self, group: int, queue: QueueId, *, timeout_s: float = 5.0) -> QueueOffsets:
-        """Return the latest offsets of a queue."""
+        """Return the latest offsets of a queue, confirmed by a majority."""
         raw = queue.pack()
         reply, _ = await self._ask_leader(
             group,
@@ -358,6 +360,7 @@ class ReadCalls(GuardedCalls):
 
 
 def _slice(fetched: Fetched, body: bytes) -> list[Entry]:
+    """Return the entries of a reply, with their batches cut from its body."""
     view = memoryview(body)
     entries = []
     at = 0

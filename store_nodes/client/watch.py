@@ -1,4 +1,4 @@
-"""A stream of queue changes of one group, which follows the leader and survives reconnects.
+"""Streams the queue changes of one group; follows its leader and survives reconnects.
 
 Its events are hints, each the latest state of a queue. After a reconnect the node tells the state
 of every watched queue again, which makes missed ones harmless.
@@ -89,6 +89,7 @@ class Watch:
         generation = link.generation
 
         def on_frame(reply: Reply | None, body: bytes) -> None:
+            """Report changes of watched queues; any other reply ends the stream."""
             if self._closed or link is not self._link or generation != self._link_generation:
                 return
             if isinstance(reply, Watched):

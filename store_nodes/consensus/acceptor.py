@@ -1,4 +1,4 @@
-"""The acceptor and learner half of a replica: its promise, its accepted values, its chosen prefix.
+"""Keeps a replica's promise, its accepted values and its chosen prefix: acceptor and learner.
 
 A vote for a value leaves only once the record of the accept is durable, and a promise only once its
 record is. A value counts as delivered once it is chosen and its record is durable on this node.
@@ -143,6 +143,7 @@ class Acceptor:
         self.mark_chosen(instance)
 
     def _store(self, instance: int, ballot: Ballot, value: bytes, leader: int) -> None:
+        """Keep a value, and queue its record; a vote for it leaves once that is durable."""
         self.accepted[instance] = (ballot, value)
         self.log_time_us = max(self.log_time_us, value_head(value)[2])
         if ballot == CHOSEN:
@@ -212,6 +213,7 @@ class Acceptor:
         return True
 
     def _deliver(self) -> None:
+        """Deliver chosen values that are durable here, in order; drop old ones from memory."""
         while self.delivered < self.chosen:
             instance = self.delivered
             ballot, value = self.accepted[instance]

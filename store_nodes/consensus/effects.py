@@ -1,4 +1,4 @@
-"""The effects of a replica: records to persist, messages to send, chosen values, events.
+"""Collects the effects of a replica: records to persist, messages, chosen values, events.
 
 The parts of a replica put them into the `Outbox`. A message that must not leave before a record is
 durable is held here, bound to that record's number, until the shell reports the record as
@@ -197,9 +197,11 @@ class Outbox:
             self.send(held.to, held.message)
 
     def deliver(self, instance: int, value: bytes) -> None:
+        """Add a chosen value, which is durable on this node, to be applied."""
         self._effects.chosen.append((instance, value))
 
     def report(self, event: Event) -> None:
+        """Add an event for the shell."""
         self._effects.events.append(event)
 
     @property

@@ -1,4 +1,4 @@
-"""A follower: it obeys a leader, answers candidates, and learns the values that it missed.
+"""Follows a group's leader, answers candidates, and learns the values that it missed.
 
 Learners do the same. So do voters that may not vote: they store values and vote for none. A leader
 or a candidate is a follower at once when it hears of a higher ballot; the answers to other nodes'
@@ -40,6 +40,7 @@ class Follower:
     # -- a leader ------------------------------------------------------------------------------
 
     def on_accept(self, source: int, message: Accept) -> None:
+        """Accept a leader's value if the promise allows it; the vote leaves once it is durable."""
         if not self._obey(source, message.ballot):
             return
         state = self._state

@@ -1,4 +1,4 @@
-"""The leader: proposals and their votes, heartbeats, confirmed reads, check-quorum.
+"""Leads a group: proposals and their votes, heartbeats, confirmed reads, check-quorum.
 
 It begins with the values that phase 1 found, which it proposes again in its own ballot. It may send
 an Accept before its own record of it is durable. Its own vote counts once it is.
@@ -80,7 +80,9 @@ class Leader:
     # -- proposing -----------------------------------------------------------------------------
 
     def open_next(self, led: Leadership, value: bytes, everywhere: bool) -> int:
-        """Propose a value in the next instance; return that."""
+        """Propose a value in the next instance, and send it to all connected peers; return the
+        instance.
+        """
         state, acceptor = self._state, self._state.acceptor
         instance = led.next_instance
         assert led.change_at < acceptor.chosen or led.change_at == instance, (
@@ -113,6 +115,7 @@ class Leader:
     # -- votes ---------------------------------------------------------------------------------
 
     def on_accepted(self, source: int, message: Accepted) -> None:
+        """Count the votes of a peer, whose records are durable there."""
         led = self._state.leadership
         if led is None or message.ballot != led.ballot:
             return
@@ -128,6 +131,7 @@ class Leader:
         self._handover.watch_own_disk(led)
 
     def _count_vote(self, led: Leadership, instance: int, node: int) -> None:
+        """Count a voter's vote; the value is chosen once a majority has voted."""
         entry = led.open.get(instance)
         if entry is None or node not in self._state.voter_set:
             return
@@ -139,6 +143,9 @@ class Leader:
             self._check_everywhere(led, instance)
 
     def _check_everywhere(self, led: Leadership, instance: int) -> None:
+        """Report an instance that all connected voters have; stop watching when too many are
+        watched.
+        """
         state = self._state
         entry = led.open.get(instance)
         if entry is None or not entry.everywhere or instance >= state.acceptor.chosen:
@@ -158,8 +165,8 @@ class Leader:
     # -- chosen values -------------------------------------------------------------------------
 
     def advance(self, led: Leadership) -> None:
-        """Extend the chosen prefix by the instances that have a majority, drop those, and follow
-        the prefix over a change of membership.
+        """Extend the chosen prefix by the instances that have a majority, and follow a change of
+        members.
         """
         state, acceptor = self._state, self._state.acceptor
         assert state.leadership is led, f"{acceptor.chosen} is chosen by a leader that stepped down"
@@ -273,6 +280,7 @@ class Leader:
             self._start_read_round(led)
 
     def _start_read_round(self, led: Leadership) -> None:
+        """Ask all voters by a heartbeat whether this node still leads, for all waiting reads."""
         state = self._state
         led.sequence += 1
         index = max(state.acceptor.chosen, led.recovered_upto)
@@ -283,6 +291,7 @@ class Leader:
         self._finish_read_round(led, round_)
 
     def _finish_read_round(self, led: Leadership, round_: ReadRound) -> None:
+        """Report the reads of a round as ready once a majority has confirmed it."""
         if len(round_.confirmed & self._state.voter_set) < self._state.majority:
             return
         led.read_round = None

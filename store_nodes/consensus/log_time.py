@@ -1,4 +1,4 @@
-"""Log time: a leader's stamp is the median of the clocks that a majority reported last.
+"""Stamps log time with the median of the clocks that a majority of voters reported last.
 
 So one wrong clock, even the leader's, cannot move log time ahead. Clocks are kept as offsets from
 this node's monotonic time, so a report stays usable between heartbeats.

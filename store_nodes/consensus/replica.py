@@ -1,4 +1,4 @@
-"""One replica of one Paxos group: inputs in, effects out.
+"""Runs one replica of one Paxos group: inputs in, effects out.
 
 Inputs are messages, ticks, proposals, connections made and lost, and "this was persisted"; time
 comes with them. After any input, `take()` returns the effects. The shell must
@@ -140,7 +140,7 @@ class Replica:
     # -- the shell tells -----------------------------------------------------------------------
 
     def persisted(self, now_us: int, upto: int) -> None:
-        """Learn that every record numbered up to `upto` is on stable storage."""
+        """Count votes and send messages that waited for records up to `upto`, durable now."""
         state = self.state
         state.now_us = now_us
         own = state.acceptor.persisted(upto, state.me)

@@ -1,4 +1,4 @@
-"""The one state that the roles of a replica share: its log, its members, who leads, what is open.
+"""Holds the one state that the roles of a replica share: log, members, leader, open instances.
 
 A replica follows, stands or leads. `Candidacy` is one attempt of it to lead, `Leadership` all that
 it keeps as a leader. Each role takes some of the steps from one to another, so those are here:
@@ -193,7 +193,7 @@ class Leadership:
     """Repair tokens as last reported by peers, like `flags`."""
 
     def drop_chosen(self, chosen: int) -> None:
-        """Count instances below `chosen` as chosen; forget those that no caller watches further."""
+        """Count instances below `chosen` as chosen; forget those that no caller waits for."""
         for instance in [i for i, entry in self.open.items() if i < chosen]:
             entry = self.open[instance]
             entry.chosen = True

@@ -1,4 +1,4 @@
-"""The chained digest of applied values: it is equal on two replicas exactly if their logs are."""
+"""Chains digests of applied values: two replicas have the same one exactly if their logs agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state machine of one group: chosen values in, outcomes out.
+"""Applies the chosen values of one group to its replicated state, and returns their outcomes.
 
 The rest of the store relies on these rules:
 
@@ -136,6 +136,7 @@ class Machine:
         return outcomes
 
     def _append(self, command: Append, extras: StageExtras | None) -> Outcome:
+        """Append or stage messages in a queue; refuse them if the queue is not there."""
         queue = self._queues.get(command.queue)
         if queue is None:
             return Refused(command.queue, QueueNotFound())
@@ -228,6 +229,7 @@ class Machine:
     # its docstring says otherwise.
 
     def offsets(self, queue: bytes) -> QueueOffsets:
+        """Return the offsets of a queue; raise QueueNotFound."""
         return self._queue(queue).offsets
 
     def readable(self, queue: bytes, offset: int) -> bool:
@@ -318,8 +320,7 @@ class Machine:
         return self._dedup.known(append.dedup, log_time_us)
 
     def sealed_for(self, append: Append) -> QueueSealed | None:
-        """Return the refusal for an append, or a stage, to a sealed queue; it is final, as a seal
-        is.
+        """Return the refusal of an append or a stage to a sealed queue; it is as final as the seal.
 
         The result is None if the queue is not sealed, or the append's sequence was applied before
         the seal.
@@ -345,6 +346,7 @@ class Machine:
         return queue in self._tombstones
 
     def _queue(self, queue: bytes) -> Queue:
+        """Return a queue; raise QueueNotFound."""
         found = self._queues.get(queue)
         if found is None:
             raise QueueNotFound(queue.hex())

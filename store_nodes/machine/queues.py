@@ -1,4 +1,4 @@
-"""One queue of a group: its offsets, seal, kept set, sessions and staged messages."""
+"""Holds one queue of a group: its offsets, seal, kept set, sessions and staged messages."""
 
 from __future__ import annotations
 
@@ -89,6 +89,7 @@ class Queue:
 
     @property
     def offsets(self) -> QueueOffsets:
+        """The present offsets of the queue."""
         stages = self.stages
         return QueueOffsets(
             self.first,
@@ -119,8 +120,8 @@ class Queue:
         dedup: DedupTable,
         extras: StageExtras | None = None,
     ) -> tuple[Outcome, Session | None]:
-        """Append messages, or stage them with `extras`; return the outcome, and a session made by
-        this.
+        """Append messages, or stage them with `extras`; return the outcome, and a session if it is
+        new.
         """
         session = self.sessions.get(append.session)
         last_seq = 0 if session is None else session.last_seq
@@ -174,7 +175,9 @@ class Queue:
         return done, made
 
     def _give_offsets(self, base: int, count: int) -> None:
-        """Give out offsets: they have no gaps, are never given twice, and none follows a seal."""
+        """Assign the next offsets: they have no gaps, are never assigned twice, and none follows a
+        seal.
+        """
         assert not self.sealed, f"offset {base} given after the seal at {self.end}"
         assert base == self.end, f"offset {base} given, {self.end} is next"
         self.end = base + count

@@ -1,4 +1,4 @@
-"""Append sessions of one queue, by which a retry neither duplicates nor reorders messages.
+"""Keeps append sessions of one queue, so that a retry neither duplicates nor reorders messages.
 
 Per (queue, session) the last sequence and the receipts of the last `RECEIPTS` sequences are kept:
 
@@ -61,7 +61,7 @@ class Session:
         return max(self.deadline_us, self.used_us) + FORGET_AFTER_US
 
     def stored(self, base_offset: int, count: int, log_time_us: int, deadline_us: int) -> None:
-        """Consume the next sequence, which was stored."""
+        """Consume the next sequence as stored, and keep its receipt."""
         self.last_seq += 1
         self.used_us = log_time_us
         if deadline_us > self.deadline_us:

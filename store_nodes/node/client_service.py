@@ -1,4 +1,4 @@
-"""A node's answers to clients, over its groups.
+"""Answers clients of a node from its groups.
 
 There are two kinds of read. The batches of a queue never change, so any replica returns those that
 it has applied (`fetch`, `fetch_staged`), without asking any other node. One that is behind answers
@@ -105,6 +105,7 @@ class ClientService:
         self._on_bad_batch = on_bad_batch
 
     def group(self, group: int) -> Group:
+        """Return a group of this node; raise Unavailable if it is not here."""
         found = self._groups.get(group)
         if found is None:
             raise Unavailable(f"no group {group}")
@@ -146,7 +147,7 @@ class ClientService:
         timeout_ms: int,
         reply: CommandReply,
     ) -> None:
-        """Propose one whole command; after `timeout_ms` nobody waits for the answer.
+        """Pass one whole command to its group; after `timeout_ms` nobody waits for the answer.
 
         Commands are the most frequent requests, so they have no task and no future: this returns at
         once, and `reply` is called from any later callback on the loop. Bytes that are no command
@@ -170,7 +171,7 @@ class ClientService:
     # -- batches: any replica ------------------------------------------------------------------
 
     async def fetch(self, group: int, queue: bytes, offset: int, max_bytes: int) -> FetchResult:
-        """Return whole stored batches from the one with `offset` on; at least one if there is any.
+        """Return whole stored batches, from the one with `offset` on; at least one if there is any.
 
         For a kept offset below the first one, only its batch is returned. Raises QueueTruncated,
         and Unavailable for batches that this node has lost.
@@ -227,9 +228,7 @@ class ClientService:
         return batches
 
     def _batch(self, position: Position) -> bytes | None:
-        """Return a batch whose own CRC was checked; None if this node does not have its bytes any
-        more.
-        """
+        """Return a batch after a check of its CRC; None if this node has lost its bytes."""
         if not position.length:
             return None
         try:
@@ -243,7 +242,7 @@ class ClientService:
     # -- decisions: a confirmed leader ---------------------------------------------------------
 
     async def _confirmed(self, group: int) -> Group:
-        """Return the group once a majority has confirmed that this node leads it; raises NotLeader.
+        """Return the group once a majority has confirmed that this node leads it; raise NotLeader.
 
         A node that was replaced as leader, or has not applied the values that it recovered, is
         behind.
@@ -348,6 +347,7 @@ class ClientService:
     # -- help ----------------------------------------------------------------------------------
 
     def _offsets_or_none(self, group: int, queue: bytes) -> QueueOffsets | None:
+        """Return the applied offsets of a queue, or None if the group or queue is not here."""
         try:
             return self.group(group).offsets(queue)
         except StoreError:

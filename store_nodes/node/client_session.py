@@ -1,4 +1,4 @@
-"""One client of a store node: its requests, each answered from the `ClientService`.
+"""Serves one client of a store node; answers each of its requests from the `ClientService`.
 
 Bounds, per connection: `MAX_REQUESTS_IN_FLIGHT` requests and `MAX_COMMAND_BYTES_IN_FLIGHT` of
 commands; beyond either bound, and while the client reads its replies too slowly, nothing more is
@@ -82,6 +82,7 @@ class _Reply:
     __slots__ = ("_bytes", "_id", "_session")
 
     def __init__(self, session: ClientSession, request_id: int, command_bytes: int) -> None:
+        """Begin the reply to a command."""
         self._session: ClientSession | None = session
         self._id = request_id
         self._bytes = command_bytes
@@ -93,6 +94,7 @@ class _Reply:
     def appended(
         self, base_offset: int, count: int, log_time_us: int, *, duplicate: bool = False
     ) -> None:
+        """Answer that the messages are stored."""
         self._finish(Appended(self._id, base_offset, count, log_time_us, duplicate))
 
     def released(self, offsets: tuple[int | None, ...], log_time_us: int) -> None:
@@ -105,6 +107,7 @@ class _Reply:
         self._finish(failures.encode(self._id, error, decided=decided))
 
     def _finish(self, head: Head) -> None:
+        """Send the answer once, and count the command as answered."""
         session, self._session = self._session, None
         if session is not None:
             session.send(head)
@@ -122,6 +125,7 @@ class _WatchStream:
         self.handle: QueueWatch | None = None
 
     def sink(self, queues: Sequence[QueueOffsets]) -> None:
+        """Note changed queues, and send them at the end of this turn of the loop."""
         for queue in queues:
             self._changed[queue.queue] = queue
         if not self._scheduled and self._changed:
@@ -129,6 +133,7 @@ class _WatchStream:
             asyncio.get_running_loop().call_soon(self.flush)
 
     def flush(self) -> None:
+        """Send the latest state of changed queues, as long as the client reads them."""
         self._scheduled = False
         connection = self._session.connection
         while self._changed and connection.open and not connection.congested:
@@ -143,7 +148,7 @@ class _WatchStream:
 
 
 class ClientSession:
-    """The connection of one admitted client."""
+    """Serves the connection of one admitted client."""
 
     def __init__(
         self,
@@ -224,13 +229,14 @@ class ClientSession:
         self.connection.send_or_cut(head, body)
 
     def release(self, command_bytes: int = 0) -> None:
-        """Count a request as answered."""
+        """Count a request as answered, and read from the client again below the bounds."""
         self._requests -= 1
         self._command_bytes -= command_bytes
         if self._paused:
             self._pace()
 
     def _take(self, command_bytes: int = 0) -> None:
+        """Count a request as begun; stop reading from the client at the bounds."""
         self._requests += 1
         self._command_bytes += command_bytes
         if (
@@ -256,6 +262,7 @@ class ClientSession:
     # Requests.
 
     def _on_command(self, head: Command, body: bytes) -> None:
+        """Pass a command on, with a reply that sends its answer."""
         self._take(len(body))
         reply = _Reply(self, head.id, len(body))
         durability = _durabilities.get(head.durability)
@@ -269,7 +276,10 @@ class ClientSession:
         self.send(Pong(head.id, tuple(self._service.leaders())))
 
     def _on_fetch(self, head: Fetch, body: bytes) -> None:
+        """Answer a fetch in a task."""
+
         async def fetch() -> None:
+            """Fetch batches and send them, once the client has read earlier replies."""
             async with self._fetching:
                 await self._drained.wait()
                 limit = min(head.max_bytes, MAX_FETCH_BYTES)
@@ -279,7 +289,10 @@ class ClientSession:
         self._run(head.id, fetch())
 
     def _on_offsets(self, head: Offsets, body: bytes) -> None:
+        """Answer a request for the offsets of a queue in a task."""
+
         async def offsets() -> None:
+            """Send the offsets of a queue, and the log time."""
             found, log_time_us = await self._service.offsets(
                 head.group, head.queue, confirm=head.confirm
             )
@@ -406,7 +419,7 @@ class ClientSession:
         self.connection.abort(f"goodbye: {head.text}")
 
     def _run(self, request_id: int, call: Coroutine[None, None, None]) -> None:
-        """Answer in a task of this session; `call` sends its own success."""
+        """Answer a request in a task of this session; `call` sends its own success."""
         if request_id in self._tasks:
             call.close()
             self.connection.close("a request id was used twice")
@@ -416,6 +429,7 @@ class ClientSession:
         self._tasks[request_id] = task
 
     async def _guard(self, request_id: int, call: Awaitable[None]) -> None:
+        """Await the call of a request, send its StoreError, and count the request as answered."""
         try:
             await call
         except StoreError as error:
@@ -441,6 +455,7 @@ async def _within(timeout_ms: int, call: Awaitable[None]) -> None:
 
 
 def _fetched(request_id: int, result: FetchResult) -> tuple[Head, list[Buffer]]:
+    """Return the reply to a fetch: its head, and the batches that follow it."""
     heads = tuple(
         EntryHead(
             entry.base_offset, entry.log_time_us, entry.stage, entry.indices, len(entry.batch)

@@ -1,4 +1,4 @@
-"""One Paxos group on one node: the pure replica and machine, wired to log, peers and clients.
+"""Runs one Paxos group on one node: joins its pure replica and machine to log, peers, clients.
 
 A group never writes, sends or sleeps by itself: it hands records to the node's group commit,
 messages to the node's peers, and answers to the replies it was given. All of it happens in
@@ -172,7 +172,7 @@ class Group:
     def command(
         self, raw: bytes, durability: Durability, timeout_ms: int, reply: CommandReply
     ) -> None:
-        """Accept a command or refuse it at once."""
+        """Put a command into the wait list to be proposed, or refuse it at once."""
         if not self.replica.state.leading:
             reply.failed(NotLeader(self.replica.state.leader), decided=False)
             return
@@ -195,7 +195,7 @@ class Group:
         self._shell.touch(self)
 
     def _refusal(self, command: Command) -> NotDone | None:
-        """Return why the command is not worth proposing, judged by the applied state."""
+        """Return the reason not to propose a command, by the applied state, or None."""
         if isinstance(command, Append | Stage):
             append = command if isinstance(command, Append) else command.append
             if append.dedup:
@@ -209,10 +209,9 @@ class Group:
         return None
 
     async def read_index(self) -> None:
-        """Wait until this node was the leader after the call and has applied all that was chosen
-        then.
+        """Wait until this node is confirmed as leader and has applied all that was chosen by then.
 
-        Raises NotLeader or Unavailable.
+        The confirmation is later than the call. Raises NotLeader or Unavailable.
         """
         if not self.replica.state.leading:
             raise NotLeader(self.replica.state.leader)
@@ -241,7 +240,7 @@ class Group:
         )
 
     def offsets(self, queue: bytes) -> QueueOffsets:
-        """Return the applied state of a queue; raises QueueNotFound."""
+        """Return the applied state of a queue; raise QueueNotFound."""
         found = self.machine.offsets(queue)
         return QueueOffsets(
             queue,
@@ -329,6 +328,7 @@ class Group:
         records, upto = effects.records, effects.persist_upto
 
         def done(positions: list[Position]) -> None:
+            """Report written records to the replica."""
             self._on_persisted(records, positions, upto)
 
         self._shell.submit([self._record(r) for r in records], effects.must_sync, done)
@@ -347,6 +347,7 @@ class Group:
     def _on_persisted(
         self, records: Sequence[CoreRecord], positions: list[Position], upto: int
     ) -> None:
+        """Note where durable records are in the log, and tell the replica that they are durable."""
         synced: list[int] = []
         for record, position in zip(records, positions, strict=True):
             if isinstance(record, AcceptRecord | LearnRecord):
@@ -359,6 +360,7 @@ class Group:
     # -- the state -----------------------------------------------------------------------------
 
     def _apply(self, chosen: Sequence[tuple[int, bytes]]) -> None:
+        """Apply chosen values in order, index their batches, and answer their commands."""
         changed: dict[bytes, None] = {}
         for instance, value in chosen:
             outcomes = self.machine.apply(instance, value)
@@ -376,7 +378,7 @@ class Group:
             self._wake_readers()
 
     def _settle(self, outcome: Outcome, position: Position) -> None:
-        """Carry an outcome over to the parts outside the machine, above all to the index."""
+        """Carry an outcome of the machine over to the other parts, above all to the index."""
         match outcome:
             case AppendDone(queue, base, count, log_time_us, batch_at, batch_bytes):
                 if batch_bytes:
@@ -431,6 +433,7 @@ class Group:
     # -- news of the replica -------------------------------------------------------------------
 
     def _on_event(self, event: object) -> None:
+        """Act on an event of the replica, such as a new leader or a confirmed read."""
         match event:
             case LeaderChanged(leader):
                 log.info("leader", group=self.id, leader=leader)

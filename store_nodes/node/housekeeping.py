@@ -1,4 +1,4 @@
-"""The node's work besides its groups, about once a second: disk space, checkpoints, peers.
+"""Does a node's work besides its groups, once a second: disk space, checkpoints, peers.
 
 It checks the free space, writes checkpoints, and records its peers and the synced end of the log
 that they may be told. Blocking calls run in a thread, one at a time; any OSError is fatal. A new
@@ -34,7 +34,7 @@ _Result = TypeVar("_Result")
 
 
 class DiskWatch:
-    """The free space of the disk.
+    """Watches the free space of the disk.
 
     Below the reserve, appends are refused; below half of it, values of peers are refused, too.
     """
@@ -47,6 +47,7 @@ class DiskWatch:
 
     @property
     def critical(self) -> bool:
+        """Whether so little space is left that values of peers are refused."""
         return self.free_bytes < self._settings.disk_reserve_bytes // 2
 
     def without_room(self) -> str | None:

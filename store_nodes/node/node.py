@@ -1,4 +1,4 @@
-"""A store node: its groups over one log, served to clients and peers.
+"""Runs a store node: its groups over one log, served to clients and peers.
 
 Everything runs on one event loop; the log's writes and syncs run in the one thread of its group
 commit. Groups touched in a loop iteration are pumped once at its end, so that requests of many
@@ -247,6 +247,7 @@ class Node:
         self, records: Sequence[Record], must_sync: bool, done: Callable[[list[Position]], None]
     ) -> None:
         def persisted(positions: list[Position]) -> None:
+            """Note the end of the durable records, and tell the group that they are durable."""
             self._last_position = positions[-1]
             done(positions)
 
@@ -268,6 +269,7 @@ class Node:
         self._storage.housekeep(life_of(self.groups))
 
     def note_batch(self, entry: BatchEntry) -> None:
+        """List an applied batch in the footer of the segment."""
         self._wal.note_batches((entry,))
 
     def checkpoint_wanted(self, group: Group, reason: str) -> None:
@@ -279,6 +281,7 @@ class Node:
             self._server.announce([group.view()])
 
     def queues_changed(self, group: Group, queues: Sequence[bytes]) -> None:
+        """Tell the watches of changed queues."""
         self.clients.watches.changed(group.id, queues)
 
     def membership_changed(self, group: Group) -> None:
@@ -371,9 +374,11 @@ class Node:
         self.touch(group)
 
     def disk_without_room(self) -> str | None:
+        """Return why appends are refused for lack of disk space; None while they are accepted."""
         return self._housekeeping.disk.without_room()
 
     def disk_is_critical(self) -> bool:
+        """Return whether values of peers are refused for lack of disk space."""
         return self._housekeeping.disk.critical
 
     def halt(self, reason: str) -> None:

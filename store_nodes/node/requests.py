@@ -1,4 +1,4 @@
-"""Commands of clients on their way through a group: waiting, proposed, applied, answered.
+"""Takes the commands of clients through a group: waiting, proposed, applied, answered.
 
 With durability leader a command is answered once its record is durable on this node, with quorum
 once it is chosen and applied, with all once every connected voter has it durably.
@@ -97,9 +97,11 @@ class RequestLine:
         return len(self._waiting)
 
     def admits(self, raw: bytes) -> bool:
+        """Return whether the wait list has room for the bytes of a command."""
         return self._budget.held_bytes + len(raw) <= self._budget.max_bytes
 
     def add(self, pending: PendingCommand) -> None:
+        """Add a command to the wait list."""
         self._budget.held_bytes += len(pending.raw)
         self._waiting.append(pending)
 
@@ -113,7 +115,7 @@ class RequestLine:
         self._budget.held_bytes -= len(pending.raw)
 
     def next_value(self) -> list[PendingCommand]:
-        """Take the commands of the next value off the wait list."""
+        """Take the commands of the next Paxos value off the wait list."""
         taken: list[PendingCommand] = []
         total_bytes = 0
         while self._waiting and len(taken) < MAX_VALUE_COMMANDS:
@@ -126,20 +128,21 @@ class RequestLine:
         return taken
 
     def proposed(self, instance: int, commands: list[PendingCommand]) -> None:
+        """Note the commands of an instance, and answer those of durability none."""
         self._proposed[instance] = commands
         for pending in commands:
             if pending.durability is Durability.NONE:
                 pending.reply.accepted()
 
     def synced_here(self, instances: Iterable[int]) -> None:
-        """Learn that the records of these instances are durable on this node."""
+        """Answer commands of durability leader whose instances are durable on this node."""
         for instance in instances:
             for pending in self._proposed.get(instance, ()):
                 if pending.durability is Durability.LEADER:
                     pending.reply.accepted()
 
     def applied(self, instance: int, outcomes: list[Outcome], log_time_us: int) -> None:
-        """Answer the commands that were proposed here in this instance."""
+        """Answer the commands that were proposed here in this instance, with their outcomes."""
         commands = self._proposed.pop(instance, None)
         if commands is None:
             return
@@ -191,6 +194,7 @@ class RequestLine:
 
 
 def answer(reply: CommandReply, outcome: Outcome, log_time_us: int) -> None:
+    """Answer a command with its outcome."""
     match outcome:
         case AppendDone():
             reply.appended(

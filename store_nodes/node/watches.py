@@ -1,4 +1,4 @@
-"""Watches: a client's stream of queue changes in one group.
+"""Tells clients of queue changes in the groups that they watch.
 
 Changes within one event-loop iteration are told once, with the latest state.
 """
@@ -66,16 +66,19 @@ class Watches:
             self._by_queue.pop((watch.group, queue), None)
 
     def changed(self, group: int, queues: Sequence[bytes]) -> None:
+        """Tell every watch of changed queues, at the end of this turn of the loop."""
         for queue in queues:
             for watch in self._by_queue.get((group, queue), ()):
                 self._mark(watch, queue)
 
     def _mark(self, watch: Watch, queue: bytes) -> None:
+        """Note that a queue has to be reported to a watch."""
         if not self._dirty:
             asyncio.get_running_loop().call_soon(self._tell)
         self._dirty.setdefault(watch, {})[queue] = None
 
     def _tell(self) -> None:
+        """Send the latest states of the changed queues to their watches."""
         dirty, self._dirty = self._dirty, {}
         for watch, queues in dirty.items():
             states = [

@@ -1,4 +1,4 @@
-"""The place of each applied batch in this node's log: local, rebuilt at start, never replicated.
+"""Finds each applied batch in this node's log; it is local, rebuilt at start, never replicated.
 
 It is filled from the segments' footers, from the tail that a checkpoint kept, and from all batches
 applied since. The same batch may come more than once (a restart applies again what the checkpoint
@@ -60,6 +60,7 @@ def _of_readable(
     def wrapper(
         self: BatchIndex, queue: bytes, /, *args: _Args.args, **kwargs: _Args.kwargs
     ) -> _Result:
+        """Read again without the damaged segments until the read meets no damage."""
         while True:
             try:
                 return read(self, queue, *args, **kwargs)
@@ -153,8 +154,7 @@ class BatchIndex(Holdings):
 
     @_of_readable
     def locate(self, queue: bytes, offset: int, max_bytes: int) -> list[Located]:
-        """Return batches from the one with `offset` (else the next one) on, in order and without a
-        gap.
+        """Return batches in order and without a gap, from the one with `offset` or the next one on.
 
         As many are returned as fit in `max_bytes`, but at least one if there is one. The machine
         knows which offsets are readable; ask for a kept one below a truncation alone (`max_bytes`
@@ -239,9 +239,7 @@ class BatchIndex(Holdings):
         return row.log_time_us if row is not None else 0
 
     def stored_bytes(self, queue: bytes) -> int:
-        """Return the bytes of a queue's batches that are not truncated, with staged ones, each
-        once.
-        """
+        """Return the bytes of a queue's kept batches, staged ones included, each counted once."""
         found = self._queues.get(queue)
         if found is None:
             return 0
@@ -262,7 +260,7 @@ class BatchIndex(Holdings):
     # -- inside --------------------------------------------------------------------------------
 
     def _rows(self, queue: bytes, which: int, number: int) -> Iterator[Row]:
-        """Yield the rows of a space from the first one that ends above `number` on."""
+        """Yield the rows of a space, from the first one that ends above `number` on."""
         found = self._queues.get(queue)
         if found is None or (which == STAGES and found.stages is None):
             return
@@ -294,7 +292,7 @@ class BatchIndex(Holdings):
         return row if row is not None and row.base <= number else None
 
     def _located(self, queue: bytes, row: Row) -> Located | None:
-        """Return a row's batch; None for a released run whose staged batch is not held."""
+        """Return the batch of a row; None for a released run whose staged batch is not held."""
         base, messages, time_us, position, extra = row
         if not extra:
             return Located(base, messages, time_us, position)

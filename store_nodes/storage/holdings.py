@@ -1,5 +1,4 @@
-"""The rows that the index holds of each queue; they change as segments are sealed, compacted and
-truncated.
+"""Keeps the index rows of each queue, as segments are sealed, compacted and truncated.
 
 `BatchIndex` answers reads from them.
 """
@@ -30,6 +29,7 @@ class Holding:
         self.kept: tuple[int, ...] = ()
 
     def space(self, which: int) -> Space:
+        """Return the space of offsets or of stage numbers."""
         if which == OFFSETS:
             return self.offsets
         if self.stages is None:

@@ -1,4 +1,4 @@
-"""The place of each chosen instance of a group in this node's log: local, rebuilt at start.
+"""Finds each chosen instance of a group in this node's log; it is local, and rebuilt at start.
 
 It serves peers that are too far behind for the values in memory. Instances of segments that are
 sealed and attached are looked up in their sidecars; each of the others takes 16 packed bytes of
@@ -80,6 +80,7 @@ class InstanceIndex:
         self._end = max(self._end, instance + 1)
 
     def _push(self, position: Position) -> None:
+        """Add a position behind all others."""
         self._segments.append(position.segment)
         self._at.append(position.offset)
         self._lengths.append(position.length)

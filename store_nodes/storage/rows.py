@@ -1,4 +1,4 @@
-"""One row of the index, and what the extra bytes of a released run's row say.
+"""Defines one row of the index, and the extra bytes of a released run's row.
 
 A queue has two spaces of numbers: *offsets*, for appended batches and released runs, and *stage
 numbers*, for staged batches. Rows of one space never overlap.
@@ -33,6 +33,7 @@ class Row(NamedTuple):
 
     @property
     def end(self) -> int:
+        """The number after the last one of the row."""
         return self.base + self.messages
 
 

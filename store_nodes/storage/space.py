@@ -1,4 +1,4 @@
-"""The numbers of one space of one queue, and the rows that cover them: packed extents, and a tail.
+"""Keeps the rows that cover one space of numbers of one queue: packed extents, and a tail.
 
 An *extent* is a stretch of rows without a gap in one attached segment; extents and tail rows never
 overlap. An extent takes 48 packed bytes. So memory grows with segments × queues in them, and after
@@ -137,7 +137,7 @@ class Space:
     def add_row(
         self, base: int, messages: int, time_us: int, segment: int, offset: int, length: int
     ) -> bool:
-        """Put a row into the tail; return False if some of it is held."""
+        """Put a row into the tail; return False if some of its numbers are held already."""
         tail = self.tail
         if base >= self.end:
             if tail is None:

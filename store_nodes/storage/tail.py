@@ -1,4 +1,4 @@
-"""Index rows in memory: the batches of one queue that no attached segment lists yet."""
+"""Keeps index rows in memory: the batches of one queue that no attached segment lists yet."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Tail:
     def append(
         self, base: int, count: int, time_us: int, segment: int, at: int, length: int
     ) -> None:
-        """Add a row behind all others, which the caller has checked."""
+        """Add a row behind all others; the caller has checked that it belongs there."""
         self.bases.append(base)
         self.counts.append(count)
         self.times.append(time_us)
@@ -73,6 +73,7 @@ class Tail:
         return True
 
     def row(self, index: int) -> Row:
+        """Return the row at an index."""
         base = self.bases[index]
         at = Position(self.segments[index], self.at[index], self.lengths[index])
         return Row(base, self.counts[index], self.times[index], at, self.odd.get(base, b""))
@@ -89,6 +90,7 @@ class Tail:
         return bisect_left(self.times, time_us, start)
 
     def rows(self, start: int = 0) -> Iterator[Row]:
+        """Yield the rows from an index on."""
         for index in range(start, len(self.bases)):
             yield self.row(index)
 

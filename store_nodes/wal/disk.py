@@ -1,4 +1,4 @@
-"""The file calls of the log; tests put a disk in their place that loses unsynced writes.
+"""Makes the file calls of the log; tests replace it by a disk that loses unsynced writes.
 
 Every call either does all that its docstring says or raises OSError. Nothing here retries: after a
 failed fsync the kernel may have marked the pages clean, so that a second fsync proves nothing.
@@ -119,6 +119,7 @@ class OsDisk:
             written += more
 
     def read(self, fd: int, length: int, offset: int) -> bytes:
+        """Return `length` bytes at an offset, or fewer at the end of the file."""
         piece = os.pread(fd, length, offset)
         if len(piece) == length or not piece:
             return piece

@@ -1,4 +1,4 @@
-"""The index that a sealed segment ends with, so that a start need not read its frames.
+"""Encodes the index that a sealed segment ends with, so that a start need not read its frames.
 
 A frame of kind FOOTER, whose payload is
 
@@ -121,6 +121,7 @@ class BatchRows:
             self.add(entry)
 
     def add(self, entry: BatchEntry) -> None:
+        """Add an entry in its packed form."""
         queue, base, messages, log_time_us, (segment, offset, length), flags, extra = entry
         at = _NO_EXTRA
         if extra:
@@ -136,7 +137,7 @@ class BatchRows:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes that these entries add to a footer."""
+        """The number of bytes that these entries add to a footer."""
         return len(self._rows) + len(self._extras)
 
     def entries(self) -> list[BatchEntry]:

@@ -1,4 +1,4 @@
-"""One record on disk: a fixed header, the payload, zeros up to the next multiple of 8.
+"""Encodes one record on disk: a fixed header, the payload, zeros up to a multiple of 8.
 
     magic u32 · version u8 · kind u8 · flags u16 · length u32 · group u64 · instance u64 ·
     ballot u64 · segment u32 · synced u32 · previous u32 · payload CRC32C u32 · header CRC32C u32

@@ -1,4 +1,4 @@
-"""One flush for all records that queued while the last one ran (as in rabbitmq/ra).
+"""Flushes all records that queued during the last flush together (as in rabbitmq/ra).
 
 The loop hands the queued records of all groups to one thread: one write, one fdatasync. Then the
 loop is woken once, hands over the records that queued meanwhile, and tells the submitters. A
@@ -132,15 +132,13 @@ class GroupCommit:
     # On the loop.
 
     def _start_soon(self) -> None:
-        """Start a flush after the callbacks of this turn of the loop: what they submit shares
-        it.
-        """
+        """Start a flush at the end of this turn of the loop, so that submissions share it."""
         assert self._loop is not None
         self._busy = True
         self._loop.call_soon(self._start_flush)
 
     def _start_flush(self, mark: bool = False) -> None:
-        """Hand the queue to the thread: up to `max_flush_bytes`, and at least one submission."""
+        """Hand queued records to the thread: `max_flush_bytes` at most, one submission at least."""
         flight = self._flight = []
         records: list[Record] = []
         size = 0
@@ -157,6 +155,7 @@ class GroupCommit:
         self._jobs.put(_Job(records, mark))
 
     def _flushed(self, positions: list[Position], seconds: float, ended_s: float) -> None:
+        """Start the next flush, then tell the submitters that their records are durable."""
         flight = self._flight
         size = 0
         for submission in flight:

@@ -1,4 +1,4 @@
-"""The write-ahead log of a node.
+"""Writes and reads the write-ahead log of a node.
 
 Contract:
 
@@ -102,7 +102,7 @@ class WriteAheadLog:
     # The flush thread.
 
     def write(self, records: Sequence[Record]) -> list[Position]:
-        """Append `records` in order with one write; they are durable after the next `sync`."""
+        """Append records in order with one write; they are durable after the next `sync`."""
         with self._fatal():
             self._make_room(sum([len(record.payload) for record in records]), len(records))
             positions = self._writer.append(records)
@@ -134,6 +134,7 @@ class WriteAheadLog:
 
     @property
     def wants_spare(self) -> bool:
+        """Whether a spare segment has to be prepared."""
         return not self._writer.spare_ready
 
     def prepare_spare(self) -> None:
@@ -180,8 +181,8 @@ class WriteAheadLog:
         return payload
 
     def read_slice(self, position: Position) -> bytes:
-        """Return bytes inside a payload, **not verified**: for a record batch, which has its own
-        CRC.
+        """Return bytes inside a payload, **not verified**: a record batch has its own CRC. Raises
+        WalDamaged if they are missing.
         """
         segment, offset, length = position
         raw = self._reader_or_damage(segment).raw(offset, length)
@@ -200,7 +201,7 @@ class WriteAheadLog:
             raise WalDamaged(Damage(segment, 0, 0, "footer")) from error
 
     def note_batches(self, entries: Iterable[BatchEntry]) -> None:
-        """Note batches applied since the last call: they go into the next footer written."""
+        """List batches that were applied since the last call in the next footer."""
         with self._noted_lock:
             for entry in entries:
                 self._noted.add(entry)
@@ -302,7 +303,7 @@ class WriteAheadLog:
         return self._disk.free_bytes(self.directory)
 
     def reader(self, segment: int) -> SegmentReader:
-        """Return an open segment, from a bounded cache; raises FileNotFoundError."""
+        """Return an open segment from a bounded cache; raise FileNotFoundError."""
         with self._readers_lock:
             reader = self._readers.get(segment)
             if reader is None:
@@ -315,6 +316,7 @@ class WriteAheadLog:
             return reader
 
     def _reader_or_damage(self, segment: int) -> SegmentReader:
+        """Return an open segment; raise WalDamaged if its file is missing."""
         try:
             return self.reader(segment)
         except FileNotFoundError:
@@ -322,9 +324,7 @@ class WriteAheadLog:
 
     @contextmanager
     def _fatal(self) -> Iterator[None]:
-        """Run a change of the file; an exception leaves an unknown state, so that the log has
-        failed.
-        """
+        """Run a change of the file; any exception in it is final."""
         if self._failed or self._closed:
             raise WalClosed("the log failed before" if self._failed else "the log is closed")
         self._failed = True
@@ -332,6 +332,7 @@ class WriteAheadLog:
         self._failed = False
 
     def _make_room(self, payload_bytes: int, records: int) -> None:
+        """Seal the active segment and activate the next one, unless the records fit."""
         writer = self._writer
         need = writer.room_needed(payload_bytes, records, self._noted.size_bytes)
         if writer.fits(need):

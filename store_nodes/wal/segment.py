@@ -1,4 +1,4 @@
-"""A file of frames, `<segment, 16 hex digits>.wal`, or `.spare` before it is used.
+"""Opens a file of frames, `<segment, 16 hex digits>.wal`, or `.spare` before it is used.
 
 Compacted segments have numbers from `FIRST_COMPACTED` on and the suffix `.settled`, or `.settling`
 while they are written (compacted.py).
@@ -192,6 +192,7 @@ class SegmentReader:
         self._disk.drop_cache(self._fd)
 
     def raw(self, offset: int, length: int) -> bytes:
+        """Return bytes of the file, unverified; fewer at its end."""
         return self._disk.read(self._fd, length, offset)
 
     def payload(self, offset: int, length: int) -> bytes | None:

@@ -1,4 +1,4 @@
-"""The end of the log: the active segment, its seal, and the spare that takes its place.
+"""Writes the end of the log: the active segment, its seal, and the spare that replaces it.
 
 Order on disk, each step synced before the next: footer and trailer of the full segment, cut to size
 · the spare renamed to its final name, with its directory · frames of the new segment. So a start
@@ -122,13 +122,12 @@ class SegmentWriter:
         create_spare(self._disk, self._directory, header, capacity)
 
     def room_needed(self, payload_bytes: int, records: int, batch_bytes: int) -> int:
-        """Return an upper bound of the bytes for records, and for a footer with them and
-        `batch_bytes`.
-        """
+        """Return an upper bound of the bytes that records take, with the footer that lists them."""
         rows = len(self.index) + batch_bytes
         return payload_bytes + records * _PER_RECORD_BYTES + rows + _FOOTER_BYTES
 
     def fits(self, need: int) -> bool:
+        """Return whether `need` more bytes fit into the active segment."""
         return self.end + need <= self.capacity
 
     def grow(self, need: int) -> None:
@@ -141,6 +140,7 @@ class SegmentWriter:
         self.capacity = wanted
 
     def append(self, records: Sequence[Record]) -> list[Position]:
+        """Write records as frames behind the last one; they are durable after the next `sync`."""
         encoded = frames.encode(
             records, self.number, self.seed, self.previous, self.synced, self.end
         )
@@ -160,6 +160,7 @@ class SegmentWriter:
         self.end = encoded.end
 
     def sync(self) -> None:
+        """Make everything that was written durable, with one fdatasync."""
         self._disk.sync_data(self._fd)
         self.synced = self.end
 
