@@ -1,4 +1,4 @@
-"""Sizes of messages, and cutting messages into batches. Pure."""
+"""Estimates sizes of messages, and cuts messages into batches. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ E = TypeVar("E")
 
 
 def message_bytes(message: Message) -> int:
-    """Return an upper bound of the encoded size, without encoding."""
+    """Return an upper bound of the encoded size of a message, without encoding it."""
     size = MESSAGE_OVERHEAD_BYTES + len(message.data)
     texts = (message.key, message.content_type, message.publisher_id, message.idempotency_key)
     for text in (*texts, message.traceparent, message.tracestate):

@@ -1,4 +1,4 @@
-"""The one way into the log: a queue sender gathers the messages for one queue and appends them.
+"""Gathers the messages for one queue and appends them: the one way into the log.
 
 Publishing, the outbox, staging and the forwarding of delayed messages all append through a
 `QueueSender`. An append request (`Parcel`) holds messages that are stored together or not at all. A
@@ -227,6 +227,7 @@ class _Flight(Generic[P]):
     __slots__ = ("parcels", "sent_at_s", "size_bytes")
 
     def __init__(self, parcels: list[P], sent_at_s: float, size_bytes: int) -> None:
+        """Begin an append that has no answer yet."""
         self.parcels = parcels
         self.sent_at_s = sent_at_s
         self.size_bytes = size_bytes
@@ -326,10 +327,11 @@ class QueueSender(Generic[P]):
 
     @property
     def idle(self) -> bool:
+        """Whether no request waits and no append is in flight."""
         return not self.in_flight and not self.pending
 
     def add(self, parcel: P) -> None:
-        """Add a request behind all others."""
+        """Add a request behind all others, and have it sent at the end of this turn of the loop."""
         if self.stalled and not (self.held or self.closed) and not self._owner.admits(self.group):
             self._turn_away(parcel)
             return
@@ -404,6 +406,9 @@ class QueueSender(Generic[P]):
         self._send(in_turn=True)
 
     def _send(self, *, in_turn: bool = False) -> None:
+        """Send waiting requests, unless the queue sender is held, is closed or has to wait its
+        turn.
+        """
         self._scheduled = False
         if in_turn:
             self.in_line = False
@@ -423,7 +428,7 @@ class QueueSender(Generic[P]):
                 return
 
     def _send_one(self) -> bool:
-        """Send an append of waiting requests; return whether it is on its way."""
+        """Send one append of waiting requests; return whether it is on its way."""
         parcels, messages, ids = self._take()
         now_s = self._loop.time()
         timeout_s = max(1.0, max(parcel.deadline_s for parcel in parcels) - now_s)
@@ -445,6 +450,7 @@ class QueueSender(Generic[P]):
     def _append(
         self, batch: bytes, parcels: list[P], count: int, timeout_s: float, ids: bool
     ) -> asyncio.Future[Receipt]:
+        """Append a batch, or stage it if the owner gives extras; return the future receipt."""
         extras = self._owner.extras(parcels)
         terms: dict[str, Any] = {
             "durability": parcels[0].durability,
@@ -473,8 +479,9 @@ class QueueSender(Generic[P]):
             self._owner.quiet(self)
 
     def _take(self) -> tuple[list[P], list[Message], bool]:
-        """Take the requests of the next append, oldest first; return them, their messages, and
-        whether ids are among them.
+        """Take the requests of the next append, oldest first.
+
+        Returns them, their messages, and whether any message has an id.
         """
         pending = self.pending
         first = pending.popleft()
@@ -506,13 +513,15 @@ class QueueSender(Generic[P]):
         return parcels, messages, bool(names)
 
     def _land(self, flight: _Flight[P]) -> None:
+        """Remove an answered append from those in flight, so that its bytes count no more."""
         self.in_flight.remove(flight)
         if self._turns is not None:
             self._turns.ended(flight.size_bytes)
 
     def _answered(self, flight: _Flight[P], future: asyncio.Future[Receipt]) -> None:
-        """Handle an append's answer: one callback for each append; per message only the receipt
-        costs time.
+        """Tell the owner the outcome of an append, then send more.
+
+        There is one callback for each append; per message only the receipt costs time.
         """
         self._land(flight)
         if not flight.parcels:

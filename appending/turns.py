@@ -1,4 +1,4 @@
-"""The order of appends to a group that gets more than it takes: tenants take turns by weight.
+"""Orders the appends to a group that gets more than it takes, by turns of tenants.
 
 The bytes that are sent to a group and not answered are bounded, at a few round trips' worth. Below
 the bound everybody sends at once. At the bound, queue senders wait in a wait list for each tenant,
@@ -39,7 +39,7 @@ class GroupTurns:
         self._serving = False
 
     def admits(self, sender: Sender) -> bool:
-        """Return whether the sender may send now; else it waits and is told when its turn comes."""
+        """Return whether a sender may send now; else it waits and is told when its turn comes."""
         if self._held_bytes < self._max_bytes and not self._line:
             return True
         if sender not in self._queued:
@@ -48,12 +48,12 @@ class GroupTurns:
         return False
 
     def begin(self, sender: Sender, size_bytes: int) -> None:
-        """Count bytes that a sender sends now."""
+        """Count bytes as sent by a sender."""
         self._held_bytes += size_bytes
         self._line.charge(sender.tenant_id, size_bytes)
 
     def ended(self, size_bytes: int) -> None:
-        """Count bytes that were answered or given up."""
+        """Count sent bytes as answered or given up, and let the next senders go."""
         self._held_bytes -= size_bytes
         assert self._held_bytes >= 0
         if self._line and not self._serving:

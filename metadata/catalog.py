@@ -1,4 +1,4 @@
-"""Topics and subscriptions as a process may use them: cached, kept fresh by the change feed.
+"""Caches topics and subscriptions for a process, kept fresh by the change feed.
 
 A miss reads Postgres, so what any process was answered 201 for is usable here at once; *absent* is
 never cached. With Postgres down what is cached stays usable for 15 minutes after the feed last
@@ -67,6 +67,7 @@ class _Shelf(OrderedDict[Key, V], Generic[V]):
         self._max_entries = max_entries
 
     def look(self, key: Key) -> V | None:
+        """Return a cached value, and keep it longer than values that were used before it."""
         value = self.get(key)
         if value is not None:
             self.move_to_end(key)
@@ -105,7 +106,7 @@ class Catalog:
         feed.add_listener(self._apply)
 
     def cached_topic(self, tenant_id: bytes, name: str) -> Topic | None:
-        """Without a coroutine, for the hot path: None says call `topic`."""
+        """Return a topic from the cache; None if `topic` has to be awaited."""
         topic = self._by_name.look((tenant_id, name))
         return topic if topic is not None and self._usable() else None
 
@@ -126,7 +127,7 @@ class Catalog:
             raise
 
     async def topic_by_uid(self, tenant_id: bytes, uid: bytes) -> Topic:
-        """Return the active topic of that uid; raises NotFound and MetadataUnavailable."""
+        """Return the active topic with a uid; raise NotFound or MetadataUnavailable."""
         key = (tenant_id, uid)
         cached = self._by_uid.look(key)
         if cached is not None and self._usable():
@@ -136,7 +137,7 @@ class Catalog:
     async def subscription(
         self, tenant_id: bytes, name: str, *, refresh: bool = False
     ) -> Subscription:
-        """Return the subscription of that name; raises NotFound and MetadataUnavailable."""
+        """Return the subscription with a name; raise NotFound or MetadataUnavailable."""
         key = (tenant_id, name)
         cached = self._subscription.look(key)
         if cached is not None and not refresh and self._usable():
@@ -161,6 +162,7 @@ class Catalog:
         return await self._read("of_topic", key, self._read_of_topic, keep)
 
     def _usable(self) -> bool:
+        """Return whether the change feed is fresh enough for cached values to be used."""
         return self._monotonic_s() - self._feed.fresh_at_s() <= self._max_stale_s
 
     async def _read(

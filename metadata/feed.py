@@ -1,4 +1,4 @@
-"""The change feed: what other processes committed, in commit order, within a second or two.
+"""Follows the changes that other processes commit, in commit order, within a second or two.
 
 The counter row is polled each second; NOTIFY, on a connection of its own, only shortens the wait.
 A poll that finds more than it can replay (rows are kept for an hour), or a counter that went
@@ -105,7 +105,7 @@ class ChangeFeed:
                 pass
 
     def fresh_at_s(self) -> float:
-        """time.monotonic() before the last poll that worked was sent; -inf before the first."""
+        """Return the monotonic time just before the last successful poll; -inf before the first."""
         return self._fresh_at_s
 
     def version(self) -> int | None:

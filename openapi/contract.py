@@ -1,4 +1,4 @@
-"""The vocabulary that the modules of this package describe the HTTP API with.
+"""Defines the vocabulary in which the modules of this package describe the HTTP API.
 
 A module describes one area. Its classes are the bodies of requests and answers: the annotation of a
 field has its type and limits, its default stands in the class, and the line below it describes it.
@@ -41,12 +41,14 @@ class Body(Described, forbid_unknown_fields=True):
             cls.__post_init__ = cls._check_choice  # type: ignore[attr-defined]
 
     def _check_choice(self) -> None:
+        """Raise ValueError unless the fields that exclude or need each other fit."""
         if self.EXACTLY_ONE and self._given(self.EXACTLY_ONE) != 1:
             raise ValueError(f"one of {_listed(self.EXACTLY_ONE)}, and only one")
         if self.AT_LEAST_ONE and not self._given(self.AT_LEAST_ONE):
             raise ValueError(f"at least one of {_listed(self.AT_LEAST_ONE)}")
 
     def _given(self, fields: tuple[str, ...]) -> int:
+        """Return how many of the fields have a value."""
         count = 0
         for field in fields:
             value = getattr(self, field)

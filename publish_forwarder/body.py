@@ -1,4 +1,4 @@
-"""Request bodies, read within the budget: what is being received counts like what is accepted.
+"""Reads request bodies within the budget: a body that arrives counts like an accepted one.
 
 A refusal here leaves the rest of the body unread; the dispatcher drains it before it answers, and
 ends bodies that stall.
@@ -20,8 +20,11 @@ STEP_BYTES = 256 * 1024
 async def read_body(
     receive: Receive, share: Share, limit_bytes: int, content_length: int | None
 ) -> bytes:
-    """Raises a 413, 429 or 503 Problem, or ClientGone. When it returns nothing is reserved any
-    more: reserve for what the body becomes before the next await."""
+    """Return the body, with its memory reserved while it arrives.
+
+    Raises a 413, 429 or 503 Problem, or ClientGone. When it returns, nothing is reserved any more:
+    reserve for what the body becomes before the next await.
+    """
     held_bytes = 0
     chunks: list[bytes] = []
     total_bytes = 0

@@ -1,4 +1,4 @@
-"""Bounded memory: bytes and messages are reserved before anything is accepted.
+"""Bounds the memory of publishes: bytes and messages are reserved before any is accepted.
 
 Two limits: the process's (503: this forwarder is full, another may not be) and each tenant's share
 of it (429: this tenant is ahead of the store). Both answers say when to retry.
@@ -34,7 +34,7 @@ class Share:
 
     @property
     def held_messages(self) -> int:
-        """The messages that the tenant holds now."""
+        """The number of messages that the tenant holds now."""
         return int(self._messages.of(self._tenant_id))
 
     def reserve(self, size_bytes: int, messages: int) -> None:
@@ -54,6 +54,7 @@ class Share:
         self._messages.add(who, messages)
 
     def release(self, size_bytes: int, messages: int) -> None:
+        """Release reserved memory."""
         self._bytes.release(self._tenant_id, size_bytes)
         self._messages.release(self._tenant_id, messages)
         budget = self._budget
@@ -83,6 +84,7 @@ class Budget:
         return int(self.messages.held)
 
     def share(self, tenant_id: bytes) -> Share:
+        """Return the share of a tenant; make it at the first use."""
         share = self._shares.get(tenant_id)
         if share is None:
             if len(self._shares) >= 10_000:

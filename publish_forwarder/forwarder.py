@@ -133,7 +133,10 @@ class PublishForwarder:
             self._registry.unregister(self.metrics)
 
     async def routes_of(self, tenant_id: bytes, topic_name: str) -> TopicRoutes:
-        """Return the routes of a topic; nothing is awaited for a cached topic."""
+        """Return the routes of a topic; raise the Problem that refuses publishes to it.
+
+        It awaits nothing for a cached topic.
+        """
         topic = self._catalog.cached_topic(tenant_id, topic_name)
         if topic is None or (self._stale and (tenant_id, topic_name) in self._stale):
             topic = await self._look_up(tenant_id, topic_name)
@@ -164,7 +167,9 @@ class PublishForwarder:
         durability: Durability,
         delay: Delay | None = None,
     ) -> Parcel:
-        """Accept one message, or raise a Problem; the append request's future has the outcome."""
+        """Accept one message, or raise a Problem. The future of the append request gets the
+        outcome.
+        """
         size_bytes = message_bytes(message)
         share.reserve(size_bytes, 1)
         self._take(routes, share, size_bytes, 1)
@@ -254,8 +259,8 @@ class PublishForwarder:
         return results
 
     def _take(self, routes: TopicRoutes, share: Share, size_bytes: int, messages: int) -> None:
-        """Take reserved messages from the tenant's rates; if they refuse, give them back and raise
-        a 429.
+        """Take reserved messages from the tenant's rates; else release them and raise a 429
+        Problem.
         """
         texts_bytes = size_bytes - messages * MESSAGE_OVERHEAD_BYTES
         refusal = self.quotas.take_publish(routes.topic.tenant_id, messages, texts_bytes)
@@ -269,6 +274,7 @@ class PublishForwarder:
             raise rate_limited(refusal)
 
     def _stored(self, tenant_id: bytes, messages: int, size_bytes: int) -> None:
+        """Count stored messages in the tenant's usage."""
         texts_bytes = size_bytes - messages * MESSAGE_OVERHEAD_BYTES
         self._usage.count(tenant_id, PUBLISHED_MESSAGES, messages)
         self._usage.count(tenant_id, PUBLISHED_BYTES, texts_bytes)

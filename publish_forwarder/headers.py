@@ -1,4 +1,4 @@
-"""Request headers → the metadata of a message, and the limits of both.
+"""Reads the headers of a publish as the metadata of a message, and limits both.
 
 Header values are ASCII; `Packetboat-Key`, `-Publisher-Id` and `-Attributes` are percent-encoded
 UTF-8. A `Packetboat-` header that is not known is refused rather than dropped: a misspelt
@@ -54,6 +54,7 @@ class Metadata:
     __slots__ = ("content_length", "delay", "durability", "kind", "message")
 
     def __init__(self) -> None:
+        """Begin with the metadata of a request without headers."""
         self.message = Message(b"")
         self.durability = Durability.QUORUM
         self.content_length: int | None = None
@@ -72,7 +73,7 @@ class BatchMetadata(Metadata):
 
 
 def parse(headers: Iterable[tuple[bytes, bytes]]) -> Metadata:
-    """Return the metadata of a single message; raises a 422 or 431 Problem."""
+    """Return the metadata of a single message; raise a 422 or 431 Problem for bad headers."""
     metadata = Metadata()
     events: dict[str, str] | None = None
     total = 0
@@ -161,6 +162,7 @@ def _read_content_type(metadata: Metadata, value: bytes) -> None:
 
 
 def _read_content_length(metadata: Metadata, value: bytes) -> None:
+    """Take the announced length of the body; ignore one that is no number."""
     if value.isdigit():
         metadata.content_length = int(value)
 

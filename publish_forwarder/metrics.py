@@ -1,4 +1,4 @@
-"""Counters of the publish role: plain ints on the hot path, read by Prometheus at a scrape."""
+"""Counts the work of the publish role in plain ints, which Prometheus reads at a scrape."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, seconds: float) -> None:
+        """Count a duration in its bucket."""
         self.counts[bisect_left(BUCKETS_S, seconds)] += 1
         self.total += seconds
 

@@ -1,4 +1,4 @@
-"""Outcomes of accepted messages, and the receipts that report them."""
+"""Defines the outcomes of accepted messages, and the receipts that report them."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ class Placed(NamedTuple):
     duplicate: bool = False
 
     def receipts_json(self, count: int) -> list[str]:
+        """Return the JSON receipts of the messages."""
         return self.receipts.write(self.base_offset, count, self.log_time_us, self.duplicate)
 
     def at(self, index: int) -> Placed:

@@ -1,4 +1,4 @@
-"""Messages of one publish that are stored together, and the way back for their outcome.
+"""Holds the messages of one publish that are stored together, and returns their outcome.
 
 An append request is a `Parcel`. The usual one is a single message, stored with others in one append
 and answered through its future. Two kinds are rarer: a request with ids (`Ids`), which repetitions
@@ -66,7 +66,7 @@ class Parcel(msgspec.Struct, eq=False):
     places: Sequence[int] = ()
 
     def settle(self, outcome: Outcome) -> None:
-        """Release the memory of the request, and answer the callers that still wait."""
+        """Release the memory of the request, and give the outcome to callers that still wait."""
         self.share.release(self.size_bytes, len(self.messages))
         if self.ids is not None:
             self.ids.settle(outcome, len(self.messages))

@@ -1,4 +1,4 @@
-"""The choice of a partition: by key, else by idempotency key, else the one in turn.
+"""Chooses the partition of a message: by its key, else by its idempotency key, else in turn.
 
 A key's partition is `blake2b(key, 8 bytes) mod partitions`, for ever: other forwarders, restarts
 and later versions must agree on it. Messages with neither key stick to one partition until enough
@@ -116,7 +116,8 @@ class Partitioner:
         return self._asking(key, at, 0, has_ids=False) or self.senders[at]
 
     def unkeyed(self, messages: int, size_bytes: int, unanswered: int) -> TopicSender:
-        """Return the queue sender for unkeyed messages; one without a leader only if none has one.
+        """Return the queue sender for messages without a key. It has no leader only if none has
+        one.
 
         `unanswered` is the number of messages that the tenant waits for: while they are few, an
         idle sender is better than a full batch.
@@ -267,7 +268,9 @@ class Partitioner:
         return sender
 
     def _open_sender(self, away_from: int, idle: bool = False) -> int | None:
-        """Return the next partition whose group has a leader and whose sender does not stall."""
+        """Return the next partition whose group has a leader and whose sender does not stall, or
+        None.
+        """
         count = len(self.senders)
         for step in range(1, count):
             at = (away_from + step) % count

@@ -1,4 +1,4 @@
-"""Receipts as JSON text, at a fraction of a microsecond each.
+"""Writes receipts as JSON text, at a fraction of a microsecond each.
 
 The receipts of a batch differ only in their offsets. So the text before and after the offset is
 made once for each partition and batch, and the last characters of a message id come from a table.
@@ -55,8 +55,9 @@ class ReceiptWriter:
         return ReceiptWriter(self.topic_uid, self.topic, partition, lane)
 
     def write(self, base_offset: int, count: int, log_time_us: int, duplicate: bool) -> list[str]:
-        """Return the receipts of `count` messages in a row; a log time of 0 is not known any
-        more.
+        """Return the receipts of `count` messages in a row.
+
+        A log time of 0 is not known any more, so their time is null.
         """
         middle = self._after_id
         flag = "true" if duplicate else "false"
@@ -99,6 +100,7 @@ class ReceiptWriter:
         return msgspec.json.encode(receipt).decode()
 
     def _head(self, offset: int) -> str:
+        """Return the text of a receipt up to the last characters of its message id."""
         high = offset >> _LOW_BITS
         if high != self._high:
             self._high = high

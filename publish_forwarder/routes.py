@@ -1,4 +1,4 @@
-"""The publish operations as plain ASGI handlers.
+"""Handles the publish operations in plain ASGI.
 
 The single publish is the most frequent request of the product: it makes one future and no task, and
 awaits nothing but the body and the log. Problems are raised; the code that dispatches to the
@@ -47,8 +47,8 @@ class _Handlers:
         self._forwarder = forwarder
 
     async def publish(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 201 with the receipt, or 202 with a publish id; a body of many events is a
-        batch.
+        """Publish the message in the body: answer 201 with its receipt, or 202 with a publish id. A
+        body of many events is published as a batch.
         """
         forwarder = self._forwarder
         tenant_id = tenant_of(scope)

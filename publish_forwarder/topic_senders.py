@@ -1,4 +1,4 @@
-"""The queue senders of a topic, and the answers that publishers get from their outcomes.
+"""Keeps the queue senders of a topic, and turns their outcomes into answers to publishers.
 
 A topic has three kinds of queue senders. Most append to an open queue. One beside each stages
 messages with a delay in the same queue. And a sealed queue may be *asked*: its group answers an
@@ -157,20 +157,24 @@ class SenderOwner:
         return True
 
     def accepted_us(self, parcels: Sequence[Parcel]) -> int:
+        """Return the time that a batch has as its accepted time."""
         return time.time_ns() // 1000
 
     def extras(self, parcels: Sequence[Parcel]) -> StageExtras | None:
+        """Return the due times of requests to stage; None for an append."""
         if not self._staging:
             return None
         return StageExtras(tuple(due_us for parcel in parcels for due_us in parcel.due_us or ()))
 
     def sent(self, batch_bytes: int) -> None:
+        """Count an append."""
         self._metrics.appends += 1
         self._metrics.append_bytes += batch_bytes
 
     def stored(
         self, parcels: Sequence[Parcel], receipt: Receipt, size_bytes: int, seconds: float
     ) -> None:
+        """Tell stored requests their outcome, and count their messages."""
         settle = self._settle_staged if self._staging else self._settle_placed
         count = settle(parcels, receipt)
         metrics = self._metrics
@@ -179,7 +183,7 @@ class SenderOwner:
         self._senders.stored(self._topic.tenant_id, count, size_bytes)
 
     def _settle_placed(self, parcels: Sequence[Parcel], receipt: Receipt) -> int:
-        """Tell each request its offset; return the number of messages."""
+        """Give each request its first offset; return the number of messages."""
         offset = receipt.base_offset
         receipts, partition, log_time_us = (
             self._receipts,

@@ -1,4 +1,4 @@
-"""Delayed messages become readable when they are due: the scheduler's first job.
+"""Makes delayed messages readable when they are due.
 
 Messages that are due soon are kept in memory and released from there. Postgres keeps the rest, so
 that the next scheduler need not list everything. The store holds the messages themselves; the rows
@@ -111,6 +111,7 @@ class DueLoop:
         return self._queues.get(QueueId(*key[1:]).pack())
 
     def _told(self, states: Sequence[QueueOffsets]) -> None:
+        """Pass changed queue states of a watch to the listing."""
         for state in states:
             queue = self._queues.get(state.queue)
             if queue is not None:

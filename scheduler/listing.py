@@ -1,5 +1,6 @@
-"""Learns which messages the store has staged: a watch tells that there are more, a listing names
-them.
+"""Learns which messages the store has staged, from watches and listings of its queues.
+
+A watch says that there are more, and a listing names them.
 
 A listing continues from the end of the last one, and never goes past a message that a leader named.
 A leader that has not applied everything yet names the rest when it is asked again (`recheck`).
@@ -38,7 +39,7 @@ class Listing:
         self._timeout_s = timeout_s
 
     def told(self, queue: StagedQueue, state: QueueOffsets) -> None:
-        """Take the state of a queue from a watch."""
+        """Note the state of a queue as a watch reports it, and list its new messages."""
         queue.end_seen = max(queue.end_seen, state.stage_end)
         queue.changes_seen = max(queue.changes_seen, state.stage_changes)
         self._list_if_behind(queue)
@@ -56,6 +57,7 @@ class Listing:
             checked = {queue: end for queue, end in checked.items() if not queue.gone}
 
     def _list_if_behind(self, queue: StagedQueue) -> None:
+        """Start to list a queue if it has unlisted messages and no listing runs."""
         if queue.behind and not queue.listing and not queue.gone:
             queue.listing = True
             self._term.spawn(self._list(queue))

@@ -1,4 +1,4 @@
-"""Staged messages that are due soon, in memory: a heap for each group, and the state of each queue.
+"""Keeps staged messages that are due soon in memory: a heap for each group.
 
 Every group has its own log time, so its own heap. A message's time may change while it is in the
 heap: `StagedQueue.due` has the present one and the ticket of its place in the heap, and earlier
@@ -57,7 +57,7 @@ class StagedQueue:
 
     @property
     def behind(self) -> bool:
-        """Whether there is something to list."""
+        """Whether the queue has staged messages or changes that are not listed yet."""
         return self.end_seen > self.listed_end or self.changes_seen > self.changes
 
 

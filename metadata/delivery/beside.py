@@ -1,4 +1,4 @@
-"""Rows beside a cursor: open deliveries, exactly-once leases, dead letters, ack history.
+"""Writes the rows beside a cursor: open deliveries, leases, dead letters, ack history.
 
 They are written by the statement that writes the cursor, and only where it does: every part of it
 joins the rows of `cursors` really updated, so a lost epoch writes nothing of them either.
@@ -176,6 +176,7 @@ async def with_rows(connection: Connection, states: Sequence[CursorState]) -> li
 
 
 def has_rows(update: CursorUpdate) -> bool:
+    """Return whether an update has rows beside its cursor."""
     return bool(
         update.stepped_over
         or update.closed
@@ -283,8 +284,9 @@ def key_columns(keys: Sequence[CursorKey]) -> tuple[list[Any], ...]:
 
 
 def format_ranges(ranges: Sequence[Range]) -> str:
-    """Return a multirange in Postgres' text form, which costs both sides less than asyncpg's Range
-    objects.
+    """Return ranges as a multirange in Postgres' text form.
+
+    It costs both sides less than asyncpg's Range objects.
     """
     return "{" + ",".join([f"[{low},{high})" for low, high in ranges]) + "}"
 

@@ -1,4 +1,4 @@
-"""Cursor rows: the ack state of (subscription, partition, lane), and the one hot statement.
+"""Writes cursor rows, the ack state of (subscription, partition, lane), in one hot statement.
 
 A flush relies on these rules:
 - An ack is answered only after the flush that holds it has returned.
@@ -170,7 +170,7 @@ _UNBALANCED_OF_PARTITIONS = (
 
 
 class CursorRepository:
-    """Written by the partition's owner only: every write names the epoch it was claimed under."""
+    """Reads and writes cursors for the owner of their partition, under the epoch of its claim."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -178,8 +178,10 @@ class CursorRepository:
     async def flush(
         self, updates: Sequence[CursorUpdate], *, deadline_s: float | None = None
     ) -> dict[CursorKey, int]:
-        """Write all updates in one statement; return the keys of written rows, and by how much the
-        books of each do not balance (0: they do).
+        """Write all updates durably in one statement; return the keys of written rows.
+
+        Each key has the number of messages by which the counters of its row do not balance: 0 if
+        they do.
 
         A key that is missing has lost its epoch (or its subscription is gone, or was sought): drop
         what is in memory. MetadataUnavailable: nothing was written, flush again. OutcomeUnknown:
@@ -193,6 +195,7 @@ class CursorRepository:
             return await self._flush_and_publish(updates, deadline_s)
 
         async def work(connection: Connection) -> dict[CursorKey, int]:
+            """Run the statement on a connection, and note its duration."""
             with _FLUSH_SECONDS.time():
                 return await _flush(connection, updates)
 
@@ -282,6 +285,7 @@ class CursorRepository:
 
 
 async def _flush(connection: Connection, updates: Sequence[CursorUpdate]) -> dict[CursorKey, int]:
+    """Write the updates of cursors, with the rows beside them if there are any."""
     statement, columns = _FLUSH, _columns(updates)
     if any(map(beside.has_rows, updates)):
         statement, columns = _FLUSH_WITH_ROWS, (*columns, *beside.columns(updates))
@@ -329,6 +333,7 @@ def unit_columns(
 
 
 def _columns(updates: Sequence[CursorUpdate]) -> tuple[list[Any], ...]:
+    """Return the updates as columns, one list for each parameter of the statement."""
     return (
         [update.key.tenant_id for update in updates],
         [update.key.subscription_uid for update in updates],
