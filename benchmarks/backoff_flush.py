@@ -27,8 +27,8 @@ from metadata.subscriptions.subscriptions import SubscriptionRepository
 from metadata.tenancy.tenants import TenantRepository
 from metadata.topics.topics import TopicRepository
 from metadata.types import CursorState, SubscriptionSpec, TopicSpec, Unit
-from subscribe_forwarder.state.cursor import Settled
-from subscribe_forwarder.state.ledger import Ledger, Now
+from subscribe_forwarder.delivery.state.cursor import Settled
+from subscribe_forwarder.delivery.state.ledger import Ledger, Now
 
 ACKS = 100
 """Acks in one flush."""

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from store_nodes import record_batch
 from store_nodes.record_batch import Message
-from subscribe_forwarder.reading.batch import Batch
-from subscribe_forwarder.selection import Selection
+from subscribe_forwarder.delivery.reading.batch import Batch
+from subscribe_forwarder.delivery.selection import Selection
 
 MESSAGES = 1000
 SUBSCRIPTIONS = 1000

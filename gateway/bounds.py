@@ -34,7 +34,7 @@ from peering.rpc import frames, handshake, listening
 from publish_forwarder import batch_body
 from publish_forwarder.settings import PublishSettings
 from subscribe_forwarder.api import preview
-from subscribe_forwarder.reading import replay
+from subscribe_forwarder.delivery.reading import replay
 from subscribe_forwarder.settings import SubscribeSettings
 
 PAGE = Path(__file__).parents[1] / "docs/operations/bounds.md"

@@ -34,12 +34,21 @@ from subscribe_forwarder.delivery.news import News
 from subscribe_forwarder.delivery.ownership import Ownership
 from subscribe_forwarder.delivery.partitions import OwnedPartitions
 from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.delivery.reading.staged import Nowhere, StagedIds, StagedLocator, Where
+from subscribe_forwarder.delivery.reading.tail import wall_us
+from subscribe_forwarder.delivery.reading.tails import Tails
 from subscribe_forwarder.delivery.reconciler import Reconciler
+from subscribe_forwarder.delivery.selection.apart import Apart
+from subscribe_forwarder.delivery.state.lanes import Lane
+from subscribe_forwarder.delivery.state.ledger import Now
+from subscribe_forwarder.delivery.throttling.in_flight import InFlight
+from subscribe_forwarder.delivery.throttling.throttling import Throttling
 from subscribe_forwarder.delivery.undertaker import Outbox, Undertaker
 from subscribe_forwarder.fleet.activity import Activity
 from subscribe_forwarder.fleet.directory import OwnerDirectory
 from subscribe_forwarder.fleet.fleet import Fleet
 from subscribe_forwarder.fleet.ports import FleetLinks, Hints
+from subscribe_forwarder.fleet.proxy.routing import Order, Routing, in_any_order
 from subscribe_forwarder.ports import (
     Assignments,
     Catalog,
@@ -50,15 +59,7 @@ from subscribe_forwarder.ports import (
     OfTopic,
     Store,
 )
-from subscribe_forwarder.reading.staged import Nowhere, StagedIds, StagedLocator, Where
-from subscribe_forwarder.reading.tail import wall_us
-from subscribe_forwarder.reading.tails import Tails
-from subscribe_forwarder.selection.apart import Apart
 from subscribe_forwarder.settings import SubscribeSettings
-from subscribe_forwarder.state.lanes import Lane
-from subscribe_forwarder.state.ledger import Now
-from subscribe_forwarder.throttling.in_flight import InFlight
-from subscribe_forwarder.throttling.throttling import Throttling
 
 LOCATE_AT_ONCE = 32
 
@@ -211,6 +212,12 @@ class SubscribeForwarder:
         return self._fleet.lease.held
 
     # Functions for the routes.
+
+    def make_routing(self, order: Order = in_any_order) -> Routing:
+        """Make the routing of calls for the routes; `order`: of the peers that are asked."""
+        return Routing(
+            self.catalog, self.directory, self.links, self.holds_lease, self.look_for, order
+        )
 
     async def hub(
         self, tenant_id: bytes, name: str, topic_name: str | None = None, *, part: bool = False

@@ -46,6 +46,8 @@ from peering.tls import PeerTls
 from store_nodes.client import StoreClient
 from subscribe_forwarder import settings
 from subscribe_forwarder.api.acks import Acks
+from subscribe_forwarder.api.backlog_selection import Selector
+from subscribe_forwarder.api.backlogs import BacklogRoutes
 from subscribe_forwarder.api.dead_letters import DeadLetters
 from subscribe_forwarder.api.flow import FlowRoutes
 from subscribe_forwarder.api.parked import ParkedKeys
@@ -56,17 +58,17 @@ from subscribe_forwarder.api.routes import routes
 from subscribe_forwarder.api.spans import HandOutSpans
 from subscribe_forwarder.api.task_acks import TaskAcks
 from subscribe_forwarder.api.trace import HandOuts, HandOutTrace
-from subscribe_forwarder.backlogs import exchange
-from subscribe_forwarder.backlogs.backlogs import Backlogs
-from subscribe_forwarder.backlogs.local import OwnHoldings
-from subscribe_forwarder.backlogs.routes import BacklogRoutes
-from subscribe_forwarder.backlogs.selection import Selector
 from subscribe_forwarder.delivery.publishing import AckPublisher
+from subscribe_forwarder.delivery.throttling.flows import FlowBook
+from subscribe_forwarder.delivery.throttling.machine import MachineThrottle
+from subscribe_forwarder.delivery.throttling.throttling import Throttling
 from subscribe_forwarder.delivery.undelivered import find_undelivered
+from subscribe_forwarder.fleet.backlogs import exchange
+from subscribe_forwarder.fleet.backlogs.backlogs import Backlogs
+from subscribe_forwarder.fleet.backlogs.local import OwnHoldings
+from subscribe_forwarder.fleet.links.network import LinkNetwork
+from subscribe_forwarder.fleet.proxy import attending
 from subscribe_forwarder.forwarder import SubscribeForwarder
-from subscribe_forwarder.fronts import attending
-from subscribe_forwarder.fronts.routing import Routing
-from subscribe_forwarder.links.network import LinkNetwork
 from subscribe_forwarder.ports import Outputs
 from subscribe_forwarder.push.attempts import AttemptLog
 from subscribe_forwarder.push.endpoints import Endpoints
@@ -78,9 +80,6 @@ from subscribe_forwarder.push.replaying import Replaying
 from subscribe_forwarder.push.requests import EndpointTokens, Requests
 from subscribe_forwarder.push.sender import Rules, Sender
 from subscribe_forwarder.push.spans import PushSpans
-from subscribe_forwarder.throttling.flows import FlowBook
-from subscribe_forwarder.throttling.machine import MachineThrottle
-from subscribe_forwarder.throttling.throttling import Throttling
 
 LINK_GRACE_S = 1.0
 
@@ -158,7 +157,7 @@ async def open_subscribe_forwarder(stack: AsyncExitStack, process: Process) -> O
     await forwarder.start()
     stack.push_async_callback(forwarder.close)
     backlogs = _open_backlogs(stack, forwarder)
-    routing = Routing.of(forwarder, backlogs.most_backlog_first)
+    routing = forwarder.make_routing(backlogs.most_backlog_first)
     acks = Acks(forwarder, _open_task_acks(stack, process, forwarder), routing)
     letters = DeadLetterRepository(database)
     undertaker = forwarder.undertaker

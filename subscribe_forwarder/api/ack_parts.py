@@ -14,7 +14,7 @@ from openapi.consume import Acked, Done
 from subscribe_forwarder.api.items import Ids
 from subscribe_forwarder.delivery import ack_id
 from subscribe_forwarder.delivery.ack_id import BadAckId
-from subscribe_forwarder.reading.staged import Nowhere, Where
+from subscribe_forwarder.delivery.reading.staged import Nowhere, Where
 
 ANYWHERE = -1
 """Stands for the partition of what names none: any owner says why."""

@@ -37,14 +37,13 @@ from subscribe_forwarder.api.task_acks import TaskAcks, several_partitions
 from subscribe_forwarder.delivery.flush import ack_unavailable
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.reader import Reader
-from subscribe_forwarder.fleet.misdirected import is_misdirected
+from subscribe_forwarder.delivery.reading.staged import Nowhere, Where
+from subscribe_forwarder.delivery.state.lanes import Lane
+from subscribe_forwarder.delivery.state.ledger import Now
+from subscribe_forwarder.fleet.proxy.relay import Captured, part_of, receiving
+from subscribe_forwarder.fleet.proxy.routing import HERE, Found, Routing
 from subscribe_forwarder.forwarder import SubscribeForwarder
-from subscribe_forwarder.fronts.relay import Captured, part_of, receiving
-from subscribe_forwarder.fronts.routing import HERE, Found, Routing
-from subscribe_forwarder.links.ports import PeerGone
-from subscribe_forwarder.reading.staged import Nowhere, Where
-from subscribe_forwarder.state.lanes import Lane
-from subscribe_forwarder.state.ledger import Now
+from subscribe_forwarder.peers import PeerGone, is_misdirected
 
 MODIFY = "modifyAckDeadline"
 PATIENCE_S = 1.0

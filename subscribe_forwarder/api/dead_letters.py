@@ -27,8 +27,8 @@ from subscribe_forwarder.api.letter_search import (
     place_of,
     token_of,
 )
+from subscribe_forwarder.delivery.reading.staged import Where
 from subscribe_forwarder.ports import Catalog, Store
-from subscribe_forwarder.reading.staged import Where
 
 NO_STORE = [(b"cache-control", b"no-store")]
 _encode = msgspec.json.encode

@@ -7,10 +7,7 @@ from edge.problem import Problem
 from metadata.types import Subscription
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.forwarder import SubscribeForwarder
-from subscribe_forwarder.links.ports import FORWARDED
-
-PART = "packetboat.part"
-"""Scope key of what a front asks of its own process: as FORWARDED, the part that is here."""
+from subscribe_forwarder.peers import FORWARDED, PART
 
 
 def refuse_push(subscription: Subscription) -> None:

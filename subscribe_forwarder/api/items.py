@@ -7,7 +7,7 @@ it has. Nack, release and modify need the present lease as well. Exactly once: e
 ack id of the present lease (acks.py).
 
 The message of an id may be in a partition that is owned elsewhere. Then the whole request is
-misdirected (fleet/misdirected.py), before anything is done.
+misdirected (peers.py), before anything is done.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from peering.shared_secret import SharedSecret
 from subscribe_forwarder.delivery import ack_id
 from subscribe_forwarder.delivery.ack_id import BadAckId, Head, Minter
 from subscribe_forwarder.delivery.reader import Reader
-from subscribe_forwarder.fleet.misdirected import misdirected
-from subscribe_forwarder.reading.staged import Nowhere, Where
-from subscribe_forwarder.state.lanes import Lane
+from subscribe_forwarder.delivery.reading.staged import Nowhere, Where
+from subscribe_forwarder.delivery.state.lanes import Lane
+from subscribe_forwarder.peers import misdirected
 
 
 class UnknownPartition(Exception):

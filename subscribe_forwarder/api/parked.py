@@ -26,14 +26,21 @@ from subscribe_forwarder.delivery.flush import ack_unavailable
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.key_gate import ParkedKey
 from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.delivery.state.lanes import Lane
+from subscribe_forwarder.delivery.state.order import hash_of
 from subscribe_forwarder.delivery.undertaker import Undertaker
+from subscribe_forwarder.fleet.proxy.parts import (
+    NO_STORE,
+    PATIENCE_S,
+    REST_S,
+    Parts,
+    is_not_found,
+    lost,
+)
+from subscribe_forwarder.fleet.proxy.relay import receiving
+from subscribe_forwarder.fleet.proxy.routing import Routing, nowhere
 from subscribe_forwarder.forwarder import SubscribeForwarder
-from subscribe_forwarder.fronts.parts import NO_STORE, PATIENCE_S, REST_S, Parts, is_not_found, lost
-from subscribe_forwarder.fronts.relay import receiving
-from subscribe_forwarder.fronts.routing import Routing, nowhere
-from subscribe_forwarder.links.ports import PeerGone
-from subscribe_forwarder.state.lanes import Lane
-from subscribe_forwarder.state.order import hash_of
+from subscribe_forwarder.peers import PeerGone
 
 MAX_SHOWN = 1000
 MAX_BODY_BYTES = 16 * 1024

@@ -6,7 +6,7 @@ from edge.parameters import Query, refused, text_of
 from edge.problem import FieldError, invalid
 from openapi.consume import AFFINITY, MAX_PARTITION, MAX_PARTITIONS, PARTITIONS
 from subscribe_forwarder.delivery.places import Places
-from subscribe_forwarder.state.rate import NAMELESS
+from subscribe_forwarder.delivery.state.rate import NAMELESS
 
 _RULE = f"numbers from 0 to {MAX_PARTITION}, {MAX_PARTITIONS} at most, with commas between"
 

@@ -3,7 +3,7 @@
 This must hold: a seek is answered once it is committed, and every owner that can be reached has
 forgotten the positions before it. So nothing that owners hand out after the answer is from before;
 ack ids of the generation before are stale from the commit on. An owner that cannot be reached
-follows by the change feed, and is fenced by the generation (fronts/following.py).
+follows by the change feed, and is fenced by the generation (fleet/proxy/following.py).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from openapi import positions as contract
 from openapi.subscriptions import StartAt, State
 from positions.places import Bounds
 from positions.targets import Targets
+from subscribe_forwarder.fleet.proxy.following import Following
 from subscribe_forwarder.forwarder import SubscribeForwarder
-from subscribe_forwarder.fronts.following import Following
 
 _MAX_BODY_BYTES = 256 * 1024
 _NO_STORE = [(b"cache-control", b"no-store")]
@@ -57,7 +57,9 @@ class PositionRoutes:
         states: SubscriptionStateRepository,
     ) -> None:
         self._forwarder = forwarder
-        self._following = Following(forwarder, forwarder.links)
+        self._following = Following(
+            forwarder.catalog, forwarder.links, forwarder.follow, forwarder.reload
+        )
         self._seeks = seeks
         self._snapshots = snapshots
         self._states = states

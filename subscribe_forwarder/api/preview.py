@@ -23,10 +23,10 @@ from openapi import subscriptions, topics
 from openapi.common import FilterPreviewRequest
 from positions.places import Bounds
 from subscribe_forwarder.api.replay import Reading
-from subscribe_forwarder.reading.render import PartitionRenderer
-from subscribe_forwarder.reading.replay import LaneReplay, Replays, Truncated
-from subscribe_forwarder.selection.preview import Preview
-from subscribe_forwarder.state.lanes import Lane
+from subscribe_forwarder.delivery.reading.render import PartitionRenderer
+from subscribe_forwarder.delivery.reading.replay import LaneReplay, Replays, Truncated
+from subscribe_forwarder.delivery.selection.preview import Preview
+from subscribe_forwarder.delivery.state.lanes import Lane
 
 MAX_EXAMINED_BYTES = 64 * 1024 * 1024
 MAX_PREVIEWS = 4

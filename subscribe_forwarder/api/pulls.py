@@ -29,16 +29,15 @@ from subscribe_forwarder.api.requests import PullRequest
 from subscribe_forwarder.api.trace import HandOuts
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.line import Delivery, PullWaiter, Want
+from subscribe_forwarder.delivery.reading.render import pull_body
 from subscribe_forwarder.delivery.sending import to_send
-from subscribe_forwarder.fleet.misdirected import is_misdirected
+from subscribe_forwarder.fleet.proxy.attending import ATTENDS_S, Attending
+from subscribe_forwarder.fleet.proxy.race import Contender, Race
+from subscribe_forwarder.fleet.proxy.relay import Relay, part_of, receiving
+from subscribe_forwarder.fleet.proxy.routing import HERE, Found, Routing, nowhere
+from subscribe_forwarder.fleet.proxy.turns import Turns
 from subscribe_forwarder.forwarder import SubscribeForwarder
-from subscribe_forwarder.fronts.attending import ATTENDS_S, Attending
-from subscribe_forwarder.fronts.race import Contender, Race
-from subscribe_forwarder.fronts.relay import Relay, part_of, receiving
-from subscribe_forwarder.fronts.routing import HERE, Found, Routing, nowhere
-from subscribe_forwarder.fronts.turns import Turns
-from subscribe_forwarder.links.ports import FORWARDED, RACE, PeerGone
-from subscribe_forwarder.reading.render import pull_body
+from subscribe_forwarder.peers import FORWARDED, RACE, PeerGone, is_misdirected
 
 NO_STORE = [(b"cache-control", b"no-store")]
 BODY_READ = "packetboat.body_read"

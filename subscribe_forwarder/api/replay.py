@@ -35,15 +35,15 @@ from subscribe_forwarder.api.replay_query import (
     partition_of,
     replay_of,
 )
+from subscribe_forwarder.delivery.reading import arrow
+from subscribe_forwarder.delivery.reading.arrow import ArrowEncoder
+from subscribe_forwarder.delivery.reading.parts import Parts, Picked
+from subscribe_forwarder.delivery.reading.render import PartitionRenderer
+from subscribe_forwarder.delivery.reading.replay import Found, LaneReplay, Replays, Run, Truncated
+from subscribe_forwarder.delivery.reading.turns import Turns
+from subscribe_forwarder.delivery.selection.apart import Apart
+from subscribe_forwarder.delivery.selection.pieces import Piece, Pieces
 from subscribe_forwarder.ports import Catalog, Store
-from subscribe_forwarder.reading import arrow
-from subscribe_forwarder.reading.arrow import ArrowEncoder
-from subscribe_forwarder.reading.parts import Parts, Picked
-from subscribe_forwarder.reading.render import PartitionRenderer
-from subscribe_forwarder.reading.replay import Found, LaneReplay, Replays, Run, Truncated
-from subscribe_forwarder.reading.turns import Turns
-from subscribe_forwarder.selection.apart import Apart
-from subscribe_forwarder.selection.pieces import Piece, Pieces
 
 NDJSON = b"application/x-ndjson"
 ARROW = b"application/vnd.apache.arrow.stream"

@@ -14,8 +14,8 @@ from openapi import topics as contract
 from openapi.common import MAX_BYTES, WAIT_SECONDS, Moment
 from openapi.consume import MAX_MESSAGES_AT_ONCE
 from openapi.contract import Parameter
-from subscribe_forwarder.selection.rule import Rule
-from subscribe_forwarder.selection.variables import Bodies
+from subscribe_forwarder.delivery.selection.rule import Rule
+from subscribe_forwarder.delivery.selection.variables import Bodies
 
 
 class ReplayRequest(msgspec.Struct, frozen=True):

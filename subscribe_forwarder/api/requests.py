@@ -22,7 +22,7 @@ from openapi.common import HEARTBEAT_SECONDS, MAX_BYTES, MAX_SECONDS, WAIT_SECON
 from subscribe_forwarder.api.items import Ids
 from subscribe_forwarder.api.places import chosen, places_of
 from subscribe_forwarder.delivery.places import Places
-from subscribe_forwarder.state.rate import NAMELESS
+from subscribe_forwarder.delivery.state.rate import NAMELESS
 
 MAX_BODY_BYTES = 2 * 1024 * 1024
 """Bytes of a thousand ids of the longest kind."""

@@ -17,13 +17,13 @@ from subscribe_forwarder.api.reconciliation import Reconciliation
 from subscribe_forwarder.api.replay import ReplayRoutes
 from subscribe_forwarder.api.status import Fates
 from subscribe_forwarder.api.stream import Streams
+from subscribe_forwarder.api.stream_front import StreamFront
+from subscribe_forwarder.api.stream_part import ServedParts
 from subscribe_forwarder.api.trace import HandOuts
 from subscribe_forwarder.api.views import PushStatusOf, Views
+from subscribe_forwarder.fleet.proxy.attending import Attending
+from subscribe_forwarder.fleet.proxy.routing import Routing
 from subscribe_forwarder.forwarder import SubscribeForwarder
-from subscribe_forwarder.fronts.attending import Attending
-from subscribe_forwarder.fronts.routing import Routing
-from subscribe_forwarder.fronts.stream_part import ServedParts
-from subscribe_forwarder.fronts.streams import StreamFront
 
 
 def routes(
@@ -41,7 +41,7 @@ def routes(
     """
     views = Views(forwarder, fates, push_status, routing)
     streams = Streams(forwarder, trace)
-    attending = Attending(forwarder, routing)
+    attending = Attending(routing, forwarder.open_hub)
     pull = Pulls(PullsHere(forwarder, trace), routing, attending)
     stream = StreamFront(streams, routing, attending)
     if routing.links is not None:

@@ -16,11 +16,11 @@ from store_nodes.queue_id import QueueId
 from subscribe_forwarder.api.fate import ack_state
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.delivery.reading.batch import Batch
+from subscribe_forwarder.delivery.reading.render import PartitionRenderer
+from subscribe_forwarder.delivery.reading.staged import Where
+from subscribe_forwarder.delivery.state.lanes import Lane
 from subscribe_forwarder.ports import Catalog, Store
-from subscribe_forwarder.reading.batch import Batch
-from subscribe_forwarder.reading.render import PartitionRenderer
-from subscribe_forwarder.reading.staged import Where
-from subscribe_forwarder.state.lanes import Lane
 
 
 class Fates(Protocol):

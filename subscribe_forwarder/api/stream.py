@@ -25,14 +25,13 @@ from subscribe_forwarder.api.stream_lines import LineFormat
 from subscribe_forwarder.api.trace import HandOuts
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.line import Delivery, Want
+from subscribe_forwarder.delivery.reading.render import time_json
+from subscribe_forwarder.delivery.reading.tail import wall_us
 from subscribe_forwarder.delivery.sending import to_send
 from subscribe_forwarder.delivery.window import Window
-from subscribe_forwarder.fleet.misdirected import is_misdirected
+from subscribe_forwarder.fleet.proxy.attending import ATTENDS_S
 from subscribe_forwarder.forwarder import SubscribeForwarder
-from subscribe_forwarder.fronts.attending import ATTENDS_S
-from subscribe_forwarder.links.ports import FORWARDED
-from subscribe_forwarder.reading.render import time_json
-from subscribe_forwarder.reading.tail import wall_us
+from subscribe_forwarder.peers import FORWARDED, is_misdirected
 
 MAX_WRITE_MESSAGES = 500
 MAX_WRITE_BYTES = 1024 * 1024

@@ -16,9 +16,9 @@ from subscribe_forwarder.api.items import Failure, Named, Place, lease_expired
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.publishing import AckPublisher, Published
 from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.delivery.state.lanes import Lane
+from subscribe_forwarder.delivery.state.ledger import Now
 from subscribe_forwarder.ports import Outputs
-from subscribe_forwarder.state.lanes import Lane
-from subscribe_forwarder.state.ledger import Now
 
 
 class TaskAcks:

@@ -32,14 +32,14 @@ from subscribe_forwarder.api import status
 from subscribe_forwarder.api.hubs import hub_of
 from subscribe_forwarder.api.items import bad_message_id
 from subscribe_forwarder.api.waiting import due_us, waiting
+from subscribe_forwarder.delivery.reading.render import time_json
+from subscribe_forwarder.delivery.reading.staged import Nowhere, Where
+from subscribe_forwarder.fleet.proxy.parts import NO_STORE, PATIENCE_S, Parts
+from subscribe_forwarder.fleet.proxy.relay import Captured, part_of, receiving
+from subscribe_forwarder.fleet.proxy.routing import HERE, Routing
 from subscribe_forwarder.forwarder import SubscribeForwarder
-from subscribe_forwarder.fronts.parts import NO_STORE, PATIENCE_S, Parts
-from subscribe_forwarder.fronts.relay import Captured, part_of, receiving
-from subscribe_forwarder.fronts.routing import HERE, Routing
-from subscribe_forwarder.links.ports import PeerGone
+from subscribe_forwarder.peers import PeerGone
 from subscribe_forwarder.push.status import merged as merged_push
-from subscribe_forwarder.reading.render import time_json
-from subscribe_forwarder.reading.staged import Nowhere, Where
 
 BACKLOG = subscriptions.OPERATIONS["getBacklog"].route
 ACK_STATES = topics.OPERATIONS["getMessageAck"].route

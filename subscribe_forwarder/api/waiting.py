@@ -7,9 +7,9 @@ from metadata.types import Topic
 from store_nodes import record_batch
 from store_nodes.errors import QueueNotFound
 from store_nodes.queue_id import QueueId
+from subscribe_forwarder.delivery.reading.render import PartitionRenderer, time_json
+from subscribe_forwarder.delivery.reading.staged import Nowhere
 from subscribe_forwarder.ports import Store
-from subscribe_forwarder.reading.render import PartitionRenderer, time_json
-from subscribe_forwarder.reading.staged import Nowhere
 
 _STATES = {Nowhere.STAGED: b"scheduled", Nowhere.DISCARDED: b"cancelled"}
 

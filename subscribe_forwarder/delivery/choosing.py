@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from subscribe_forwarder import metrics
-from subscribe_forwarder.reading.batch import Batch
-from subscribe_forwarder.reading.judgement import Judgement, Run
-from subscribe_forwarder.state.cursor import Settled
+from subscribe_forwarder.delivery.reading.batch import Batch
+from subscribe_forwarder.delivery.reading.judgement import Judgement, Run
+from subscribe_forwarder.delivery.state.cursor import Settled
 
 if TYPE_CHECKING:
     from subscribe_forwarder.delivery.reader import Reader

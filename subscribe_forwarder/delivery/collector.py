@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from subscribe_forwarder.delivery.reader import Reader, Taken
 from subscribe_forwarder.delivery.room import Room
-from subscribe_forwarder.state.lanes import Lane, Lanes
-from subscribe_forwarder.state.ledger import Now
+from subscribe_forwarder.delivery.state.lanes import Lane, Lanes
+from subscribe_forwarder.delivery.state.ledger import Now
 
 
 class Collector:

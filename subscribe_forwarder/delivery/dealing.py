@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from subscribe_forwarder.delivery.line import Want
 from subscribe_forwarder.delivery.reader import Reader, Taken
-from subscribe_forwarder.state.affinity import Affinity
-from subscribe_forwarder.state.lanes import Lane
-from subscribe_forwarder.state.ledger import Now
+from subscribe_forwarder.delivery.state.affinity import Affinity
+from subscribe_forwarder.delivery.state.lanes import Lane
+from subscribe_forwarder.delivery.state.ledger import Now
 
 
 class Dealing:

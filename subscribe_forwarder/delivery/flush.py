@@ -38,9 +38,9 @@ from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.books import Books
 from subscribe_forwarder.delivery.flush_pace import FlushPace
 from subscribe_forwarder.delivery.news import News
+from subscribe_forwarder.delivery.state.cursor import Cursor, CursorDamaged
+from subscribe_forwarder.delivery.state.ledger import Ledger
 from subscribe_forwarder.ports import Cursors
-from subscribe_forwarder.state.cursor import Cursor, CursorDamaged
-from subscribe_forwarder.state.ledger import Ledger
 
 RETRY_S = 0.25
 MAX_RETRY_S = 2.0

@@ -12,8 +12,8 @@ from metadata.types import Change, ChangeKind, Topic, Unit
 from subscribe_forwarder.delivery.hubs import Hubs
 from subscribe_forwarder.delivery.owner import Owner
 from subscribe_forwarder.delivery.ownership import Ownership
+from subscribe_forwarder.delivery.reading.tails import Tails
 from subscribe_forwarder.ports import Catalog
-from subscribe_forwarder.reading.tails import Tails
 
 
 class Following:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from metadata.types import CursorState, SealedPartition, Topic
 from subscribe_forwarder.delivery.reader import Reader
-from subscribe_forwarder.state.lanes import Lane
+from subscribe_forwarder.delivery.state.lanes import Lane
 
 
 class Barrier(NamedTuple):

@@ -16,8 +16,8 @@ import structlog
 
 from metadata.types import CursorKey, Epoch
 from subscribe_forwarder.delivery.reader import Reader
-from subscribe_forwarder.links.ports import Links
-from subscribe_forwarder.state.inherited import HandedLease
+from subscribe_forwarder.delivery.state.inherited import HandedLease
+from subscribe_forwarder.peers import Links
 
 SUBJECT = "leases"
 KEEP_MS = 15_000

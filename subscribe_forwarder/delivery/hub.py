@@ -31,18 +31,18 @@ from subscribe_forwarder.delivery.reader import (
     Reader,
     Taken,
 )
+from subscribe_forwarder.delivery.reading.judgement import Turn
+from subscribe_forwarder.delivery.reading.tail import wall_us
 from subscribe_forwarder.delivery.room import Room
+from subscribe_forwarder.delivery.state.lanes import Lane
+from subscribe_forwarder.delivery.state.ledger import Now
+from subscribe_forwarder.delivery.state.rate import RateLimits
 from subscribe_forwarder.delivery.terms import DEFAULT_TERMS, Terms
-from subscribe_forwarder.fleet.misdirected import misdirected
-from subscribe_forwarder.reading.judgement import Turn
-from subscribe_forwarder.reading.tail import wall_us
+from subscribe_forwarder.delivery.throttling.flows import Said
+from subscribe_forwarder.delivery.throttling.in_flight import Both, TenantInFlight
+from subscribe_forwarder.delivery.throttling.throttling import Throttling, of_flow, of_machine
+from subscribe_forwarder.peers import misdirected
 from subscribe_forwarder.settings import SubscribeSettings
-from subscribe_forwarder.state.lanes import Lane
-from subscribe_forwarder.state.ledger import Now
-from subscribe_forwarder.state.rate import RateLimits
-from subscribe_forwarder.throttling.flows import Said
-from subscribe_forwarder.throttling.in_flight import Both, TenantInFlight
-from subscribe_forwarder.throttling.throttling import Throttling, of_flow, of_machine
 
 _RETRY_AFTER_S = 1.0
 _ANY_NUMBER = 2**31

@@ -9,20 +9,20 @@ from contextlib import suppress
 from edge.problem import Problem, not_found, unavailable
 from metadata.errors import MetadataError
 from metadata.types import WHOLE, Subscription, Topic, Unit
-from subscribe_forwarder import selection
+from subscribe_forwarder.delivery import selection
 from subscribe_forwarder.delivery.flush import AckFlusher, Tracked
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.moves import Moves
 from subscribe_forwarder.delivery.ownership import Ownership
 from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.delivery.reading.tails import Tails
+from subscribe_forwarder.delivery.selection.apart import Apart
+from subscribe_forwarder.delivery.state.lanes import Lane, Lanes
+from subscribe_forwarder.delivery.state.ledger import Policy
 from subscribe_forwarder.delivery.terms import Terms
-from subscribe_forwarder.fleet.misdirected import is_misdirected, misdirected
+from subscribe_forwarder.peers import is_misdirected, misdirected
 from subscribe_forwarder.ports import Catalog, Cursors
-from subscribe_forwarder.reading.tails import Tails
-from subscribe_forwarder.selection.apart import Apart
 from subscribe_forwarder.settings import SubscribeSettings
-from subscribe_forwarder.state.lanes import Lane, Lanes
-from subscribe_forwarder.state.ledger import Policy
 
 MAX_LOADS = 4
 """The limit of loads of a cursor that is moved while it is loaded."""

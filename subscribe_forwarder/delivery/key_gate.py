@@ -19,9 +19,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from metadata.delivery.deliveries import OpenDelivery, Reason
-from subscribe_forwarder.reading.tail import Tail
-from subscribe_forwarder.state.ledger import Ledger
-from subscribe_forwarder.state.order import KeyOrder, Verdict
+from subscribe_forwarder.delivery.reading.tail import Tail
+from subscribe_forwarder.delivery.state.ledger import Ledger
+from subscribe_forwarder.delivery.state.order import KeyOrder, Verdict
 
 _PARKED = (Reason.PARKED, Reason.BEHIND_PARKED)
 _NOT_TO_EXPIRE = (*_PARKED, Reason.EXHAUSTED, Reason.REJECTED)

@@ -10,8 +10,8 @@ from edge.problem import Problem
 from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.places import Places
 from subscribe_forwarder.delivery.reader import Taken
-from subscribe_forwarder.fleet.misdirected import is_misdirected
-from subscribe_forwarder.state.rate import NAMELESS
+from subscribe_forwarder.delivery.state.rate import NAMELESS
+from subscribe_forwarder.peers import is_misdirected
 
 
 class Want(NamedTuple):

@@ -15,9 +15,9 @@ from metadata.types import Claim, CursorKey, CursorState, Epoch, Unit
 from peering.shared_secret import SharedSecret
 from subscribe_forwarder.delivery.moves import Moves
 from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.delivery.reading.tail import Tail
+from subscribe_forwarder.delivery.state.inherited import HandedLease
 from subscribe_forwarder.delivery.terms import DEFAULT_TERMS, Terms
-from subscribe_forwarder.reading.tail import Tail
-from subscribe_forwarder.state.inherited import HandedLease
 
 _ReaderKey = tuple[bytes, int]
 """Subscription uid and lane."""

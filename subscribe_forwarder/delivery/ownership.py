@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from edge.problem import Problem
 from metadata.delivery.leases import Lease
 from metadata.errors import MetadataError
-from metadata.types import Claim, CursorKey, Unit
+from metadata.types import Claim, CursorKey, Epoch, Unit
 from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.owner import Owner
 from subscribe_forwarder.delivery.reader import Reader
-from subscribe_forwarder.fleet.announcement import Owned
 from subscribe_forwarder.ports import Assignments
 
 CLAIM_AT_ONCE = 500
@@ -29,6 +28,14 @@ MAX_FLUSHES = 4
 If it is acked all the time, the last acks are not answered, and pass on as unacked.
 """
 _T = TypeVar("_T")
+
+
+class Owned(NamedTuple):
+    """A unit, the epoch of its claim, and the subscriptions that are split off it."""
+
+    unit: Unit
+    epoch: Epoch
+    split_off: frozenset[bytes] = frozenset()
 
 
 class Partitions(Protocol):

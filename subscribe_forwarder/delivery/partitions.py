@@ -15,8 +15,8 @@ from subscribe_forwarder.delivery.moves import Moves
 from subscribe_forwarder.delivery.news import News
 from subscribe_forwarder.delivery.owner import Owner
 from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.delivery.reading.tails import Tails
 from subscribe_forwarder.ports import Catalog
-from subscribe_forwarder.reading.tails import Tails
 
 
 class OwnedPartitions:

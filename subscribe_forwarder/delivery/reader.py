@@ -22,17 +22,17 @@ from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.ack_id import Head, Minter
 from subscribe_forwarder.delivery.choosing import Choosing
 from subscribe_forwarder.delivery.key_gate import KeyGate, ParkedKey
+from subscribe_forwarder.delivery.reading.batch import Batch
+from subscribe_forwarder.delivery.reading.judgement import Judgement, Selection
+from subscribe_forwarder.delivery.reading.render import delivery
+from subscribe_forwarder.delivery.reading.tail import Tail
 from subscribe_forwarder.delivery.room import Room
+from subscribe_forwarder.delivery.state.cursor import Cursor, Settled
+from subscribe_forwarder.delivery.state.inherited import HandedLease
+from subscribe_forwarder.delivery.state.lanes import Lane
+from subscribe_forwarder.delivery.state.leases import Grant
+from subscribe_forwarder.delivery.state.ledger import Ledger, Now
 from subscribe_forwarder.delivery.terms import DEFAULT_TERMS, Terms
-from subscribe_forwarder.reading.batch import Batch
-from subscribe_forwarder.reading.judgement import Judgement, Selection
-from subscribe_forwarder.reading.render import delivery
-from subscribe_forwarder.reading.tail import Tail
-from subscribe_forwarder.state.cursor import Cursor, Settled
-from subscribe_forwarder.state.inherited import HandedLease
-from subscribe_forwarder.state.lanes import Lane
-from subscribe_forwarder.state.leases import Grant
-from subscribe_forwarder.state.ledger import Ledger, Now
 
 PAUSED_OUTSTANDING = "too_many_outstanding"
 PAUSED_KEYS = "blocked_by_keys"

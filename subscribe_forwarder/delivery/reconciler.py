@@ -20,8 +20,8 @@ from subscribe_forwarder.delivery.books import Books
 from subscribe_forwarder.delivery.flush import AckFlusher
 from subscribe_forwarder.delivery.ownership import Ownership
 from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.delivery.state.ledger import Now
 from subscribe_forwarder.ports import Cursors
-from subscribe_forwarder.state.ledger import Now
 
 SWEEP_EVERY_S = 5.0
 ALL_EVERY_S = 60.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from subscribe_forwarder.reading.judgement import Turn
+from subscribe_forwarder.delivery.reading.judgement import Turn
 
 MAX_SCAN = 4_096
 """Messages that one pass over the readers looks at one by one: a filter may take none of them."""

@@ -10,7 +10,7 @@ from openapi.subscriptions import DeliveryValue
 from subscribe_forwarder.delivery.flush import AckFlusher
 from subscribe_forwarder.delivery.line import Delivery
 from subscribe_forwarder.delivery.reader import Taken
-from subscribe_forwarder.reading.render import delivery_without_ack_id
+from subscribe_forwarder.delivery.reading.render import delivery_without_ack_id
 
 
 async def to_send(delivery: Delivery, guarantee: DeliveryValue, flusher: AckFlusher) -> list[bytes]:

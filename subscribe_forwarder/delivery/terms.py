@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from subscribe_forwarder.reading.judgement import Selection
-from subscribe_forwarder.state.retry import Policy
+from subscribe_forwarder.delivery.reading.judgement import Selection
+from subscribe_forwarder.delivery.state.retry import Policy
 
 
 class Terms(NamedTuple):

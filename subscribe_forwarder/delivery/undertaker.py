@@ -43,8 +43,8 @@ from outbox.reading import Store, Stored, read
 from store_nodes.errors import QueueNotFound, QueueSealed, StoreError, TooLarge
 from store_nodes.record_batch import BadBatch
 from subscribe_forwarder import metrics
+from subscribe_forwarder.delivery.state.cursor import Settled
 from subscribe_forwarder.ports import Catalog
-from subscribe_forwarder.state.cursor import Settled
 
 MAX_PENDING = 100_000
 MAX_AT_ONCE = 8

@@ -11,8 +11,8 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from subscribe_forwarder.delivery.line import Delivery
-from subscribe_forwarder.state.leases import Grant
-from subscribe_forwarder.state.ledger import Ledger
+from subscribe_forwarder.delivery.state.leases import Grant
+from subscribe_forwarder.delivery.state.ledger import Ledger
 
 PLENTY_MESSAGES = 100
 

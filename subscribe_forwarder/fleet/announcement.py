@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import msgspec
 
-from metadata.types import Epoch, Unit
+from metadata.types import Unit
+from subscribe_forwarder.delivery.ownership import Owned
 
 UNITS = "fleet.units"
 """An announcement."""
@@ -17,14 +17,6 @@ WANTED = "fleet.wanted"
 """Units that nobody serves and that the sender believes the hearer is to claim: as `released`."""
 MAX_UNITS = 1000
 """The limit of units in one note."""
-
-
-class Owned(NamedTuple):
-    """A unit, the epoch of its claim, and the subscriptions that are split off it."""
-
-    unit: Unit
-    epoch: Epoch
-    split_off: frozenset[bytes] = frozenset()
 
 
 class Announcement(msgspec.Struct, frozen=True, array_like=True):

@@ -8,10 +8,11 @@ import msgspec
 import structlog
 
 from metadata.types import Unit
+from subscribe_forwarder.delivery.ownership import Owned
 from subscribe_forwarder.fleet import announcement
-from subscribe_forwarder.fleet.announcement import LEAVING, UNITS, WANTED, Owned
+from subscribe_forwarder.fleet.announcement import LEAVING, UNITS, WANTED
 from subscribe_forwarder.fleet.directory import OwnerDirectory
-from subscribe_forwarder.links.ports import Links, Peer
+from subscribe_forwarder.peers import Links, Peer
 
 _log = structlog.get_logger("packetboat.subscribe")
 

@@ -21,7 +21,7 @@ from subscribe_forwarder.delivery.ownership import Ownership
 from subscribe_forwarder.fleet.members import Members
 from subscribe_forwarder.fleet.plan import Places, Plan, plan
 from subscribe_forwarder.fleet.ports import Hints
-from subscribe_forwarder.links.ports import Links
+from subscribe_forwarder.peers import Links
 from subscribe_forwarder.ports import Assignments
 
 LIST_EVERY_S = 5.0

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from metadata.types import WHOLE, Epoch, Subscription, Unit
-from subscribe_forwarder.fleet.announcement import Announcement, Owned
+from subscribe_forwarder.delivery.ownership import Owned
+from subscribe_forwarder.fleet.announcement import Announcement
 from subscribe_forwarder.fleet.ports import Place, Whereabouts
 
 MAX_FOUND = 100_000

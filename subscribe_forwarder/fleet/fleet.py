@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 from metadata.delivery.leases import Lease
 from metadata.types import Unit
-from subscribe_forwarder.delivery.lease_keeper import LeaseKeeper
 from subscribe_forwarder.delivery.ownership import Ownership, Partitions
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.fleet.activity import Activity
 from subscribe_forwarder.fleet.announcer import Announcer
 from subscribe_forwarder.fleet.claims import Claims
 from subscribe_forwarder.fleet.directory import OwnerDirectory
+from subscribe_forwarder.fleet.lease_keeper import LeaseKeeper
 from subscribe_forwarder.fleet.load import LoadReporter
 from subscribe_forwarder.fleet.members import Members
 from subscribe_forwarder.fleet.ports import FleetLinks, Hints

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from metadata.types import Subscription, Unit
-from subscribe_forwarder.links.ports import Links
+from subscribe_forwarder.peers import Links
 
 
 class Place(NamedTuple):

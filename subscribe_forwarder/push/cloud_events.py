@@ -28,7 +28,7 @@ import msgspec
 
 from edge.cloud_event import LITERALS, PREFIX, event_of, literals_of
 from store_nodes.record_batch import Message
-from subscribe_forwarder.reading.render import is_json, is_text
+from subscribe_forwarder.delivery.reading.render import is_json, is_text
 
 TYPE = "packetboat.message"
 BATCH_TYPE = "application/cloudevents-batch+json; charset=utf-8"

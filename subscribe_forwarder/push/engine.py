@@ -42,6 +42,7 @@ from subscribe_forwarder.delivery.flush import AckFlusher
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.line import Delivery, Want
 from subscribe_forwarder.delivery.sending import to_send
+from subscribe_forwarder.delivery.state.ledger import Now
 from subscribe_forwarder.push import metrics
 from subscribe_forwarder.push.attempts import AttemptLog
 from subscribe_forwarder.push.endpoint import Endpoint
@@ -52,7 +53,6 @@ from subscribe_forwarder.push.requests import PushRequest, Unsendable
 from subscribe_forwarder.push.settling import Item, Late, Settling
 from subscribe_forwarder.push.spans import PushSpans
 from subscribe_forwarder.push.verdict import Answer, Verdict, judge
-from subscribe_forwarder.state.ledger import Now
 
 MAX_OUT_BYTES = 32 * 1024 * 1024
 """The limit of bytes of messages that are leased at once; one is sent whatever its size."""

@@ -18,7 +18,7 @@ from edge.problem import Problem
 from metadata.errors import MetadataError
 from metadata.types import Subscription
 from openapi.consume import MessageChoice
-from subscribe_forwarder.fronts.relay import receiving
+from subscribe_forwarder.fleet.proxy.relay import receiving
 from subscribe_forwarder.push.settling import Late
 
 MAX_AT_ONCE = 64

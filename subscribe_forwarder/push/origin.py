@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 
 from openapi import flow
 from openapi.push import PushStatus
+from subscribe_forwarder.delivery.state.rate import TokenBucket
 from subscribe_forwarder.push import metrics
 from subscribe_forwarder.push.breaker import FAILURES
 from subscribe_forwarder.push.limiter import Limiter
 from subscribe_forwarder.push.verdict import Throttle
-from subscribe_forwarder.state.rate import TokenBucket
 
 if TYPE_CHECKING:
     from subscribe_forwarder.push.endpoint import Endpoint, Wake

@@ -24,9 +24,9 @@ from outbox.item import Placed
 from outbox.reading import Stored, read
 from positions.places import at_time
 from store_nodes.record_batch import Message
+from subscribe_forwarder.delivery.reading.staged import Nowhere, Where
+from subscribe_forwarder.delivery.state.lanes import Lane
 from subscribe_forwarder.ports import Catalog, Cursors, Store
-from subscribe_forwarder.reading.staged import Nowhere, Where
-from subscribe_forwarder.state.lanes import Lane
 
 ORIGIN_REPLAY_OF = "replay_of"
 READ_AT_ONCE = 200

@@ -24,9 +24,9 @@ from edge.signing import Key, Signer
 from metadata.subscriptions.push_config import BATCHING, PushConfig, header_purpose, key_purpose
 from metadata.types import Subscription
 from openapi.webhooks import PushFormat
+from subscribe_forwarder.delivery.reading.render import time_json
 from subscribe_forwarder.push import cloud_events
 from subscribe_forwarder.push.outgoing import Outgoing
-from subscribe_forwarder.reading.render import time_json
 
 USER_AGENT = "Packetboat/1"
 MAX_COMPILED = 10_000

@@ -19,10 +19,10 @@ from subscribe_forwarder.delivery.ack_id import Minter
 from subscribe_forwarder.delivery.flush import Tracked
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.delivery.reading.batch import Batch
+from subscribe_forwarder.delivery.state.ledger import Ledger, Now
 from subscribe_forwarder.ports import Flush
 from subscribe_forwarder.push.verdict import Verdict
-from subscribe_forwarder.reading.batch import Batch
-from subscribe_forwarder.state.ledger import Ledger, Now
 
 RETRY_S = 0.2
 Late = Literal["ack", "release"]

@@ -17,7 +17,7 @@ import msgspec
 from peering.rpc import handshake as peering
 from store_nodes import wire as store
 from store_nodes.consensus import messages as consensus
-from subscribe_forwarder.links import wire as links
+from subscribe_forwarder.fleet.links import wire as links
 
 WIRES: dict[str, Any] = {
     "store": store.Head,

@@ -69,13 +69,13 @@ _SHARED = (
     ("claim_tries", "gateway/jobs/waits.py", "MAX_WAITING", _TRIES, _TRIES),
     ("job_waits", "gateway/jobs/end_watch.py", "MAX_WAITING", _ENDS, _ENDS),
     (
-        *("replays", "subscribe_forwarder/reading/replay.py", "MAX_REPLAYS"),
+        *("replays", "subscribe_forwarder/delivery/reading/replay.py", "MAX_REPLAYS"),
         f"{_REPLAYS}test_places_are_few",
         f"{_REPLAYS}test_a_tenant_that_holds_replays_leaves_places_to_others",
     ),
     ("previews", "subscribe_forwarder/api/preview.py", "MAX_PREVIEWS", _PREVIEWS, _PREVIEWS),
     (
-        *("backlog_streams", "subscribe_forwarder/backlogs/routes.py", "max_streams"),
+        *("backlog_streams", "subscribe_forwarder/api/backlogs.py", "max_streams"),
         f"{_STREAMS}test_no_more_streams_than_allowed",
         f"{_STREAMS}test_a_tenant_that_holds_streams_leaves_some_to_others",
     ),
@@ -573,7 +573,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "expressions of a subscription are read without a turn for others",
         (
             Edit(
-                "subscribe_forwarder/selection/selection.py",
+                "subscribe_forwarder/delivery/selection/selection.py",
                 "            Rule(text, _bodies)\n        if slices.over:\n",
                 "            Rule(text, _bodies)\n        if False:\n",
             ),

@@ -22,7 +22,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a message of a handed lease fails without its key",
         (
             Edit(
-                "subscribe_forwarder/state/ledger.py",
+                "subscribe_forwarder/delivery/state/ledger.py",
                 "if row.key_hash is None else row",
                 "if offset not in self._open.rows else row",
             ),
@@ -58,7 +58,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "an open delivery is stepped over twice",
         (
             Edit(
-                "subscribe_forwarder/state/exceptions.py",
+                "subscribe_forwarder/delivery/state/exceptions.py",
                 "        if row.offset not in self._rows:\n",
                 "        if True:\n",
             ),
@@ -72,7 +72,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "what was never stepped over is closed",
         (
             Edit(
-                "subscribe_forwarder/state/exceptions.py",
+                "subscribe_forwarder/delivery/state/exceptions.py",
                 "            del self._new[offset]\n            return False\n",
                 "            del self._new[offset]\n            return True\n",
             ),
@@ -86,7 +86,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a cursor that contradicts itself is written",
         (
             Edit(
-                "subscribe_forwarder/state/cursor.py",
+                "subscribe_forwarder/delivery/state/cursor.py",
                 "        if not self.ordered:\n            raise CursorDamaged(\n",
                 "        if False:\n            raise CursorDamaged(\n",
             ),
@@ -99,7 +99,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "memory that contradicts itself is gone on with",
         (
             Edit(
-                "subscribe_forwarder/state/flushes.py",
+                "subscribe_forwarder/delivery/state/flushes.py",
                 "            or not self._cursor.ordered\n",
                 "",
             ),
@@ -112,7 +112,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a message is leased that waits still",
         (
             Edit(
-                "subscribe_forwarder/state/leases.py",
+                "subscribe_forwarder/delivery/state/leases.py",
                 "        offset = heappop(self._ready)\n        del self._waiting[offset]\n",
                 "        offset = heappop(self._ready)\n",
             ),
@@ -126,7 +126,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "what is given back stays leased",
         (
             Edit(
-                "subscribe_forwarder/state/leases.py",
+                "subscribe_forwarder/delivery/state/leases.py",
                 '        """Make an offset ready again at once; return False if it is '
                 'not leased."""\n'
                 "        grant = self._leased.pop(offset, None)\n",
@@ -144,7 +144,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "an exactly-once lease that was dropped holds on",
         (
             Edit(
-                "subscribe_forwarder/state/held_leases.py",
+                "subscribe_forwarder/delivery/state/held_leases.py",
                 '        """Note that the lease of an offset ended without an ack."""\n'
                 "        held = self._of.pop(offset, None)\n",
                 '        """Note that the lease of an offset ended without an ack."""\n'
@@ -160,7 +160,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a message is let go whose row changed since its flush began",
         (
             Edit(
-                "subscribe_forwarder/state/exceptions.py",
+                "subscribe_forwarder/delivery/state/exceptions.py",
                 "            if self._unsaved.get(row.offset) is row:\n",
                 "            if row.offset in self._unsaved:\n",
             ),
@@ -174,7 +174,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a message is buried that may still be delivered",
         (
             Edit(
-                "subscribe_forwarder/state/ledger.py",
+                "subscribe_forwarder/delivery/state/ledger.py",
                 "        if row is None or row.reason in (Reason.HOLE, Reason.FAILED):\n",
                 "        if row is None:\n",
             ),
@@ -187,7 +187,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a key is freed by an ack that is not committed",
         (
             Edit(
-                "subscribe_forwarder/state/ledger.py",
+                "subscribe_forwarder/delivery/state/ledger.py",
                 "            self.on_settling(fresh)\n",
                 "            self.on_settling(fresh)\n"
                 "            if self.on_settled is not None:\n"
@@ -242,7 +242,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a later message of a key goes out beside the earlier",
         (
             Edit(
-                "subscribe_forwarder/state/order.py",
+                "subscribe_forwarder/delivery/state/order.py",
                 "        return Verdict.HOLD\n",
                 "        return Verdict.GO\n",
             ),
@@ -255,7 +255,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a lane that is passed over earns no turn",
         (
             Edit(
-                "subscribe_forwarder/state/lanes.py",
+                "subscribe_forwarder/delivery/state/lanes.py",
                 "turns = {priority: self._earned.get(priority, 0) // AGING for "
                 "priority in priorities}",
                 "turns = dict.fromkeys(priorities, 0)",
@@ -269,7 +269,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a rate limit saves up more than a second",
         (
             Edit(
-                "subscribe_forwarder/state/rate.py",
+                "subscribe_forwarder/delivery/state/rate.py",
                 "            self._tokens = min(self.burst, grown)\n",
                 "            self._tokens = grown\n",
             ),
@@ -282,7 +282,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "two consumers with affinity work one partition",
         (
             Edit(
-                "subscribe_forwarder/state/affinity.py",
+                "subscribe_forwarder/delivery/state/affinity.py",
                 "        return not leased or self._workers.get(partition) == consumer\n",
                 "        return True\n",
             ),
@@ -295,7 +295,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "back-off has no end",
         (
             Edit(
-                "subscribe_forwarder/state/retry.py",
+                "subscribe_forwarder/delivery/state/retry.py",
                 "return int(min(self.max_backoff_ms, doubled) * random())",
                 "return int(doubled * random())",
             ),
@@ -308,7 +308,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a message is tried for ever",
         (
             Edit(
-                "subscribe_forwarder/state/failures.py",
+                "subscribe_forwarder/delivery/state/failures.py",
                 "    if policy.exhausted(row.attempts):\n",
                 "    if False:\n",
             ),
@@ -321,7 +321,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a lease never ends",
         (
             Edit(
-                "subscribe_forwarder/state/leases.py",
+                "subscribe_forwarder/delivery/state/leases.py",
                 "            self._deadlines[0].deadline_ms <= now_ms or not "
                 "self._deadlines[0].live\n",
                 "            not self._deadlines[0].live\n",
@@ -335,7 +335,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "an old hole holds the floor up for ever",
         (
             Edit(
-                "subscribe_forwarder/state/holes.py",
+                "subscribe_forwarder/delivery/state/holes.py",
                 "    if old > cursor.floor:\n",
                 "    if False:\n",
             ),
@@ -465,7 +465,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "two exactly-once leases of a message share an id",
         (
             Edit(
-                "subscribe_forwarder/state/exact_leases.py",
+                "subscribe_forwarder/delivery/state/exact_leases.py",
                 " + self._given_back.get(offset, 0), MAX_TURN)",
                 ", MAX_TURN)",
             ),
@@ -505,7 +505,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a range of no offsets is settled",
         (
             Edit(
-                "subscribe_forwarder/state/cursor.py",
+                "subscribe_forwarder/delivery/state/cursor.py",
                 "        if low >= high:\n            return 0\n        if self.history",
                 "        if self.history",
             ),

@@ -173,7 +173,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a skip rule is asked of what the filter left out",
         (
             Edit(
-                "subscribe_forwarder/selection/selection.py",
+                "subscribe_forwarder/delivery/selection/selection.py",
                 "            for index in rule.matches(batch, delivered):\n",
                 "            for index in rule.matches(batch, range(low, high)):\n",
             ),
@@ -186,7 +186,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a stored expression that is refused is evaluated",
         (
             Edit(
-                "subscribe_forwarder/selection/selection.py",
+                "subscribe_forwarder/delivery/selection/selection.py",
                 "        return _NEVER\n",
                 "        return text\n",
             ),

@@ -95,7 +95,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a repeated exactly-once ack under the lease of another epoch counts",
         (
             Edit(
-                "subscribe_forwarder/state/held_leases.py",
+                "subscribe_forwarder/delivery/state/held_leases.py",
                 "record.turn == turn and record.epoch == epoch and offset in",
                 "record.turn == turn and offset in",
             ),
@@ -160,7 +160,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "memory is kept over a claim although the row has more",
         (
             Edit(
-                "subscribe_forwarder/state/cursor.py",
+                "subscribe_forwarder/delivery/state/cursor.py",
                 "            self.generation == row.generation\n"
                 "            and self.start == row.start\n",
                 "            True\n"
@@ -176,7 +176,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "memory is kept over a claim although the row has more acked ranges",
         (
             Edit(
-                "subscribe_forwarder/state/cursor.py",
+                "subscribe_forwarder/delivery/state/cursor.py",
                 "and all(self.gap_at(low, high)[0] >= high for low, high in row.acked)",
                 "",
             ),
@@ -241,7 +241,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a failed message goes out again before its attempt is committed",
         (
             Edit(
-                "subscribe_forwarder/state/ledger.py",
+                "subscribe_forwarder/delivery/state/ledger.py",
                 "        self._open.put(row)\n"
                 "        self._exact.failed(row.offset, self._now.us)\n"
                 "        self.cursor.touch()",
@@ -272,7 +272,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a call that fails here is made again at the owners",
         (
             Edit(
-                "subscribe_forwarder/fronts/routing.py",
+                "subscribe_forwarder/fleet/proxy/routing.py",
                 "            if not is_misdirected(problem):\n",
                 "            if False:\n",
             ),
@@ -357,7 +357,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a resync goes on although an ack that publishes is not committed",
         (
             Edit(
-                "subscribe_forwarder/state/flushes.py",
+                "subscribe_forwarder/delivery/state/flushes.py",
                 "            self.publications\n            or not self._cursor.ordered",
                 "            not self._cursor.ordered",
             ),
@@ -370,7 +370,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "rows that a flush had no room for count as written",
         (
             Edit(
-                "subscribe_forwarder/state/flushes.py",
+                "subscribe_forwarder/delivery/state/flushes.py",
                 "cursor.flushed_version if self._open.new else cursor.version",
                 "cursor.version",
             ),
@@ -401,7 +401,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a nack frees the key of an ordered message",
         (
             Edit(
-                "subscribe_forwarder/state/ledger.py",
+                "subscribe_forwarder/delivery/state/ledger.py",
                 "        self._failed(offset, grant.leased_us, delay_ms, detail)\n"
                 "        return True",
                 "        self._failed(offset, grant.leased_us, delay_ms, detail)\n"
@@ -418,7 +418,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a lease that expires frees the key of an ordered message",
         (
             Edit(
-                "subscribe_forwarder/state/ledger.py",
+                "subscribe_forwarder/delivery/state/ledger.py",
                 "            self._failed(offset, grant.leased_us, None, None)\n"
                 "        self._doomed.tell",
                 "            self._failed(offset, grant.leased_us, None, None)\n"
@@ -435,7 +435,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a lease of a settled offset is handed over",
         (
             Edit(
-                "subscribe_forwarder/state/inherited.py",
+                "subscribe_forwarder/delivery/state/inherited.py",
                 "self._cursor.read_to and not self._cursor.is_passed(offset)",
                 "self._cursor.read_to",
             ),

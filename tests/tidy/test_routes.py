@@ -48,13 +48,13 @@ from openapi.server import OPERATIONS
 from publish_forwarder import routes as publish
 from subscribe_forwarder.api import routes as subscribe
 from subscribe_forwarder.api.acks import Acks
+from subscribe_forwarder.api.backlogs import BacklogRoutes
 from subscribe_forwarder.api.dead_letters import DeadLetters
 from subscribe_forwarder.api.flow import FlowRoutes
 from subscribe_forwarder.api.parked import ParkedKeys
 from subscribe_forwarder.api.positions import PositionRoutes
 from subscribe_forwarder.api.push import PushRoutes
 from subscribe_forwarder.api.redrives import Redrives
-from subscribe_forwarder.backlogs.routes import BacklogRoutes
 
 METHODS = ("get", "put", "patch", "post", "delete")
 

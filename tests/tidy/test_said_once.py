@@ -49,8 +49,8 @@ NO_ANSWERS = {
     "gateway/tenancy/auditor.py": {"members"},  # a column of the audit
     "gateway/topics/holds.py": {"holds"},  # a member that a problem adds
     "subscribe_forwarder/api/fate.py": {"acked"},  # counts by outcome
-    "subscribe_forwarder/backlogs/stream.py": {"subscriptions"},  # a line of a stream
-    "subscribe_forwarder/reading/arrow.py": {"message_id"},  # columns
+    "subscribe_forwarder/api/backlog_stream.py": {"subscriptions"},  # a line of a stream
+    "subscribe_forwarder/delivery/reading/arrow.py": {"message_id"},  # columns
 }
 """Dictionaries that have the names of an answer's fields and are none, by their first name."""
 MODELS = "sdk/python/packetboat/models"

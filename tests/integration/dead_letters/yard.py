@@ -35,7 +35,6 @@ from subscribe_forwarder.api.parked import ParkedKeys
 from subscribe_forwarder.api.redrives import Redrives
 from subscribe_forwarder.delivery.undertaker import Undertaker
 from subscribe_forwarder.forwarder import SubscribeForwarder
-from subscribe_forwarder.fronts.routing import Routing
 from subscribe_forwarder.settings import SubscribeSettings
 from tests.unit.subscribe_forwarder.subscribe_support import ACK_KEY, Answer, Consumer, encode
 
@@ -119,7 +118,7 @@ class Yard:
         more = [
             *DeadLetters(catalog, self.client, letters).routes(),
             *Redrives(catalog, letters, redrives).routes(),
-            *ParkedKeys(forwarder, undertaker, Routing.of(forwarder)).routes(),
+            *ParkedKeys(forwarder, undertaker, forwarder.make_routing()).routes(),
         ]
         reader = Reader(forwarder, self.tenant_id, more, undertaker)
         try:

@@ -41,13 +41,12 @@ from subscribe_forwarder.api.positions import PositionRoutes
 from subscribe_forwarder.api.routes import routes
 from subscribe_forwarder.api.task_acks import TaskAcks
 from subscribe_forwarder.delivery.publishing import AckPublisher
+from subscribe_forwarder.delivery.throttling.flows import FlowBook
+from subscribe_forwarder.delivery.throttling.machine import MachineThrottle
+from subscribe_forwarder.delivery.throttling.throttling import Throttling
+from subscribe_forwarder.fleet.links.network import LinkNetwork
 from subscribe_forwarder.forwarder import SubscribeForwarder
-from subscribe_forwarder.fronts.routing import Routing
-from subscribe_forwarder.links.network import LinkNetwork
 from subscribe_forwarder.settings import SubscribeSettings
-from subscribe_forwarder.throttling.flows import FlowBook
-from subscribe_forwarder.throttling.machine import MachineThrottle
-from subscribe_forwarder.throttling.throttling import Throttling
 from tests.integration.store_nodes.store_cluster import read_texts
 from tests.integration.subscribe_forwarder.forwarder_support import kill
 from tests.unit.subscribe_forwarder.fleet_support import eventually
@@ -185,7 +184,7 @@ class LinkedSite:
         database, forwarder = self.database, member.forwarder
         undertaker, fates = forwarder.undertaker, AckHistoryRepository(database)
         assert undertaker is not None
-        routing = Routing.of(forwarder)
+        routing = forwarder.make_routing()
         publisher = AckPublisher(
             Staging(self.client), PublicationRepository(database), forwarder.flusher
         )

@@ -8,7 +8,7 @@ from metadata.database import Database
 from metadata.delivery.cursors import CursorRepository
 from metadata.delivery.deliveries import Reason
 from metadata.types import Counters, RetryPolicy
-from subscribe_forwarder.state import ages, holes
+from subscribe_forwarder.delivery.state import ages, holes
 from tests.integration.subscribe_forwarder.forwarder_support import Site, kill
 from tests.unit.subscribe_forwarder.subscribe_support import NO_OUTBOX, Consumer, doomed
 

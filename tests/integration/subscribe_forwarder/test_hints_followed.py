@@ -22,8 +22,8 @@ from metadata.subscriptions.subscriptions import SubscriptionRepository
 from metadata.topics.topics import TopicRepository
 from metadata.types import Unit
 from subscribe_forwarder.fleet import rendezvous
+from subscribe_forwarder.fleet.links.network import LinkNetwork
 from subscribe_forwarder.forwarder import SubscribeForwarder
-from subscribe_forwarder.links.network import LinkNetwork
 from subscribe_forwarder.settings import SubscribeSettings
 from tests.integration.metadata.world import keys_of
 from tests.integration.subscribe_forwarder.forwarder_support import Site

@@ -8,8 +8,8 @@ from metadata.database import Database
 from metadata.delivery.deliveries import Reason
 from metadata.types import Counters, RetryPolicy
 from store_nodes.record_batch import Message
-from subscribe_forwarder.state.lanes import Lane
-from subscribe_forwarder.state.order import hash_of
+from subscribe_forwarder.delivery.state.lanes import Lane
+from subscribe_forwarder.delivery.state.order import hash_of
 from tests.integration.subscribe_forwarder.forwarder_support import Site, kill
 from tests.unit.subscribe_forwarder.subscribe_support import Consumer
 

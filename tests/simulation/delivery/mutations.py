@@ -27,8 +27,8 @@ from subscribe_forwarder.delivery.key_gate import KeyGate
 from subscribe_forwarder.delivery.line import Delivery
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.sending import to_send
-from subscribe_forwarder.state.held_leases import HeldLeases
-from subscribe_forwarder.state.order import KeyOrder, Verdict
+from subscribe_forwarder.delivery.state.held_leases import HeldLeases
+from subscribe_forwarder.delivery.state.order import KeyOrder, Verdict
 from tests.chaos.delivery import effects, keyed
 from tests.chaos.delivery.actor import Actor
 from tests.simulation.delivery import growing

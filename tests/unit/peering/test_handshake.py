@@ -39,9 +39,9 @@ from peering.rpc.handshake import (
     Welcome,
 )
 from peering.shared_secret import SharedSecret
-from subscribe_forwarder.links import wire as links
-from subscribe_forwarder.links.legacy import LAYOUT as LEGACY_LAYOUT
-from subscribe_forwarder.links.legacy import Version1
+from subscribe_forwarder.fleet.links import wire as links
+from subscribe_forwarder.fleet.links.legacy import LAYOUT as LEGACY_LAYOUT
+from subscribe_forwarder.fleet.links.legacy import Version1
 
 SECRET = SharedSecret(b"a secret of tests")
 OTHER = SharedSecret(b"another secret")

@@ -21,9 +21,9 @@ from publish_forwarder import batch_body
 from publish_forwarder.cloud_events import BodyKind, is_json_body, read_structured
 from publish_forwarder.headers import parse, parse_batch
 from store_nodes.record_batch import Message
+from subscribe_forwarder.delivery.reading.render import PartitionRenderer, time_json
 from subscribe_forwarder.push.outgoing import Outgoing
 from subscribe_forwarder.push.requests import NoTokens, Requests
-from subscribe_forwarder.reading.render import PartitionRenderer, time_json
 from tests.unit.subscribe_forwarder.subscribe_support import TOPIC_UID, subscription
 
 EVENTS_TYPE = b"application/cloudevents-batch+json"

@@ -19,10 +19,10 @@ from metadata.subscriptions.push_config import (
 from metadata.types import Subscription
 from openapi.webhooks import PushFormat, SigningKind
 from store_nodes.record_batch import Message
+from subscribe_forwarder.delivery.reading.render import PartitionRenderer, time_json
 from subscribe_forwarder.push.outgoing import Outgoing
 from subscribe_forwarder.push.requests import NoTokens, PushRequest, Requests
 from subscribe_forwarder.push.verification import HEADER, TYPE
-from subscribe_forwarder.reading.render import PartitionRenderer, time_json
 from tests.unit.subscribe_forwarder.subscribe_support import TENANT, TOPIC_UID, subscription
 
 NOW_S = 1_700_000_300.0

@@ -14,7 +14,7 @@ from metadata.types import Unit
 from subscribe_forwarder.api.pulls import wait
 from subscribe_forwarder.delivery.line import PullWaiter, Want
 from subscribe_forwarder.forwarder import SubscribeForwarder
-from subscribe_forwarder.links.ports import FORWARDED, RACE, Peer, PeerGone
+from subscribe_forwarder.peers import FORWARDED, RACE, Peer, PeerGone
 from subscribe_forwarder.settings import SubscribeSettings
 from tests.unit.subscribe_forwarder.subscribe_support import (
     ACK_KEY,

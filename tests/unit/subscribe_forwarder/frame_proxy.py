@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from peering.rpc.frames import MAGIC
-from subscribe_forwarder.links.wire import Ping, Pong
+from subscribe_forwarder.fleet.links.wire import Ping, Pong
 
 _PREFIX = struct.Struct("<III")
 _QUIET = {kind.__struct_config__.tag for kind in (Ping, Pong)}

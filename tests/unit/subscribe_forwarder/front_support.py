@@ -10,7 +10,7 @@ from typing import Any
 from edge.asgi import Handler, Receive, Scope, Send
 from metadata.types import Subscription
 from subscribe_forwarder.fleet.ports import Place, Whereabouts
-from subscribe_forwarder.links.ports import FORWARDED, RACE, Peer, PeerGone
+from subscribe_forwarder.peers import FORWARDED, RACE, Peer, PeerGone
 
 PASSED_ON = (
     "method",

@@ -15,8 +15,8 @@ from typing import Any
 
 from edge.asgi import ClientGone
 from peering.shared_secret import SharedSecret
-from subscribe_forwarder.links.link import Link
-from subscribe_forwarder.links.network import LinkNetwork
+from subscribe_forwarder.fleet.links.link import Link
+from subscribe_forwarder.fleet.links.network import LinkNetwork
 
 SECRET = SharedSecret(b"a secret of tests")
 

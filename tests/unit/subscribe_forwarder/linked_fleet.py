@@ -14,9 +14,9 @@ from edge.asgi import Handler
 from metadata.types import Subscription, Unit
 from subscribe_forwarder.api.trace import HandOuts
 from subscribe_forwarder.fleet import claims
+from subscribe_forwarder.fleet.links.network import LinkNetwork
+from subscribe_forwarder.fleet.proxy.routing import Routing
 from subscribe_forwarder.forwarder import SubscribeForwarder
-from subscribe_forwarder.fronts.routing import Routing
-from subscribe_forwarder.links.network import LinkNetwork
 from subscribe_forwarder.settings import SubscribeSettings
 from tests.unit.subscribe_forwarder.fleet_support import FakeHints, eventually
 from tests.unit.subscribe_forwarder.link_pair import SECRET
@@ -70,7 +70,7 @@ class LinkedFleet:
             clock=self.metadata.clock,
         )
         world = World(self.store, self.metadata, forwarder)
-        routing = Routing.of(forwarder)
+        routing = forwarder.make_routing()
         world._routes = routes_of(world, routing, trace)
         self.routings.append(routing)
         await forwarder.start()

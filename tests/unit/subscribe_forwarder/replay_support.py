@@ -12,7 +12,7 @@ from edge.problem import Problem
 from metadata.types import Partition, SealedPartition
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.api.replay import ReplayRoutes
-from subscribe_forwarder.selection.apart import Apart
+from subscribe_forwarder.delivery.selection.apart import Apart
 from tests.unit.subscribe_forwarder.subscribe_support import (
     LOG_TIME_US,
     TENANT,

@@ -59,8 +59,8 @@ from subscribe_forwarder.api.task_acks import TaskAcks
 from subscribe_forwarder.api.trace import HandOuts
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.undertaker import Outbox, Undertaker
+from subscribe_forwarder.fleet.proxy.routing import Routing
 from subscribe_forwarder.forwarder import SubscribeForwarder
-from subscribe_forwarder.fronts.routing import Routing
 from subscribe_forwarder.settings import SubscribeSettings
 from tests.unit.subscribe_forwarder.fake_ownership import TENANT, FakeOwnership
 
@@ -665,7 +665,7 @@ def routes_of(
 ) -> list[Route]:
     """Return the routes of its forwarder, for the gateway to mount."""
     forwarder = consumer.forwarder
-    routing = routing or Routing.of(forwarder)
+    routing = routing or forwarder.make_routing()
     acks = Acks(forwarder, NO_TASK_ACKS, routing)
     return routes(forwarder, consumer.fates, acks, routing, trace)
 

@@ -13,7 +13,7 @@ from openapi.consume import Acked, AckedOutput, Done, ItemFailure
 from subscribe_forwarder.api.ack_parts import ANYWHERE, by_partition, merged, part_body
 from subscribe_forwarder.api.items import Ids
 from subscribe_forwarder.delivery.ack_id import Head, Minter
-from subscribe_forwarder.reading.staged import Nowhere, Where
+from subscribe_forwarder.delivery.reading.staged import Nowhere, Where
 from tests.unit.subscribe_forwarder.subscribe_support import (
     ACK_KEY,
     SUBSCRIPTION_UID,

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subscribe_forwarder.api import stream as stream_module
-from subscribe_forwarder.state.affinity import MAX_DEALT, Affinity
+from subscribe_forwarder.delivery.state.affinity import MAX_DEALT, Affinity
 from tests.unit.subscribe_forwarder.stream_support import stream
 from tests.unit.subscribe_forwarder.subscribe_support import World, world
 

@@ -9,8 +9,8 @@ SCRIPT = """
 import asyncio
 import sys
 
-from subscribe_forwarder.reading import arrow
-from subscribe_forwarder.reading.render import PartitionRenderer
+from subscribe_forwarder.delivery.reading import arrow
+from subscribe_forwarder.delivery.reading.render import PartitionRenderer
 
 
 async def columns_import_nothing() -> None:

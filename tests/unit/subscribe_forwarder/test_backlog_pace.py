@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subscribe_forwarder.backlogs.pace import Pace
+from subscribe_forwarder.fleet.backlogs.pace import Pace
 
 A, B = b"a", b"b"
 

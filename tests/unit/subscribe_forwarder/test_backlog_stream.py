@@ -14,13 +14,13 @@ from edge.asgi import Handler
 from metadata.errors import NotFound
 from metadata.subscriptions.names import NamedSubscription
 from metadata.types import ChangeKind
-from subscribe_forwarder.backlogs import backlogs as service
-from subscribe_forwarder.backlogs import interest, tracker
-from subscribe_forwarder.backlogs import stream as stream_module
-from subscribe_forwarder.backlogs.backlogs import Backlogs
-from subscribe_forwarder.backlogs.local import OwnHoldings
-from subscribe_forwarder.backlogs.routes import BacklogRoutes
-from subscribe_forwarder.backlogs.selection import MAX_FOLLOWED, Selector
+from subscribe_forwarder.api import backlog_stream as stream_module
+from subscribe_forwarder.api.backlog_selection import MAX_FOLLOWED, Selector
+from subscribe_forwarder.api.backlogs import BacklogRoutes
+from subscribe_forwarder.fleet.backlogs import backlogs as service
+from subscribe_forwarder.fleet.backlogs import interest, tracker
+from subscribe_forwarder.fleet.backlogs.backlogs import Backlogs
+from subscribe_forwarder.fleet.backlogs.local import OwnHoldings
 from tests.unit.subscribe_forwarder.stream_support import REFUSAL, OpenStream
 from tests.unit.subscribe_forwarder.subscribe_support import (
     TOPIC_UID,

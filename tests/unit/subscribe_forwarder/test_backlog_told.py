@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from subscribe_forwarder.backlogs.part import Part, Share
-from subscribe_forwarder.backlogs.told import STALE_S, Told
+from subscribe_forwarder.fleet.backlogs.part import Part, Share
+from subscribe_forwarder.fleet.backlogs.told import STALE_S, Told
 
 S = b"s" * 16
 ONE, TWO, THREE = b"1", b"2", b"3"

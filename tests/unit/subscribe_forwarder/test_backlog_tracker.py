@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from metadata.types import Unit
-from subscribe_forwarder.backlogs.local import Seen
-from subscribe_forwarder.backlogs.part import Share, Wanted
-from subscribe_forwarder.backlogs.tracker import HERE, Change, Tracker
+from subscribe_forwarder.fleet.backlogs.local import Seen
+from subscribe_forwarder.fleet.backlogs.part import Share, Wanted
+from subscribe_forwarder.fleet.backlogs.tracker import HERE, Change, Tracker
 
 TENANT, TOPIC, OTHER_TOPIC = b"t" * 16, b"p" * 16, b"q" * 16
 UNIT = Unit(TENANT, TOPIC, 0)

@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 import pytest
 
 from metadata.types import Unit
-from subscribe_forwarder.backlogs import backlogs as service
-from subscribe_forwarder.backlogs import exchange, interest, tracker
-from subscribe_forwarder.backlogs.backlogs import Backlogs
-from subscribe_forwarder.backlogs.local import Seen
-from subscribe_forwarder.backlogs.part import Share, Wanted
-from subscribe_forwarder.backlogs.watch import Watch
 from subscribe_forwarder.delivery.news import News
+from subscribe_forwarder.fleet.backlogs import backlogs as service
+from subscribe_forwarder.fleet.backlogs import exchange, interest, tracker
+from subscribe_forwarder.fleet.backlogs.backlogs import Backlogs
+from subscribe_forwarder.fleet.backlogs.local import Seen
+from subscribe_forwarder.fleet.backlogs.part import Share, Wanted
+from subscribe_forwarder.fleet.backlogs.watch import Watch
 from tests.unit.subscribe_forwarder.link_pair import End, follow_each_other, open_links, until
 
 TENANT, TOPIC, UID = b"t" * 16, b"p" * 16, b"s" * 16

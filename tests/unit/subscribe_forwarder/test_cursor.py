@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from metadata.types import Counters, CursorKey, CursorState, Epoch
-from subscribe_forwarder.state import cursor as module
-from subscribe_forwarder.state.cursor import Cursor, CursorDamaged, Settled
+from subscribe_forwarder.delivery.state import cursor as module
+from subscribe_forwarder.delivery.state.cursor import Cursor, CursorDamaged, Settled
 
 KEY = CursorKey(b"t" * 16, b"s" * 16, 3)
 EPOCH = Epoch(0, 5)

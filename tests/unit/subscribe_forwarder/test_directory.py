@@ -7,10 +7,10 @@ import asyncio
 from msgspec.structs import replace
 
 from metadata.types import Epoch, Unit
+from subscribe_forwarder.delivery.ownership import Owned
 from subscribe_forwarder.fleet.announcement import (
     MAX_UNITS,
     Announcement,
-    Owned,
     announcements,
     decode,
 )

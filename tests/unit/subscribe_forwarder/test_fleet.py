@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from edge.problem import Problem
 from metadata.lease import LEASE_S
 from metadata.types import WHOLE, Topic, Unit
-from subscribe_forwarder.fleet.misdirected import is_misdirected
+from subscribe_forwarder.peers import is_misdirected
 from tests.unit.subscribe_forwarder.fleet_support import (
     FakeLinks,
     FleetWorld,

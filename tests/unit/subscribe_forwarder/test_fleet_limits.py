@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from subscribe_forwarder.fronts.turns import Turns
+from subscribe_forwarder.fleet.proxy.turns import Turns
 from tests.unit.subscribe_forwarder.fleet_support import eventually
 from tests.unit.subscribe_forwarder.linked_fleet import LinkedFleet, linked
 from tests.unit.subscribe_forwarder.stream_support import stream

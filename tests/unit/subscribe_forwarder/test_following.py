@@ -23,8 +23,9 @@ from metadata.types import (
 )
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
-from subscribe_forwarder.fleet.announcement import Announcement, Owned
-from subscribe_forwarder.reading.batch import ORIGIN_ONLY
+from subscribe_forwarder.delivery.ownership import Owned
+from subscribe_forwarder.delivery.reading.batch import ORIGIN_ONLY
+from subscribe_forwarder.fleet.announcement import Announcement
 from tests.unit.subscribe_forwarder.subscribe_support import (
     NO_OUTBOX,
     NOW,

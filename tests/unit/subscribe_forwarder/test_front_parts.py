@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from subscribe_forwarder.fronts.race import Contender, Race
-from subscribe_forwarder.fronts.relay import FrontPaused, Relay, part_of
-from subscribe_forwarder.fronts.routing import HERE, Found
-from subscribe_forwarder.fronts.turns import NOTHING_THERE_S, Turns
+from subscribe_forwarder.fleet.proxy.race import Contender, Race
+from subscribe_forwarder.fleet.proxy.relay import FrontPaused, Relay, part_of
+from subscribe_forwarder.fleet.proxy.routing import HERE, Found
+from subscribe_forwarder.fleet.proxy.turns import NOTHING_THERE_S, Turns
 from tests.unit.subscribe_forwarder.subscribe_support import subscription
 
 A, B = b"a" * 16, b"b" * 16

@@ -7,7 +7,7 @@ from typing import Any
 
 from metadata.types import CursorKey, CursorState, Epoch
 from subscribe_forwarder.delivery.growth import Growth
-from subscribe_forwarder.state.lanes import Lane
+from subscribe_forwarder.delivery.state.lanes import Lane
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,
     TENANT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from metadata.delivery.deliveries import DeliveryLease
 from metadata.types import Epoch
-from subscribe_forwarder.state.held_leases import KEPT_US, HeldLeases
+from subscribe_forwarder.delivery.state.held_leases import KEPT_US, HeldLeases
 
 EPOCH = Epoch(0, 3)
 SECOND_US = 1_000_000

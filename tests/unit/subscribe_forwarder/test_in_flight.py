@@ -11,7 +11,7 @@ import pytest
 
 from edge.quota import ACKS, DELIVERED_BYTES, DELIVERED_MESSAGES, IN_FLIGHT
 from subscribe_forwarder.delivery.hub import PAUSED_TENANT
-from subscribe_forwarder.throttling.in_flight import COUNT_EVERY_S, Both, InFlight
+from subscribe_forwarder.delivery.throttling.in_flight import COUNT_EVERY_S, Both, InFlight
 from tests.unit.subscribe_forwarder.subscribe_support import (
     FakeMetadata,
     subscription,

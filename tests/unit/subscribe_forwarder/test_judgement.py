@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from edge.expressions import Expression
 from store_nodes.record_batch import Message
-from subscribe_forwarder.reading import judgement as module
-from subscribe_forwarder.reading.judgement import BUDGET_S, Turn
-from subscribe_forwarder.selection import Selection
-from subscribe_forwarder.selection import selection as selection_module
-from subscribe_forwarder.selection.pieces import PIECE_BYTES
-from subscribe_forwarder.state.cursor import Settled
+from subscribe_forwarder.delivery.reading import judgement as module
+from subscribe_forwarder.delivery.reading.judgement import BUDGET_S, Turn
+from subscribe_forwarder.delivery.selection import Selection
+from subscribe_forwarder.delivery.selection import selection as selection_module
+from subscribe_forwarder.delivery.selection.pieces import PIECE_BYTES
+from subscribe_forwarder.delivery.state.cursor import Settled
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,
     FakeMetadata,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_nodes.queue_id import QueueId
-from subscribe_forwarder.state.cursor import Settled
-from subscribe_forwarder.state.lanes import AGING, MAX_TURNS, Lanes
+from subscribe_forwarder.delivery.state.cursor import Settled
+from subscribe_forwarder.delivery.state.lanes import AGING, MAX_TURNS, Lanes
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,
     TENANT,

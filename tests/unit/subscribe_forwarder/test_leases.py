@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from subscribe_forwarder.state import leases as module
-from subscribe_forwarder.state.leases import LeaseTable
+from subscribe_forwarder.delivery.state import leases as module
+from subscribe_forwarder.delivery.state.leases import LeaseTable
 
 NEVER = 10**9
 OFFSETS = st.integers(0, 25)

@@ -10,10 +10,10 @@ import pytest
 from metadata.delivery.deliveries import Publication, Reason
 from metadata.errors import StatementRefused
 from metadata.types import CursorKey, CursorUpdate
-from subscribe_forwarder.state import flushes
-from subscribe_forwarder.state.cursor import Settled
-from subscribe_forwarder.state.inherited import HandedLease
-from subscribe_forwarder.state.ledger import Ledger, Now, Policy
+from subscribe_forwarder.delivery.state import flushes
+from subscribe_forwarder.delivery.state.cursor import Settled
+from subscribe_forwarder.delivery.state.inherited import HandedLease
+from subscribe_forwarder.delivery.state.ledger import Ledger, Now, Policy
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,
     FakeMetadata,

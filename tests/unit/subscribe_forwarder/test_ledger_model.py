@@ -15,10 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from metadata.delivery.deliveries import DeadLetter, Reason
 from metadata.types import CursorUpdate, Epoch
-from subscribe_forwarder.state import holes
-from subscribe_forwarder.state.cursor import Settled
-from subscribe_forwarder.state.inherited import HandedLease
-from subscribe_forwarder.state.ledger import Ledger, Now, Policy
+from subscribe_forwarder.delivery.state import holes
+from subscribe_forwarder.delivery.state.cursor import Settled
+from subscribe_forwarder.delivery.state.inherited import HandedLease
+from subscribe_forwarder.delivery.state.ledger import Ledger, Now, Policy
 from tests.unit.subscribe_forwarder.subscribe_support import stored, unbalanced_by
 from tests.unit.subscribe_forwarder.test_cursor import EPOCH, state
 

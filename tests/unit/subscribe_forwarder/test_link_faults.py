@@ -11,10 +11,10 @@ import pytest
 
 from edge.asgi import ClientGone, Receive, Scope, Send, read_body, respond
 from edge.problem import Problem
-from subscribe_forwarder.links import link as link_module
-from subscribe_forwarder.links import network
-from subscribe_forwarder.links.ports import RACE, PeerGone
-from subscribe_forwarder.links.wire import CHUNK_BYTES, WINDOW_BYTES
+from subscribe_forwarder.fleet.links import link as link_module
+from subscribe_forwarder.fleet.links import network
+from subscribe_forwarder.fleet.links.wire import CHUNK_BYTES, WINDOW_BYTES
+from subscribe_forwarder.peers import RACE, PeerGone
 from tests.unit.subscribe_forwarder.frame_proxy import frame_proxy
 from tests.unit.subscribe_forwarder.link_pair import Client, linked, open_end, open_links, until
 

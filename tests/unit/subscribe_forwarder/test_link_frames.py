@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peering.rpc.frames import HANDSHAKE_FRAME_BYTES, BadFrame, FrameReader, encode_head
-from subscribe_forwarder.links.legacy import LAYOUT
-from subscribe_forwarder.links.wire import (
+from subscribe_forwarder.fleet.links.legacy import LAYOUT
+from subscribe_forwarder.fleet.links.wire import (
     MAX_BODY_BYTES,
     WIRE,
     Answer,

@@ -19,9 +19,9 @@ import pytest
 from peering.rpc import handshake
 from peering.rpc.frames import FrameReader, Goodbye, encode_head
 from peering.shared_secret import SharedSecret
-from subscribe_forwarder.links.legacy import LAYOUT, Version1
-from subscribe_forwarder.links.network import LinkNetwork
-from subscribe_forwarder.links.wire import WIRE, Challenge, Head, Hello, Note, Proof, Welcome
+from subscribe_forwarder.fleet.links.legacy import LAYOUT, Version1
+from subscribe_forwarder.fleet.links.network import LinkNetwork
+from subscribe_forwarder.fleet.links.wire import WIRE, Challenge, Head, Hello, Note, Proof, Welcome
 from tests.unit.subscribe_forwarder.frame_proxy import frame_proxy
 from tests.unit.subscribe_forwarder.link_pair import (
     SECRET,

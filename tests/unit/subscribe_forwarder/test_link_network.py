@@ -13,11 +13,16 @@ import pytest
 
 from peering.rpc.dialling import Backoff
 from peering.tls import PeerTls
-from subscribe_forwarder.links import link as link_module
-from subscribe_forwarder.links import network
-from subscribe_forwarder.links.network import FIRST_RETRY_S, MOST_RETRY_S, PING_EVERY_S, LinkNetwork
-from subscribe_forwarder.links.ports import PeerGone
-from subscribe_forwarder.links.wire import WIRE
+from subscribe_forwarder.fleet.links import link as link_module
+from subscribe_forwarder.fleet.links import network
+from subscribe_forwarder.fleet.links.network import (
+    FIRST_RETRY_S,
+    MOST_RETRY_S,
+    PING_EVERY_S,
+    LinkNetwork,
+)
+from subscribe_forwarder.fleet.links.wire import WIRE
+from subscribe_forwarder.peers import PeerGone
 from tests.unit.peering.peer_certificates import Certificates
 from tests.unit.subscribe_forwarder.frame_proxy import frame_proxy
 from tests.unit.subscribe_forwarder.link_pair import (

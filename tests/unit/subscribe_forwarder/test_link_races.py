@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from edge.asgi import ClientGone, Receive, Scope, Send, read_body, respond
-from subscribe_forwarder.links.ports import RACE, PeerGone
+from subscribe_forwarder.peers import RACE, PeerGone
 from tests.unit.subscribe_forwarder.link_pair import Client, End, open_links, until
 
 PULL = "GET /pull"

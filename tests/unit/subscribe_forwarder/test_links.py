@@ -19,7 +19,7 @@ from edge.asgi import (
     respond,
 )
 from edge.problem import FieldError, Problem
-from subscribe_forwarder.links.ports import FORWARDED, RACE, PeerGone
+from subscribe_forwarder.peers import FORWARDED, RACE, PeerGone
 from tests.unit.subscribe_forwarder.link_pair import Client, open_links, until
 
 PULL = "GET /subscriptions/{name}/messages"

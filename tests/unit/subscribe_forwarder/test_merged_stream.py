@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from subscribe_forwarder.api import stream as stream_module
-from subscribe_forwarder.fronts import streams
-from subscribe_forwarder.fronts.shares import NONE, Amount
-from subscribe_forwarder.fronts.streams import MergedStream
+from subscribe_forwarder.api import stream_front as streams
+from subscribe_forwarder.api.shares import NONE, Amount
+from subscribe_forwarder.api.stream_front import MergedStream
 from tests.unit.subscribe_forwarder.linked_fleet import linked
 from tests.unit.subscribe_forwarder.stream_support import REFUSAL, stream
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from subscribe_forwarder.state.order import KeyOrder, Verdict, hash_of
+from subscribe_forwarder.delivery.state.order import KeyOrder, Verdict, hash_of
 
 KEYS = [hash_of(f"key {number}") for number in range(4)]
 

@@ -17,8 +17,8 @@ from metadata.delivery.deliveries import Reason
 from metadata.types import ChangeKind, Counters, RetryPolicy, Subscription
 from store_nodes.record_batch import Message
 from subscribe_forwarder.delivery.reader import Reader
-from subscribe_forwarder.state.lanes import Lane
-from subscribe_forwarder.state.order import hash_of
+from subscribe_forwarder.delivery.state.lanes import Lane
+from subscribe_forwarder.delivery.state.order import hash_of
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,
     TOPIC_UID,

@@ -10,7 +10,7 @@ from metadata.errors import MetadataUnavailable, OutcomeUnknown
 from metadata.lease import LEASE_S
 from metadata.types import ChangeKind, Claim, Counters, Epoch, Unit
 from subscribe_forwarder.delivery.owner import Owner
-from subscribe_forwarder.state.lanes import Lane
+from subscribe_forwarder.delivery.state.lanes import Lane
 from tests.unit.subscribe_forwarder.subscribe_support import (
     ACK_KEY,
     SUBSCRIPTION_UID,

@@ -19,10 +19,10 @@ from openapi.common import MAX_FILTER_SAMPLES, FilterChanges, FilterPreview
 from positions.places import Bounds
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.api.preview import MAX_PREVIEWS, PreviewRoutes, share_out
-from subscribe_forwarder.reading.render import PartitionRenderer
-from subscribe_forwarder.selection.apart import Apart
-from subscribe_forwarder.selection.preview import Preview
-from subscribe_forwarder.state.lanes import Lane
+from subscribe_forwarder.delivery.reading.render import PartitionRenderer
+from subscribe_forwarder.delivery.selection.apart import Apart
+from subscribe_forwarder.delivery.selection.preview import Preview
+from subscribe_forwarder.delivery.state.lanes import Lane
 from tests.unit.subscribe_forwarder.replay_support import Site
 from tests.unit.subscribe_forwarder.subscribe_support import TENANT, FakeQueue, topic
 from tests.unit.subscribe_forwarder.test_selection import batch_of, message

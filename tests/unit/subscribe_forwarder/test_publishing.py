@@ -27,7 +27,7 @@ from subscribe_forwarder.api.items import Named, Place
 from subscribe_forwarder.api.task_acks import TaskAcks
 from subscribe_forwarder.delivery import publishing
 from subscribe_forwarder.delivery.publishing import AckPublisher, Published
-from subscribe_forwarder.state.lanes import Lane
+from subscribe_forwarder.delivery.state.lanes import Lane
 from tests.unit.publish_forwarder import publish_support
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,

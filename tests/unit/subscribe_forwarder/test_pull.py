@@ -13,7 +13,7 @@ from edge.problem import Problem
 from store_nodes.errors import Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
-from subscribe_forwarder.state import cursor
+from subscribe_forwarder.delivery.state import cursor
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,
     TOPIC_UID,

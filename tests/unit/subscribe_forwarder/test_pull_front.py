@@ -15,10 +15,9 @@ from metadata.types import Subscription
 from subscribe_forwarder.api import pulls
 from subscribe_forwarder.api.pulls import OPERATION, Pulls, PullsHere, empty
 from subscribe_forwarder.api.requests import PullRequest, pull_of_query
-from subscribe_forwarder.backlogs.part import Wanted
-from subscribe_forwarder.fleet.misdirected import misdirected
-from subscribe_forwarder.fronts.routing import Order, Routing, in_any_order
-from subscribe_forwarder.links.ports import FORWARDED, RACE, PeerGone
+from subscribe_forwarder.fleet.backlogs.part import Wanted
+from subscribe_forwarder.fleet.proxy.routing import Order, Routing, in_any_order
+from subscribe_forwarder.peers import FORWARDED, RACE, PeerGone, misdirected
 from tests.unit.subscribe_forwarder.front_support import CallLinks, Map, MapDirectory
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,

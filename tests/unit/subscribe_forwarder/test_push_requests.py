@@ -38,10 +38,10 @@ from metadata.subscriptions.push_config import (
 from metadata.types import Subscription
 from openapi.webhooks import PushFormat, SigningKind
 from store_nodes.record_batch import Message
+from subscribe_forwarder.delivery.reading.render import PartitionRenderer, time_json
 from subscribe_forwarder.push.cloud_events import header_value
 from subscribe_forwarder.push.outgoing import Outgoing
 from subscribe_forwarder.push.requests import NoTokens, PushRequest, Requests, Unsendable
-from subscribe_forwarder.reading.render import PartitionRenderer, time_json
 from tests.unit.subscribe_forwarder.subscribe_support import TENANT, TOPIC_UID, subscription
 
 SEALER = Sealer.from_text("one:" + "ab" * 32)

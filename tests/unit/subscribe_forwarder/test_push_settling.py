@@ -9,9 +9,9 @@ from typing import Any
 
 from metadata.types import Epoch
 from subscribe_forwarder.delivery.ack_id import Head, Minter
+from subscribe_forwarder.delivery.state.ledger import Now, Policy
 from subscribe_forwarder.push.settling import Item, Settling
 from subscribe_forwarder.push.verdict import Verdict
-from subscribe_forwarder.state.ledger import Now, Policy
 from tests.unit.subscribe_forwarder.subscribe_support import ACK_KEY, SUBSCRIPTION_UID
 
 DELIVERED = Verdict("delivered", None, True, "", None, None)  # type: ignore[arg-type]

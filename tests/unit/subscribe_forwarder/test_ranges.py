@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subscribe_forwarder.state.ranges import RangeSet
+from subscribe_forwarder.delivery.state.ranges import RangeSet
 
 SPAN = 60
 spans = st.tuples(st.integers(0, SPAN), st.integers(1, 8)).map(lambda p: (p[0], p[0] + p[1]))

@@ -7,8 +7,8 @@ from itertools import accumulate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subscribe_forwarder.state import rate
-from subscribe_forwarder.state.rate import RateLimits, TokenBucket
+from subscribe_forwarder.delivery.state import rate
+from subscribe_forwarder.delivery.state.rate import RateLimits, TokenBucket
 
 RATES = st.floats(0.01, 5_000)
 STEPS = st.lists(st.tuples(st.floats(0, 3), st.integers(1, 2_000)), max_size=60)

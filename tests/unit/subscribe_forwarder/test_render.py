@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 
 from edge import message_id
 from store_nodes.record_batch import Message
-from subscribe_forwarder.reading.render import PartitionRenderer, delivery, pull_body, time_json
+from subscribe_forwarder.delivery.reading.render import (
+    PartitionRenderer,
+    delivery,
+    pull_body,
+    time_json,
+)
 
 UID = b"u" * 16
 RENDERER = PartitionRenderer(UID, 3)

@@ -21,8 +21,8 @@ from store_nodes.errors import Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 from subscribe_forwarder.api.replay import ARROW, NDJSON, ReplayRoutes
-from subscribe_forwarder.reading import replay
-from subscribe_forwarder.selection.apart import Apart
+from subscribe_forwarder.delivery.reading import replay
+from subscribe_forwarder.delivery.selection.apart import Apart
 from tests.loop_cpu import MAX_CALLBACK_MS, measured
 from tests.unit.subscribe_forwarder.replay_support import Site
 from tests.unit.subscribe_forwarder.subscribe_support import (

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from store_nodes.record_batch import ORIGIN_STAGE_ID, Message, encode
 from subscribe_forwarder.api.replay import ARROW, NDJSON
-from subscribe_forwarder.reading.arrow import ArrowEncoder
-from subscribe_forwarder.reading.batch import Batch
-from subscribe_forwarder.reading.parts import Parts, Picked
-from subscribe_forwarder.reading.render import PartitionRenderer
+from subscribe_forwarder.delivery.reading.arrow import ArrowEncoder
+from subscribe_forwarder.delivery.reading.batch import Batch
+from subscribe_forwarder.delivery.reading.parts import Parts, Picked
+from subscribe_forwarder.delivery.reading.render import PartitionRenderer
 from tests.unit.subscribe_forwarder.replay_support import Site
 from tests.unit.subscribe_forwarder.subscribe_support import TOPIC_UID, Entry
 

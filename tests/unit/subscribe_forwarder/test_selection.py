@@ -18,11 +18,11 @@ from metadata.types import SkipRule
 from store_nodes import record_batch
 from store_nodes.record_batch import Message
 from subscribe_forwarder import metrics
-from subscribe_forwarder.reading.batch import Batch
-from subscribe_forwarder.selection import Selection
-from subscribe_forwarder.selection import of as selection_of
-from subscribe_forwarder.selection.variables import Bodies
-from subscribe_forwarder.state.cursor import Settled
+from subscribe_forwarder.delivery.reading.batch import Batch
+from subscribe_forwarder.delivery.selection import Selection
+from subscribe_forwarder.delivery.selection import of as selection_of
+from subscribe_forwarder.delivery.selection.variables import Bodies
+from subscribe_forwarder.delivery.state.cursor import Settled
 from tests.unit.subscribe_forwarder.subscribe_support import subscription
 
 TIME_US = 1_767_225_600_000_000

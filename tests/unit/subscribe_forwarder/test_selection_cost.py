@@ -14,15 +14,15 @@ from edge.expressions import compile_expression
 from edge.workshop import Workshop
 from metadata.types import SkipRule
 from store_nodes.record_batch import Message
-from subscribe_forwarder.reading.batch import Batch
-from subscribe_forwarder.reading.judgement import Judgement, Run, Turn
-from subscribe_forwarder.selection import Selection, read_ahead
-from subscribe_forwarder.selection import of as selection_of
-from subscribe_forwarder.selection.apart import Apart
-from subscribe_forwarder.selection.pieces import PIECE_BYTES, Pieces
-from subscribe_forwarder.selection.rule import Rule
-from subscribe_forwarder.selection.variables import Bodies
-from subscribe_forwarder.state.cursor import Settled
+from subscribe_forwarder.delivery.reading.batch import Batch
+from subscribe_forwarder.delivery.reading.judgement import Judgement, Run, Turn
+from subscribe_forwarder.delivery.selection import Selection, read_ahead
+from subscribe_forwarder.delivery.selection import of as selection_of
+from subscribe_forwarder.delivery.selection.apart import Apart
+from subscribe_forwarder.delivery.selection.pieces import PIECE_BYTES, Pieces
+from subscribe_forwarder.delivery.selection.rule import Rule
+from subscribe_forwarder.delivery.selection.variables import Bodies
+from subscribe_forwarder.delivery.state.cursor import Settled
 from tests.loop_cpu import MAX_CALLBACK_MS, cpu_ms, measured
 from tests.unit.subscribe_forwarder.subscribe_support import subscription as subscription_of_tests
 from tests.unit.subscribe_forwarder.test_selection import batch_of

@@ -11,7 +11,7 @@ from metadata.delivery.forwarded import Forwarded
 from metadata.types import Counters
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import ORIGIN_STAGE_ID, Message
-from subscribe_forwarder.reading.staged import StagedIds, Where
+from subscribe_forwarder.delivery.reading.staged import StagedIds, Where
 from tests.unit.subscribe_forwarder.subscribe_support import (
     LOG_TIME_US,
     TENANT,

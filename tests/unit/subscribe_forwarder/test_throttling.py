@@ -9,9 +9,9 @@ import pytest
 
 from metadata.subscriptions.flows import Flow
 from metadata.types import Change, ChangeKind
-from subscribe_forwarder.state.rate import RateLimits
-from subscribe_forwarder.throttling.flows import FlowBook
-from subscribe_forwarder.throttling.machine import MachineThrottle
+from subscribe_forwarder.delivery.state.rate import RateLimits
+from subscribe_forwarder.delivery.throttling.flows import FlowBook
+from subscribe_forwarder.delivery.throttling.machine import MachineThrottle
 from tests.unit.subscribe_forwarder.fleet_support import eventually
 
 UID, TENANT = b"s" * 16, b"t" * 16

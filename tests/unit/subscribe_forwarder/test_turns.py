@@ -7,8 +7,15 @@ import asyncio
 import pytest
 
 from subscribe_forwarder.api.replay import ARROW, NDJSON
-from subscribe_forwarder.reading import parts, turns
-from subscribe_forwarder.reading.turns import LATE_S, MOST_RESTS, OWN, SHARED, Courtesy, Turns
+from subscribe_forwarder.delivery.reading import parts, turns
+from subscribe_forwarder.delivery.reading.turns import (
+    LATE_S,
+    MOST_RESTS,
+    OWN,
+    SHARED,
+    Courtesy,
+    Turns,
+)
 from tests.unit.subscribe_forwarder.replay_support import Site
 
 TURN_S = 0.004

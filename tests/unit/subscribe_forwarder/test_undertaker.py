@@ -21,9 +21,9 @@ from store_nodes.errors import TooLarge, Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 from subscribe_forwarder.delivery import undertaker as module
+from subscribe_forwarder.delivery.state.cursor import Settled
+from subscribe_forwarder.delivery.state.ledger import Ledger, Now, Policy
 from subscribe_forwarder.delivery.undertaker import Undertaker
-from subscribe_forwarder.state.cursor import Settled
-from subscribe_forwarder.state.ledger import Ledger, Now, Policy
 from tests.unit.subscribe_forwarder.subscribe_support import (
     LOG_TIME_US,
     SUBSCRIPTION_UID,

@@ -12,7 +12,7 @@ from openapi.publish import Receipt
 from openapi.topics import Rescheduled
 from publish_forwarder.receipts import ReceiptWriter
 from store_nodes.record_batch import Message
-from subscribe_forwarder.reading.render import (
+from subscribe_forwarder.delivery.reading.render import (
     PartitionRenderer,
     delivery,
     delivery_without_ack_id,

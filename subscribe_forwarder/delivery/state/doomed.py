@@ -1,0 +1,37 @@
+"""Messages on their way to the dead letters, and the times at which they are reported. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+from metadata.delivery.deliveries import OpenDelivery
+from subscribe_forwarder.delivery.state.exceptions import Exceptions
+from subscribe_forwarder.delivery.state.failures import DOOMED
+
+BURY_AGAIN_MS = 30_000
+
+
+class Doomed:
+    """Messages whose failure for good is committed."""
+
+    def __init__(self, exceptions: Exceptions) -> None:
+        self.told: Callable[[OpenDelivery], None] | None = None
+        """Gets each of them; those before there is somebody wait."""
+        self._open = exceptions
+        self._due: list[tuple[int, int]] = []  # (when to tell of it, offset)
+
+    def add(self, offset: int, now_ms: int) -> None:
+        heappush(self._due, (now_ms, offset))
+        self.tell(now_ms)
+
+    def again(self, offset: int, now_ms: int) -> None:
+        """Report a message again later, because it could not be buried."""
+        heappush(self._due, (now_ms + BURY_AGAIN_MS, offset))
+
+    def tell(self, now_ms: int) -> None:
+        """Report messages whose time has come."""
+        while self._due and self._due[0][0] <= now_ms and self.told is not None:
+            row = self._open.rows.get(heappop(self._due)[1])
+            if row is not None and row.reason in DOOMED:
+                self.told(row)

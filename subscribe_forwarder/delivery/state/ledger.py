@@ -1,0 +1,527 @@
+"""The books of one subscription in one lane of a partition: settled and delivered messages.
+
+It joins the cursor (settled offsets), the leases (delivered messages and their deadlines), the
+exceptions (offsets that the cursor stepped over) and, for exactly-once, the leases as they are
+written. Deliveries ask here for messages to deliver again; acks, failures and ends of leases are
+reported here.
+
+Order of durability: a failure (nack, expiry, reject), a parking and a resumption are committed
+before their message is delivered again or goes to the dead letters: `wrote` is told of each commit
+and releases the message only then. If keys are in order, a settled message frees its key once that
+is committed: `on_settled` is told of the offsets that a flush wrote, never of offsets that are
+settled only in memory. Leases of an exactly-once subscription are committed before the response
+leaves, which is up to its sender.
+
+Pure: no clock, no I/O; deadlines are milliseconds of the caller's monotonic clock.
+"""
+
+from __future__ import annotations
+
+import random as random_module
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from metadata.delivery.deliveries import DeadLetter, OpenDelivery, Publication, Reason
+from metadata.types import CursorState, CursorUpdate, Epoch
+from subscribe_forwarder.delivery.state import failures
+from subscribe_forwarder.delivery.state.ages import Ages
+from subscribe_forwarder.delivery.state.cursor import Cursor, Settled
+from subscribe_forwarder.delivery.state.doomed import Doomed
+from subscribe_forwarder.delivery.state.exact_leases import ExactLeases
+from subscribe_forwarder.delivery.state.exceptions import Exceptions
+from subscribe_forwarder.delivery.state.flushes import Flushes
+from subscribe_forwarder.delivery.state.held_leases import HeldLeases
+from subscribe_forwarder.delivery.state.holes import OLD_MS
+from subscribe_forwarder.delivery.state.inherited import HandedLease, Inherited
+from subscribe_forwarder.delivery.state.leases import Grant, LeaseTable
+from subscribe_forwarder.delivery.state.retry import Now, Policy
+
+__all__ = ["Grant", "Ledger", "Now", "Policy"]
+
+
+class Ledger:
+    """Changed by its partition's owner only."""
+
+    def __init__(
+        self,
+        state: CursorState,
+        epoch: Epoch,
+        policy: Policy | None = None,
+        random: Callable[[], float] = random_module.random,
+        handed: Sequence[HandedLease] = (),
+    ) -> None:
+        """Take over the open deliveries of `state`; `handed` are leases of the owner before."""
+        self.cursor = Cursor(state, epoch)
+        """Read it; it changes through the ledger."""
+        self.policy = policy or Policy()
+        self.on_settling: Callable[[Sequence[int]], None] | None = None
+        """Told of offsets that are settled one by one, also those that were never handed out."""
+        self.on_settled: Callable[[Sequence[int]], None] | None = None
+        """Told of the same offsets once that is committed."""
+        self.awaited = False
+        """Somebody waits for the commit of what is settled: the next flush is not to be put off."""
+        self.on_parked: Callable[[OpenDelivery], None] | None = None
+        """Told of messages that are parked, once that is committed."""
+        self.key_hash_of: Callable[[int], int | None] | None = None
+        self._acked_late: list[HandedLease] | None = None
+        self._random = random
+        self._leases = LeaseTable()
+        self._open = Exceptions(state.stepped_over)
+        self._held = HeldLeases(state.leases)
+        self._exact = ExactLeases(self.cursor, self._open, self._held)
+        self._doomed = Doomed(self._open)
+        self._now = Now(0, 0)
+        self._ages = Ages(self.cursor.floor)
+        self._flushes = Flushes(
+            self.cursor, self._leases, self._open, self._held, self._ages, self._key_hash
+        )
+        self._inherited = Inherited(self.cursor, self._leases, self._open, self._held, handed)
+
+    @property
+    def policy(self) -> Policy:
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        self._policy = policy
+        if not policy.history:
+            self.cursor.history = None
+        elif self.cursor.history is None:
+            self.cursor.history = []
+
+    @property
+    def on_doomed(self) -> Callable[[OpenDelivery], None] | None:
+        """Told of messages to be dead-lettered, once that is committed; again when it failed."""
+        return self._doomed.told
+
+    @on_doomed.setter
+    def on_doomed(self, told: Callable[[OpenDelivery], None] | None) -> None:
+        self._doomed.told = told
+
+    @property
+    def on_outstanding(self) -> Callable[[], None] | None:
+        """Told when something is outstanding where nothing was."""
+        return self._leases.on_outstanding
+
+    @on_outstanding.setter
+    def on_outstanding(self, told: Callable[[], None] | None) -> None:
+        self._leases.on_outstanding = told
+
+    @property
+    def leased(self) -> int:
+        return self._leases.leased
+
+    @property
+    def waiting(self) -> int:
+        """Read and unsettled, and leased to nobody: to be handed out again, or held."""
+        return self._leases.waiting
+
+    @property
+    def outstanding(self) -> int:
+        """Leased and waiting: what is held in memory."""
+        return self._leases.outstanding
+
+    @property
+    def exceptions(self) -> Mapping[int, OpenDelivery]:
+        """The open deliveries, also those no flush has carried yet."""
+        return self._open.rows
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether `attempt` or `turn` may be more than 1."""
+        return bool(self._open) or self._exact.any_given_back
+
+    def attempt(self, offset: int) -> int:
+        """Return the number of this offset's present attempt, or of its next one; from 1."""
+        return self._open.attempts(offset) + 1
+
+    def turn(self, offset: int) -> int:
+        """Return the turn in its ack id, so that no two leases share an id.
+
+        It is the attempt, and for exactly-once more than that if a lease was given back.
+        """
+        return self._exact.turn(offset)
+
+    def grant_of(self, offset: int) -> Grant | None:
+        """The lease it is under."""
+        return self._leases.grant_of(offset)
+
+    def is_waiting(self, offset: int) -> bool:
+        return self._leases.is_waiting(offset)
+
+    def paused_reason(self) -> str | None:
+        """Return the reason for which no new message may be delivered, if there is one."""
+        if self.cursor.paused:
+            return "too_many_ranges"
+        if len(self._open) >= self.policy.max_exceptions:
+            return "too_many_exceptions"
+        return None
+
+    # Handing out.
+
+    def peek_ready(self) -> int | None:
+        """Return the lowest offset to deliver again, after `expire`."""
+        return self._leases.peek_ready()
+
+    def take_ready(self) -> int:
+        """Takes what `peek_ready` just named out of the waiting ones, to be leased, held or
+        settled."""
+        return self._leases.take_ready()
+
+    def next_due_ms(self) -> int | None:
+        """Return the time at which a deadline or a delay ends next, if any; may be early,
+        never late.
+        """
+        return 0 if self._inherited.waits else self._leases.next_due_ms()
+
+    def classify(self, upto: int) -> None:
+        """All below `upto` is now settled or pending: leased, waiting or held."""
+        self.cursor.classify(upto)
+        self._ages.out_to(upto)
+
+    def lease(self, offsets: list[int], now: Now, deadline_ms: int) -> Grant:
+        """Add a lease for offsets that are neither leased nor waiting."""
+        self._now = now
+        grant = self._leases.lease(offsets, deadline_ms, self.cursor.epoch.n, now.us)
+        if self.policy.exactly_once and offsets:
+            self._exact.grant(offsets, now.wall_us(deadline_ms))
+        return grant
+
+    def spend(self, grant: Grant) -> bool:
+        """At most once: all of it counts as acked, before the response leaves. False when some of
+        it is leased no longer: then nothing is settled, and it must not be sent."""
+        if grant.live < grant.count:
+            return False
+        self.settle(sorted(grant.offsets), Settled.ACKED)
+        return True
+
+    def hold(self, offset: int) -> None:
+        """Read and unsettled, and not to go out before it is offered."""
+        self._leases.hold(offset)
+
+    def offer(self, offset: int) -> bool:
+        """A held one may go out; False when it is not held, or not to be handed out."""
+        row = self._open.rows.get(offset)
+        if row is not None and row.reason not in (Reason.HOLE, Reason.FAILED):
+            return False
+        return self._leases.offer(offset)
+
+    def release(self, grant: Grant) -> int:
+        """The response never left: its messages are ready again and no attempt counts."""
+        return sum(
+            self.give_back(offset)
+            for offset in list(grant.offsets)
+            if self._leases.grant_of(offset) is grant
+        )
+
+    @property
+    def leaving(self) -> bool:
+        """Whether the ledger is being given away.
+
+        `to_hand` then also names offsets that are acked meanwhile. If no flush carries such an ack,
+        it is not answered, and the message comes again at the next owner.
+        """
+        return self._acked_late is not None
+
+    @leaving.setter
+    def leaving(self, leaving: bool) -> None:
+        self._acked_late = [] if leaving else None
+
+    def to_hand(self) -> list[HandedLease]:
+        """Return the present leases for the next owner: none if they are durable, or if
+        nobody is to ack.
+        """
+        if self.policy.exactly_once:
+            return []
+        leased = self._leases_of(self._leases.leased_now())
+        return leased + self._inherited.not_leased() + (self._acked_late or [])
+
+    # Ends of leases.
+
+    def settle(self, offsets: Sequence[int], how: Settled) -> int:
+        """Settle ascending offsets; return how many were not settled before."""
+        if self.on_settling is not None:
+            fresh = [offset for offset in offsets if not self.is_settled(offset)]
+            self._flushes.settled += fresh
+            self.on_settling(fresh)
+        new = self.cursor.settle_all(offsets, how)
+        if self._acked_late is not None and how is Settled.ACKED:
+            self._acked_late += self._leases_of(offsets)
+        self._leases.settle(offsets)
+        if self._open:
+            new += self._close(offsets, how)
+        self._exact.settled(offsets, how, self._now.us)
+        return new
+
+    def settle_range(self, low: int, high: int, how: Settled) -> int:
+        """Settle the offsets of [low, high) that were never delivered; return how many were
+        not settled before.
+        """
+        return self.cursor.settle(low, high, how)
+
+    def settle_below(self, bound: int, how: Settled) -> int:
+        """Settle all offsets below `bound` but open deliveries: leased, waiting and
+        undelivered ones.
+        """
+        below = [o for o in self._leases.below(bound) if not self._open.stepped_over(o)]
+        new = self.settle(below, how) if below else 0
+        return new + self.cursor.settle(self.cursor.floor, bound, how)
+
+    def fail(self, offset: int, now: Now, delay_ms: int | None, detail: str | None) -> bool:
+        """The attempt counts; handed out again after the delay (None: the policy's back-off) and
+        not before that is committed. False when it is not leased."""
+        self._now = now
+        grant = self._leases.end(offset)
+        if grant is None:
+            return False
+        self._failed(offset, grant.leased_us, delay_ms, detail)
+        return True
+
+    def reject(self, offset: int, now: Now, detail: str | None) -> bool:
+        """Send a leased message to the dead letters, once that is committed; return False
+        if it is not leased.
+        """
+        self._now = now
+        grant = self._leases.end(offset)
+        if grant is None:
+            return False
+        self._ended(failures.rejected(self._row(offset), leased_us=grant.leased_us, detail=detail))
+        return True
+
+    def give_back(self, offset: int) -> bool:
+        """Make a message ready again at once, without counting an attempt; return False if
+        it is not leased.
+        """
+        if not self._leases.give_back(offset):
+            return False
+        if self.policy.exactly_once:
+            self._exact.give_back(offset, self._now.us)
+        return True
+
+    def extend(self, offset: int, deadline_ms: int) -> bool:
+        """Moves the deadline of a leased offset. False when it is not leased."""
+        if not self._leases.extend(offset, deadline_ms):
+            return False
+        if self.policy.exactly_once:
+            self._exact.extend(offset, self._now.wall_us(deadline_ms), self._now.us)
+        return True
+
+    def expire(self, now: Now) -> int:
+        """Ends the leases whose deadline has come, and the delays that are over; how many leases
+        ended."""
+        self._now = now
+        self._ages.mark(now.ms)
+        if self._inherited.waits:
+            self._inherited.lease(now)
+            for row in self._open.durable():
+                self._let_go(row)
+        ended = self._leases.due(now.ms)
+        for offset, grant in ended:
+            self._failed(offset, grant.leased_us, None, None)
+        self._doomed.tell(now.ms)
+        self._exact.prune(now.us)
+        return len(ended)
+
+    # Exactly once.
+
+    def holds(self, offset: int, epoch: Epoch, turn: int) -> bool:
+        """Return whether the offset is under this very lease."""
+        return self._exact.holds(offset, epoch, turn)
+
+    def acked_under(self, offset: int, epoch: Epoch, turn: int) -> bool:
+        """Return whether the offset was acked under this very lease."""
+        return self._exact.acked_under(offset, epoch, turn)
+
+    # Parked keys and dead letters.
+
+    def step_over(self, offsets: Sequence[int], reason: Reason) -> None:
+        """Step over offsets that are held, pending or undelivered: they are open deliveries
+        from the next flush on.
+        """
+        for offset in offsets:
+            self._open.put(replace(self._row(offset), reason=reason, not_before_us=None))
+            self._leases.hold_unwritten(offset)
+        self.cursor.touch()
+
+    def resume(self, offset: int) -> bool:
+        """Deliver a parked message again with its attempts counted anew; return False if it
+        is not parked.
+        """
+        row = self._open.rows.get(offset)
+        if row is None or row.reason not in failures.PARKED:
+            return False
+        self._open.put(replace(row, reason=Reason.HOLE, attempts=0, not_before_us=None))
+        self._leases.hold_unwritten(offset)
+        self.cursor.touch()
+        return True
+
+    def skip(self, offset: int) -> bool:
+        """A parked one is settled as skipped. False when it is not parked."""
+        row = self._open.rows.get(offset)
+        if row is None or row.reason not in failures.PARKED:
+            return False
+        self.settle((offset,), Settled.SKIPPED)
+        return True
+
+    def bury(self, dead_letter: DeadLetter) -> bool:
+        """Close a message that is stored as a dead letter.
+
+        Returns False if it was settled or resumed meanwhile. Then nothing changes, and a resumed
+        message is delivered again.
+        """
+        row = self._open.rows.get(dead_letter.offset)
+        if row is None or row.reason in (Reason.HOLE, Reason.FAILED):
+            return False
+        self._flushes.dead_letters.append(dead_letter)
+        self.settle((dead_letter.offset,), Settled.DEAD_LETTERED)
+        return True
+
+    def not_buried(self, offset: int, detail: str) -> None:
+        """The dead letter could not be stored: it says why, and is told of again later."""
+        row = self._open.rows.get(offset)
+        if row is not None and row.reason in failures.DOOMED:
+            self._open.put(replace(row, detail=detail))
+            self._doomed.again(offset, self._now.ms)
+            self.cursor.touch()
+
+    def publish(self, offsets: Sequence[int], publication: Publication) -> None:
+        """Acks unsettled offsets; no flush commits that without what it publishes."""
+        self._flushes.publications.append(publication)
+        self.settle(offsets, Settled.ACKED)
+
+    def is_settled(self, offset: int) -> bool:
+        """Return whether an offset is acked, or settled in another way."""
+        return self.cursor.is_passed(offset) and offset not in self._open
+
+    def committed_to(self, end: int) -> bool:
+        """Return whether all offsets below `end` are settled, and a flush has written that."""
+        return self._flushes.floor >= end and self._open.none_stored_below(end)
+
+    def settled_to(self, end: int) -> bool:
+        """Return whether all offsets below `end` are settled in memory."""
+        return self.cursor.floor >= end and all(offset >= end for offset in self._open.rows)
+
+    # Flushes.
+
+    @property
+    def dirty(self) -> bool:
+        return self.cursor.dirty
+
+    @property
+    def version(self) -> int:
+        return self.cursor.version
+
+    @property
+    def has_old_hole(self) -> bool:
+        """Whether the next flush would step over what holds the floor up, as of the last `expire`;
+        it is worth one also when nothing else has changed."""
+        return bool(self.cursor.range_count) and self._ages.older(OLD_MS) > self.cursor.floor
+
+    def touch(self) -> None:
+        """There is something for the next flush."""
+        self.cursor.touch()
+
+    @property
+    def urgent(self) -> bool:
+        """Whether a message waits for the next flush to go out."""
+        return self.awaited or self._open.unwritten
+
+    def update(self) -> CursorUpdate:
+        """Return everything that the next flush has to write. Flushes never overlap."""
+        self.awaited = False
+        return self._flushes.update()
+
+    def wrote(self, update: CursorUpdate) -> bool:
+        """Note that an update is committed; return whether a message may go out now that
+        could not before.
+        """
+        let_go = sum([self._let_go(row) for row in self._flushes.wrote(update)]) > 0
+        return self._tell_settled() or let_go
+
+    def resync(self, state: CursorState, epoch: Epoch) -> bool:
+        """Goes on under a new epoch with what is in memory, after a flush whose outcome is not
+        known. False when memory lacks something that the row has, or has acked what may never be
+        published: it must be read anew."""
+        durable = self._flushes.resync(state, epoch)
+        if durable is None:
+            return False
+        for row in durable:
+            self._let_go(row)
+        self._tell_settled()
+        self.awaited |= bool(self._flushes.settled)
+        return True
+
+    # Within.
+
+    def _tell_settled(self) -> bool:
+        """Tells of what was settled and is committed by now; whether anybody heard. It comes after
+        the rows of the same flush: what it lets go has a row that no flush has written yet."""
+        written = self._flushes.take_written()
+        if self.on_settled is None:
+            return False
+        self.on_settled(written)
+        return True
+
+    def _leases_of(self, offsets: Iterable[int]) -> list[HandedLease]:
+        """Return the leases of those offsets that are leased."""
+        return [
+            HandedLease(grant.deadline_ms, grant.epoch_n, offset)
+            for offset in offsets
+            if (grant := self._leases.grant_of(offset)) is not None
+        ]
+
+    def _row(self, offset: int) -> OpenDelivery:
+        """The open delivery that it is, or would be."""
+        row = self._open.rows.get(offset) or OpenDelivery(offset, 0, Reason.HOLE)
+        # That of a lease of the owner before was made before its message was read.
+        return replace(row, key_hash=self._key_hash(offset)) if row.key_hash is None else row
+
+    def _failed(
+        self, offset: int, leased_us: int, delay_ms: int | None, detail: str | None
+    ) -> None:
+        row = failures.failed(
+            self._row(offset),
+            self.policy,
+            leased_us=leased_us,
+            now_us=self._now.us,
+            delay_ms=delay_ms,
+            detail=detail,
+            random=self._random,
+        )
+        self._ended(row)
+
+    def _ended(self, row: OpenDelivery) -> None:
+        """Handle the end of a lease without an ack."""
+        self._open.put(row)
+        self._exact.failed(row.offset, self._now.us)
+        self.cursor.touch()
+
+    def _let_go(self, row: OpenDelivery) -> bool:
+        """The row is committed as it is in memory; whether its message may go out now."""
+        offset = row.offset
+        assert self._open.is_durable(row), f"offset {offset} let go before its row is committed"
+        if self._inherited.waits or not self._leases.is_unwritten(offset):
+            return False  # under a lease of before, perhaps: `expire` tells, and asks again
+        if row.reason in (Reason.HOLE, Reason.FAILED):
+            if row.not_before_us is None:
+                self._leases.make_ready(offset)
+            else:
+                self._leases.delay(offset, self._now.clock_ms(row.not_before_us))
+            return True
+        self._leases.hold(offset)
+        if row.reason is Reason.PARKED and self.on_parked is not None:
+            self.on_parked(row)
+        if row.reason in failures.DOOMED:
+            self._doomed.add(offset, self._now.ms)
+        return False
+
+    def _close(self, offsets: Sequence[int], how: Settled) -> int:
+        closed = 0
+        for offset in offsets:
+            if self._open.close(offset):
+                self.cursor.close(offset, how)
+                closed += 1
+        return closed
+
+    def _key_hash(self, offset: int) -> int | None:
+        return None if self.key_hash_of is None else self.key_hash_of(offset)
