@@ -234,7 +234,7 @@ class _Flight(Generic[P]):
 
 
 class QueueSender(Generic[P]):
-    """A queue sender: appends to one queue, or stages in it."""
+    """Appends to one queue, or stages in it."""
 
     __slots__ = (
         "_appender",

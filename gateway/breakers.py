@@ -80,7 +80,7 @@ class _Calls:
 
 
 class MetadataGate:
-    """`metadata.gate.Gate` by a breaker."""
+    """Guards Postgres by a breaker: a `metadata.gate.Gate`."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._calls = _Calls("metadata", METADATA, METADATA_SLOW_S, now_s)

@@ -24,8 +24,10 @@ class Tenants(Protocol):
 
 
 class EgressRules:
-    """The rules of the platform hold for all tenants; a tenant's row adds rules for it
-    alone, and settings add rules for the development tenant.
+    """Caches the guards of tenants.
+
+    The rules of the platform hold for all tenants; a tenant's row adds rules for it alone, and
+    settings add rules for the development tenant.
     """
 
     def __init__(

@@ -60,7 +60,7 @@ class _Reading(Generic[V]):
 
 
 class _Shelf(OrderedDict[Key, V], Generic[V]):
-    """Least recently used leaves first."""
+    """Keeps cached values; the least recently used one leaves first."""
 
     def __init__(self, max_entries: int) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class _Shelf(OrderedDict[Key, V], Generic[V]):
 
 
 class Catalog:
-    """Bounded: at most `max_entries` topics, subscriptions, and lists of subscriptions each."""
+    """Caches at most `max_entries` topics, subscriptions, and lists of subscriptions each."""
 
     def __init__(
         self,

@@ -64,7 +64,7 @@ _log = structlog.get_logger("packetboat.feed")
 
 
 class ChangeFeed:
-    """One per process; listeners are called one after the other, in order of versions."""
+    """Reads the changes for one process; calls listeners one by one, in order of versions."""
 
     def __init__(
         self,

@@ -98,7 +98,7 @@ class _Tenant:
 
 
 class Admission:
-    """One per process; use it on one event loop, and `tick` it some times a second."""
+    """Admits and refuses the requests of one process; `tick` it some times a second."""
 
     def __init__(
         self, limits: Limits | None = None, weight_of: Callable[[bytes], float] = lambda _: 1.0

@@ -43,7 +43,7 @@ _REFUSALS = {problem.retry_after_s: _rendered(problem) for problem in OVERLOADED
 
 
 class Gate:
-    """One per process."""
+    """Asks the admission of one process, and makes its refusals ahead."""
 
     def __init__(self, admission: Admission, endpoints: Iterable[Endpoint]) -> None:
         self.admission = admission

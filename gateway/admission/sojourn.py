@@ -22,7 +22,7 @@ _FORGETS_S = 60.0
 
 
 class Sojourn:
-    """`note` each, `tick` some times a second."""
+    """Measures the queue delay: `note` each publish, `tick` some times a second."""
 
     __slots__ = ("_base_s", "_count", "_least_s", "_recent_s", "_sum_s")
 

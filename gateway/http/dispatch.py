@@ -97,7 +97,10 @@ class _Asked(NamedTuple):
 
 
 class Dispatcher:
-    """Owns the set of running exchanges, by which a stop knows when the last was answered."""
+    """Dispatches every request of a process, and knows which of them run.
+
+    So a stop knows when the last was answered.
+    """
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ _log = structlog.get_logger("packetboat.access")
 
 
 class AccessLog:
-    """`every` = 0 logs server errors only, 1 every request, n each n-th."""
+    """Logs server errors only if `every` is 0, every request if it is 1, each n-th if it is n."""
 
     def __init__(self, every: int = 0, now_s: Callable[[], float] = time.monotonic) -> None:
         self._every = every

@@ -34,7 +34,7 @@ _log = structlog.get_logger("store_nodes.client")
 
 
 class Connections:
-    """The part of a client without its calls; use it on one event loop."""
+    """Keeps the connections of a store client; use it on one event loop."""
 
     def __init__(
         self,

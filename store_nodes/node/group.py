@@ -142,7 +142,7 @@ class Shell(Protocol):
 
 
 class Group:
-    """The part of a node that runs one replica."""
+    """Runs one replica of a group on its node."""
 
     def __init__(
         self,

@@ -110,7 +110,7 @@ class WriteAheadLog:
             return positions
 
     def sync(self) -> None:
-        """Make everything written before durable, with one fdatasync."""
+        """Make everything written so far durable, with one fdatasync."""
         with self._fatal():
             writer = self._writer
             writer.sync()
