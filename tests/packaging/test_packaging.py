@@ -262,8 +262,12 @@ def project(tree: Path) -> Iterator[Path]:
 
 
 def in_project(project: Path) -> dict[str, str]:
-    """Return the environment of a shell in which the project can be imported."""
+    """Return the environment of a shell in which the project can be imported.
+
+    Compiled modules are beside those of its Python: elsewhere, there are none for its new folder.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PACKETBOAT_")}
+    kept.pop("PYTHONPYCACHEPREFIX", None)
     return kept | {"PYTHONPATH": str(project)}
 
 
