@@ -272,8 +272,8 @@ terraform-demo-destroy: $(INSTALLED) terraform-provider ## Take away what terraf
 	@exec $(BIN)/python examples/terraform_demo.py --destroy
 
 .PHONY: bounds-docs
-bounds-docs: $(INSTALLED) ## Write docs/operations/bounds.md of gateway/bounds.py
-	@$(BIN)/python -m gateway.bounds
+bounds-docs: $(INSTALLED) ## Write docs/operations/bounds.md of gateway/configuration/bounds.py
+	@$(BIN)/python -m gateway.configuration.bounds
 
 .PHONY: terraform-docs
 terraform-docs: $(INSTALLED) terraform-provider ## Write docs/terraform-resources.md of what the provider says of itself

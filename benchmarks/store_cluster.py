@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gateway.settings import format_addresses
+from gateway.configuration.settings import format_addresses
 from harness.measure import tree
 from harness.processes import NotReady, Processes, free_ports
 from peering.shared_secret import SharedSecret

@@ -82,7 +82,7 @@ def up(
     if sys.platform != "linux":
         raise _refused(ONLY_LINUX)
     with heap.loading():
-        from gateway.settings import inherited_environment
+        from gateway.configuration.settings import inherited_environment
         from gateway.up import checks, supervisor
 
     settings = _settings(
@@ -110,9 +110,9 @@ def serve(
     from gateway import heap
 
     with heap.loading():
-        from gateway import every_setting
         from gateway import workers as server_processes
-        from gateway.settings import Role, inherited_environment
+        from gateway.configuration import every_setting
+        from gateway.configuration.settings import Role, inherited_environment
 
     try:
         chosen = Role(role) if role is not None else None
@@ -135,7 +135,7 @@ def store_node() -> None:
 
     with heap.loading():
         from gateway import descriptors, logs
-        from gateway.settings import log_level
+        from gateway.configuration.settings import log_level
         from store_nodes import main as node
         from store_nodes.settings import from_environment
 

@@ -21,8 +21,8 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from edge.exposition import exposition
 from edge.page_server import JSON, Cached, Page, PageServer
 from gateway.addresses import bound
+from gateway.configuration.settings import metrics_are_shared
 from gateway.http.router import Endpoint
-from gateway.settings import metrics_are_shared
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

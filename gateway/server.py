@@ -21,11 +21,11 @@ from edge.tracing import Tracer
 from gateway import descriptors, heap, logs, metrics
 from gateway.addresses import CannotListen, bound
 from gateway.app import create_app
+from gateway.configuration.settings import Listener, ServerSettings
 from gateway.http.dispatch import Dispatcher
 from gateway.http.request import MAX_HEAD_BYTES
 from gateway.http.server import HttpServer
 from gateway.http.unsent import UnsentLimits
-from gateway.settings import Listener, ServerSettings
 from gateway.telemetry.opening import open_telemetry
 from gateway.wiring.opening import open_parts
 from gateway.wiring.parts import Parts

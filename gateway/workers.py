@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gateway import heap
-from gateway.settings import ServerSettings, set_metrics_directory
+from gateway.configuration.settings import ServerSettings, set_metrics_directory
 
 
 def run(settings: ServerSettings) -> int:

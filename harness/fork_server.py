@@ -37,7 +37,12 @@ from harness.settings import inherited_environment
 ROOT = Path(__file__).parents[1]
 MAX_REQUEST = 128 * 1024
 LOADED = (
-    *("gateway.command", "gateway.every_setting", "gateway.server", "gateway.workers"),
+    *(
+        "gateway.command",
+        "gateway.configuration.every_setting",
+        "gateway.server",
+        "gateway.workers",
+    ),
     *("packetboat.cli.app", "packetboat.cli.main", "store_nodes.main"),
 )
 COMMANDS = ("gateway.commands", "packetboat.cli.commands")

@@ -20,7 +20,7 @@ from gateway.backup.taking import Source
 from gateway.backup.vault import Manifest, Vault, VaultError
 from gateway.commands import orphan_operation
 from gateway.commands.store_view import size, terminal
-from gateway.settings import cluster_uid, log_level
+from gateway.configuration.settings import cluster_uid, log_level
 from gateway.up.data_dir import State
 from metadata.errors import MetadataError
 from metadata.postgres.embedded import EmbeddedPostgresFailed

@@ -14,7 +14,7 @@ from rich.text import Text
 from gateway import logs
 from gateway.commands.forwarder_view import document, named_in
 from gateway.commands.store_view import size, terminal
-from gateway.settings import log_level
+from gateway.configuration.settings import log_level
 from gateway.up.data_dir import State
 from metadata.database import Database
 from metadata.delivery.fleet import FleetRepository

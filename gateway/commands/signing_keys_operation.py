@@ -12,7 +12,7 @@ import msgspec
 from auth.signing_keys import KeyPolicy, SigningKeys
 from edge.sealing import Sealer
 from gateway import operators
-from gateway.settings import Role, ServerSettings
+from gateway.configuration.settings import Role, ServerSettings
 from gateway.up.data_dir import State
 from gateway.wiring.tokens import key_policy
 from metadata.database import Database

@@ -13,7 +13,7 @@ from rich.live import Live
 
 from gateway import logs
 from gateway.commands.store_view import Board, tables, terminal
-from gateway.settings import Role, ServerSettings, log_level
+from gateway.configuration.settings import Role, ServerSettings, log_level
 from gateway.up.data_dir import State
 from gateway.up.supervisor import GROUPS
 from peering.settings import PeerSettings

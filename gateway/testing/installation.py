@@ -21,8 +21,8 @@ from typing import IO
 
 import httpx
 
+from gateway.configuration.settings import format_addresses, inherited_environment
 from gateway.operators import Credential
-from gateway.settings import format_addresses, inherited_environment
 from gateway.testing import postgres_clock
 from gateway.testing.shared_clock import SharedClock
 from gateway.up.child import die_with

@@ -15,6 +15,8 @@ from gateway.testing.moved_time import MovedLoop, move_monotonic_clock, move_wal
 from gateway.testing.shared_clock import SharedClock
 
 OPERATOR = "tests"
+LEADING = "packetboat_scheduler_leading"
+"""The metric that says whether the scheduler of the process works."""
 
 
 def main(kind: str, clock_file: str, what: str) -> int:
@@ -42,19 +44,22 @@ def _serve(shared: SharedClock, credential_file: Path) -> int:
     from gateway import heap
 
     with heap.loading():
+        from prometheus_client import REGISTRY
+
         from gateway import operators, server
-        from gateway.settings import ServerSettings
+        from gateway.configuration.settings import ServerSettings
         from metadata.postgres.migrate import upgrade
         from metadata.settings import DatabaseSettings
-        from scheduler import metrics
 
     database = DatabaseSettings.from_environment()
     upgrade(database.url)
     credential = operators.credential_in(credential_file)
     operators.run(database, lambda known: known.create(OPERATOR, credential))
 
+    registry = REGISTRY.restricted_registry([LEADING])
+
     def leading() -> bool:
-        return any(sample.value for one in metrics.leading.collect() for sample in one.samples)
+        return any(sample.value for one in registry.collect() for sample in one.samples)
 
     def loop() -> asyncio.AbstractEventLoop:
         return MovedLoop(shared, leading)

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from edge.environment import Asked, SettingsError, all_faults
-from gateway import every_setting
 from gateway.addresses import CannotListen, bound
-from gateway.settings import PREFIX, Role, UpSettings, cluster_uid
+from gateway.configuration import every_setting
+from gateway.configuration.settings import PREFIX, Role, UpSettings, cluster_uid
 from metadata.settings import URL as DATABASE_URL
 from peering.settings import PeerSettings
 from store_nodes import settings as store_settings

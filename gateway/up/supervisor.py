@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from auth.development import dev_token, token_hash
-from gateway.settings import UpSettings, format_addresses, inherited_environment
+from gateway.configuration.settings import UpSettings, format_addresses, inherited_environment
 from gateway.up import export_runner
 from gateway.up.banner import Exports, banner, client_env
 from gateway.up.child import Child

@@ -13,8 +13,8 @@ from auth.oidc import IssuerVerifier
 from auth.policies import PolicyBook
 from auth.verifier import CachingVerifier
 from edge.lifetime import own
+from gateway.configuration.settings import ServerSettings
 from gateway.issuer_documents import GuardOf, IssuerDocuments
-from gateway.settings import ServerSettings
 from gateway.wiring.parts import Identity
 from gateway.wiring.tokens import follow, make_tokens
 from metadata.database import Database

@@ -16,10 +16,10 @@ from edge.sealing import Sealer
 from edge.tracing import Tracer
 from edge.workshop import Workshop
 from gateway.breakers import GroupBreakers, MetadataGate
+from gateway.configuration.settings import Role, ServerSettings
 from gateway.egress_rules import EgressRules
 from gateway.readiness import LeaderCheck, Readiness
 from gateway.recovery.keeper import EraKeeper
-from gateway.settings import Role, ServerSettings
 from gateway.store_disks import StoreDisks
 from gateway.telemetry.requests import traced
 from gateway.tenancy.auditor import Auditor

@@ -18,12 +18,12 @@ from edge.sealing import Sealer
 from edge.tracing import Tracer
 from edge.workshop import Workshop
 from gateway.admission.admission import Admission
+from gateway.configuration.settings import ServerSettings
 from gateway.egress_rules import EgressRules
 from gateway.quotas.limiter import Limiter
 from gateway.quotas.limits import TenantLimit
 from gateway.quotas.metering import Meter
 from gateway.readiness import Readiness
-from gateway.settings import ServerSettings
 from gateway.stream_tickets import StreamTickets
 from gateway.wiring.tokens import Tokens
 from metadata.catalog import Catalog

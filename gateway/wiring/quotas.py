@@ -7,12 +7,12 @@ from contextlib import AsyncExitStack
 
 from edge.lifetime import own
 from edge.quota import IN_FLIGHT, PUBLISH_QUOTAS, PUSH_CONCURRENCY, REQUESTS, STORED_BYTES
+from gateway.configuration.settings import Role
 from gateway.quotas import settings as quota_settings
 from gateway.quotas.limiter import Limiter
 from gateway.quotas.limits import LimitBook, TenantLimit
 from gateway.quotas.metering import Meter
 from gateway.quotas.sharing import Sharing
-from gateway.settings import Role
 from gateway.wiring.parts import Metered
 from metadata.database import Database
 from metadata.feed import ChangeFeed

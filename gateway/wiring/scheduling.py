@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from gateway.wiring.parts import Shared
-from scheduler import settings as scheduler_settings
-from scheduler.service import Scheduler
+from scheduler.opening import open_scheduler
 from subscribe_forwarder.fleet import rendezvous
 
 
 async def open_scheduling(shared: Shared) -> None:
     """Open the work that runs once in the installation."""
-    stack = shared.stack
-    scheduler = Scheduler(
+    await open_scheduler(
+        shared.stack,
         store=shared.store,
         database=shared.database,
         feed=shared.feed,
-        settings=scheduler_settings.load(),
         home=rendezvous.home,
         stored_limits=shared.metered.stored,
         usage=shared.metered.meter,
     )
-    await scheduler.start()
-    stack.push_async_callback(scheduler.close)

@@ -13,7 +13,7 @@ from auth.push_tokens import PushTokens
 from auth.revocations import Revocations
 from auth.signing_keys import KeyPolicy, SigningKeys
 from edge.sealing import Sealer
-from gateway.settings import ServerSettings
+from gateway.configuration.settings import ServerSettings
 from metadata.database import Database
 from metadata.feed import ChangeFeed
 from metadata.tenancy.clients import ClientRepository

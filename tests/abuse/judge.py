@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
 from gateway import heap
-from gateway.settings import ServerSettings
+from gateway.configuration.settings import ServerSettings
 from harness.measure import median, percentile
 from tests.abuse import probe
 from tests.abuse.site import Site

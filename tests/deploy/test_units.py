@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.configuration.settings import ServerSettings
 from gateway.server import LAST_MARGIN_S
-from gateway.settings import ServerSettings
 from spark_exports.runner.settings import RunnerSettings
 from tests.deploy.unit_files import SYSTEM, SYSTEMD, environment_file, named, read, services, units
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import requests
 
 from gateway import descriptors
-from gateway.settings import ServerSettings
+from gateway.configuration.settings import ServerSettings
 from tests.e2e.installation import Installation
 
 

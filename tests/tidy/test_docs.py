@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 
 import openapi
+from gateway.configuration.settings import ServerSettings, UpSettings
 from gateway.quotas.settings import QuotaSettings
-from gateway.settings import ServerSettings, UpSettings
 from gateway.telemetry import settings as telemetry_settings
 from metadata import settings as metadata_settings
 from openapi import problem_page

@@ -26,9 +26,9 @@ from prometheus_client import CollectorRegistry
 from edge import load, worker, workshop
 from gateway import heap, server
 from gateway.access_watch import OpenRequest
+from gateway.configuration.settings import Role, ServerSettings, format_addresses
 from gateway.http.connection import Connection
 from gateway.middleware import request_id
-from gateway.settings import Role, ServerSettings, format_addresses
 from metadata.eras import Position, Sentinel
 from peering.rpc.connection import FrameConnection
 from peering.shared_secret import SharedSecret

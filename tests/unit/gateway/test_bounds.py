@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gateway import bounds
+from gateway.configuration import bounds
 from gateway.quotas.settings import QuotaSettings
 from tests.parts import ROOT
 

@@ -11,8 +11,8 @@ import pytest
 from auth.development import DevTokenVerifier
 from edge.asgi import Receive, Scope, Send, respond
 from gateway.app import create_app
+from gateway.configuration.settings import ServerSettings, SettingsError
 from gateway.readiness import Readiness
-from gateway.settings import ServerSettings, SettingsError
 from harness.made_up_routes import made_up
 from tests.unit.gateway.test_dispatch import AUTH, TOKEN
 

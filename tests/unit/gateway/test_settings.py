@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings import Role, ServerSettings, SettingsError, UpSettings
+from gateway.configuration.settings import Role, ServerSettings, SettingsError, UpSettings
 from gateway.up.data_dir import DataDir, DataDirInUse, PortTaken, choose_ports, is_free
 
 NEEDED = {

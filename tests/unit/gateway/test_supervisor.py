@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings import UpSettings
+from gateway.configuration.settings import UpSettings
 from gateway.up import supervisor
 from gateway.up.banner import Exports, banner, client_env
 from gateway.up.child import Child

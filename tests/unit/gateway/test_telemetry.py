@@ -16,7 +16,7 @@ from edge.asgi import ClientGone, Receive, Scope, Send, respond
 from edge.environment import SettingsError
 from edge.problem import Problem
 from edge.tracing import NOWHERE, REQUEST, Kind, TraceContext
-from gateway import every_setting
+from gateway.configuration import every_setting
 from gateway.telemetry import settings as telemetry_settings
 from gateway.telemetry.opening import open_telemetry
 from gateway.telemetry.otlp import Exporter

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from edge.problem import Problem
 from edge.quota import PUBLISH_MESSAGES, PUBLISH_QUOTAS, PUBLISHED_BYTES, PUBLISHED_MESSAGES
+from gateway.configuration.settings import Role
 from gateway.quotas.limiter import Limiter
-from gateway.settings import Role
 from gateway.wiring.quotas import enforced
 from metadata.delivery.deliveries import Publication, StagedOutputs
 from metadata.types import CursorKey, CursorUpdate

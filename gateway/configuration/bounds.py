@@ -15,6 +15,7 @@ from edge import large_bodies, worker, workshop
 from edge.expressions import ahead
 from gateway import write_turns
 from gateway.admission import admission
+from gateway.configuration.settings import ServerSettings
 from gateway.exports import waits as export_waits
 from gateway.http import request
 from gateway.jobs import end_watch
@@ -22,7 +23,6 @@ from gateway.jobs import waits as job_waits
 from gateway.locks import line
 from gateway.oauth import endpoints
 from gateway.quotas.settings import QuotaSettings
-from gateway.settings import ServerSettings
 from metadata.connection_turns import OF_TENANT, OF_TENANTS
 from metadata.exports import exports
 from metadata.locks import locks
@@ -37,7 +37,7 @@ from subscribe_forwarder.api import preview
 from subscribe_forwarder.delivery.reading import replay
 from subscribe_forwarder.settings import SubscribeSettings
 
-PAGE = Path(__file__).parents[1] / "docs/operations/bounds.md"
+PAGE = Path(__file__).parents[2] / "docs/operations/bounds.md"
 REFUSED = "packetboat_bound_refused_total"
 """The metric has the name of the bound as its label."""
 HALF = "half"
@@ -443,10 +443,10 @@ AREAS = (
 _HEAD = """\
 # Every bound, and what a caller is answered
 
-Made of `gateway/bounds.py` by `make bounds-docs`. *Share*: what one tenant may have of it; from
-three quarters of such a bound on, a tenant has no more than its part by weight of all who hold
-something, so that one that comes next finds room. A default of 0 is no limit. A tenant that
-has more objects than a limit at an upgrade keeps all of them, and makes no more until some are
+Made of `gateway/configuration/bounds.py` by `make bounds-docs`. *Share*: what one tenant may have
+of it; from three quarters of such a bound on, a tenant has no more than its part by weight of all
+who hold something, so that one that comes next finds room. A default of 0 is no limit. A tenant
+that has more objects than a limit at an upgrade keeps all of them, and makes no more until some are
 deleted. The defaults of `topics`, `subscriptions` and `stored_bytes` do not hold for a tenant of an
 earlier release, until its operator [says otherwise](upgrade.md#what-030-asks-for).
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from edge.environment import SettingsError, all_faults
+from gateway.configuration.settings import ServerSettings
 from gateway.quotas import settings as quotas
-from gateway.settings import ServerSettings
 from gateway.telemetry import settings as telemetry
 from metadata.settings import DatabaseSettings
 from peering.settings import PeerSettings

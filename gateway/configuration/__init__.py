@@ -1,0 +1,1 @@
+"""The settings and bounds of a process, those of all its parts together."""

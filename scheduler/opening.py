@@ -1,0 +1,40 @@
+"""The door of the scheduler: the function by which the gateway opens it."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+from edge.quota import Usage
+from metadata.database import Database
+from metadata.feed import ChangeFeed
+from scheduler import settings
+from scheduler.balancing.view import Home
+from scheduler.ports import Store, StoredLimits
+from scheduler.service import Scheduler
+
+
+async def open_scheduler(
+    stack: AsyncExitStack,
+    *,
+    store: Store,
+    database: Database,
+    feed: ChangeFeed,
+    home: Home,
+    stored_limits: StoredLimits,
+    usage: Usage,
+) -> None:
+    """Open the work that one process of the installation does, until `stack` is closed.
+
+    The parameters are those of a Scheduler. Raises ValueError for a wrong setting.
+    """
+    scheduler = Scheduler(
+        store=store,
+        database=database,
+        feed=feed,
+        settings=settings.load(),
+        home=home,
+        stored_limits=stored_limits,
+        usage=usage,
+    )
+    await scheduler.start()
+    stack.push_async_callback(scheduler.close)
