@@ -1,4 +1,4 @@
-"""The subscribe role: holds a lease, owns units, delivers their messages, makes acks durable.
+"""Runs the subscribe role: holds a lease, owns units, delivers messages, makes acks durable.
 
 Invariants:
 - Nothing is delivered without the forwarder's lease, by its own monotonic clock: checked before
@@ -65,7 +65,7 @@ LOCATE_AT_ONCE = 32
 
 
 class SubscribeForwarder:
-    """One per process; use it on one event loop."""
+    """Runs the subscribe role of one process, on one event loop."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class SubscribeForwarder:
 
     @property
     def owners(self) -> Ownership:
-        """The units that are owned here."""
+        """The units that this forwarder owns."""
         return self._fleet.owners
 
     @property
@@ -222,8 +222,7 @@ class SubscribeForwarder:
     async def hub(
         self, tenant_id: bytes, name: str, topic_name: str | None = None, *, part: bool = False
     ) -> Hub:
-        """Return the hub of the subscription as it is served here: all of it, or with `part` what
-        there is.
+        """Return the hub of a subscription as far as it is served here.
 
         Raises the Problems 404, 503, and 421 (misdirected) where the rest, or everything, is
         elsewhere; also NotFound and MetadataUnavailable of the catalog.
@@ -258,13 +257,14 @@ class SubscribeForwarder:
         self.news.worked(subscription.uid)
 
     def require_lease(self) -> None:
+        """Raise a 503 Problem unless this forwarder holds its lease."""
         if not self.holds_lease():
             raise unavailable(
                 "subscription", "This forwarder does not hold its lease right now; ask again."
             )
 
     def now_ms(self) -> int:
-        """Return the time in which lease deadlines are counted."""
+        """Return the monotonic time in ms, in which lease deadlines are counted."""
         return int(self._clock() * 1000)
 
     def now(self) -> Now:
@@ -371,6 +371,7 @@ class SubscribeForwarder:
         )
 
     def _may_hand_out(self, reader: Reader) -> bool:
+        """Return whether a reader may deliver now: its unit stays here, under our lease."""
         going = reader.frozen or reader.leaving or self._stopping
         return not going and self.holds_lease()
 

@@ -1,4 +1,4 @@
-"""Ack, nack, reject, release and modify_ack_deadline, each by item.
+"""Handles ack, nack, reject, release and modify_ack_deadline, each by item.
 
 An ack, a nack and a reject are answered once they are committed.
 """
@@ -84,6 +84,7 @@ class Action:
         routing.serve(self.operation.route, self._here)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Act on messages, owned here or elsewhere, and answer 200 with a result per item."""
         body = await read_body(scope, receive, self._max_body_bytes)
         if await self._routing.served_here(scope, lambda: self._act(scope, body, send)):
             return
@@ -208,7 +209,7 @@ class Action:
 
 
 class Acks:
-    """The actions on messages. Its own methods act on messages that are owned here."""
+    """Acts on messages that are owned here."""
 
     def __init__(
         self, forwarder: SubscribeForwarder, task_acks: TaskAcks, routing: Routing
@@ -232,7 +233,10 @@ class Acks:
         return [Route(one.operation, one.handle) for one in self._actions]
 
     async def _ack(self, scope: Scope, body: bytes, send: Send) -> None:
-        """Ack messages: 200 once the acks are committed; items already acked count."""
+        """Ack messages that are owned here, and answer 200 once the acks are committed.
+
+        Items that are acked already count as acked.
+        """
         forwarder = self._forwarder
         request = await requests.ack_of(forwarder.workshop, tenant_of(scope), body)
         ids = request.ids
@@ -396,6 +400,7 @@ class Acks:
         return held
 
     async def _named(self, hub: Hub, readers: Mapping[Lane, Reader], ids: Ids) -> Named:
+        """Return the messages that ids name; read the topic again if it may have grown."""
         forwarder, subscription = self._forwarder, hub.subscription
         catalog, tenant_id = forwarder.catalog, subscription.tenant_id
 
@@ -421,6 +426,7 @@ def _require_owned(readers: Iterable[Reader]) -> None:
 
 
 def _results(kind: type[Acked | Done], ids: Ids, failures: list[Failure]) -> bytes:
+    """Return the JSON of an answer that lists the items that failed."""
     failures.sort(key=lambda failure: failure.item)
     results = [_failed(ids, failure) for failure in failures]
     return _encode(kind(len(ids.texts) - len(failures), results))

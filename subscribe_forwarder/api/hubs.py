@@ -1,4 +1,4 @@
-"""The hub that serves a request: all of a subscription, or the part of it that is here."""
+"""Finds the hub that serves a request: all of a subscription, or the part of it that is here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from subscribe_forwarder.peers import FORWARDED, PART
 
 
 def refuse_push(subscription: Subscription) -> None:
-    """409 where nobody pulls: the endpoint has the messages brought."""
+    """Raise a 409 Problem for a push subscription, from which nobody pulls."""
     if subscription.push is not None:
         raise Problem.of(
             "push-subscription",

@@ -1,4 +1,4 @@
-"""The messages that the id lists of ack, nack, release and modify_ack_deadline name.
+"""Finds the messages that the ids of ack, nack, release and modify_ack_deadline name.
 
 Some ids name nothing; the answer says why. These are the rules of DESIGN §7. At least once: an ack
 id with the subscription's uid and present generation is good whatever its epoch, attempt or
@@ -79,7 +79,7 @@ async def resolve(
     *,
     fresh: bool = False,
 ) -> Named:
-    """Finds what the ids name; says of the others why they name nothing.
+    """Return the messages that ids name, and the reason for each id that names none.
 
     Asks `locate` for ids of the stage form only; raises what it raises, the Problem `misdirected`,
     and, unless the topic was just read, UnknownPartition.
@@ -118,6 +118,7 @@ def _by_ack_ids(
     readers: Mapping[Lane, Reader],
     key: SharedSecret,
 ) -> Named:
+    """Return the messages that ack ids name, with a failure for each bad id."""
     places: dict[Lane, list[Place]] = {}
     failures: list[Failure] = []
     minters = {reader.minter.prefix: reader.minter for reader in readers.values()}
@@ -144,6 +145,7 @@ def _by_ack_ids(
 def _misfit(
     head: Head, subscription: Subscription, readers: Mapping[Lane, Reader]
 ) -> Problem | None:
+    """Return the Problem of an ack id of another subscription or of an earlier seek, or None."""
     if head.subscription_uid != subscription.uid:
         return _bad_ack_id("It belongs to another subscription.")
     reader = readers.get(Lane(head.partition, head.lane))
@@ -155,7 +157,10 @@ def _misfit(
 def _require_here(
     named: Named, readers: Mapping[Lane, Reader], topic: Topic, *, fresh: bool
 ) -> None:
-    """Every partition that is named is owned here, or is none."""
+    """Raise `misdirected` if a named partition is owned elsewhere; fail ids of none at all.
+
+    Raises UnknownPartition if the topic may have grown since it was read.
+    """
     for lane in [lane for lane in named.places if lane not in readers]:
         if _has(topic, lane):
             raise misdirected()

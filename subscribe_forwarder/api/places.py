@@ -1,4 +1,4 @@
-"""`partitions` and `affinity`: the parameters that say which partitions a consumer takes from."""
+"""Reads `partitions` and `affinity`, which say from which partitions a consumer takes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RULE = f"numbers from 0 to {MAX_PARTITION}, {MAX_PARTITIONS} at most, with comm
 
 
 def places_of(query: Query, consumer: str) -> Places | None:
-    """Return the places that a query names; None is all partitions. Raise a 400 Problem."""
+    """Return the partitions that a query chooses, None for all; raise a 400 Problem."""
     text = text_of(PARTITIONS, query.text("partitions"), _RULE)
     named = None
     if text is not None:
@@ -25,7 +25,7 @@ def places_of(query: Query, consumer: str) -> Places | None:
 def chosen(
     partitions: frozenset[int] | None, affinity: bool, consumer: str, *, status: int
 ) -> Places | None:
-    """Return the places; None is all partitions. Raise a Problem of that status."""
+    """Return the choice of partitions, None for all; raise a Problem of that status."""
     if partitions is None and not affinity:
         return None
     if affinity and partitions is not None:

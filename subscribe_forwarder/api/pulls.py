@@ -1,4 +1,4 @@
-"""Pulling, wherever the partitions of the subscription are owned.
+"""Serves pulls, wherever the partitions of the subscription are owned.
 
 Where all are here: one synchronous pass where messages are there, else a wait. A wait owns one more
 task, which watches for the client going away. Leased messages are returned when the response could
@@ -80,7 +80,7 @@ class Pulls:
         self.turns = Turns(lambda: asyncio.get_running_loop().time())
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 200 with leased messages, or with none after the wait."""
+        """Answer a pull with leased messages, or with none after the wait."""
         request = requests.pull_of_query(scope)
         await self._pull(scope, receive, send, request, body_read=False)
 
@@ -92,6 +92,7 @@ class Pulls:
     async def _pull(
         self, scope: Scope, receive: Receive, send: Send, request: PullRequest, *, body_read: bool
     ) -> None:
+        """Serve a pull from the units owned here, or route it to their owners."""
         began_s = asyncio.get_running_loop().time()
         if await self.routing.served_here(
             scope,
@@ -318,8 +319,11 @@ class PullsHere:
     async def serve(
         self, scope: Scope, receive: Receive, send: Send, request: PullRequest, *, body_read: bool
     ) -> None:
-        """Answers the pull; `body_read` says that the body was read before. Where it has to wait,
-        it reads the body itself and leaves BODY_READ in the scope."""
+        """Answer a pull from the units owned here.
+
+        `body_read` says that the body was read before. If the pull has to wait, this reads the body
+        and leaves BODY_READ in the scope.
+        """
         forwarder = self._forwarder
         hub = await hub_of(forwarder, scope)
         refuse_push(hub.subscription)
@@ -355,7 +359,10 @@ class PullsHere:
     async def _answer(
         self, scope: Scope, send: Send, request: PullRequest, hub: Hub, delivery: Delivery
     ) -> None:
-        """Nothing is committed, or sent, for a credit that another owner has spent."""
+        """Answer with the messages; withdraw or release them if the answer cannot leave.
+
+        Nothing is committed, or sent, for a credit that another owner has spent.
+        """
         forwarder, trace = self._forwarder, self._trace
         guarantee = hub.subscription.delivery
         try:
@@ -390,6 +397,7 @@ class PullsHere:
     async def _wait(
         self, hub: Hub, want: Want, request: PullRequest, receive: Receive
     ) -> Delivery | None:
+        """Wait for messages as long as the request allows and the client is there."""
         if not request.wait_s:
             await hub.refresh()
             delivery = hub.pull_now(want)
@@ -415,7 +423,7 @@ class PullsHere:
 
 
 async def _won(scope: Scope) -> bool:
-    """Return whether this owner may spend the credit."""
+    """Return whether this owner may spend the pull's credit."""
     race = scope.get(RACE)
     return race is None or bool(await race())
 
@@ -473,8 +481,9 @@ def _left(hub: Hub, waiter: PullWaiter) -> asyncio.Future[Delivery]:
 
 
 def _want_of(request: PullRequest, hub: Hub) -> Want:
-    """Return the want of a request; a consumer that asks for partitions of its own attends
-    by asking.
+    """Return the want of a request.
+
+    A consumer that asks for partitions of its own attends by asking.
     """
     places = request.places
     if places is not None and places.affinity:

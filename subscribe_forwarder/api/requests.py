@@ -97,7 +97,7 @@ _OUTPUTS = msgspec.json.Decoder(list[_Output])
 
 
 def ids_of(choice: contract.MessageChoice) -> Ids:
-    """Return the ids of the one form that a body has."""
+    """Return the ids of a body, which names messages in one of four ways."""
     if choice.ack_id is not UNSET:
         return Ids("ack_id", [choice.ack_id])
     if choice.ack_ids is not UNSET:
@@ -109,15 +109,17 @@ def ids_of(choice: contract.MessageChoice) -> Ids:
 
 
 async def ack_of(workshop: Workshop | None, tenant_id: bytes, body: bytes) -> AckRequest:
-    """Return the ack of a body. Raise a 400 or 422 Problem, or a 413 or 429 one for a body that
-    takes long to read."""
+    """Return the ack in a body; a body that takes long is decoded in a worker process.
+
+    Raises a 400, 413, 422 or 429 Problem.
+    """
     if dear(body):
         return await read_apart(workshop, tenant_id, AckRequest, decoded_ack, body)
     return decoded_ack(body)
 
 
 def decoded_ack(body: bytes) -> AckRequest:
-    """Return the ack of a body. Raise a 400 or 422 Problem."""
+    """Return the ack in a body; raise a 400 or 422 Problem."""
     given = decode(body, ACK, APART)
     publish = bytes(given.publish)
     return AckRequest(ids_of(given), publish, _topics_of(publish) if publish else [])
@@ -132,7 +134,7 @@ def _topics_of(publish: bytes) -> list[str]:
 
 
 def pull_of_query(scope: Scope) -> PullRequest:
-    """Return the pull of a query. Raise a 400 Problem that names the parameter."""
+    """Return the pull that a query asks for; raise a 400 Problem that names a bad parameter."""
     query = Query(scope)
     consumer = consumer_of(
         scope, text_of(contract.CONSUMER, query.text("consumer"), _CONSUMER_RULE)
@@ -185,8 +187,10 @@ def stream_of_query(scope: Scope) -> StreamRequest:
 
 
 def consumer_of(scope: Scope, given: str | None) -> str:
-    """Return the name of the consumer: the one given, or that of the header, or none. Raise a 400
-    Problem for a header that does not fit."""
+    """Return the consumer's name: the given one, else that of the header, else none.
+
+    Raises a 400 Problem for a header that does not fit.
+    """
     raw = header(scope, CONSUMER_HEADER)
     if raw is None:
         return given or NAMELESS
@@ -198,6 +202,7 @@ def consumer_of(scope: Scope, given: str | None) -> str:
 
 
 def _check_least(request: PullRequest, *, status: int) -> None:
+    """Raise a Problem if a pull waits for more messages than it takes."""
     if request.min_messages > request.max_messages:
         errors = [FieldError("min_messages", "at most max_messages")]
         raise invalid("A limit of the pull does not fit.", errors, status=status)

@@ -1,4 +1,4 @@
-"""The token of one delivery: opaque, authenticated, 72 characters, URL-safe.
+"""Makes and reads ack ids, the token of one delivery: opaque, authenticated, 72 characters.
 
     base64url of: subscription uid 16 B · generation u32 · partition u32 · lane u8 · era u32 · n u32
                   | attempt u16 · offset u64 · MAC 11 B
@@ -72,16 +72,18 @@ class Minter:
 
     @property
     def prefix(self) -> str:
+        """The first characters, which all ids of this head share."""
         return self._prefix.decode()
 
     def mint(self, offset: int, attempt: int) -> bytes:
+        """Return the ack id of one delivery."""
         tail = _TAIL.pack(min(attempt, MAX_ATTEMPT), offset)
         state = self._hash.copy()
         state.update(tail)
         return self._prefix + urlsafe_b64encode(tail + state.digest())
 
     def open(self, text: str) -> tuple[int, int]:
-        """Return (attempt, offset) of an id that starts with `prefix`; raises BadAckId."""
+        """Return the attempt and the offset of an id that starts with `prefix`; raise BadAckId."""
         if len(text) != ID_CHARS:
             raise BadAckId(f"an ack id has {ID_CHARS} characters")
         try:
@@ -111,6 +113,7 @@ def _keyed(raw: bytes, key: bytes) -> hashlib.blake2b:
 
 
 def _is_mac(mac: bytes, begun: hashlib.blake2b, tail: bytes) -> bool:
+    """Return whether a MAC is that of an id, in constant time."""
     state = begun.copy()
     state.update(tail)
     return compare_digest(mac, state.digest())

@@ -1,4 +1,4 @@
-"""The cursors whose books do not balance (P9), as of the last look at each.
+"""Keeps the cursors whose counters do not balance (P9), as of the last look at each.
 
 A gauge for the alert, and one log line when a cursor goes wrong. Nothing is stopped: its messages
 continue, and an operator must find out which messages the counters lack.
@@ -15,7 +15,7 @@ _log = structlog.get_logger("packetboat.subscribe")
 
 
 class Books:
-    """The books of the cursors that this process owns."""
+    """Keeps the balance of the cursors that this process owns."""
 
     def __init__(self) -> None:
         self._wrong: dict[CursorKey, int | None] = {}
@@ -29,7 +29,7 @@ class Books:
         return set(self._wrong)
 
     def flushed(self, key: CursorKey, difference: int) -> None:
-        """Note the difference that a flush found when it wrote the row.
+        """Note the difference that a flush found when it wrote a row.
 
         Once wrong, only a recount makes it right: the statement sees how the rows changed, not how
         many there are.

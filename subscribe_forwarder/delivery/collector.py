@@ -1,4 +1,4 @@
-"""One pass over the readers of a subscription, to fill a pull."""
+"""Goes once over the readers of a subscription to fill a pull."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from subscribe_forwarder.delivery.state.ledger import Now
 
 
 class Collector:
-    """Partitions take turns; priorities go by their shares (state/lanes.py)."""
+    """Lets partitions take turns, and priorities get their shares (state/lanes.py)."""
 
     def __init__(
         self, may_hand_out: Callable[[Reader], bool], progressed: Callable[[Reader], None]
@@ -25,7 +25,7 @@ class Collector:
     def collect(
         self, readers: Mapping[Lane, Reader], room: Room, now: Now, deadline_ms: int
     ) -> list[Taken]:
-        """Return leases for as many messages as there is room for, the higher priorities first."""
+        """Lease as many messages as there is room for, the higher priorities first."""
         self._turn += 1
         taken: list[Taken] = []
         if self.lanes is None:
@@ -57,6 +57,7 @@ class Collector:
         deadline_ms: int,
         taken: list[Taken],
     ) -> None:
+        """Lease messages from readers in turn, until there is no room."""
         for index in range(len(readers)):
             reader = readers[(self._turn + index) % len(readers)]
             if reader.idle or not self._may_hand_out(reader):

@@ -1,4 +1,4 @@
-"""The readers that are open to a consumer that takes from some partitions only.
+"""Chooses the readers that are open to a consumer that takes from some partitions only.
 
 The readers of its partitions are open once no other consumer has leased any of their messages.
 """
@@ -27,7 +27,7 @@ class Dealing:
     def open_to(
         self, want: Want, readers: Mapping[Lane, Reader], partitions: int, now: Now
     ) -> Mapping[Lane, Reader]:
-        """Return the open readers for a consumer of a topic with that number of partitions."""
+        """Return the readers open to a consumer, of a topic with `partitions` partitions."""
         places = want.places
         if places is None:
             return readers
@@ -48,7 +48,7 @@ class Dealing:
         return found
 
     def handed_out(self, want: Want, taken: Sequence[Taken]) -> None:
-        """Remembers who works what."""
+        """Note which consumer got messages of which partition."""
         if want.places is not None and want.places.affinity:
             for part in taken:
                 self.affinity.took(want.consumer, part.reader.place.partition)

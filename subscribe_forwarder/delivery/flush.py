@@ -1,4 +1,4 @@
-"""Acks become durable here: one statement per flush, for every cursor that changed.
+"""Makes acks durable: one statement per flush, for every cursor that changed.
 
 Invariant: an ack is answered 200 only after the COMMIT of a flush that began after the ack was
 applied to its cursor. A flush takes every cursor changed since the last one began, so a lone ack
@@ -76,12 +76,13 @@ class _Round:
     __slots__ = ("done", "waited_for")
 
     def __init__(self) -> None:
+        """Begin a flush that is still to come."""
         self.done: asyncio.Future[dict[CursorKey, str]] = asyncio.get_running_loop().create_future()
         self.waited_for: dict[CursorKey, Tracked] = {}
 
 
 class AckFlusher:
-    """One loop for all partitions of the process; flushes never overlap."""
+    """Runs one loop for all partitions of the process; flushes never overlap."""
 
     def __init__(
         self,
@@ -118,7 +119,7 @@ class AckFlusher:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def note(self, tracked: Tracked) -> None:
-        """Note a changed cursor that nobody waits for.
+        """Have a changed cursor flushed, for which nobody waits.
 
         It is written soon, or at once if a message waits for that to be delivered again.
         """
@@ -135,10 +136,10 @@ class AckFlusher:
         self.books.forget(tracked.cursor.key)
 
     async def commit(self, all_tracked: Iterable[Tracked], what: str = "ack") -> None:
-        """Returns once what these ledgers hold now is committed; raises a 503 Problem, which says
-        that nobody knows of `what`.
+        """Return once all that these ledgers hold now is committed; raise a 503 Problem otherwise.
 
-        Cancelling the caller cancels nothing of the flush.
+        The Problem says that the outcome of `what` is unknown. Cancelling the caller cancels
+        nothing of the flush.
         """
         wanted = [
             (tracked, tracked.cursor, tracked.cursor.version)
@@ -155,7 +156,7 @@ class AckFlusher:
                     raise ack_unavailable(detail, what)
 
     def _join(self, dirty: Sequence[Tracked], what: str) -> asyncio.Future[dict[CursorKey, str]]:
-        """Return the next flush, with these cursors in it."""
+        """Return the future of the next flush, with these cursors in it; raise a 503 Problem."""
         if self._closed:
             raise ack_unavailable("This forwarder has stopped.", what)
         if any(tracked.frozen for tracked in dirty):
@@ -169,7 +170,7 @@ class AckFlusher:
         return round_.done
 
     def _want(self) -> None:
-        """The next flush begins as soon as its pace allows."""
+        """Start the next flush as soon as its pace allows."""
         self._wanted = True
         if self._flushing:
             return  # asked again at its end
@@ -199,6 +200,7 @@ class AckFlusher:
         self._wake.set()
 
     async def _run(self) -> None:
+        """Flush whenever it is wanted, until the flusher is closed."""
         try:
             while not self._closing or self._next is not None or self._changed:
                 if not self._closing:
@@ -248,7 +250,7 @@ class AckFlusher:
         return failed
 
     async def _flush(self, work: Sequence[Tracked]) -> dict[CursorKey, str]:
-        """Writes them; why each of those that failed did."""
+        """Write the changes of cursors; return the reason for each cursor that failed."""
         failed: dict[CursorKey, str] = {}
         sound: list[Tracked] = []
         updates: list[CursorUpdate] = []
@@ -263,6 +265,7 @@ class AckFlusher:
     async def _write(
         self, work: Sequence[Tracked], updates: Sequence[CursorUpdate]
     ) -> dict[CursorKey, str]:
+        """Write updates in one statement, and handle its failure or unknown outcome."""
         ledgers = [tracked.ledger for tracked in work]
         started_s = time.perf_counter()
         try:
@@ -294,7 +297,7 @@ class AckFlusher:
         updates: Sequence[CursorUpdate],
         written: Mapping[CursorKey, int],
     ) -> dict[CursorKey, str]:
-        """Tells the ledgers of the commit; freezes those whose row is somebody else's by now."""
+        """Tell ledgers of the commit; freeze units whose row has a later owner's epoch."""
         failed: dict[CursorKey, str] = {}
         ready: list[Tracked] = []
         lost: set[Unit] = set()

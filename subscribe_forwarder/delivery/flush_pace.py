@@ -1,4 +1,4 @@
-"""The start of the next flush of acks: at once, unless many cursors change one after the other.
+"""Paces the flushes of acks: at once, unless many cursors change one after the other.
 
 A thousand consumers that each ack now and then would make a flush of each ack. So after a flush the
 next one waits until a share of all cursors that acks have changed lately has come together, and no
@@ -21,7 +21,7 @@ MAX_WAIT_S = 0.02
 
 
 class FlushPace:
-    """The pace of one flush loop; flushes never overlap."""
+    """Paces one flush loop, whose flushes never overlap."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -31,7 +31,7 @@ class FlushPace:
         self._ended_s = -MAX_WAIT_S
 
     def ended(self, cursors: Collection[CursorKey]) -> None:
-        """A flush has: somebody waited for these in it."""
+        """Note the end of a flush, and the cursors in it that callers waited for."""
         now_s = self._ended_s = self._clock()
         if now_s - self._period_s >= LATELY_S:
             over = now_s - self._period_s >= 2 * LATELY_S
@@ -41,9 +41,7 @@ class FlushPace:
         self._lately.update(cursors)
 
     def wait_s(self, cursors: int) -> float:
-        """Return the seconds that a flush with waiting callers in that number of cursors
-        waits for more.
-        """
+        """Return the seconds that a flush waits for more, with callers for `cursors` cursors."""
         if SHARE * cursors >= max(len(self._before), len(self._lately)):
             return 0.0
         return max(0.0, self._ended_s + MAX_WAIT_S - self._clock())

@@ -1,4 +1,4 @@
-"""Keeping the order of keys over a growth of their topic.
+"""Keeps the order of keys over a growth of their topic.
 
 After a growth from n to m partitions a key of partition h mod n is in h mod m. Earlier messages are
 in the generations sealed by the growth, and later ones in those that follow. So that no message of
@@ -106,7 +106,7 @@ class Growth:
             self._elsewhere[Lane(row.key.partition, row.key.lane)] = row
 
     def lift(self, readers: Mapping[Lane, Reader]) -> bool:
-        """Sets each reader's limit to its first barrier that stands; whether one was lifted."""
+        """Set each reader's limit to its first barrier; return whether a barrier was lifted."""
         if not self._barriers:
             return False
         limits: dict[Lane, int] = {}

@@ -1,9 +1,9 @@
-"""Consumers of one subscription over all its partitions: first come, first served.
+"""Serves the consumers of one subscription over all its partitions: first come, first served.
 
-A pull that finds messages in the cache is answered without a task, a timer or a wait. Others wait
-in line, as streams do. Each event that may make messages ready (new messages, a fetch, an ack, a
-deadline) calls `dispatch`, which serves the line from its head. A consumer that has reached its own
-limit stands aside and holds up nobody. A waiter that goes away leaves nothing leased.
+A pull that finds messages in the cache is answered without a task, a timer or a wait. Others are in
+the wait list, as streams are. Each event that may make messages ready (new messages, a fetch, an
+ack, a deadline) calls `dispatch`, which serves the list from its head. A consumer that has reached
+its own limit stands aside and holds up nobody. A waiter that goes away leaves nothing leased.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ PAUSED_TENANT = "tenant_in_flight"
 
 
 class Hub:
-    """The readers of one subscription that this process owns, and the pulls that wait for them."""
+    """Serves one subscription from the readers that this process owns."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Hub:
 
     @property
     def waiting(self) -> int:
-        """Pulls and streams that would take messages, or will once their limits let them."""
+        """The number of pulls and streams that wait for messages, or for their limits."""
         return len(self._waiting) + len(self._blocked)
 
     @property
@@ -123,6 +123,7 @@ class Hub:
 
     @property
     def outstanding(self) -> int:
+        """The number of leased and waiting messages of all readers."""
         return sum(reader.outstanding for reader in self.readers.values())
 
     def leased(self) -> int:
@@ -188,7 +189,7 @@ class Hub:
             self.dispatch()
 
     def pull_now(self, want: Want) -> Delivery | None:
-        """Return messages that are ready and in the cache, unless others wait in line."""
+        """Return messages that are ready and in the cache, unless others wait before it."""
         if self._waiting or self.closed is not None:
             return None
         return self._serve(want)
@@ -214,7 +215,7 @@ class Hub:
         self._news.worked(self.subscription.uid)
 
     async def refresh(self) -> None:
-        """Asks the store where the partitions end, so that an empty answer is a true one."""
+        """Ask the store for the ends of the partitions, so that an empty answer is a true one."""
         tails = [reader.tail for reader in self.readers.values()]
         try:
             async with asyncio.timeout(self._settings.empty_pull_refresh_s):
@@ -223,7 +224,7 @@ class Hub:
             return
 
     def dispatch(self) -> None:
-        """Serves the line as far as what is ready goes."""
+        """Deliver ready messages to the waiting consumers, in order."""
         self.dealing.affinity.expire(self._clock())
         if self._blocked:
             # Their own limits held them back; they may have room by now.
@@ -308,7 +309,7 @@ class Hub:
             self._blocked.append(waiter)
 
     def _asked(self, waiter: Waiter) -> Want | None:
-        """Return what the waiter wants now; None if its own limits leave it nothing."""
+        """Return the want of a waiter; None if its own limits leave it nothing."""
         want = waiter.ask()
         if want is None or not self._limits_now().any:
             return want
@@ -316,7 +317,7 @@ class Hub:
         return want if room else None
 
     def _serve(self, want: Want) -> Delivery | None:
-        """Return leased messages within all limits, or None."""
+        """Lease messages within all limits for a consumer; None if none are ready."""
         limits = self._limits_now()
         if limits.any:
             now_s = self._clock()
@@ -336,7 +337,7 @@ class Hub:
         return delivery
 
     def _count(self, delivery: Delivery) -> None:
-        """Count a delivery; nothing of a withdrawn one stays counted."""
+        """Count a delivery in the tenant's usage, until it is withdrawn."""
         if self._usage is NO_LIMITS:
             return
         count, size_bytes = delivery.count, delivery.size_bytes()
@@ -344,6 +345,7 @@ class Hub:
         delivery.counted.append(partial(self._note_usage, -count, -size_bytes))
 
     def _note_usage(self, count: int, size_bytes: int) -> None:
+        """Add delivered messages and bytes to the tenant's usage."""
         tenant_id = self.subscription.tenant_id
         self._usage.count(tenant_id, DELIVERED_MESSAGES, count)
         self._usage.count(tenant_id, DELIVERED_BYTES, size_bytes)
@@ -352,7 +354,7 @@ class Hub:
         self.limits.give_back(consumer, count, self._clock())
 
     def _limits_now(self) -> RateLimits:
-        """Return the limits of the subscription as it is now."""
+        """Return the rate limits of the subscription as it is now."""
         subscription = self.subscription
         if self._throttling is not None:
             self._said = self._throttling.said(subscription.uid)
@@ -370,10 +372,11 @@ class Hub:
 
     @property
     def _stopped_by_flow(self) -> bool:
-        """A consumer said that it takes nothing."""
+        """Whether a consumer reported that it takes nothing."""
         return self._said is not None and self._said.messages_per_second == 0
 
     def _collect(self, want: Want) -> Delivery | None:
+        """Lease messages without regard to rate limits; lift barriers of growth that are passed."""
         if self.subscription.state == "paused" or self._stopped_by_flow:
             return None
         self.growth.lift(self.readers)
@@ -383,6 +386,7 @@ class Hub:
         return delivery
 
     def _collect_once(self, want: Want) -> Delivery | None:
+        """Lease ready messages from the readers in one pass."""
         new = self.max_outstanding - self.outstanding
         room = Room(want.max_messages, want.max_bytes, max(0, new), self._turn)
         now_s = self._clock()
@@ -405,7 +409,7 @@ class Hub:
         self._turn.renew()
 
     def _idle(self) -> None:
-        """Nothing is ready: asks for what may be, answers who won't wait, and sets the clock."""
+        """Ask for missing messages, end waiters that do not wait, and set the timer."""
         self._stop_timer()
         if self._more:
             self._more = False
@@ -431,7 +435,7 @@ class Hub:
             self._set_timer(due_ms)
 
     def _set_timer(self, due_ms: int | None) -> None:
-        """For the next deadline, or for the next message that a rate limit lets go."""
+        """Set the timer for the next deadline, or for the next message that a limit lets go."""
         now_s = self._clock()
         due_s = [] if due_ms is None else [due_ms / 1000]
         gone_s = self.dealing.affinity.due_s()
@@ -459,6 +463,7 @@ class Hub:
         return [one for one in due_s if one is not None]
 
     def _stop_timer(self) -> None:
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""The subscriptions in use here: a hub each, with a reader for each lane that is served here."""
+"""Keeps a hub for each subscription in use here, with a reader for each lane served here."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GROWTH_EVERY_S = 1.0
 
 
 class Hubs:
-    """One per process."""
+    """Opens, finds and wakes the hubs of one process."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Hubs:
 
     @property
     def owners(self) -> Ownership:
-        """Return the units that are ours."""
+        """Return the units that this forwarder owns."""
         return self._owners()
 
     def __iter__(self) -> Iterator[Hub]:
@@ -107,7 +107,7 @@ class Hubs:
         return hub
 
     async def hub(self, subscription: Subscription, *, part: bool) -> Hub:
-        """Return the hub of a subscription that is served here.
+        """Return the hub of a subscription that is served here; open it if needed.
 
         Raises a Problem: 503, or 421 if others serve it, or with `part` false, some of it.
         """

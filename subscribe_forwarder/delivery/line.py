@@ -1,4 +1,4 @@
-"""The line of consumers that wait for messages of a subscription, and their requests."""
+"""Keeps the wait list of consumers of a subscription, and what each wants."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Want(NamedTuple):
 
 
 class Delivery:
-    """The messages for one consumer.
+    """Holds leased messages for one consumer.
 
     Each delivery ends with `render` sent, or in `release` or `withdraw`.
     """
@@ -35,12 +35,14 @@ class Delivery:
     __slots__ = ("count", "counted", "taken")
 
     def __init__(self, taken: Sequence[Taken]) -> None:
+        """Begin a delivery of messages that were taken from readers."""
         self.taken = list(taken)
         self.count = sum(len(part.places) for part in taken)
         self.counted: list[Callable[[], None]] = []
         """Takes it out of the rates again."""
 
     def render(self) -> list[bytes]:
+        """Return the messages as JSON, each with its ack id."""
         messages: list[bytes] = []
         for part in self.taken:
             messages += part.render()
@@ -80,7 +82,7 @@ class Delivery:
 
 
 class Waiter(Protocol):
-    """One in line. It is asked for what it wants each time it may be served."""
+    """A waiting consumer: it is asked for what it wants each time it may be served."""
 
     only_now: bool
     """Ended as soon as nothing is ready and no fetch could change that."""
@@ -98,7 +100,7 @@ class Waiter(Protocol):
 
 
 class PullWaiter:
-    """One pull in line: answered when it has `min_messages`, or as much as it may have."""
+    """A waiting pull: answered when it has `min_messages`, or as many as it may have."""
 
     __slots__ = (
         "_held",

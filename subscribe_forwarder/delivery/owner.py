@@ -1,4 +1,4 @@
-"""One owned unit: a tail per lane, and the readers of its subscriptions, or of one.
+"""Holds one owned unit: a tail per lane, and the readers of its subscriptions, or of one.
 
 Ownership is a claim in Postgres under an epoch; memory of a former epoch is kept over a new claim
 of ours only where nobody can have owned the unit in between, which is when the claim before was
@@ -24,7 +24,7 @@ _ReaderKey = tuple[bytes, int]
 
 
 class Owner:
-    """Made by a claim; `frozen` from the moment its ownership is in doubt until the next one."""
+    """Holds one unit from its claim on; `frozen` while its ownership is in doubt."""
 
     def __init__(
         self,
@@ -73,6 +73,7 @@ class Owner:
             reader.leaving = leaving
 
     def readers(self) -> Iterable[Reader]:
+        """Return the readers of this unit."""
         return self._readers.values()
 
     def unread(self) -> list[CursorKey]:

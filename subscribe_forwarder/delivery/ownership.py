@@ -1,4 +1,4 @@
-"""The units this process owns: claimed under its lease, frozen while that is in doubt.
+"""Keeps the units of this process: claimed under its lease, frozen while that is in doubt.
 
 A unit is claimed when it is wanted here and nobody owns it, and again after a flush that may or may
 not have happened: the claim fences whatever is still under way. It is given away in this order: its
@@ -86,9 +86,10 @@ class Told(Protocol):
 
 
 class Ownership:
-    """One per process. `lease` is the present one, whatever our clock says; `require_lease` raises
-    a 503 Problem where there is none by our clock; `flush` returns once what these readers hold is
-    committed, or raises a Problem."""
+    """Claims, keeps and releases the units of one process. `lease` is the present one, whatever our
+    clock says; `require_lease` raises a 503 Problem where there is none by our clock; `flush`
+    returns once what these readers hold is committed, or raises a Problem.
+    """
 
     def __init__(
         self,
@@ -135,7 +136,7 @@ class Ownership:
         return None if whole is None or subscription_uid in whole.split_off else whole
 
     def of_partition(self, base: Unit) -> list[Owner]:
-        """Return the owners of the whole partition and its parts, as far as they are ours."""
+        """Return the owned unit of a whole partition, or the owned parts of it."""
         return [self._owners[unit] for unit in self._of_base.get(base, ())]
 
     def parts_of(self, subscription_uid: bytes) -> list[Unit]:

@@ -1,4 +1,4 @@
-"""The actions on units as they come to this process, continue, and go."""
+"""Acts on units as they come to this process, continue, and go."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from subscribe_forwarder.ports import Catalog
 
 
 class OwnedPartitions:
-    """One per process: the `ownership.Partitions`."""
+    """Acts on the units of one process; implements `ownership.Partitions`."""
 
     def __init__(
         self,
@@ -111,13 +111,13 @@ class OwnedPartitions:
         self._hubs.lost(readers)
 
     def on_tail(self, base: Unit, lane: int) -> None:
-        """More of a lane may be readable, or less kept."""
+        """Wake the readers of a lane of which more may be readable, or less kept."""
         self._news.grew(base)
         for owner in self._hubs.owners.of_partition(base):
             self.wake(owner, lane)
 
     def wake(self, owner: Owner, lane: int | None = None) -> None:
-        """Wake the readers of one lane, or of all."""
+        """Wake the readers of one lane of an owned unit, or of all its lanes."""
         for reader in list(owner.readers()):
             if lane is not None and reader.cursor.key.lane != lane:
                 continue

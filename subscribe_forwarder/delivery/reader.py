@@ -1,4 +1,4 @@
-"""The messages of one subscription in one lane: delivered ones, and the next to deliver.
+"""Reads the messages of one subscription in one lane: delivered ones, and the next to deliver.
 
 New messages begin at `scan`; below it every offset is settled, leased or waiting for a delivery,
 again or in its turn. A reader starts with `scan` at the floor, so messages that were leased when
@@ -49,6 +49,7 @@ class Taken(NamedTuple):
     minter: Minter
 
     def render(self) -> list[bytes]:
+        """Return the messages as JSON, each with its ack id and its attempt."""
         ledger, minter = self.reader.ledger, self.minter
         renderer = self.reader.tail.renderer
         failures = ledger.has_failures
@@ -132,14 +133,17 @@ class Reader:
 
     @leaving.setter
     def leaving(self, leaving: bool) -> None:
+        """Stop or resume deliveries while the unit moves to another owner."""
         self._leaving = self.ledger.leaving = leaving
 
     @property
     def cursor(self) -> Cursor:
+        """The ack state of this lane."""
         return self.ledger.cursor
 
     @property
     def place(self) -> Lane:
+        """The partition and lane that it reads."""
         return Lane(self.partition.partition, self.cursor.key.lane)
 
     @property
@@ -151,11 +155,12 @@ class Reader:
 
     @property
     def selection(self) -> Selection | None:
+        """The filter of the subscription, or None."""
         return self.terms.selection
 
     @property
     def end(self) -> int | None:
-        """One past the last offset that may be handed out now; None while that is not known."""
+        """The offset after the last one that may be delivered now; None while that is unknown."""
         end = self.tail.end
         if end is None:
             return None
@@ -185,7 +190,7 @@ class Reader:
 
     @property
     def idle(self) -> bool:
-        """Nothing is readable at `scan`, and nothing is out: there is nothing to look at."""
+        """Whether nothing is readable at `scan` and nothing is outstanding."""
         if self.ledger.outstanding:
             return False
         end = self.end
@@ -220,8 +225,7 @@ class Reader:
         return end is None or self.scan < end
 
     def take(self, room: Room, now: Now, deadline_ms: int) -> Taken | None:
-        """Return leased messages that are ready and in the cache: first delivered ones, then new
-        ones.
+        """Lease messages that are ready and in the cache: first delivered ones, then new ones.
 
         The tail is asked for ready messages that the cache lacks; `starved` tells.
         """
@@ -257,7 +261,7 @@ class Reader:
             metrics.lease_ended.labels("deadline").inc(ended)
 
     def starved(self) -> bool:
-        """Return whether messages that the cache lacks may be ready; the tail is asked for them."""
+        """Return whether ready messages may be missing in the cache; the tail is asked for them."""
         starved = self.keys is not None and self.keys.missing()
         again = self.ledger.peek_ready()
         if again is not None and not self.tail.has(again) and not self.tail.gone(again):
@@ -272,11 +276,11 @@ class Reader:
         return starved
 
     def acked(self, offsets: list[int]) -> int:
-        """Settles them (ascending) as acked; how many were not before."""
+        """Settle ascending offsets as acked; return how many were not settled before."""
         return self.ledger.settle(offsets, Settled.ACKED)
 
     def next_due_ms(self, now: Now) -> int | None:
-        """Return the time at which a message may become ready; may be early, never late."""
+        """Return the time at which a message may become ready; it may be early, never late."""
         due_ms = self.ledger.next_due_ms()
         expiry_us = None if self.keys is None else self.keys.next_expiry_us()
         if expiry_us is None:
@@ -302,6 +306,7 @@ class Reader:
         return self.keys is not None and self.keys.skip(key_hash)
 
     def _outstanding_again(self) -> None:
+        """Tell the reconciler that messages are outstanding."""
         if self._on_outstanding is not None:
             self._on_outstanding(self)
 
@@ -318,6 +323,7 @@ class Reader:
         return True
 
     def _take_again(self, places: list[tuple[Batch, int]], room: Room, now_us: int) -> None:
+        """Choose messages to deliver again, as far as there is room and they are cached."""
         ledger, keys, selection = self.ledger, self.keys, self.selection
         while not room.full and (offset := ledger.peek_ready()) is not None:
             if keys is not None and not keys.in_turn(offset):
@@ -374,6 +380,7 @@ class Reader:
         return True
 
     def _take_new(self, places: list[tuple[Batch, int]], room: Room, now_us: int) -> None:
+        """Choose new messages from `scan` on, as far as there is room and they are cached."""
         end = self.end
         known_to = self.cursor.read_to
         while end is not None and not room.full:
@@ -419,7 +426,7 @@ class Reader:
         now_us: int,
         known: bool,
     ) -> int:
-        """Handle new messages of one batch from `offset` on; return the offset where it stopped."""
+        """Choose new messages of one batch from `offset` on; return the offset where it stopped."""
         messages = batch.messages()
         base = batch.base
         stop = min(batch.end, gap_end)
@@ -449,7 +456,7 @@ class Reader:
         return offset
 
     def _plain(self, batch: Batch, offset: int, room: Room) -> bool:
-        """Return whether all messages of it from `offset` on are delivered, in any order."""
+        """Return whether all messages of a batch from `offset` on are delivered, in any order."""
         if self.keys is not None:
             return False
         batch.messages()
@@ -469,8 +476,7 @@ class Reader:
         metrics.expired.inc(self.ledger.settle((offset,), Settled.EXPIRED))
 
     def lift(self) -> None:
-        """Counts what the store no longer holds, which is all below its first offset, as expired:
-        leased, waiting, and never handed out alike."""
+        """Settle all messages that the store no longer holds as expired, whatever their state."""
         first = self.tail.first
         if self.cursor.floor < first:
             metrics.expired.inc(self.ledger.settle_below(first, Settled.EXPIRED))

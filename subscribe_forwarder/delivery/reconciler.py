@@ -1,4 +1,4 @@
-"""Recounts the books of owned cursors from what Postgres holds (P9); ends leases nobody asks of.
+"""Recounts the messages of owned cursors in Postgres (P9); ends leases that nobody asks about.
 
 The flush says at once whether a row balances and how its open deliveries changed (flush.py); only
 counting them shows what went wrong without a flush. A cursor is recounted within 5 s of its last
@@ -31,7 +31,7 @@ _log = structlog.get_logger("packetboat.subscribe")
 
 
 class Reconciler:
-    """One loop per process."""
+    """Recounts the cursors of one process in one loop."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The limits that are left of a pull."""
+"""Counts the limits that are left of a pull while it goes over the partitions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ MAX_SCAN = 4_096
 
 
 class Room:
-    """The limits that are left of a pull while it goes over the partitions."""
+    """Holds the limits that are left of a pull."""
 
     __slots__ = ("max_bytes", "max_messages", "more", "new", "scan", "taken", "turn")
 
     def __init__(
         self, max_messages: int, max_bytes: int, new: int, turn: Turn | None = None
     ) -> None:
+        """Begin with the limits of a pull."""
         self.max_messages = max_messages
         self.max_bytes = max_bytes
         self.new = new
@@ -29,4 +30,5 @@ class Room:
 
     @property
     def full(self) -> bool:
+        """Whether the pull takes no more messages or bytes."""
         return self.max_messages <= 0 or self.max_bytes <= 0

@@ -1,4 +1,4 @@
-"""Makes leased messages into bytes that may leave.
+"""Renders leased messages as bytes that may leave.
 
 Before the bytes leave, the leases of an exactly-once subscription must be committed, and the acks
 of an at-most-once subscription. At-least-once needs neither: it allows repeated deliveries.

@@ -1,4 +1,4 @@
-"""The deliveries of active readers, counted where they happen."""
+"""Counts the deliveries of active readers where they happen."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from subscribe_forwarder.delivery.reader import Reader, Taken
 
 
 class Activity:
-    """One per process. A subscription that gets nothing leaves no trace here."""
+    """Counts for one process; a subscription that gets nothing leaves no trace here."""
 
     def __init__(self) -> None:
         self._counts: dict[Reader, int] = {}
         self._bytes = 0.0
 
     def handed_out(self, taken: Sequence[Taken]) -> None:
-        """Count one delivery; sizes are the means of the batches that it begins in."""
+        """Count one delivery; its bytes are estimated from the means of its batches."""
         counts = self._counts
         for part in taken:
             count = len(part.places)

@@ -1,5 +1,8 @@
-"""The lease of this process: registered, renewed each second, and registered anew under a new
-incarnation once it is lost. Each renewal carries our load and brings who else is alive."""
+"""Keeps the lease of this process: registers it, renews it each second, replaces a lost one.
+
+The new lease has a new incarnation. Each renewal carries our load, and brings the list of live
+forwarders.
+"""
 
 from __future__ import annotations
 
@@ -64,6 +67,7 @@ class LeaseKeeper:
 
     @property
     def held(self) -> bool:
+        """Whether the lease is held, by our own clock."""
         lease = self.lease
         return lease is not None and lease.held(self._clock())
 

@@ -1,4 +1,4 @@
-"""The log of attempts on its way to Postgres: gathered, and written once a second.
+"""Gathers the log of attempts, and writes it to Postgres once a second.
 
 Bounded: one write has, for each subscription, its newest failures of that second, and its newest
 successes, fewer of them. A process that dies takes the last second of its log with it; while
@@ -59,7 +59,7 @@ class _Pending:
 
 
 class AttemptLog:
-    """One per process; use it on one event loop."""
+    """Gathers the attempts of one process, on one event loop."""
 
     def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts
@@ -87,7 +87,7 @@ class AttemptLog:
         answer: Answer,
         wall_s: float,
     ) -> None:
-        """Add the attempts of one request, which began then."""
+        """Log the attempts of one request, which began at `wall_s`."""
         key = subscription.tenant_id, subscription.uid
         pending = self._pending.get(key)
         if pending is None:

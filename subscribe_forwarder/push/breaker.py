@@ -1,4 +1,4 @@
-"""The circuit breaker of an endpoint: the decision whether it is worth a request.
+"""Decides by a circuit breaker whether an endpoint is worth a request.
 
 Pure; times are seconds of any one monotonic clock.
 
@@ -56,7 +56,7 @@ class EndpointBreaker:
         self._trying = 0
 
     def room(self, now_s: float) -> int | None:
-        """Return how many requests may begin now; None: it does not matter."""
+        """Return how many requests may begin now; None sets no limit."""
         if self.state is State.CLOSED:
             return None
         if self.state is State.OPEN and now_s < self._try_s:
@@ -68,6 +68,7 @@ class EndpointBreaker:
         return max(now_s, self._try_s) if self.state is State.OPEN else None
 
     def began(self, now_s: float) -> None:
+        """Count a request; the first one after the pause half opens the breaker."""
         if self.state is State.OPEN:
             self.state = State.HALF_OPEN
             self._turned_s = now_s
@@ -76,7 +77,7 @@ class EndpointBreaker:
             self._trying += 1
 
     def ended(self, began_s: float, *, well: bool | None, now_s: float) -> bool:
-        """Count a request that began then; returns whether the breaker closed by that.
+        """Count a request that ended; return whether the breaker closed by that.
 
         `well`: None tells nothing.
         """
@@ -108,6 +109,7 @@ class EndpointBreaker:
         return False
 
     def _note(self, well: bool, now_s: float) -> None:
+        """Note an outcome while closed; open the breaker after too many failures."""
         self._last.append(well)
         self._failures = 0 if well else self._failures + 1
         if well:

@@ -1,5 +1,4 @@
-"""The state of one subscription's endpoint here: whether it works, and what holds its requests
-back.
+"""Holds the state of one subscription's endpoint: whether it works, what slows its requests.
 
 Pure; times are seconds of a monotonic clock. The breaker is of this subscription alone, so a path
 that fails stops no other path of its origin. All else is of the origin (origin.py): a pause it
@@ -33,7 +32,7 @@ _SILENT = "its origin answers none of the subscriptions that are pushed there"
 
 
 class Endpoint:
-    """Every `begin` is followed by one `ended`."""
+    """Counts the requests to one endpoint: every `begin` is followed by one `ended`."""
 
     def __init__(
         self,
@@ -62,7 +61,7 @@ class Endpoint:
         return room if tries is None else min(tries, room)
 
     def ahead(self, now_s: float) -> int:
-        """Return how many messages may be leased beyond what `room` lets go.
+        """Return how many messages may be leased beyond those that `room` allows.
 
         None may while the endpoint is held back or not known to work.
         """
@@ -80,7 +79,7 @@ class Endpoint:
         )
 
     def messages(self, wanted: int, now_s: float) -> int:
-        """Return how many messages a request may carry that may begin."""
+        """Return how many messages the next request may carry."""
         if self.breaker.state is not State.CLOSED:
             return 1
         return self.origin.messages(wanted, now_s)
@@ -100,14 +99,14 @@ class Endpoint:
         return due_s if own_s is None else max(own_s, due_s)
 
     def begin(self, messages: int, now_s: float) -> None:
-        """Count a request with `messages` messages that leaves."""
+        """Count a request that leaves."""
         was = self.breaker.state
         self.breaker.began(now_s)
         self._count_turn(was)
         self.origin.begin(messages, now_s)
 
     def ended(self, began_s: float, verdict: Verdict, now_s: float) -> bool:
-        """Count a request that ended; returns whether the origin was silent until now."""
+        """Count a request that ended; return whether the origin was silent until now."""
         was, origin = self.breaker.state, self.origin
         well, load = verdict.well, verdict.load
         if verdict.outcome == "busy":
@@ -158,5 +157,6 @@ class Endpoint:
         return found
 
     def _count_turn(self, was: State) -> None:
+        """Count a change of the breaker's state."""
         if self.breaker.state is not was:
             metrics.decisions.labels(f"breaker_{self.breaker.state.name.lower()}").inc()

@@ -1,4 +1,4 @@
-"""The endpoints that this process pushes to, and the pushers that wait for room at each origin.
+"""Keeps the endpoints that this process pushes to, and the pushers that wait at each origin.
 
 Pushers get room at an origin in turn: one that gets it goes to the end of the wait list if it wants
 more, so one subscription's backlog does not starve another's single message. A pusher that waits
@@ -23,7 +23,7 @@ _UNLIMITED = 2**31
 
 
 class Endpoints:
-    """One per process; use it on one event loop."""
+    """Keeps the endpoints of one process, on one event loop."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Endpoints:
                 timer.cancel()
 
     def room(self, endpoint: Endpoint) -> int:
-        """Return how many requests may begin now."""
+        """Return how many requests to an endpoint may begin now."""
         room = endpoint.room(self.clock())
         return min(room, self._tenant_room(endpoint.key.tenant_id, room)) if room else 0
 
@@ -93,7 +93,7 @@ class Endpoints:
             self._arm(origin)
 
     def begin(self, endpoint: Endpoint, messages: int) -> float:
-        """A request leaves; the time to tell `ended`."""
+        """Count a request that leaves; return its time, for `ended`."""
         now_s = self.clock()
         endpoint.begin(messages, now_s)
         self._out[endpoint.key.tenant_id] += 1
@@ -101,6 +101,7 @@ class Endpoints:
         return now_s
 
     def ended(self, endpoint: Endpoint, began_s: float, verdict: Verdict) -> None:
+        """Count a request that ended, and let waiting pushers go on."""
         tenant_id, origin = endpoint.key.tenant_id, endpoint.origin
         now_s = self.clock()
         if endpoint.ended(began_s, verdict, now_s):
@@ -120,15 +121,15 @@ class Endpoints:
             self.hand_on(other)
 
     def keep(self, endpoint: Endpoint, wake: Wake) -> None:
-        """Take a pusher that is about to end a request off the wait list, unless others wait.
+        """Take a pusher that ends a request off the wait list if no other pusher waits.
 
-        It goes on itself.
+        It goes on by itself.
         """
         if len(endpoint.origin.waiting) == 1:
             endpoint.origin.waiting.pop(wake, None)
 
     def hand_on(self, origin: Origin) -> None:
-        """Wakes who waits for room, until as many as there is room for have made use of it."""
+        """Wake pushers that wait for room at an origin, until the room is used."""
         now_s = self.clock()
         room = origin.room(now_s)
         room = min(room, self._tenant_room(origin.key.tenant_id, room)) if room else 0
@@ -157,6 +158,7 @@ class Endpoints:
         self._paused.clear()
 
     def _tenant_room(self, tenant_id: bytes, wanted: int) -> int:
+        """Return how many requests of a tenant may begin now."""
         out = self._out[tenant_id]
         share = self._levels.share(tenant_id, PUSH_CONCURRENCY, out, wanted)
         if share is None:

@@ -1,4 +1,4 @@
-"""The push of one subscription's messages that are owned here.
+"""Pushes the messages of one subscription that are owned here.
 
 An engine is a consumer in the hub's wait list, as a stream is, that never leaves it: it is asked
 for its want each time something may be ready, and wants as much as may be sent. The messages that
@@ -117,7 +117,7 @@ class _Started(NamedTuple):
 
 
 class Engine:
-    """The engine of one subscription, while its endpoint is enabled and something of it is here."""
+    """Pushes for one subscription, while its endpoint is enabled and some of it is owned here."""
 
     only_now = False
 
@@ -250,6 +250,7 @@ class Engine:
     # One in line.
 
     def ask(self) -> Want | None:
+        """Return the messages and bytes that it may lease now, or None."""
         wanted = self._wanted()
         max_bytes = MAX_OUT_BYTES - self._queued_bytes - self._out_bytes
         if wanted <= 0 or (max_bytes <= 0 and (self._out or self._queue)):
@@ -258,6 +259,7 @@ class Engine:
         return Want(wanted, max(1, max_bytes), lease_from_s=lease_s)
 
     def give(self, delivery: Delivery) -> bool:
+        """Take leased messages to send them; return False, since it stays in the wait list."""
         if self._hub.subscription.delivery == "at_least_once":
             self._take(delivery)
         else:
@@ -300,15 +302,17 @@ class Engine:
 
     @property
     def _cap(self) -> int:
-        """Requests at once: this process's part of what the subscription allows."""
+        """The number of requests at once: this process's part of the subscription's limit."""
         return max(1, int(self._config.max_concurrency * self._hub.share))
 
     @property
     def _batch(self) -> int:
+        """The greatest number of messages of one request."""
         return self._config.max_batch if self._config.format in BATCHING else 1
 
     @property
     def _waits_for_commit(self) -> bool:
+        """Whether too many delivered messages wait for their commit."""
         most = max(MAX_UNCOMMITTED, self._cap * self._batch)
         return self._settling.uncommitted >= most
 
@@ -333,6 +337,7 @@ class Engine:
         return (max(0, room) + ahead) * batch - ready
 
     def _take(self, delivery: Delivery) -> None:
+        """Queue leased messages, and send them at the end of this turn of the loop."""
         for part in delivery.taken:
             ledger, minter = part.reader.ledger, part.minter
             failures = ledger.has_failures
@@ -373,22 +378,25 @@ class Engine:
         return self._out > out or bool(self._queue or self._preparing)
 
     def _pump_soon(self) -> None:
+        """Have requests begin at the end of this turn of the loop."""
         if not self._pumping:
             self._pumping = True
             asyncio.get_running_loop().call_soon(self._pump_now)
 
     def _pump_now(self) -> None:
+        """Begin requests, then ask the hub for more messages."""
         self._pumping = False
         self._pump()
         if self.joined and self._wanted() > 0:
             self._hub.dispatch()
 
     def _pump(self) -> None:
-        """Begins as many requests as may be."""
+        """Begin as many requests as are allowed."""
         while (items := self._next()) is not None:
             self._spawn(self._work(self._begin(items)))
 
     def _begin(self, items: list[Item]) -> _Started:
+        """Count a request as begun."""
         size = sum([len(item.batch.messages()[item.at].data) for item in items])
         self._out += 1
         self._out_bytes += size
@@ -397,11 +405,13 @@ class Engine:
         )
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run work in a task that the engine keeps."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
+        """Forget a task, and log its failure."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("push failed", exc_info=error)
@@ -444,7 +454,7 @@ class Engine:
         return items or None
 
     def _is_leased(self, item: Item) -> bool:
-        """Return whether the message is leased, and for as long as a request may take."""
+        """Return whether a message is leased for as long as a request may take."""
         if not self._settling.current(item):
             return False
         grant = item.ledger.grant_of(item.offset)
@@ -482,6 +492,7 @@ class Engine:
             started = None if more is None else self._begin(more)
 
     async def _send(self, items: list[Item]) -> Verdict:
+        """Send one request, and settle its messages by the answer."""
         means, subscription = self._means, self._hub.subscription
         wall_s = means.wall_s()
         try:
@@ -512,6 +523,7 @@ class Engine:
         self.give_back()
 
     def _note(self, items: Sequence[Item], verdict: Verdict, latency_s: float) -> None:
+        """Count the outcome of a request; end the push if the endpoint is gone."""
         outcome = verdict.outcome
         metrics.requests.labels(outcome).inc()
         metrics.messages.labels(outcome).inc(len(items))
@@ -532,6 +544,7 @@ class Engine:
 
 
 def _outgoing(item: Item) -> Outgoing:
+    """Return a message as requests are built from it."""
     batch, at = item.batch, item.at
     renderer = item.reader.tail.renderer
     return Outgoing(

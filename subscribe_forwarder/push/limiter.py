@@ -1,4 +1,4 @@
-"""The number of requests that an endpoint is sent at once, found out by trying.
+"""Finds the number of requests that an endpoint takes at once, by trying.
 
 Pure; times are seconds of any one monotonic clock. The limit starts low. It is looked at once per
 *window*, some requests that began after the last look:
@@ -85,7 +85,7 @@ class Load(enum.Enum):
 
 
 class Limiter:
-    """The limiter of one endpoint. Every `began` is followed by one `ended`."""
+    """Limits the requests to one endpoint: every `began` is followed by one `ended`."""
 
     def __init__(self, now_s: float) -> None:
         self.in_flight = self._peak = 0
@@ -117,7 +117,7 @@ class Limiter:
 
     @property
     def background(self) -> float:
-        """The share of requests that is refused however few are sent."""
+        """The share of requests that the endpoint refuses however few are sent."""
         if self._calm_refused < self._sure:
             return 0.0
         share = self._calm_refused / self._calm
@@ -125,7 +125,7 @@ class Limiter:
 
     @property
     def limit(self) -> float:
-        """Requests at once; below 1, of the time with one."""
+        """The number of requests at once; below 1, the share of the time with one."""
         return max(START, self._limit / 2) if self._measuring else self._limit
 
     def room(self, now_s: float) -> int:
@@ -140,11 +140,12 @@ class Limiter:
         return max(now_s, self._next_s) if self.limit < 1 and not self.in_flight else None
 
     def began(self) -> None:
+        """Count a request that leaves."""
         self.in_flight += 1
         self._peak = max(self._peak, self.in_flight)
 
     def ended(self, began_s: float, load: Load, now_s: float) -> None:
-        """Count the end of a request that began then."""
+        """Count a request that ended, and raise or lower the limit by its outcome."""
         at_once = self.in_flight
         self.in_flight -= 1
         latency_s = max(0.0, now_s - began_s)
@@ -170,7 +171,7 @@ class Limiter:
         self._open_window(now_s)
 
     def _overloads(self, *, refused: bool) -> bool:
-        """Counts an answer; whether the refusals so far say that the endpoint is sent too much."""
+        """Count an answer; return whether the refusals so far show an overload."""
         self._recent.append(refused)
         if self._since_lift is not None:
             self._since_lift += 1
@@ -209,6 +210,7 @@ class Limiter:
         self._peak = self.in_flight
 
     def _taken(self, began_s: float, latency_s: float, now_s: float) -> None:
+        """Count an accepted request; at the end of a window, decide on the limit."""
         if began_s < self._window_s:
             return
         self._count += 1

@@ -1,4 +1,4 @@
-"""The state of one origin, for all subscriptions of a tenant that are pushed to it here.
+"""Holds the state of one origin, for all subscriptions of a tenant that are pushed to it here.
 
 It has how much the origin takes, what it asked for, and whether it answers anybody. Pure; times are
 seconds of a monotonic clock.
@@ -52,7 +52,7 @@ def _from_now(seconds: float) -> datetime:
 
 
 class Origin:
-    """Every `begin` is followed by one `ended`."""
+    """Counts the requests to one origin: every `begin` is followed by one `ended`."""
 
     def __init__(self, key: EndpointKey, now_s: float) -> None:
         self.key = key
@@ -86,7 +86,7 @@ class Origin:
         return max(0, room)
 
     def ahead(self) -> int:
-        """Return how many messages may be leased beyond what `room` lets go."""
+        """Return how many messages may be leased beyond those that `room` allows."""
         ahead = int(self.limiter.limit)
         if self.concurrency is not None:
             ahead = min(ahead, self.concurrency)
@@ -95,7 +95,7 @@ class Origin:
         return ahead
 
     def messages(self, wanted: int, now_s: float) -> int:
-        """Return how many messages a request may carry that may begin."""
+        """Return how many messages the next request may carry."""
         if self.silent:
             return 1
         if self.bucket is None:
@@ -116,13 +116,14 @@ class Origin:
         return self.limiter.due_s(now_s)
 
     def begin(self, messages: int, now_s: float) -> None:
+        """Count a request that leaves."""
         self.limiter.began()
         self._trying += self.silent
         if self.bucket is not None:
             self.bucket.take(messages, now_s)
 
     def ended(self, began_s: float, *, well: bool | None, now_s: float) -> bool:
-        """Count a request that began then; returns whether the origin was silent until now."""
+        """Count a request that ended; return whether the origin was silent until now."""
         if self.silent and began_s < self._silent_s:
             return False  # an overloaded origin still finishes some
         if self.silent:
@@ -206,5 +207,6 @@ class Origin:
         return found
 
     def _forget_throttle(self, now_s: float) -> None:
+        """Drop the rate and the concurrency that the origin asked for once they expire."""
         if now_s >= self._throttled_until_s:
             self.bucket = self.concurrency = None

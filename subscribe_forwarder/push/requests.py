@@ -1,4 +1,4 @@
-"""Requests to endpoints: body, headers and signature of one delivery.
+"""Makes requests to endpoints: body, headers and signature of one delivery.
 
     raw          the message's bytes, its attributes as JSON in `Packetboat-Attributes`
     json         {"subscription": …, "topic": …, "messages": [as a pull shows them]}
@@ -70,7 +70,7 @@ class _Compiled(NamedTuple):
 
 
 class Requests:
-    """Opened secrets are kept for as long as their subscription stays as it is."""
+    """Makes requests, and keeps the opened secrets of a subscription while it stays as it is."""
 
     def __init__(self, sealer: Sealer | None, tokens: EndpointTokens) -> None:
         self._sealer = sealer
@@ -121,6 +121,7 @@ class Requests:
         headers: list[_Header],
         body: bytes,
     ) -> PushRequest:
+        """Add the configured headers, the signature and the token to a request."""
         headers += compiled.headers
         headers.append(("webhook-id", webhook_id))
         headers.append(("webhook-timestamp", str(int(now_s))))
@@ -182,6 +183,7 @@ def _raw(subscription: Subscription, messages: Sequence[Outgoing]) -> tuple[list
 
 
 def _json(subscription: Subscription, messages: Sequence[Outgoing]) -> tuple[list[_Header], bytes]:
+    """Return the headers and the body of the format `json`."""
     # The names are letters, digits and `._-`: they need no escapes.
     body = b'{"subscription":"%b","topic":"%b","messages":[%b]}' % (
         subscription.name.encode("ascii"),
@@ -233,6 +235,7 @@ _MAKERS: dict[
 
 
 def _facts(subscription: Subscription, messages: Sequence[Outgoing]) -> list[_Header]:
+    """Return the headers that name the subscription, the topic and the metadata of one message."""
     if len(messages) == 1:
         return _facts_of_one(subscription, messages[0])
     return [
@@ -242,6 +245,7 @@ def _facts(subscription: Subscription, messages: Sequence[Outgoing]) -> list[_He
 
 
 def _facts_of_one(subscription: Subscription, one: Outgoing) -> list[_Header]:
+    """Return the headers of a request with one message."""
     headers = [
         ("Packetboat-Subscription", subscription.name),
         ("Packetboat-Topic", subscription.topic_name),
@@ -278,7 +282,7 @@ def _id_of(messages: Sequence[Outgoing]) -> str:
 
 
 def _plain(text: str | None) -> str:
-    """Return a publisher's text, where a header may have it; else nothing."""
+    """Return a publisher's text if a header may have it, else an empty text."""
     return text if text is not None and text.isascii() and text.isprintable() else ""
 
 

@@ -1,4 +1,4 @@
-"""One POST to an endpoint, and its outcome.
+"""Sends one POST to an endpoint, and returns its outcome.
 
 An answer is here within the time-out, however the endpoint behaves, and a bounded number of bytes
 is held: 1 KiB of the body is kept, the rest is read past up to a limit so that the connection can
@@ -56,7 +56,7 @@ class OneRule:
 
 
 class Sender:
-    """One in a process. Connections are kept and used again, apart for each set of rules."""
+    """Sends requests of one process; connections are kept apart for each set of rules."""
 
     def __init__(
         self,
@@ -75,8 +75,11 @@ class Sender:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def send(self, request: PushRequest, timeout_s: float) -> Answer:
-        """Never raises for what an endpoint does or a request is; a MetadataError where the
-        tenant's rules can't be told. Cancelled, it closes its connection."""
+        """Send a request, and return the answer or the failure.
+
+        Never raises for anything that an endpoint does or a request is. Raises MetadataError if the
+        tenant's rules cannot be read. Cancelled, it closes its connection.
+        """
         session = self._session(await self._rules.guard_of(request.tenant_id))
         began, body = time.perf_counter(), request.body
         status: int | None = None
@@ -119,6 +122,7 @@ class Sender:
             self._resolver = None
 
     def _session(self, guard: Guard) -> aiohttp.ClientSession:
+        """Return the session with the rules of a guard; make it at the first use."""
         session = self._sessions.get(guard)
         if session is not None:
             self._sessions.move_to_end(guard)
@@ -144,7 +148,7 @@ class Sender:
 
 
 async def _read(response: aiohttp.ClientResponse, excerpt: bytearray) -> bool:
-    """Read the body into the excerpt; False: there is more of it than anyone reads."""
+    """Read the body into the excerpt; return False for a body over the limit."""
     total = 0
     async for chunk in response.content.iter_any():
         if total < EXCERPT_BYTES:

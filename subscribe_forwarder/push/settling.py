@@ -1,4 +1,4 @@
-"""The outcomes of pushed messages, told to the ledgers and committed.
+"""Reports the outcomes of pushed messages to the ledgers, and commits them.
 
 The invariant: `uncommitted` counts what an endpoint has taken until Postgres knows of it, so that
 the engine can bound it: a process that dies repeats that and what was in flight, and nothing else.
@@ -47,7 +47,7 @@ class Item(NamedTuple):
 
 
 class Settling:
-    """The settling of one subscription."""
+    """Settles the pushed messages of one subscription."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Settling:
 
     @property
     def uncommitted(self) -> int:
-        """Messages that an endpoint has taken, and Postgres does not know of it yet."""
+        """The number of messages that the endpoint has taken and Postgres does not know of."""
         return len(self._acks) + self._told
 
     def settle(self, items: Sequence[Item], verdict: Verdict) -> None:
@@ -115,7 +115,7 @@ class Settling:
         return given
 
     def current(self, item: Item) -> bool:
-        """Return whether the ledger is the one that counts."""
+        """Return whether the ledger of a message is still the one that counts."""
         reader = item.reader
         return reader.ledger is item.ledger and self._hub.readers.get(reader.place) is reader
 
@@ -144,11 +144,13 @@ class Settling:
         metrics.lease_ended.labels("nack").inc(ended)
 
     def _soon(self) -> None:
+        """Have outcomes reported at the end of this turn of the loop."""
         if not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._tell)
 
     def _tell(self) -> None:
+        """Ack delivered messages in their ledgers, and start their commit."""
         self._scheduled = False
         acks, self._acks = self._acks, []
         by_reader: dict[Reader, list[Item]] = {}
@@ -169,19 +171,19 @@ class Settling:
             self._settled()
 
     def _pass_on(self, how: Late, items: Sequence[Item]) -> None:
+        """Settle messages whose ledger has changed by their ack ids."""
         if items:
             self._late(how, [item.minter.mint(item.offset, item.turn) for item in items])
 
     def _may_ack(self, item: Item) -> bool:
-        """Return whether the item may be acked; exactly once: by the lease that it was sent
-        under only.
-        """
+        """Return whether a message may be acked; exactly once: only under its own lease."""
         ledger = item.ledger
         if not ledger.policy.exactly_once:
             return True
         return ledger.holds(item.offset, item.minter.head.epoch, item.turn)
 
     async def _commit_all(self) -> None:
+        """Commit reported outcomes until none are left; try failed commits again."""
         try:
             while self._dirty:
                 told, self._dirty = self._dirty, {}
@@ -209,7 +211,7 @@ class Settling:
                 self._done(items)
 
     def _done(self, items: list[Item]) -> None:
-        """Finish items whose readers' commit ended.
+        """Finish messages whose readers' commit ended.
 
         Items of a ledger that is replaced, or of a reader that went elsewhere, may not have been in
         it: they are acked by id, once more or at last.

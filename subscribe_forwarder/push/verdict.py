@@ -1,4 +1,4 @@
-"""The meaning of an endpoint's answer, for its message and for the endpoint. Pure."""
+"""Decides what an endpoint's answer means, for its message and for the endpoint. Pure."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Answer(NamedTuple):
 
 
 def judge(answer: Answer, wall_s: float) -> Verdict:
-    """A failure is one whatever the status was."""
+    """Return the verdict on an answer; a failed exchange is a failure whatever its status was."""
     status, headers = answer.status, answer.headers
     if answer.failure or status is None:
         load = Load.TOO_MUCH if answer.failure == "timeout" else Load.NOTHING
@@ -120,6 +120,7 @@ def throttle_of(headers: Mapping[str, str]) -> Throttle | None:
 
 
 def _number(text: str | None) -> float | None:
+    """Return a positive number from a header, or None."""
     if text is None or len(text) > 32:
         return None
     try:

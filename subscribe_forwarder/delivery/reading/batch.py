@@ -1,4 +1,4 @@
-"""Stored batches as all subscriptions of a partition share them, within one budget of bytes."""
+"""Holds stored batches that all subscriptions of a partition share, within one budget of bytes."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ class Batch:
     )
 
     def __init__(self, entry: Entry, generation: int = 0, partition: int = 0) -> None:
+        """Hold the raw bytes of a batch; its messages are decoded when one is needed."""
         self._raw: Buffer = entry.batch
         self._indices = entry.indices
         self._stage = entry.stage
@@ -75,7 +76,7 @@ class Batch:
 
     @property
     def mean_bytes(self) -> float:
-        """About how large each of its messages is."""
+        """The mean size of its messages, estimated."""
         return (self.cost_bytes / max(1, self.end - self.base) - _MESSAGE_OVERHEAD_BYTES) / 2
 
     def messages(self) -> list[Message]:
@@ -138,9 +139,7 @@ class Batch:
         return known
 
     def fragment(self, index: int, renderer: PartitionRenderer) -> bytes:
-        """Return the part of every delivery of the message that is always the same,
-        rendered once.
-        """
+        """Return the JSON that all deliveries of a message share, rendered once."""
         fragment = self._fragments[index] if self._fragments else None
         if fragment is None:
             message = self.messages()[index]
@@ -183,6 +182,7 @@ class CacheBudget:
         self.used_bytes = 0
 
     def add(self, owner: Owner, batch: Batch) -> None:
+        """Count a cached batch, and drop the least recently used ones above the limit."""
         self._batches[id(owner), batch.base] = owner, batch
         self.used_bytes += batch.cost_bytes
         while self.used_bytes > self._limit_bytes and len(self._batches) > 1:
@@ -192,6 +192,7 @@ class CacheBudget:
         metrics.cache_bytes.set(self.used_bytes)
 
     def touch(self, owner: Owner, batch: Batch) -> None:
+        """Note a use of a batch."""
         self._batches.move_to_end((id(owner), batch.base))
 
     def remove(self, owner: Owner, batch: Batch) -> None:

@@ -42,6 +42,7 @@ class Turn:
 
     @property
     def begun(self) -> bool:
+        """Whether some of the turn's time was used."""
         return self.left_s < BUDGET_S
 
     def renew(self) -> None:

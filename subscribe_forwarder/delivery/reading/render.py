@@ -1,4 +1,4 @@
-"""Messages as the JSON of a pull, built mostly from bytes that are there already.
+"""Renders messages as the JSON of a pull, mostly from bytes that exist already.
 
 A JSON body is put into `data` as it was published, after one pass that proves it is whole, valid
 JSON: never decoded and encoded again. Text becomes a string, another body `data_base64`. The part
@@ -120,7 +120,7 @@ def _trace(message: Message) -> bytes:
 
 
 def delivery(fragment: bytes, ack_id: bytes, attempt: int) -> bytes:
-    """Return one message of a pull's answer."""
+    """Return the JSON of one delivered message."""
     return b'{%b,"ack_id":"%b","attempt":%d}' % (fragment, ack_id, attempt)
 
 
@@ -130,11 +130,12 @@ def delivery_without_ack_id(fragment: bytes, attempt: int) -> bytes:
 
 
 def pull_body(deliveries: Sequence[bytes]) -> bytes:
+    """Return the body of a pull's answer."""
     return b'{"messages":[%b]}' % b",".join(deliveries)
 
 
 def time_json(time_us: int) -> bytes:
-    """Return a JSON string: RFC 3339 in UTC with microseconds; beyond year 9999 its last moment."""
+    """Return a time as a JSON string in RFC 3339; a time after the year 9999 is its last moment."""
     seconds, micros = divmod(time_us, 1_000_000)
     try:
         moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=micros)
@@ -144,6 +145,7 @@ def time_json(time_us: int) -> bytes:
 
 
 def _data(data: bytes, content_type: str | None) -> tuple[bytes, bytes, bytes]:
+    """Return the name, the JSON and the content type of a message's data."""
     kind, type_json = (_BINARY, _NULL) if content_type is None else _kind_of(content_type)
     if kind == _JSON:
         try:

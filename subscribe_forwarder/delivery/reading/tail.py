@@ -1,4 +1,4 @@
-"""The messages of one lane of a partition as all its subscriptions share them.
+"""Shares the messages of one lane of a partition among all its subscriptions.
 
 One fetch serves all readers that wait for its offsets. A batch is decoded once, when a message of
 it is first delivered, and keeps its rendered messages. A byte budget over all partitions decides
@@ -124,7 +124,7 @@ class Tail:
         return True
 
     def find(self, offset: int) -> Batch | None:
-        """Return the cached batch that holds `offset`."""
+        """Return the cached batch that holds an offset, or None."""
         index = bisect_right(self._bases, offset) - 1
         if index < 0:
             return None
@@ -135,12 +135,15 @@ class Tail:
         return batch
 
     def has(self, offset: int) -> bool:
+        """Return whether the message at an offset is cached."""
         index = bisect_right(self._bases, offset) - 1
         return index >= 0 and offset < self._batches[index].end
 
     def empty_to(self, offset: int) -> int:
-        """The end of a stretch from `offset` on in which there never was a message, or `offset`:
-        a restored store goes on further up, with a queue whose first offsets are left out."""
+        """Return the end of a stretch from `offset` on that never had messages, or `offset`.
+
+        A restored store continues further up, with a queue whose first offsets are left out.
+        """
         if self.first <= offset < (link := self._link_of(offset)).first:
             return link.first
         return offset
@@ -150,7 +153,7 @@ class Tail:
         return offset in self._gone
 
     def want(self, offset: int) -> None:
-        """Starts fetching from `offset` unless that is under way; `on_change` tells when done."""
+        """Start to fetch from `offset` unless that is under way; `on_change` is called after it."""
         if self._retry is not None or offset in self._fetching:
             return
         if len(self._fetching) >= MAX_FETCHES:
@@ -158,7 +161,7 @@ class Tail:
         self._fetching[offset] = asyncio.get_running_loop().create_task(self._fetch(offset))
 
     def on_offsets(self, queue: bytes, first: int, end: int) -> None:
-        """The store says where a queue starts and ends; late news is ignored."""
+        """Take the first offset and the end of a queue from the store; older values are ignored."""
         for link in reversed(self._links):
             if link.packed == queue:
                 if self._note(link, first, end):
@@ -166,7 +169,7 @@ class Tail:
                 return
 
     async def refresh(self) -> None:
-        """Returns when `end` covers what was readable at the call, or the store can't tell."""
+        """Return once `end` covers all that was readable at the call, or the store cannot say."""
         if self._refreshing is not None:
             await asyncio.shield(self._refreshing)  # began before this call: not enough
         if self._refreshing is None:
@@ -200,7 +203,7 @@ class Tail:
         self._batches.clear()
 
     def _note(self, link: _Link, first: int, end: int) -> bool:
-        """Note bounds; return whether more is readable, or less kept, than before."""
+        """Note the bounds of a queue; return whether more is readable, or less kept, now."""
         grew = self.end is None or end > self.end
         if grew:
             self.end = end
@@ -221,13 +224,16 @@ class Tail:
         return self.first > before
 
     def _link_of(self, offset: int) -> _Link:
-        """Return the queue that holds the offset; for an offset below all of them, the oldest."""
+        """Return the queue that holds an offset, or the oldest queue for an offset below all."""
         for link in reversed(self._links):
             if offset >= link.base:
                 return link
         return self._links[0]
 
     async def _fetch(self, offset: int) -> None:
+        """Fetch from an offset into the cache; back off if the store fails or the replica is
+        behind.
+        """
         link = self._link_of(offset)
         try:
             async with asyncio.timeout(self._fetch_timeout_s):
@@ -250,6 +256,7 @@ class Tail:
         self._on_change()
 
     async def _fetch_once(self, link: _Link, offset: int) -> bool:
+        """Fetch batches into the cache; return False if the store has none."""
         with metrics.fetch_seconds.time():
             fetched = await self._store.fetch(
                 link.group, link.queue, offset, self._fetch_bytes, min_end=offset + 1
@@ -276,6 +283,7 @@ class Tail:
         return True
 
     async def _refresh(self) -> None:
+        """Ask the store for the end of the newest queue; follow a sealed one to its successor."""
         try:
             link = self._links[-1]
             offsets = await self._store.offsets(link.group, link.queue)
@@ -294,6 +302,7 @@ class Tail:
             self._refreshing = None
 
     def _recovered(self) -> None:
+        """Forget the last failure, and fetch without a wait again."""
         self.failure = None
         self._backoff_s = 0.0
 
@@ -322,5 +331,5 @@ class Tail:
 
 
 def wall_us() -> int:
-    """Return the wall clock, for times to live only."""
+    """Return the time of the wall clock in microseconds, for times to live only."""
     return time.time_ns() // 1000

@@ -1,4 +1,4 @@
-"""The tails of this process: one per lane of what it owns, and a watch per group."""
+"""Keeps the tails of this process: one per lane of the units it owns, and a watch per group."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ class _Shared:
 
 
 class Tails:
-    """Tails and barriers go by one view of each topic, the newest that anything here was told of:
-    so that no reader is led past a growth before it waits for the others.
+    """Opens the tails of units, and shares each among its users.
 
-    A partition and the parts that are split off it share their tails. Each caller closes the tail
-    that it opened, and the last close ends it."""
+    Tails and barriers go by one view of each topic, the newest that anything here was told of: so
+    that no reader is led past a growth before it waits for the others. A partition and the parts
+    that are split off it share their tails. Each caller closes the tail that it opened, and the
+    last close ends it.
+    """
 
     def __init__(
         self,
@@ -149,6 +151,7 @@ class Tails:
             watch.remove(queue)
 
     def _on_offsets(self, changed: Sequence[Offsets]) -> None:
+        """Pass queue states of a watch to the tails of their queues."""
         for offsets in changed:
             tail = self._queues.get(offsets.queue)
             if tail is not None:

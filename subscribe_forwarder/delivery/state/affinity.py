@@ -1,4 +1,4 @@
-"""Consumers that want their own partitions, and the assignment of partitions to them.
+"""Assigns partitions to consumers that want partitions of their own.
 
 Each partition belongs to one of the present consumers: the one with the highest score for it
 (rendezvous hashing), as long as none has more than its fair number. When a consumer comes or goes,
@@ -22,7 +22,7 @@ _MASK = (1 << 64) - 1
 
 
 class Affinity:
-    """The consumers of one subscription, at one forwarder."""
+    """Assigns the partitions of one subscription to its consumers at one forwarder."""
 
     def __init__(self) -> None:
         self.partitions = 0
@@ -67,7 +67,7 @@ class Affinity:
         return bool(gone)
 
     def due_s(self) -> float | None:
-        """Return the time at which `expire` may change something."""
+        """Return the time at which `expire` may change something, or None."""
         return min(self._until_s.values(), default=None)
 
     def owner(self, partition: int) -> str | None:

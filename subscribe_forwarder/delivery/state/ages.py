@@ -1,4 +1,4 @@
-"""The age of delivered messages, at no cost per message: one mark every few seconds."""
+"""Estimates the age of delivered messages, at no cost per message: one mark every few seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _KEPT = 64
 
 
 class Ages:
-    """Offsets are handed out for the first time in ascending order. Pure."""
+    """Marks how far messages were delivered; first deliveries come in ascending order. Pure."""
 
     __slots__ = ("_marks", "_out_to")
 
@@ -18,17 +18,16 @@ class Ages:
         self._out_to = floor
 
     def out_to(self, offset: int) -> None:
-        """All below it was handed out, held or settled."""
+        """Note that all below an offset is delivered, held or settled."""
         self._out_to = max(self._out_to, offset)
 
     def mark(self, now_ms: int) -> None:
+        """Note the time at which all offsets so far were delivered, every few seconds."""
         if not self._marks or now_ms - self._marks[-1][0] >= _EVERY_MS:
             self._marks.append((now_ms, self._out_to))
 
     def older(self, age_ms: int) -> int:
-        """Return an offset below which messages were delivered `age_ms` before the last
-        mark; 0: nothing known.
-        """
+        """Return an offset below which messages are older than `age_ms` at the last mark, or 0."""
         latest = self._marks[-1][0] if self._marks else 0
         return max((out for at, out in self._marks if latest - at >= age_ms), default=0)
 

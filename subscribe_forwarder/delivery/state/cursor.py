@@ -1,4 +1,4 @@
-"""The ack state of one (subscription, partition), and the books that must balance.
+"""Keeps the ack state of one (subscription, partition), whose counters must balance.
 
 Invariant after every call (P9):
 
@@ -48,7 +48,7 @@ class CursorDamaged(Exception):
 
 
 class Cursor:
-    """Changed by its partition's owner only."""
+    """Keeps the ack state of one lane; only the owner of its partition changes it."""
 
     __slots__ = (
         "_counts",
@@ -92,15 +92,17 @@ class Cursor:
 
     @property
     def dirty(self) -> bool:
+        """Whether it has changed since the last committed flush."""
         return self.version > self.flushed_version
 
     @property
     def paused(self) -> bool:
-        """Too many ranges: nothing new is handed out until older messages are settled."""
+        """Whether too many ranges pause new deliveries until older messages are settled."""
         return len(self._ranges) > MAX_RANGES
 
     @property
     def range_count(self) -> int:
+        """The number of ranges of passed offsets above the floor."""
         return len(self._ranges)
 
     def pending(self) -> int:
@@ -108,6 +110,7 @@ class Cursor:
         return self.read_to - self.floor - self._ranges.size
 
     def counters(self) -> Counters:
+        """Return the number of messages that were settled in each way."""
         return Counters(*self._counts)
 
     def balanced(self) -> bool:
@@ -117,7 +120,7 @@ class Cursor:
 
     @property
     def ordered(self) -> bool:
-        """Return whether the ranges and the counters are in order."""
+        """Whether the ranges and the counters are in order."""
         ranges = self._ranges
         inside = not len(ranges) or (ranges.first > self.floor and ranges.end <= self.read_to)
         return (
@@ -137,19 +140,17 @@ class Cursor:
         return offset < self.floor or offset in self._ranges
 
     def gap_at(self, offset: int, end: int) -> tuple[int, int]:
-        """Return the first run [low, high) at or after `offset` and below `end` that is not
-        passed.
-        """
+        """Return the first run [low, high) from `offset` on that is not passed, cut at `end`."""
         return self._ranges.gap_at(max(offset, self.floor), end)
 
     def classify(self, upto: int) -> None:
-        """All below `upto` is now settled or pending: handed out at least once, or to be again."""
+        """Raise `read_to` to `upto`: all offsets below it are settled or pending."""
         if upto > self.read_to:
             self.read_to = upto
             self.version += 1
 
     def settle(self, low: int, high: int, how: Settled) -> int:
-        """Settles [low, high), also beyond `read_to`; how many of them were not passed before."""
+        """Settle [low, high), also beyond `read_to`; return how many were not passed before."""
         low = max(low, self.floor)
         if low >= high:
             return 0
@@ -186,6 +187,7 @@ class Cursor:
         self.version += 1
 
     def _pass(self, low: int, high: int) -> int:
+        """Add [low, high) to the passed offsets, and raise the floor if it can rise."""
         if low == self.floor and not len(self._ranges):
             new = high - low
             self.floor = high
@@ -210,7 +212,7 @@ class Cursor:
             low = end
 
     def settle_all(self, offsets: Sequence[int], how: Settled) -> int:
-        """`offsets` ascending, repeats allowed; how many were not passed before."""
+        """Settle ascending offsets, repeats allowed; return how many were not passed before."""
         new = 0
         low = high = -1
         for offset in offsets:
@@ -225,7 +227,7 @@ class Cursor:
         return new
 
     def update(self) -> CursorUpdate:
-        """Return the whole row as it is now; the caller remembers `version` beside it.
+        """Return the whole row for a flush to write; the caller remembers `version` beside it.
 
         Raises CursorDamaged if memory is out of order, for no such row may be written.
         """

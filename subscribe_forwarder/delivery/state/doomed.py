@@ -1,4 +1,4 @@
-"""Messages on their way to the dead letters, and the times at which they are reported. Pure."""
+"""Keeps messages on their way to the dead letters, and the times to report them. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BURY_AGAIN_MS = 30_000
 
 
 class Doomed:
-    """Messages whose failure for good is committed."""
+    """Keeps the messages whose failure for good is committed."""
 
     def __init__(self, exceptions: Exceptions) -> None:
         self.told: Callable[[OpenDelivery], None] | None = None
@@ -30,7 +30,7 @@ class Doomed:
         heappush(self._due, (now_ms + BURY_AGAIN_MS, offset))
 
     def tell(self, now_ms: int) -> None:
-        """Report messages whose time has come."""
+        """Report messages whose time to go to the dead letters has come."""
         while self._due and self._due[0][0] <= now_ms and self.told is not None:
             row = self._open.rows.get(heappop(self._due)[1])
             if row is not None and row.reason in DOOMED:

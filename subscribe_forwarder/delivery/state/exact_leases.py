@@ -1,4 +1,4 @@
-"""The exactly-once side of one ledger: leases by turn, and what is told of their ends.
+"""Keeps the leases of an exactly-once ledger by turn, and what is told of their ends.
 
 A turn is what an ack id says of its lease: the attempt, and more than that where a lease was given
 back, so that no two leases of a message under one epoch share an id. Pure.
@@ -17,7 +17,7 @@ MAX_TURN = 0xFFFF
 
 
 class ExactLeases:
-    """Every change is to be flushed with the cursor. Times are µs of the wall clock."""
+    """Keeps leases that are flushed with the cursor. Times are µs of the wall clock."""
 
     def __init__(self, cursor: Cursor, exceptions: Exceptions, held: HeldLeases) -> None:
         self._cursor = cursor
@@ -27,6 +27,7 @@ class ExactLeases:
 
     @property
     def any_given_back(self) -> bool:
+        """Whether any lease was released, so that turns differ from attempts."""
         return bool(self._given_back)
 
     def turn(self, offset: int) -> int:
@@ -56,6 +57,7 @@ class ExactLeases:
             self._held.drop(offset, now_us)
 
     def settled(self, offsets: Sequence[int], how: Settled, now_us: int) -> None:
+        """Note the settlement of offsets in their leases."""
         if not self._held:
             return
         end = self._held.acked if how is Settled.ACKED else self._held.drop
@@ -65,6 +67,7 @@ class ExactLeases:
         self._cursor.touch()
 
     def prune(self, now_us: int) -> None:
+        """Drop records of finished leases whose time is over."""
         if self._held and self._held.prune(now_us):
             self._cursor.touch()
 

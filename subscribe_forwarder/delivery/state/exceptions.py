@@ -1,8 +1,9 @@
-"""The open deliveries of one cursor: what it stepped over, and what of it Postgres has not got yet.
+"""Keeps the open deliveries of one cursor: the messages that it stepped over.
 
-A row is *new* until the flush that first carries it: only then does the cursor step over its
-offset, so rows and the cursor's count of them change in one commit, and a message settled before
-that never had a row. Only rows that changed since the last committed flush travel. Pure.
+It knows which of them Postgres lacks. A row is *new* until the flush that first carries it: only
+then does the cursor step over its offset, so rows and the cursor's count of them change in one
+commit, and a message settled before that never had a row. Only rows that changed since the last
+committed flush travel. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from metadata.delivery.deliveries import OpenDelivery
 
 
 class Exceptions:
-    """Rows by offset."""
+    """Keeps the rows of open deliveries by offset."""
 
     __slots__ = ("_new", "_rows", "_saved", "_unsaved")
 
@@ -40,12 +41,12 @@ class Exceptions:
 
     @property
     def new(self) -> int:
-        """Return the number of open deliveries that the cursor has not stepped over yet."""
+        """The number of open deliveries that the cursor has not stepped over yet."""
         return len(self._new)
 
     @property
     def unwritten(self) -> bool:
-        """Whether a row waits to be put."""
+        """Whether a row has to be written."""
         return bool(self._new) or any(row is not None for row in self._unsaved.values())
 
     def durable(self) -> list[OpenDelivery]:
@@ -105,6 +106,7 @@ class Exceptions:
         self._unsaved[offset] = self._rows[offset]
 
     def first_new(self, limit: int) -> list[int]:
+        """Return the first offsets that the cursor has not stepped over yet, `limit` at most."""
         return [offset for offset, _ in zip(self._new, range(limit), strict=False)]
 
     def changes(self) -> tuple[tuple[OpenDelivery, ...], tuple[int, ...]]:
@@ -115,9 +117,7 @@ class Exceptions:
         return rows, closed
 
     def wrote(self, rows: Iterable[OpenDelivery], closed: Iterable[int]) -> list[OpenDelivery]:
-        """Note that these changes are committed; return those rows that are as they are in
-        memory.
-        """
+        """Note that changes are committed; return those rows that have not changed since."""
         durable = []
         for row in rows:
             if self._unsaved.get(row.offset) is row:

@@ -1,4 +1,4 @@
-"""The content of a ledger's flushes: the cursor, and the rows that are written beside it.
+"""Collects the content of a ledger's flushes: the cursor, and the rows written beside it.
 
 A flush takes all changes since the last committed one. They count as written when `wrote` is told.
 Pure.
@@ -23,7 +23,7 @@ MAX_ROWS = 10_000
 
 
 class Flushes:
-    """Makes flushes that never overlap."""
+    """Makes the flushes of one ledger, which never overlap."""
 
     def __init__(
         self,
@@ -77,9 +77,7 @@ class Flushes:
         return update
 
     def wrote(self, update: CursorUpdate) -> list[OpenDelivery]:
-        """Note that an update is committed; return the rows that Postgres has as they are
-        in memory since.
-        """
+        """Note that an update is committed; return the rows that have not changed since."""
         if self._sent is None or self._sent[0] is not update:
             return []
         cursor = self._cursor
@@ -114,12 +112,12 @@ class Flushes:
         return self._open.resync(state.stepped_over)
 
     def take_written(self) -> list[int]:
-        """Return those of `settled` that were written since the last call."""
+        """Return the settled offsets that were written since the last call."""
         written, self._written = self._written, []
         return written
 
     def _told(self, update: CursorUpdate, settled: int) -> None:
-        """Drop the rows that are written once, and need no other flush."""
+        """Drop rows that an update has written, and that no other flush needs."""
         self._written += self.settled[:settled]
         del self.settled[:settled]
         del self.dead_letters[: len(update.dead_letters)]

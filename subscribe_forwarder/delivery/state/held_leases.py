@@ -1,4 +1,4 @@
-"""Exactly-once leases as they are written: the offsets that each may ack, and those that it acked.
+"""Keeps exactly-once leases as they are written: offsets that each may ack, and has acked.
 
 An ack counts when its lease (epoch and turn) is the one that holds the offset, and once more for
 each repeat of it. A *record* keeps the acked offsets of a finished lease by its epoch and turn, as
@@ -65,6 +65,7 @@ class HeldLeases:
             self._load(row)
 
     def __bool__(self) -> bool:
+        """Return whether any lease or record is kept or has to be written."""
         return bool(self._held or self._records or self._unsaved)
 
     def offsets(self) -> list[tuple[int, int]]:

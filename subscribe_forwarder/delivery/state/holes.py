@@ -1,5 +1,4 @@
-"""The unsettled offsets over which the cursor steps, so that neither its floor nor its size waits
-for them.
+"""Chooses the unsettled offsets over which the cursor steps, so that they do not hold it up.
 
 The cursor steps over an old hole, and with too many ranges over the lowest holes, over young ones
 only in need: acking 10,000 messages in any order settles most of them within seconds, and rows are
@@ -32,7 +31,7 @@ def step_over_holes(
     ages: Ages,
     key_hash_of: Callable[[int], int | None],
 ) -> int:
-    """Makes open deliveries of the holes that have to go; how many."""
+    """Step over the holes that have to go, as open deliveries; return how many."""
     if not cursor.range_count:
         return 0
     old = ages.older(OLD_MS)

@@ -1,4 +1,4 @@
-"""Delivered and not yet settled messages of one (subscription, partition).
+"""Keeps the delivered and not yet settled messages of one (subscription, partition).
 
 A delivered offset is *leased* until its deadline, then *waiting* until it is leased again or
 settled. A waiting offset is ready, delayed until a time, held until a call offers it, or unwritten:
@@ -26,6 +26,7 @@ class Grant:
     def __init__(
         self, offsets: list[int], deadline_ms: int, epoch_n: int, leased_us: int = 0
     ) -> None:
+        """Begin the lease of messages that are delivered together."""
         self.offsets = offsets
         self.deadline_ms = deadline_ms
         self.epoch_n = epoch_n
@@ -38,11 +39,12 @@ class Grant:
         """
 
     def __lt__(self, other: Grant) -> bool:
+        """Return whether this lease ends first."""
         return self.deadline_ms < other.deadline_ms
 
 
 class LeaseTable:
-    """Where every offset is that was read and is not settled."""
+    """Keeps where each offset is that was read and is not settled."""
 
     def __init__(self) -> None:
         self.on_outstanding: Callable[[], None] | None = None
@@ -64,10 +66,11 @@ class LeaseTable:
 
     @property
     def outstanding(self) -> int:
-        """Leased and waiting: what this table holds in memory."""
+        """The number of leased and waiting offsets."""
         return len(self._leased) + len(self._waiting)
 
     def grant_of(self, offset: int) -> Grant | None:
+        """Return the grant under which an offset is leased, or None."""
         return self._leased.get(offset)
 
     def is_waiting(self, offset: int) -> bool:
@@ -85,7 +88,7 @@ class LeaseTable:
     def lease(
         self, offsets: list[int], deadline_ms: int, epoch_n: int = 0, leased_us: int = 0
     ) -> Grant:
-        """Offsets that are neither leased nor waiting (`take_ready` takes them from waiting)."""
+        """Lease offsets that are neither leased nor waiting; `take_ready` ends their waiting."""
         grant = Grant(offsets, deadline_ms, epoch_n, leased_us)
         self._tell_if_first()
         assert self._leased.keys().isdisjoint(offsets), f"leased twice, of {offsets}"
@@ -117,8 +120,10 @@ class LeaseTable:
         return grant
 
     def due(self, now_ms: int) -> list[tuple[int, Grant]]:
-        """Ends the leases whose deadline has come: their offsets are unwritten. Makes ready whose
-        delay is over."""
+        """End leases whose deadline has come, and make offsets ready whose delay is over.
+
+        Returns the offsets of the ended leases, which are unwritten now.
+        """
         ended: list[tuple[int, Grant]] = []
         while self._deadlines and (
             self._deadlines[0].deadline_ms <= now_ms or not self._deadlines[0].live
@@ -206,8 +211,9 @@ class LeaseTable:
         return offset
 
     def next_due_ms(self) -> int | None:
-        """Return the time at which a deadline or a delay ends next, if any; may be early,
-        never late.
+        """Return the time at which a deadline or a delay ends next, or None.
+
+        It may be early, never late.
         """
         while self._deadlines and not self._deadlines[0].live:
             self._granted -= len(heappop(self._deadlines).offsets)
@@ -217,11 +223,12 @@ class LeaseTable:
         return due
 
     def _tell_if_first(self) -> None:
+        """Report the first outstanding offset of an empty table."""
         if self.on_outstanding is not None and not self._leased and not self._waiting:
             self.on_outstanding()
 
     def _compact(self) -> None:
-        """Heaps hold what is gone until its time comes; never more of it than what is there."""
+        """Rebuild heaps that have more entries of settled offsets than of present ones."""
         if self._granted > 2 * len(self._leased) + _SLACK:
             kept = [grant for grant in self._deadlines if grant.live]
             for grant in kept:

@@ -1,4 +1,4 @@
-"""The books of one subscription in one lane of a partition: settled and delivered messages.
+"""Keeps the delivery state of one subscription in one lane: settled and delivered messages.
 
 It joins the cursor (settled offsets), the leases (delivered messages and their deadlines), the
 exceptions (offsets that the cursor stepped over) and, for exactly-once, the leases as they are
@@ -40,7 +40,7 @@ __all__ = ["Grant", "Ledger", "Now", "Policy"]
 
 
 class Ledger:
-    """Changed by its partition's owner only."""
+    """Keeps the delivery state of one lane; only the owner of its partition changes it."""
 
     def __init__(
         self,
@@ -83,6 +83,7 @@ class Ledger:
 
     @policy.setter
     def policy(self, policy: Policy) -> None:
+        """Take the policy of the subscription; keep a history of acks only if it asks for one."""
         self._policy = policy
         if not policy.history:
             self.cursor.history = None
@@ -118,7 +119,7 @@ class Ledger:
 
     @property
     def outstanding(self) -> int:
-        """Leased and waiting: what is held in memory."""
+        """The number of leased and waiting messages, which are held in memory."""
         return self._leases.outstanding
 
     @property
@@ -128,7 +129,7 @@ class Ledger:
 
     @property
     def has_failures(self) -> bool:
-        """Whether `attempt` or `turn` may be more than 1."""
+        """Whether `attempt` or `turn` may be more than 1 for any message."""
         return bool(self._open) or self._exact.any_given_back
 
     def attempt(self, offset: int) -> int:
@@ -143,7 +144,7 @@ class Ledger:
         return self._exact.turn(offset)
 
     def grant_of(self, offset: int) -> Grant | None:
-        """The lease it is under."""
+        """Return the grant under which an offset is leased, or None."""
         return self._leases.grant_of(offset)
 
     def is_waiting(self, offset: int) -> bool:
@@ -169,18 +170,19 @@ class Ledger:
         return self._leases.take_ready()
 
     def next_due_ms(self) -> int | None:
-        """Return the time at which a deadline or a delay ends next, if any; may be early,
-        never late.
+        """Return the time at which a deadline or a delay ends next, or None.
+
+        It may be early, never late.
         """
         return 0 if self._inherited.waits else self._leases.next_due_ms()
 
     def classify(self, upto: int) -> None:
-        """All below `upto` is now settled or pending: leased, waiting or held."""
+        """Note that all messages below `upto` are settled, leased, waiting or held."""
         self.cursor.classify(upto)
         self._ages.out_to(upto)
 
     def lease(self, offsets: list[int], now: Now, deadline_ms: int) -> Grant:
-        """Add a lease for offsets that are neither leased nor waiting."""
+        """Lease offsets that are neither leased nor waiting; return the grant."""
         self._now = now
         grant = self._leases.lease(offsets, deadline_ms, self.cursor.epoch.n, now.us)
         if self.policy.exactly_once and offsets:
@@ -307,8 +309,7 @@ class Ledger:
         return True
 
     def expire(self, now: Now) -> int:
-        """Ends the leases whose deadline has come, and the delays that are over; how many leases
-        ended."""
+        """End the leases and delays whose time is over; return how many leases ended."""
         self._now = now
         self._ages.mark(now.ms)
         if self._inherited.waits:
@@ -423,18 +424,16 @@ class Ledger:
 
     @property
     def urgent(self) -> bool:
-        """Whether a message waits for the next flush to go out."""
+        """Whether a message has to wait for the next flush before it is delivered."""
         return self.awaited or self._open.unwritten
 
     def update(self) -> CursorUpdate:
-        """Return everything that the next flush has to write. Flushes never overlap."""
+        """Return all changes for the next flush to write; flushes never overlap."""
         self.awaited = False
         return self._flushes.update()
 
     def wrote(self, update: CursorUpdate) -> bool:
-        """Note that an update is committed; return whether a message may go out now that
-        could not before.
-        """
+        """Note that an update is committed; return whether that lets a message be delivered."""
         let_go = sum([self._let_go(row) for row in self._flushes.wrote(update)]) > 0
         return self._tell_settled() or let_go
 
@@ -454,8 +453,11 @@ class Ledger:
     # Within.
 
     def _tell_settled(self) -> bool:
-        """Tells of what was settled and is committed by now; whether anybody heard. It comes after
-        the rows of the same flush: what it lets go has a row that no flush has written yet."""
+        """Report the settled offsets that are committed by now; return whether anyone listens.
+
+        It comes after the rows of the same flush: a message that it lets go has a row that no flush
+        has written yet.
+        """
         written = self._flushes.take_written()
         if self.on_settled is None:
             return False

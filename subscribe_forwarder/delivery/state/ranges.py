@@ -1,4 +1,4 @@
-"""A set of offsets kept as sorted half-open ranges that neither touch nor overlap."""
+"""Keeps a set of offsets as sorted half-open ranges that neither touch nor overlap."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Range = tuple[int, int]
 
 
 class RangeSet:
-    """Adding costs a binary search; consumers ack mostly in order, so ranges stay few."""
+    """Holds ranges in order: adding costs a binary search, and acks in order keep them few."""
 
     __slots__ = ("_highs", "_lows", "size")
 
@@ -31,19 +31,20 @@ class RangeSet:
 
     @property
     def first(self) -> int:
-        """The lowest offset; the set is not empty."""
+        """The lowest offset; the set must not be empty."""
         return self._lows[0]
 
     @property
     def end(self) -> int:
-        """One past the highest offset; the set is not empty."""
+        """The offset after the highest one; the set must not be empty."""
         return self._highs[-1]
 
     def ranges(self) -> tuple[Range, ...]:
+        """Return the ranges in ascending order."""
         return tuple(zip(self._lows, self._highs, strict=True))
 
     def add(self, low: int, high: int) -> int:
-        """Adds [low, high); how many of its offsets were not in the set before."""
+        """Add [low, high); return how many of its offsets were not in the set before."""
         assert low < high, f"a range from {low} to {high}"
         lows, highs = self._lows, self._highs
         first = bisect_left(highs, low)  # the first range that ends at or after `low`
@@ -75,9 +76,7 @@ class RangeSet:
         return high
 
     def gap_at(self, offset: int, end: int) -> Range:
-        """Return the first gap [low, high) at or after `offset`, cut at `end`; (end, end)
-        if there is none.
-        """
+        """Return the first gap from `offset` on, cut at `end`; (end, end) if there is none."""
         index = bisect_right(self._lows, offset) - 1
         if index >= 0 and offset < self._highs[index]:
             offset = self._highs[index]

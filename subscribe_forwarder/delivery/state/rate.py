@@ -1,4 +1,4 @@
-"""Rate limits: a token bucket, and the buckets of one subscription.
+"""Limits the rates of deliveries: a token bucket, and the buckets of one subscription.
 
 A bucket holds at most one second's worth of tokens, and at least one; each message takes one. So in
 any span of t seconds at most `rate * t + burst` messages go out. Pure: times are seconds of the
@@ -86,7 +86,7 @@ class Beside(Protocol):
 
 
 class RateLimits:
-    """The limits of one subscription: for all its consumers together, and for each of them.
+    """Limits the deliveries of one subscription: all consumers together, and each of them.
 
     A limit for all subscriptions may be beside them.
     """
@@ -101,6 +101,7 @@ class RateLimits:
 
     @property
     def any(self) -> bool:
+        """Whether any limit is set."""
         beside = self._beside
         return (
             self._all is not None
@@ -134,7 +135,7 @@ class RateLimits:
         return wanted if bucket is None else bucket.room(wanted, now_s)
 
     def take(self, consumer: str, count: int, now_s: float) -> None:
-        """Count messages to this consumer: at most what both rooms just returned."""
+        """Count messages to a consumer: at most the number that both limits just allowed."""
         if self._beside is not None:
             self._beside.took(count, now_s)
         if self._all is not None:
@@ -167,6 +168,7 @@ class RateLimits:
         return None if bucket is None else bucket.due_s(wanted, now_s)
 
     def _bucket(self, consumer: str, now_s: float) -> TokenBucket | None:
+        """Return the bucket of a consumer; None without a limit for each consumer."""
         if self._each is None:
             return None
         bucket = self._consumers.get(consumer)

@@ -1,4 +1,4 @@
-"""The capacity that consumers report, which all forwarders know within a second.
+"""Keeps the capacity that consumers report, which all forwarders know within a second.
 
 The forwarder that gets a report writes it to Postgres, and then sends a note to every peer. Notes
 can be lost, and come in any order. The change feed loses nothing, and leads to the row. A version
@@ -62,7 +62,7 @@ _decode = msgspec.msgpack.Decoder(Note).decode
 
 
 class FlowBook:
-    """One per process; use it on one event loop. A listener of the change feed."""
+    """Keeps the reports of one process; it listens to the change feed."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class FlowBook:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def of(self, subscription_uid: bytes) -> Said | None:
-        """Return the capacity that holds now."""
+        """Return the capacity that holds now for a subscription, or None."""
         said = self._said.get(subscription_uid)
         if said is None or said.until_s > self._clock():
             return said

@@ -1,5 +1,4 @@
-"""The number of a tenant's messages that are leased here, over all its subscriptions, and its
-limit.
+"""Counts the leased messages of a tenant, over all its subscriptions here, and limits them.
 
 They are counted a few times a second, and deliveries in between are added. So the end of a lease
 shows a moment later. Deliveries exceed this process's share of the tenant's limit at most by the
@@ -50,7 +49,7 @@ class TenantInFlight:
 
     @property
     def active(self) -> bool:
-        """The tenant has a limit."""
+        """Whether the tenant has a limit."""
         return self._levels.share(self._tenant_id, IN_FLIGHT, 0, 0) is not None
 
     def room(self, wanted: int, now_s: float) -> int:
@@ -66,6 +65,7 @@ class TenantInFlight:
         return min(wanted, room)
 
     def took(self, count: int, now_s: float) -> None:
+        """Count delivered messages as leased."""
         self._held += count
 
     def give_back(self, count: int, now_s: float) -> None:
@@ -115,6 +115,7 @@ class Both:
 
     @property
     def active(self) -> bool:
+        """Whether the process or the tenant has a limit."""
         return self._process.active or self._tenant.active
 
     def room(self, wanted: int, now_s: float) -> int:
@@ -122,6 +123,7 @@ class Both:
         return self._process.room(room, now_s) if room else 0
 
     def took(self, count: int, now_s: float) -> None:
+        """Count delivered messages in both limits."""
         self._process.took(count, now_s)
         self._tenant.took(count, now_s)
 

@@ -1,4 +1,4 @@
-"""The forward throttle: all deliveries of this process together, while its event loop is late."""
+"""Throttles all deliveries of this process together, while its event loop is late."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FIRST_BURST_S = 0.2
 
 
 class MachineThrottle:
-    """One per process, beside the limits of each subscription; `tick` it some times a second."""
+    """Throttles all deliveries of one process; `tick` it some times a second."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -24,7 +24,7 @@ class MachineThrottle:
 
     @property
     def active(self) -> bool:
-        """Return whether it holds deliveries back."""
+        """Whether it holds deliveries back."""
         return self._bucket is not None
 
     @property

@@ -1,4 +1,4 @@
-"""Backlogs: the counts that this forwarder and its peers know, for readers in this process.
+"""Counts the backlogs that this forwarder and its peers know, for readers in this process.
 
 The numbers help to decide where to look first, and how many workers to run; nothing else depends on
 them.
@@ -39,7 +39,7 @@ _log = structlog.get_logger("packetboat.subscribe")
 
 
 class Backlogs:
-    """One per process; use it on one event loop."""
+    """Counts the backlogs for one process, on one event loop."""
 
     def __init__(
         self,
@@ -141,10 +141,12 @@ class Backlogs:
     # Calls with news of this process.
 
     def _grew(self, unit: Unit) -> None:
+        """Note that a unit grew, and wake the report if anyone wants to hear of it."""
         if self._tracker.grew(unit):
             self._wake.set()
 
     def _worked(self, subscription_uid: bytes) -> None:
+        """Note work on a subscription, and wake the report if anyone wants to hear of it."""
         if self._tracker.worked(subscription_uid):
             self._wake.set()
 

@@ -1,4 +1,4 @@
-"""The subscriptions of which somebody wants to hear, and their changes here.
+"""Tracks changes of the subscriptions of which anyone wants to hear.
 
 A subscription costs nothing while nobody wants it or it does not change: a tail that grew is one
 mark for all the subscriptions of its topic, which are looked at once a second at most.
@@ -61,7 +61,7 @@ class _Tracked:
 
 
 class Tracker:
-    """One per process, on its loop."""
+    """Tracks the subscriptions of one process, on its event loop."""
 
     def __init__(self, holdings: Holdings) -> None:
         self._holdings = holdings
@@ -108,14 +108,14 @@ class Tracker:
     # What happens.
 
     def grew(self, unit: Unit) -> bool:
-        """Note that a unit grew or moved; returns whether anybody wants to hear of it."""
+        """Note that a unit grew or moved; return whether anyone wants to hear of it."""
         wanted = unit.topic_uid in self._by_topic
         if wanted:
             self._topics.changed(unit.topic_uid)
         return wanted
 
     def worked(self, subscription_uid: bytes) -> bool:
-        """Note a delivery or a settlement; returns whether anybody wants to hear of it."""
+        """Note a delivery or a settlement; return whether anyone wants to hear of it."""
         wanted = subscription_uid in self._tracked
         if wanted:
             self._subscriptions.changed(subscription_uid)

@@ -1,4 +1,4 @@
-"""The places where the partitions of a subscription are served now, for one request."""
+"""Finds where the partitions of a subscription are served now, for one request."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Found(NamedTuple):
 
 
 class Routing:
-    """One per process. `links` is None where it is alone."""
+    """Routes calls of one process to owners; `links` is None if it has no peers."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Routing:
             self._links.serve(operation, local)
 
     async def served_here(self, scope: Scope, serve: Callable[[], Awaitable[object]]) -> bool:
-        """Serve a call on a subscription from what is owned here, if that is all of it.
+        """Serve a call from the units owned here, if those are all of the subscription.
 
         Return False where it is not: nothing was done, and the owners are to be asked. All is
         thought to be here until `serve` raises the Problem `misdirected`. From then on the

@@ -40,7 +40,7 @@ VERBS = _set(
     hash hear help hide hit hold identify ignore imitate implement import include increase
     increment infer inform inherit initialize inject insert inspect install interpret
     interrupt introduce invalidate invoke issue iterate join judge keep kill know label lack
-    last launch lead learn leave lend let lie limit link list listen live load locate lock log
+    last launch lead learn lease leave lend let lie limit link list listen live load locate lock log
     look lose lower make manage map mark mask match maintain mean measure meet merge meter
     migrate mirror miss mount move multiply name need negotiate normalize note notice notify
     obtain occupy occur offer omit open operate order overlap override own pack pad page park
