@@ -13,9 +13,9 @@ from metadata.database import Database
 from metadata.errors import MetadataError
 from metadata.jobs.claims import JobLeaseRepository
 from metadata.jobs.machine import Expire, Verdict
-from metadata.jobs.settling import Item
 from metadata.jobs.steps import JobSteps
 from metadata.jobs.sweep import Behind, JobSweepRepository
+from metadata.jobs.transaction import TaskTransition
 from metadata.jobs.types import Lease
 from scheduler import metrics
 from scheduler.term import put_off
@@ -61,8 +61,8 @@ class JobKeeper:
                 return
 
     async def _expire(self, tenant_id: bytes, leases: Sequence[Lease]) -> None:
-        items = [Item(lease, Expire()) for lease in leases]
-        verdicts = await self._leases.settle(tenant_id, items)
+        items = [TaskTransition(lease, Expire()) for lease in leases]
+        verdicts = await self._leases.apply(tenant_id, items)
         metrics.job_leases_expired.inc(verdicts.count(Verdict.DONE))
 
     async def prune(self) -> None:

@@ -12,14 +12,14 @@ from typing import NamedTuple
 from edge.shares import Shares, Turns
 from gateway.jobs import metrics
 from gateway.jobs.end_watch import EndWatch
-from gateway.jobs.settle_line import SettleLine
+from gateway.jobs.transition_batches import TransitionBatches
 from gateway.wait_list import Claims, look_after
 from metadata.database import Database
 from metadata.jobs.claims import JobLeaseRepository, Wanted
 from metadata.jobs.jobs import JobRepository
 from metadata.jobs.machine import Release
 from metadata.jobs.notices import notifier
-from metadata.jobs.settling import Item
+from metadata.jobs.transaction import TaskTransition
 from metadata.jobs.types import LeasedTask
 
 MAX_WAITING = 10_000
@@ -52,7 +52,9 @@ class TaskClaims(Claims[Tasks, Wanted, list[LeasedTask]]):
         return await self._leases.claim(key.tenant_id, wanted)
 
     async def give_back(self, key: Tasks, got: Sequence[LeasedTask]) -> None:
-        await self._leases.settle(key.tenant_id, [Item(task.lease, Release()) for task in got])
+        await self._leases.apply(
+            key.tenant_id, [TaskTransition(task.lease, Release()) for task in got]
+        )
 
     def tasks_wait(self, tenant_id: bytes, pool: str) -> None:
         """Wake the claims on tasks of that pool."""
@@ -71,7 +73,7 @@ class JobWaits:
     def __init__(self, database: Database) -> None:
         leases = JobLeaseRepository(database)
         self.claims = TaskClaims(leases)
-        self.settling = SettleLine(leases)
+        self.transitions = TransitionBatches(leases)
         self._needed = self.claims.waits.needed
         self.ends = EndWatch(JobRepository(database), leases, self._needed.set)
         self._notifier = notifier(
@@ -89,7 +91,7 @@ class JobWaits:
 
     async def close(self) -> None:
         """After the last caller has gone."""
-        await self.settling.close()
+        await self.transitions.close()
         await self.claims.waits.close()
 
     async def _look(self) -> None:

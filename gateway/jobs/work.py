@@ -20,14 +20,14 @@ from gateway.http.decoding import read_json
 from gateway.jobs import metrics
 from gateway.jobs.bodies import MAX_COMPLETE_BODY_BYTES, MAX_FAIL_BODY_BYTES
 from gateway.jobs.payload import Completion, completions_of, failures_of, read
-from gateway.jobs.settle_line import SettleLine
+from gateway.jobs.transition_batches import TransitionBatches
 from gateway.jobs.views import leased_view
 from gateway.jobs.waits import TaskClaims, Tasks
 from gateway.names import name_errors
 from gateway.wait_list import too_many_claim_waits
 from metadata.jobs.claims import JobLeaseRepository, Wanted
-from metadata.jobs.machine import Complete, Fail, Release, Settlement, Verdict
-from metadata.jobs.settling import Allowed, Item
+from metadata.jobs.machine import Complete, Fail, Release, Transition, Verdict
+from metadata.jobs.transaction import Allowed, TaskTransition
 from metadata.jobs.types import BadLeaseId, Lease
 from openapi import jobs as contract
 
@@ -42,14 +42,14 @@ class WorkRoutes:
         self,
         leases: JobLeaseRepository,
         claims: TaskClaims,
-        settling: SettleLine,
+        transitions: TransitionBatches,
         workshop: Workshop | None = None,
     ) -> None:
         """Create the handlers; `workshop` is where large bodies are read."""
         self._workshop = workshop
         self._leases = leases
         self._claims = claims
-        self._settling = settling
+        self._transitions = transitions
 
     def routes(self) -> list[Route]:
         return [
@@ -89,7 +89,7 @@ class WorkRoutes:
             *(scope, receive, MAX_COMPLETE_BODY_BYTES, list[Completion], completions_of),
         )
         items = [(each.lease_id, Complete(each.output, each.wait_for)) for each in given]
-        await self._settle(scope, send, "completed", items)
+        await self._apply(scope, send, "completed", items)
 
     async def fail(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await read(
@@ -99,11 +99,11 @@ class WorkRoutes:
             (each.lease_id, Fail(each.error.replace("\0", ""), each.retry, each.delay_seconds))
             for each in body.tasks
         ]
-        await self._settle(scope, send, "failed", items)
+        await self._apply(scope, send, "failed", items)
 
     async def release(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await read_json(scope, receive, contract.TasksRelease)
-        await self._settle(scope, send, "released", [(each, Release()) for each in body.lease_ids])
+        await self._apply(scope, send, "released", [(each, Release()) for each in body.lease_ids])
 
     async def extend(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await read_json(scope, receive, contract.TasksExtend)
@@ -123,14 +123,14 @@ class WorkRoutes:
         metrics.lost.inc(len(failures))
         await _answer(send, contract.TasksExtended(done, _in_order(failures), cancelled))
 
-    async def _settle(
-        self, scope: Scope, send: Send, how: str, given: Sequence[tuple[str, Settlement]]
+    async def _apply(
+        self, scope: Scope, send: Send, how: str, given: Sequence[tuple[str, Transition]]
     ) -> None:
         failures: Failures = []
         texts = [text for text, _ in given]
         leases = _leases(texts, failures)
-        items = [Item(lease, given[at][1]) for at, lease in leases.items()]
-        verdicts = await self._settling.settle(tenant_of(scope), items, _allowed(scope))
+        items = [TaskTransition(lease, given[at][1]) for at, lease in leases.items()]
+        verdicts = await self._transitions.apply(tenant_of(scope), items, _allowed(scope))
         for at, verdict in zip(leases, verdicts, strict=True):
             if verdict is not Verdict.DONE:
                 problem = lease_lost() if verdict is Verdict.LOST else no_child()

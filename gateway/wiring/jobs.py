@@ -33,5 +33,5 @@ def open_jobs(shared: Shared) -> None:
     ).routes()
     parts.routes += PoolRoutes(JobPoolRepository(database)).routes()
     parts.routes += WorkRoutes(
-        JobLeaseRepository(database), waits.claims, waits.settling, shared.workshop
+        JobLeaseRepository(database), waits.claims, waits.transitions, shared.workshop
     ).routes()

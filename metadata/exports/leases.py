@@ -32,7 +32,7 @@ from metadata.exports.rows import (
     ranges_text,
     spec_of,
 )
-from metadata.exports.run_machine import RunLine, is_behind, more_follows
+from metadata.exports.run_machine import LockedRun, is_behind, more_follows
 from metadata.exports.runs import MAX_LOG_BYTES, NewRun, live, make
 from metadata.exports.types import (
     EXPORT,
@@ -329,7 +329,7 @@ _LOST = "the lease of the run is over"
 
 
 async def write_end(
-    connection: Connection, run_id: RunId, line: RunLine, result: RunResult | None = None
+    connection: Connection, run_id: RunId, line: LockedRun, result: RunResult | None = None
 ) -> None:
     """Write the end of a running run whose row is locked."""
     failure = line.failure or (None, None)
@@ -339,7 +339,7 @@ async def write_end(
     )
 
 
-async def note_failure(connection: Connection, run_id: RunId, row: Any, line: RunLine) -> None:
+async def note_failure(connection: Connection, run_id: RunId, row: Any, line: LockedRun) -> None:
     """Note a failure on the export of a run that has failed for good."""
     if line.state == "failed" and line.failure is not None:
         key = (run_id.tenant_id, row["export_uid"])
@@ -347,7 +347,7 @@ async def note_failure(connection: Connection, run_id: RunId, row: Any, line: Ru
 
 
 async def _note_end(
-    connection: Connection, run_id: RunId, row: Any, line: RunLine, ending: Ending
+    connection: Connection, run_id: RunId, row: Any, line: LockedRun, ending: Ending
 ) -> None:
     """Note the result on the export and its positions, and queue the run that follows."""
     tenant_id, export_uid, kind = run_id.tenant_id, row["export_uid"], row["kind"]
@@ -454,9 +454,9 @@ async def lock_run(connection: Connection, run_id: RunId) -> Any:
     return await connection.fetchrow(_LOCK_RUN, *run_id)
 
 
-def run_line(row: Any) -> RunLine:
+def run_line(row: Any) -> LockedRun:
     """Return the columns of the row on which decisions depend."""
-    return RunLine(
+    return LockedRun(
         row["state"],
         row["attempt"],
         row["max_attempts"],

@@ -49,7 +49,7 @@ CANCELLED_BEFORE = Failure("cancelled", "it was cancelled")
 
 
 @dataclass(slots=True)
-class RunLine:
+class LockedRun:
     """The columns of a run's row on which decisions depend, and which they change.
 
     `held`: its lease is not over. `delay_s`: the time until it may be claimed again.
@@ -83,7 +83,7 @@ class RunLine:
             self._fail(_bounded(ending.failure), ending.retry)
 
     def expire(self) -> None:
-        """Settle a run whose lease has ended; change nothing if the lease holds."""
+        """Take back a run whose lease has ended; change nothing if the lease holds."""
         if self.state != RUNNING or self.held:
             return
         # The last holder can't finish it any more, and nobody can tell that it did before.

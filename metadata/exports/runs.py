@@ -16,7 +16,7 @@ from metadata.database import Connection, Database
 from metadata.errors import BadPageToken, MetadataError, NotFound
 from metadata.exports.notices import notify
 from metadata.exports.rows import RUNS, ranges_text, run_of
-from metadata.exports.run_machine import RunLine
+from metadata.exports.run_machine import LockedRun
 from metadata.exports.types import EXPORT, LIVE, MANUAL, QUEUED, LaneRange, Run
 from metadata.ids import new_uid
 from metadata.types import Page
@@ -175,7 +175,7 @@ class ExportRunRepository:
             if row is None:
                 raise NotFound("run", f"{export}/{number}")
             if row["state"] in LIVE:
-                line = RunLine(*row[1:])
+                line = LockedRun(*row[1:])
                 line.cancel()
                 failure = line.failure or (None, None)
                 await connection.execute(

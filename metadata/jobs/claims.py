@@ -17,7 +17,7 @@ import msgspec
 
 from metadata.database import Connection, Database
 from metadata.jobs.machine import Verdict
-from metadata.jobs.settling import Allowed, Item, Settling, everywhere
+from metadata.jobs.transaction import Allowed, JobTransaction, TaskTransition, everywhere
 from metadata.jobs.types import REDUCE, Lease, LeasedTask
 
 _LIMIT = """
@@ -69,7 +69,7 @@ WITH picked AS (
 SELECT taken.*, j.depth, j.name, j.labels::text AS labels, j.succeeded
 FROM taken JOIN jobs AS j ON j.tenant_id = $1 AND j.uid = taken.job_uid
 """
-# Locked in the order in which they are settled, so that neither waits for the other for ever.
+# Locked in the order in which they are completed, so that neither waits for the other for ever.
 _EXTEND = """
 WITH held AS (
     SELECT t.job_uid, t.number, t.lease
@@ -164,17 +164,19 @@ class JobLeaseRepository:
 
         return await self._database.of(tenant_id).transaction(work)
 
-    async def settle(
+    async def apply(
         self,
         tenant_id: bytes,
-        items: Sequence[Item],
+        items: Sequence[TaskTransition],
         allowed: Allowed = everywhere,
     ) -> list[Verdict]:
-        """Completes, fails or releases what these leases hold, in one transaction; LOST, too, where
-        one is of a pool that its place in `items` is not `allowed`."""
+        """Apply the transitions in one transaction, and return the verdict on each.
+
+        The verdict is also LOST where `allowed` refuses the pool of the item at that index.
+        """
 
         async def work(connection: Connection) -> list[Verdict]:
-            return await Settling(connection, tenant_id, allowed).run(items)
+            return await JobTransaction(connection, tenant_id, allowed).run(items)
 
         return await self._database.of(tenant_id).transaction(work)
 

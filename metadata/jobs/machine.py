@@ -14,13 +14,13 @@
 
 Invariants, whichever process dies at any time:
 
-1. A task is settled by the lease that holds it, once: the first completion counts, the same one
+1. The lease that holds a task makes its transition, once: the first completion counts, the same one
    repeated is answered as done, and one under a lease that is over changes nothing.
-2. In the transaction that settles a task its job's counters move; if that was the last thing the
+2. In the transaction that ends a task its job's counters move; if that was the last thing the
    job waited for, the reduce task is made or the job ends in it; and if the job ends, the task of
-   its parent that waits for it is settled in it, and so on upwards.
+   its parent that waits for it ends in it, and so on upwards.
 3. A job that has ended as failed or cancelled decides for its tasks: none of them is claimed,
-   extended or settled any more, whatever their rows say. `sweep` brings the rows after it.
+   extended or completed any more, whatever their rows say. `sweep` brings the rows after it.
 
 Transactions lock jobs before their tasks, deeper jobs before those above them, and among equals by
 uid; tasks by job and number. So no two wait for each other.
@@ -47,7 +47,7 @@ from openapi.jobs import MAX_ERROR_CHARS
 
 
 class Verdict(enum.Enum):
-    """The outcome of one settlement.
+    """The outcome of one transition.
 
     LOST: its lease holds nothing. NO_CHILD: the task has no such child.
     """
@@ -81,14 +81,14 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """Settle a task whose lease has ended."""
+    """Take a task back whose lease has ended."""
 
 
-Settlement = Complete | Fail | Release | Expire
+Transition = Complete | Fail | Release | Expire
 
 
 @dataclass(slots=True)
-class JobLine:
+class LockedJob:
     """The columns of a job's row on which decisions depend, and which they change."""
 
     uid: bytes
@@ -162,7 +162,7 @@ class JobLine:
 
 
 @dataclass(slots=True)
-class TaskLine:
+class LockedTask:
     """The columns of a task's row on which decisions depend, and which they change."""
 
     job_uid: bytes
@@ -194,14 +194,14 @@ class Child:
     result: bytes | None
     error: str | None
 
-    def is_of(self, task: TaskLine) -> bool:
+    def is_of(self, task: LockedTask) -> bool:
         return (self.parent_uid, self.parent_number) == (task.job_uid, task.number)
 
 
-def settle(
-    job: JobLine, task: TaskLine, lease: bytes, what: Settlement, child: Child | None = None
+def apply(
+    job: LockedJob, task: LockedTask, lease: bytes, what: Transition, child: Child | None = None
 ) -> Verdict:
-    """Decide one settlement under a lease; `child` is the job for which it waits, if any."""
+    """Apply one transition under a lease; `child` is the job for which it waits, if any."""
     if task.lease != lease:
         return Verdict.LOST
     if task.state != RUNNING:
@@ -235,7 +235,7 @@ def settle(
     return Verdict.DONE
 
 
-def resolve(job: JobLine, task: TaskLine, child: Child) -> None:
+def resolve(job: LockedJob, task: LockedTask, child: Child) -> None:
     """The child has ended for which the task may wait."""
     if task.state != NESTED or task.wait_for != child.uid or not job.live:
         return
@@ -246,8 +246,8 @@ def resolve(job: JobLine, task: TaskLine, child: Child) -> None:
         _fail_for_good(job, task, f"its job was {child.state}: {child.error or 'no reason given'}")
 
 
-def _was(task: TaskLine, what: Settlement) -> bool:
-    """Return whether the same lease has settled the task in the same way before."""
+def _was(task: LockedTask, what: Transition) -> bool:
+    """Return whether the same lease has made the same transition of the task before."""
     match what:
         case Complete(wait_for=None):
             return task.state == SUCCEEDED and task.wait_for is None
@@ -260,7 +260,7 @@ def _was(task: TaskLine, what: Settlement) -> bool:
 
 
 def _count(
-    job: JobLine, *, succeeded: int = 0, failed: int = 0, nested: int = 0, stored_bytes: int = 0
+    job: LockedJob, *, succeeded: int = 0, failed: int = 0, nested: int = 0, stored_bytes: int = 0
 ) -> None:
     job.succeeded += succeeded
     job.failed += failed
@@ -269,7 +269,7 @@ def _count(
     job.changed = True
 
 
-def _succeed(job: JobLine, task: TaskLine, output: bytes) -> None:
+def _succeed(job: LockedJob, task: LockedTask, output: bytes) -> None:
     task.output, task.error = output, None
     task.become(SUCCEEDED)
     if task.number == REDUCE:
@@ -278,7 +278,7 @@ def _succeed(job: JobLine, task: TaskLine, output: bytes) -> None:
     _count(job, succeeded=1, stored_bytes=len(output))
 
 
-def _fail(job: JobLine, task: TaskLine, what: Fail) -> None:
+def _fail(job: LockedJob, task: LockedTask, what: Fail) -> None:
     error = what.error[:MAX_ERROR_CHARS]
     if not what.retry or task.attempt >= job.max_attempts:
         _fail_for_good(job, task, error)
@@ -288,7 +288,7 @@ def _fail(job: JobLine, task: TaskLine, what: Fail) -> None:
     task.become(DELAYED if delay_s > 0 else WAITING)
 
 
-def _fail_for_good(job: JobLine, task: TaskLine, error: str) -> None:
+def _fail_for_good(job: LockedJob, task: LockedTask, error: str) -> None:
     task.error = error[:MAX_ERROR_CHARS]
     task.become(FAILED)
     if task.number == REDUCE:

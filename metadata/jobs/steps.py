@@ -14,7 +14,7 @@ from metadata.database import Connection, Database
 from metadata.errors import Conflict, MetadataError, NotFound
 from metadata.jobs.jobs import JobLimits, TooManyStored, expect
 from metadata.jobs.notices import notify, tasks_wait
-from metadata.jobs.settling import Act, Settling
+from metadata.jobs.transaction import Act, JobTransaction
 from metadata.jobs.turns import Lot, front, make_tasks
 from metadata.jobs.types import CANCELLED, FAILED, LIVE, REDUCING, SUCCEEDED, Job
 
@@ -175,7 +175,7 @@ class JobSteps:
                     f"the job {name!r} has {job['total']} tasks, not 0 to {total - 1}"
                 )
             seal = Act(job["depth"], job["uid"], lambda line: line.seal(total))
-            await Settling(connection, tenant_id).run([], [seal])
+            await JobTransaction(connection, tenant_id).run([], [seal])
             return await expect(connection, tenant_id, name)
 
         return await self._database.of(tenant_id).transaction(work)
@@ -326,10 +326,10 @@ async def _different(
 
 
 async def _cancel(connection: Connection, tenant_id: bytes, job: Any) -> list[bytes]:
-    settling = Settling(connection, tenant_id)
+    transaction = JobTransaction(connection, tenant_id)
     act = Act(job["depth"], job["uid"], lambda line: line.cancel())
-    await settling.run([], [act])
-    return settling.ended
+    await transaction.run([], [act])
+    return transaction.ended
 
 
 async def _require_parent(connection: Connection, tenant_id: bytes, job: Any) -> None:

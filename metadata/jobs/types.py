@@ -18,7 +18,6 @@ LIVE = (OPEN, RUNNING, REDUCING)
 """States of a job that is not finished."""
 JOB_STATES = (*LIVE, SUCCEEDED, FAILED, CANCELLED)
 WAITING, DELAYED, NESTED = "waiting", "delayed", "nested"
-UNSETTLED = (WAITING, DELAYED, RUNNING, NESTED)
 """States of a task that is not over."""
 REDUCE = -1
 """The number of the reduce task; map tasks have theirs from 0 on."""

@@ -604,7 +604,7 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P8",
     ),
     Mutant(
-        "a task is settled under a lease that is over",
+        "a task is completed under a lease that is over",
         (
             Edit(
                 "metadata/jobs/machine.py",

@@ -7,12 +7,12 @@ from typing import Any
 from metadata.database import Connection, Database
 from metadata.jobs.claims import JobLeaseRepository, Wanted
 from metadata.jobs.jobs import JobRepository
-from metadata.jobs.machine import Complete, Fail, Settlement, Verdict
+from metadata.jobs.machine import Complete, Fail, Transition, Verdict
 from metadata.jobs.pools import JobPoolRepository
 from metadata.jobs.reading import JobReader
-from metadata.jobs.settling import Item
 from metadata.jobs.steps import JobSteps
 from metadata.jobs.sweep import JobSweepRepository
+from metadata.jobs.transaction import TaskTransition
 from metadata.jobs.types import Job, JobSpec, LeasedTask
 
 TENANT = bytes(15) + b"\x09"
@@ -48,17 +48,17 @@ class Desk:
     ) -> list[LeasedTask]:
         return await self.leases.claim(TENANT, Wanted(pool, kinds, most, lease_s, "w"))
 
-    async def settle(self, task: LeasedTask, what: Settlement) -> Verdict:
-        (verdict,) = await self.leases.settle(TENANT, [Item(task.lease, what)])
+    async def apply(self, task: LeasedTask, what: Transition) -> Verdict:
+        (verdict,) = await self.leases.apply(TENANT, [TaskTransition(task.lease, what)])
         return verdict
 
     async def complete(self, *tasks: LeasedTask, output: bytes = b'"done"') -> list[Verdict]:
-        return await self.leases.settle(
-            TENANT, [Item(task.lease, Complete(output)) for task in tasks]
+        return await self.leases.apply(
+            TENANT, [TaskTransition(task.lease, Complete(output)) for task in tasks]
         )
 
     async def fail(self, task: LeasedTask, *, retry: bool = True, delay_s: float = 0.0) -> Verdict:
-        return await self.settle(task, Fail("broken", retry, delay_s))
+        return await self.apply(task, Fail("broken", retry, delay_s))
 
     async def get(self, name: str = "count") -> Job:
         return await self.jobs.get(TENANT, name)

@@ -16,9 +16,9 @@ class TwinTask:
     state: str = "waiting"
     attempt: int = 0
     lease: str | None = None
-    """The present lease, or the lease that settled the task."""
+    """The present lease, or the lease that ended the task."""
     how: str = ""
-    """The settlement by that lease."""
+    """The transition by that lease."""
     wait_for: str | None = None
     output: bytes | None = None
 
@@ -82,8 +82,8 @@ class Twin:
         task = job.tasks.get(number) if job else None
         return bool(job and job.live and task and task.state == "running" and task.lease == lease)
 
-    def settled_by(self, name: str, number: int, lease: str, how: str) -> bool:
-        """Return whether the same lease has settled the task in the same way before."""
+    def applied_by(self, name: str, number: int, lease: str, how: str) -> bool:
+        """Return whether the same lease has made the same transition of the task before."""
         job = self.jobs.get(name)
         task = job.tasks.get(number) if job else None
         return bool(task and task.state != "running" and task.lease == lease and task.how == how)

@@ -8,7 +8,7 @@ from collections import Counter
 
 from metadata.jobs.claims import Wanted
 from metadata.jobs.machine import Complete, Fail, Release, Verdict
-from metadata.jobs.settling import Item
+from metadata.jobs.transaction import TaskTransition
 from metadata.jobs.types import JobSpec, Parent
 from scheduler.job_keeper import JobKeeper
 from tests.integration.jobs.conftest import OpenDesk
@@ -39,10 +39,10 @@ class Crowd:
                 continue  # it died
             if self.random.random() < 0.05:
                 await asyncio.sleep(1.0)  # it was paused past its leases
-            items = [Item(task.lease, self._what()) for task in tasks]
-            verdicts = await desk.leases.settle(TENANT, items)
+            items = [TaskTransition(task.lease, self._what()) for task in tasks]
+            verdicts = await desk.leases.apply(TENANT, items)
             if self.random.random() < 0.3:
-                again = await desk.leases.settle(TENANT, items)
+                again = await desk.leases.apply(TENANT, items)
                 self._compare_repeats(items, verdicts, again)
             for task, item, verdict in zip(tasks, items, verdicts, strict=True):
                 if isinstance(item.what, Complete) and verdict is Verdict.DONE:
@@ -55,7 +55,7 @@ class Crowd:
         return Release() if chance < 0.1 else Complete(b"1")
 
     def _compare_repeats(
-        self, items: list[Item], verdicts: list[Verdict], again: list[Verdict]
+        self, items: list[TaskTransition], verdicts: list[Verdict], again: list[Verdict]
     ) -> None:
         for item, before, after in zip(items, verdicts, again, strict=True):
             if isinstance(item.what, Complete):
@@ -118,10 +118,10 @@ async def test_children_and_parents_that_end_at_once_do_not_wait_for_each_other(
                 if task.job == "parent" and number >= 0:
                     child = f"child-{number}"
                     await _child(desk, child, number)
-                    items.append(Item(task.lease, Complete(wait_for=child)))
+                    items.append(TaskTransition(task.lease, Complete(wait_for=child)))
                 else:
-                    items.append(Item(task.lease, Complete(b"1")))
-            assert set(await desk.leases.settle(TENANT, items)) <= {Verdict.DONE}
+                    items.append(TaskTransition(task.lease, Complete(b"1")))
+            assert set(await desk.leases.apply(TENANT, items)) <= {Verdict.DONE}
             if not tasks:
                 await asyncio.sleep(0.01)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from metadata.errors import NotFound
-from metadata.jobs.machine import Complete, Fail, Release, Settlement, Verdict
+from metadata.jobs.machine import Complete, Fail, Release, Transition, Verdict
 from metadata.jobs.steps import JobEnded, JobLive
 from metadata.jobs.types import JobSpec, LeasedTask, Parent
 from scheduler.job_keeper import JobKeeper
@@ -19,7 +19,7 @@ STEPS = 150
 MAX_JOBS = 8
 SEEDS = range(4)
 COUNTS = ("complete", "wait_for")
-"""Settlements that are answered as done exactly if they were done.
+"""Transitions that are answered as done exactly if they were done.
 
 Other repeats have no such promise.
 """
@@ -128,7 +128,7 @@ class Walk:
         if held is None:
             return
         output = str(self.random.randint(0, 9)).encode()
-        if await self._settle(held, Complete(output), "complete"):
+        if await self._apply(held, Complete(output), "complete"):
             self.twin.complete(*held.place[:2], output)
 
     async def nest(self) -> None:
@@ -142,17 +142,17 @@ class Walk:
         if self.random.random() < 0.3:
             self.twin.seal(child)
             await self.desk.steps.seal(TENANT, child, 0)
-        if await self._settle(held, Complete(wait_for=child), "wait_for"):
+        if await self._apply(held, Complete(wait_for=child), "wait_for"):
             self.twin.wait_for(*held.place[:2], child)
 
     async def fail(self) -> None:
         held, retry = self._held(), self.random.random() < 0.7
-        if held is not None and await self._settle(held, Fail("x", retry, 0.0), "fail"):
+        if held is not None and await self._apply(held, Fail("x", retry, 0.0), "fail"):
             self.twin.fail(*held.place[:2], retry=retry)
 
     async def release(self) -> None:
         held = self._held()
-        if held is not None and await self._settle(held, Release(), "release"):
+        if held is not None and await self._apply(held, Release(), "release"):
             self.twin.release(*held.place[:2])
 
     async def expire(self) -> None:
@@ -229,13 +229,13 @@ class Walk:
     def _held(self) -> Held | None:
         return self.random.choice(self.held) if self.held else None
 
-    async def _settle(self, held: Held, what: Settlement, how: str) -> bool:
-        """Settle the task and return whether the twin has to do the same: its lease holds
-        and settles for the first time.
+    async def _apply(self, held: Held, what: Transition, how: str) -> bool:
+        """Apply the transition and return whether the twin has to do the same: its lease holds
+        and makes it for the first time.
         """
         holds = self.twin.holds(*held.place)
-        repeated = self.twin.settled_by(*held.place, how)
-        verdict = await self.desk.settle(held.task, what)
+        repeated = self.twin.applied_by(*held.place, how)
+        verdict = await self.desk.apply(held.task, what)
         if holds or (repeated and how in COUNTS):
             assert verdict is Verdict.DONE, (held.place, how)
         elif how in COUNTS:

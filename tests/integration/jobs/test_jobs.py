@@ -12,8 +12,8 @@ from metadata.errors import MetadataUnavailable, NotFound
 from metadata.jobs.claims import Extension
 from metadata.jobs.jobs import JobLimits, TooManyStored
 from metadata.jobs.machine import Complete, Verdict
-from metadata.jobs.settling import Item
 from metadata.jobs.steps import JobLive, JobSealed, JobSteps, TaskDiffers, TasksMissing
+from metadata.jobs.transaction import TaskTransition
 from metadata.jobs.types import JobSpec, Parent
 from scheduler.job_keeper import JobKeeper
 from tests.integration.jobs.job_support import TENANT, Desk
@@ -41,7 +41,7 @@ async def test_a_child_s_result_is_the_output_of_the_task_that_waits_for_it(desk
     await desk.job("parent", 1)
     (task,) = await desk.claim()
     await desk.job("child", 0, reduce_kind="reduce", parent=Parent("parent", 0))
-    assert await desk.settle(task, Complete(wait_for="child")) is Verdict.DONE
+    assert await desk.apply(task, Complete(wait_for="child")) is Verdict.DONE
     assert (await desk.get("parent")).tasks.running == 1
     (reduce,) = await desk.claim()
     await desk.complete(reduce, output=b'{"n":1}')
@@ -163,12 +163,12 @@ async def test_a_lease_is_extended_while_it_holds_and_told_when_its_job_has_ende
 async def test_leases_of_pools_that_are_not_allowed_are_lost(desk: Desk) -> None:
     await desk.job()
     (task, *_) = await desk.claim()
-    items = [Item(task.lease, Complete(b"1"))]
+    items = [TaskTransition(task.lease, Complete(b"1"))]
 
     async def other(at: int, pool: str) -> bool:
         return pool == "other"
 
-    verdicts = await desk.leases.settle(TENANT, items, other)
+    verdicts = await desk.leases.apply(TENANT, items, other)
     assert verdicts == [Verdict.LOST]
     refused = await desk.leases.extend(TENANT, [task.lease], 1.0, other)
     assert refused == [Extension(None, False)]
@@ -227,7 +227,7 @@ async def test_a_child_that_ended_before_its_parent_waits_is_seen(desk: Desk) ->
     await desk.job("parent", 1)
     (task,) = await desk.claim()
     await desk.job("child", 0, parent=Parent("parent", 0))
-    await desk.settle(task, Complete(wait_for="child"))
+    await desk.apply(task, Complete(wait_for="child"))
     assert await desk.state("parent") == "succeeded"
 
 
@@ -237,25 +237,25 @@ async def test_a_task_waits_for_its_own_child_only(desk: Desk) -> None:
     await desk.job("child", 0, parent=Parent("parent", 1))
     await desk.job("nobodys", 0)
     for name in ("child", "nobodys", "nothing"):
-        assert await desk.settle(tasks[0], Complete(wait_for=name)) is Verdict.NO_CHILD
-    assert await desk.settle(tasks[1], Complete(wait_for="child")) is Verdict.DONE
+        assert await desk.apply(tasks[0], Complete(wait_for=name)) is Verdict.NO_CHILD
+    assert await desk.apply(tasks[1], Complete(wait_for="child")) is Verdict.DONE
 
 
 async def test_cancelling_goes_down_and_failing_goes_up(desk: Desk) -> None:
     await desk.job("top", 1)
     (task,) = await desk.claim()
     await desk.job("middle", 1, parent=Parent("top", 0))
-    await desk.settle(task, Complete(wait_for="middle"))
+    await desk.apply(task, Complete(wait_for="middle"))
     (task,) = await desk.claim()
     await desk.job("bottom", 1, parent=Parent("middle", 0))
-    await desk.settle(task, Complete(wait_for="bottom"))
+    await desk.apply(task, Complete(wait_for="bottom"))
     (task,) = await desk.claim()
     await desk.fail(task, retry=False)
     assert [await desk.state(name) for name in ("bottom", "middle", "top")] == ["failed"] * 3
     await desk.steps.retry(TENANT, "top")
     (task,) = await desk.claim()
     await desk.job("middle", 1, parent=Parent("top", 0))
-    await desk.settle(task, Complete(wait_for="middle"))
+    await desk.apply(task, Complete(wait_for="middle"))
     await desk.steps.cancel(TENANT, "top")
     assert await desk.state("middle") == "cancelled"
 

@@ -1,4 +1,4 @@
-"""Claims that wait and settlements that go together, over a job store in memory."""
+"""Claims that wait and transitions that go together, over a job store in memory."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from edge.shares import TooManyWaiting
-from gateway.jobs import end_watch, settle_line, waits
+from gateway.jobs import end_watch, transition_batches, waits
 from gateway.jobs.end_watch import EndWatch
-from gateway.jobs.settle_line import MAX_ITEMS, SettleLine
+from gateway.jobs.transition_batches import MAX_ITEMS, TransitionBatches
 from gateway.jobs.waits import TaskClaims, Tasks
 from metadata.errors import MetadataUnavailable, StatementRefused
 from metadata.jobs.claims import Wanted
 from metadata.jobs.machine import Complete, Release, Verdict
-from metadata.jobs.settling import Allowed, Item, everywhere
+from metadata.jobs.transaction import Allowed, TaskTransition, everywhere
 from metadata.jobs.types import Lease, LeasedTask
 
 TENANT = bytes(16)
@@ -54,10 +54,10 @@ class Store:
     async def claimable(self, asked: Sequence[Any]) -> set[int]:
         return set(range(len(asked))) if self.waiting else set()
 
-    async def settle(
+    async def apply(
         self,
         tenant_id: bytes,
-        items: Sequence[Item],
+        items: Sequence[TaskTransition],
         allowed: Allowed = everywhere,
     ) -> list[Verdict]:
         self.transactions.append(len(items))
@@ -350,11 +350,11 @@ class Unended:
         return self
 
 
-# Settlements.
+# Transitions.
 
 
-def items(*numbers: int) -> list[Item]:
-    return [Item(lease(number), Complete()) for number in numbers]
+def items(*numbers: int) -> list[TaskTransition]:
+    return [TaskTransition(lease(number), Complete()) for number in numbers]
 
 
 async def nowhere(at: int, pool: str) -> bool:
@@ -362,11 +362,11 @@ async def nowhere(at: int, pool: str) -> bool:
 
 
 async def test_what_comes_during_a_transaction_goes_with_the_next(store: Any) -> None:
-    line = SettleLine(store)
+    line = TransitionBatches(store)
     store.gate.clear()
-    calls = [asyncio.create_task(line.settle(TENANT, items(0), everywhere))]
+    calls = [asyncio.create_task(line.apply(TENANT, items(0), everywhere))]
     await turns()
-    calls += [asyncio.create_task(line.settle(TENANT, items(1, 2), everywhere)) for _ in range(3)]
+    calls += [asyncio.create_task(line.apply(TENANT, items(1, 2), everywhere)) for _ in range(3)]
     await turns()
     store.gate.set()
     assert [await call for call in calls] == [[Verdict.DONE]] + [[Verdict.DONE] * 2] * 3
@@ -375,30 +375,30 @@ async def test_what_comes_during_a_transaction_goes_with_the_next(store: Any) ->
 
 
 async def test_each_call_s_pools_are_its_own(store: Any) -> None:
-    line = SettleLine(store)
+    line = TransitionBatches(store)
     refused, done = await asyncio.gather(
-        line.settle(TENANT, items(0), nowhere), line.settle(TENANT, items(1), everywhere)
+        line.apply(TENANT, items(0), nowhere), line.apply(TENANT, items(1), everywhere)
     )
     assert (refused, done) == ([Verdict.LOST], [Verdict.DONE])
     assert store.transactions == [2]
 
 
 async def test_one_transaction_has_an_end(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    line = SettleLine(store)
-    calls = [line.settle(TENANT, items(*range(100)), everywhere) for _ in range(6)]
+    line = TransitionBatches(store)
+    calls = [line.apply(TENANT, items(*range(100)), everywhere) for _ in range(6)]
     await asyncio.gather(*calls)
     assert store.transactions == [MAX_ITEMS, 100]
     store.transactions.clear()
-    monkeypatch.setattr(settle_line, "MAX_BYTES", 2 * len(b"null"))
-    await asyncio.gather(*(line.settle(TENANT, items(at), everywhere) for at in range(5)))
+    monkeypatch.setattr(transition_batches, "MAX_BYTES", 2 * len(b"null"))
+    await asyncio.gather(*(line.apply(TENANT, items(at), everywhere) for at in range(5)))
     assert store.transactions == [2, 2, 1]
 
 
 async def test_nobody_pays_for_what_another_sent(store: Any) -> None:
-    line = SettleLine(store)
+    line = TransitionBatches(store)
     store.poison = 13
     answers = await asyncio.gather(
-        *(line.settle(TENANT, items(number), everywhere) for number in (12, 13, 14)),
+        *(line.apply(TENANT, items(number), everywhere) for number in (12, 13, 14)),
         return_exceptions=True,
     )
     assert answers[0] == answers[2] == [Verdict.DONE]
@@ -406,12 +406,12 @@ async def test_nobody_pays_for_what_another_sent(store: Any) -> None:
 
 
 async def test_while_postgres_is_away_everybody_is_told(store: Any) -> None:
-    line = SettleLine(store)
+    line = TransitionBatches(store)
     store.broken = True
     answers = await asyncio.gather(
-        *(line.settle(TENANT, items(number), everywhere) for number in range(2)),
+        *(line.apply(TENANT, items(number), everywhere) for number in range(2)),
         return_exceptions=True,
     )
     assert [type(answer) for answer in answers] == [MetadataUnavailable] * 2
     store.broken = False
-    assert await line.settle(TENANT, items(0), everywhere) == [Verdict.DONE]
+    assert await line.apply(TENANT, items(0), everywhere) == [Verdict.DONE]

@@ -15,7 +15,7 @@ from metadata.exports.run_machine import (
     MAX_CODE_CHARS,
     MAX_MESSAGE_CHARS,
     MIN_BACKOFF_S,
-    RunLine,
+    LockedRun,
     Tick,
     back_off_s,
     is_behind,
@@ -43,8 +43,8 @@ BROKEN = Failure("broken", "it broke")
 ENDS = st.sampled_from([SUCCEEDED, FAILED, CANCELLED])
 
 
-def running(attempt: int = 1, *, cancelling: bool = False, held: bool = True) -> RunLine:
-    return RunLine(RUNNING, attempt, 3, cancelling, LEASE, held)
+def running(attempt: int = 1, *, cancelling: bool = False, held: bool = True) -> LockedRun:
+    return LockedRun(RUNNING, attempt, 3, cancelling, LEASE, held)
 
 
 @pytest.mark.parametrize(
@@ -89,11 +89,11 @@ def test_what_holds_is_not_expired_and_what_is_over_stays() -> None:
     line.expire()
     assert line.state == RUNNING
     for state in (SUCCEEDED, FAILED, CANCELLED, QUEUED):
-        line = RunLine(state, 1, 3, False, LEASE, False)
+        line = LockedRun(state, 1, 3, False, LEASE, False)
         line.expire()
         assert line.state == state
     for state in (SUCCEEDED, FAILED, CANCELLED):
-        line = RunLine(state, 1, 3, False, LEASE, False)
+        line = LockedRun(state, 1, 3, False, LEASE, False)
         line.cancel()
         assert (line.state, line.cancelling) == (state, False)
 
@@ -156,7 +156,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.line = RunLine(QUEUED, 0, 3, False, None, False)
+        self.line = LockedRun(QUEUED, 0, 3, False, None, False)
         self.leases: list[bytes] = []
         self.ended: dict[bytes, str] = {}
         self.over: str | None = None
@@ -166,7 +166,7 @@ class AnyOrder(RuleBasedStateMachine):
     def claim(self) -> None:
         lease = len(self.leases).to_bytes(16, "big")
         self.leases.append(lease)
-        self.line = RunLine(RUNNING, self.line.attempt + 1, 3, False, lease, True)
+        self.line = LockedRun(RUNNING, self.line.attempt + 1, 3, False, lease, True)
 
     @precondition(lambda self: self.line.state == RUNNING)
     @rule()

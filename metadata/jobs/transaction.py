@@ -1,4 +1,5 @@
-"""One transaction that settles tasks, from the deepest jobs up to the last parent that changes.
+"""One transaction of transitions of tasks, from the deepest jobs up to the last parent that
+changes.
 
 machine.py has its invariants and the order of its locks.
 """
@@ -13,12 +14,12 @@ from metadata.database import Connection
 from metadata.jobs.machine import (
     Child,
     Complete,
-    JobLine,
-    Settlement,
-    TaskLine,
+    LockedJob,
+    LockedTask,
+    Transition,
     Verdict,
+    apply,
     resolve,
-    settle,
 )
 from metadata.jobs.notices import job_ended, notify, tasks_wait
 from metadata.jobs.turns import make_reduce_task
@@ -76,11 +77,11 @@ WHERE j.tenant_id = $1 AND j.uid = n.uid
 """
 
 
-class Item(NamedTuple):
-    """A settlement of the task that a lease holds."""
+class TaskTransition(NamedTuple):
+    """A transition of the task that a lease holds."""
 
     lease: Lease
-    what: Settlement
+    what: Transition
 
 
 Allowed = Callable[[int, str], Awaitable[bool]]
@@ -96,14 +97,14 @@ class Act(NamedTuple):
 
     depth: int
     job_uid: bytes
-    do: Callable[[JobLine], None]
+    do: Callable[[LockedJob], None]
 
 
 @dataclass(slots=True)
 class _Level:
     """The work on the jobs of one depth."""
 
-    items: list[tuple[int, Item]] = field(default_factory=list)
+    items: list[tuple[int, TaskTransition]] = field(default_factory=list)
     ended: list[Child] = field(default_factory=list)
     """Children of these jobs."""
     acts: list[Act] = field(default_factory=list)
@@ -124,11 +125,11 @@ class _Level:
         )
 
 
-Tasks = Mapping[tuple[bytes, int], TaskLine]
+Tasks = Mapping[tuple[bytes, int], LockedTask]
 
 
-class Settling:
-    """Settles items within one transaction of the tenant; call `run` once."""
+class JobTransaction:
+    """Applies transitions within one transaction of the tenant; call `run` once."""
 
     def __init__(
         self, connection: Connection, tenant_id: bytes, allowed: Allowed = everywhere
@@ -138,13 +139,13 @@ class Settling:
         self._allowed = allowed
         self._levels: dict[int, _Level] = {}
         self._verdicts: list[Verdict] = []
-        self._bells: set[str] = set()
+        self._notices: set[str] = set()
         self._freed: set[str] = set()
         self.ended: list[bytes] = []
         """Jobs that ended in it as failed or cancelled: their children are to follow."""
 
-    async def run(self, items: Sequence[Item], acts: Sequence[Act] = ()) -> list[Verdict]:
-        """Settle each item and return its verdict; do `acts` in the same transaction."""
+    async def run(self, items: Sequence[TaskTransition], acts: Sequence[Act] = ()) -> list[Verdict]:
+        """Apply each item and return its verdict; do `acts` in the same transaction."""
         self._verdicts = [Verdict.LOST] * len(items)
         for at, item in enumerate(items):
             self._level(item.lease.depth).items.append((at, item))
@@ -153,7 +154,7 @@ class Settling:
         for depth in range(max(self._levels, default=0), -1, -1):
             if depth in self._levels:
                 await self._do(depth, self._levels[depth])
-        await notify(self._connection, self._tenant_id, self._bells, self._freed)
+        await notify(self._connection, self._tenant_id, self._notices, self._freed)
         return self._verdicts
 
     def _level(self, depth: int) -> _Level:
@@ -171,14 +172,14 @@ class Settling:
                 continue
             if await self._allowed(at, task.pool):
                 child = children.get(_waits_for(item.what) or "")
-                self._verdicts[at] = settle(job, task, lease.secret, item.what, child)
+                self._verdicts[at] = apply(job, task, lease.secret, item.what, child)
         for child in level.ended:
             self._resolve(jobs, tasks, child)
         for act in level.acts:
             act.do(jobs[act.job_uid])
         await self._write(depth, jobs, tasks)
 
-    def _resolve(self, jobs: Mapping[bytes, JobLine], tasks: Tasks, child: Child) -> None:
+    def _resolve(self, jobs: Mapping[bytes, LockedJob], tasks: Tasks, child: Child) -> None:
         assert child.parent_uid is not None
         assert child.parent_number is not None
         job = jobs.get(child.parent_uid)
@@ -186,18 +187,18 @@ class Settling:
         if job is not None and task is not None:
             resolve(job, task, child)
 
-    async def _lock_jobs(self, uids: Sequence[bytes]) -> dict[bytes, JobLine]:
+    async def _lock_jobs(self, uids: Sequence[bytes]) -> dict[bytes, LockedJob]:
         rows = await self._connection.fetch(_JOBS, self._tenant_id, uids)
-        return {row["uid"]: JobLine(*row) for row in rows}
+        return {row["uid"]: LockedJob(*row) for row in rows}
 
     async def _lock_tasks(
         self, places: Sequence[tuple[bytes, int]]
-    ) -> dict[tuple[bytes, int], TaskLine]:
+    ) -> dict[tuple[bytes, int], LockedTask]:
         if not places:
             return {}
         uids, numbers = zip(*places, strict=True)
         rows = await self._connection.fetch(_TASKS, self._tenant_id, uids, numbers)
-        return {(row["job_uid"], row["number"]): TaskLine(*row) for row in rows}
+        return {(row["job_uid"], row["number"]): LockedTask(*row) for row in rows}
 
     async def _children(self, level: _Level) -> dict[str, Child]:
         names = {name for _, item in level.items if (name := _waits_for(item.what)) is not None}
@@ -206,20 +207,20 @@ class Settling:
         rows = await self._connection.fetch(_CHILDREN, self._tenant_id, sorted(names))
         return {row["name"]: Child(*row[1:]) for row in rows}
 
-    async def _write(self, depth: int, jobs: Mapping[bytes, JobLine], tasks: Tasks) -> None:
+    async def _write(self, depth: int, jobs: Mapping[bytes, LockedJob], tasks: Tasks) -> None:
         await self._write_tasks([task for task in tasks.values() if task.changed])
         for job in jobs.values():
             if job.live and job.advance():
                 pool = await make_reduce_task(self._connection, self._tenant_id, job.uid)
-                self._bells.add(tasks_wait(self._tenant_id, pool))
+                self._notices.add(tasks_wait(self._tenant_id, pool))
         changed = [job for job in jobs.values() if job.changed]
         await self._write_jobs(changed)
         for job in changed:
             if not job.live:
                 self._end(depth, job)
 
-    def _end(self, depth: int, job: JobLine) -> None:
-        self._bells.add(job_ended(self._tenant_id, job.uid))
+    def _end(self, depth: int, job: LockedJob) -> None:
+        self._notices.add(job_ended(self._tenant_id, job.uid))
         if job.state != SUCCEEDED:
             self.ended.append(job.uid)
         if job.parent_uid is not None and job.parent_number is not None:
@@ -228,13 +229,13 @@ class Settling:
             )
             self._level(depth - 1).ended.append(child)
 
-    async def _write_tasks(self, tasks: Sequence[TaskLine]) -> None:
+    async def _write_tasks(self, tasks: Sequence[LockedTask]) -> None:
         if not tasks:
             return
         for task in tasks:
             self._freed.add(task.pool)
             if task.state == WAITING:
-                self._bells.add(tasks_wait(self._tenant_id, task.pool))
+                self._notices.add(tasks_wait(self._tenant_id, task.pool))
         columns = zip(
             *[
                 (
@@ -249,7 +250,7 @@ class Settling:
             _WRITE_TASKS, self._tenant_id, *(list(column) for column in columns)
         )
 
-    async def _write_jobs(self, jobs: Sequence[JobLine]) -> None:
+    async def _write_jobs(self, jobs: Sequence[LockedJob]) -> None:
         if not jobs:
             return
         columns = zip(
@@ -268,5 +269,5 @@ class Settling:
         )
 
 
-def _waits_for(what: Settlement) -> str | None:
+def _waits_for(what: Transition) -> str | None:
     return what.wait_for if isinstance(what, Complete) else None

@@ -1,8 +1,8 @@
-"""Settlements of this process, gathered: what comes while a transaction runs goes with the next.
+"""Gathers transitions of tasks: those that come while a transaction runs go with the next one.
 
-Every settlement of a job needs its row, so of one tenant one transaction runs at a time: as many
-connections would only wait for each other. A transaction that is refused is tried for each caller
-by itself, so nobody pays for what another sent.
+Every transition of a task needs the row of its job, so of one tenant one transaction runs at a
+time: as many connections would only wait for each other. A transaction that is refused is tried for
+each caller by itself, so nobody pays for what another sent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from metadata.errors import StatementRefused
 from metadata.jobs.claims import JobLeaseRepository
 from metadata.jobs.machine import Complete, Verdict
-from metadata.jobs.settling import Allowed, Item
+from metadata.jobs.transaction import Allowed, TaskTransition
 
 MAX_ITEMS = 500
 MAX_BYTES = 32 * 1024 * 1024
@@ -24,7 +24,7 @@ MAX_BYTES = 32 * 1024 * 1024
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    items: Sequence[Item]
+    items: Sequence[TaskTransition]
     allowed: Allowed
     verdicts: asyncio.Future[list[Verdict]]
 
@@ -34,16 +34,16 @@ class _Call:
         return sum(map(len, outputs))
 
 
-class SettleLine:
-    """One per process; how much waits is bounded by how many requests run."""
+class TransitionBatches:
+    """The transitions of one process; how many wait is bounded by how many requests run."""
 
     def __init__(self, leases: JobLeaseRepository) -> None:
         self._leases = leases
         self._calls: dict[bytes, deque[_Call]] = {}
         self._owned: set[asyncio.Task[None]] = set()
 
-    async def settle(
-        self, tenant_id: bytes, items: Sequence[Item], allowed: Allowed
+    async def apply(
+        self, tenant_id: bytes, items: Sequence[TaskTransition], allowed: Allowed
     ) -> list[Verdict]:
         """Return the verdict on each item once it is committed; nothing of pools that are not
         `allowed`.
@@ -68,10 +68,10 @@ class SettleLine:
     async def _run(self, tenant_id: bytes, calls: deque[_Call]) -> None:
         await asyncio.sleep(0)  # calls of this turn of the loop go together
         while calls:
-            await self._settle(tenant_id, _together(calls))
+            await self._apply(tenant_id, _together(calls))
         del self._calls[tenant_id]
 
-    async def _settle(self, tenant_id: bytes, calls: Sequence[_Call]) -> None:
+    async def _apply(self, tenant_id: bytes, calls: Sequence[_Call]) -> None:
         items = [item for call in calls for item in call.items]
         places = [(call.allowed, at) for call in calls for at in range(len(call.items))]
 
@@ -80,13 +80,13 @@ class SettleLine:
             return await of_call(at, pool)
 
         try:
-            verdicts = await self._leases.settle(tenant_id, items, allowed)
+            verdicts = await self._leases.apply(tenant_id, items, allowed)
         except StatementRefused as error:
             if len(calls) == 1:
                 _fail(calls, error)
                 return
             for call in calls:
-                await self._settle(tenant_id, [call])
+                await self._apply(tenant_id, [call])
         except Exception as error:
             _fail(calls, error)
         else:
