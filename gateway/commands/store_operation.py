@@ -102,7 +102,7 @@ def show(store: Store, *, watch: bool, json: bool) -> int:
 
 def show_nodes(store: Store) -> int:
     """Print the nodes, as a setting; return the exit status."""
-    status, seen = _finish(store, lambda operator: operator.settled_overview(), 60.0, None)
+    status, seen = _finish(store, lambda operator: operator.stable_overview(), 60.0, None)
     if seen is not None:
         sys.stdout.write(wellness.setting(seen) + "\n")
     return status
@@ -146,7 +146,7 @@ async def _until_connected(client: StoreClient) -> None:
 
 
 async def _show(operator: Operator, watch: bool, json: bool) -> Overview:
-    seen = await operator.settled_overview()
+    seen = await operator.stable_overview()
     if json:
         while True:
             sys.stdout.write(_json(seen) + "\n")

@@ -11,7 +11,7 @@ from store_nodes.errors import Conflict, OutcomeUnknown
 async def add_groups(operator: Operator, total: int | None = None) -> int:
     """Make groups until there are `total` (None: one more than now) and each is led; how many
     there are. With a `total` it may be repeated."""
-    seen = await operator.settled_overview()
+    seen = await operator.stable_overview()
     if not seen.groups:
         raise Refused("no group is known: no node answers")
     have = max(row.group for row in seen.groups) + 1
@@ -50,7 +50,7 @@ async def _are_led(operator: Operator, wanted: int) -> bool:
 
 async def checkpoint(operator: Operator) -> None:
     """Every node writes a checkpoint now."""
-    seen = await operator.settled_overview()
+    seen = await operator.stable_overview()
     for row in seen.groups:
         await operator.client.take_checkpoint(row.group, "operator", timeout_s=30.0)
         operator.say("checkpoint asked for", row.group)

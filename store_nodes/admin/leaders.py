@@ -15,7 +15,7 @@ TRANSFER_S = 30.0
 
 async def transfer(operator: Operator, group: int, node: int) -> None:
     """Make `node` the leader of `group`, for as long as it can lead; `balance` ends this."""
-    seen = await operator.settled_overview()
+    seen = await operator.stable_overview()
     row = _group(seen, group)
     if node not in row.voters:
         raise Refused(f"node {node} is no voter of group {group}, only {list(row.voters)} are")
@@ -31,7 +31,7 @@ async def balance(operator: Operator) -> None:
 
     A group whose preferred node is down or behind stays where it is.
     """
-    seen = await operator.settled_overview()
+    seen = await operator.stable_overview()
     for row in seen.groups:
         if row.wished:
             await operator.client.transfer(row.group, 0, timeout_s=TRANSFER_S)
@@ -53,7 +53,7 @@ async def drain(operator: Operator, node: int) -> None:
 
     Raises Refused if a group would be left without a quorum. `balance` brings the leaders back.
     """
-    seen = await operator.settled_overview()
+    seen = await operator.stable_overview()
     if seen.node(node) is None:
         raise Refused(f"node {node} is not known")
     why = "the others"

@@ -49,7 +49,7 @@ async def add_node(
     `force` accepts that half of the voters are in one zone, whose loss would stop the groups. With
     `secret` (and `tls`), the node is first asked at its address for its identity.
     """
-    seen = await operator.settled_overview()
+    seen = await operator.stable_overview()
     _check_new(seen, node)
     _check_zones(operator, seen, force, add={node: zone})
     if secret is not None:
@@ -68,7 +68,7 @@ async def remove_node(operator: Operator, node: int, *, force: bool = False) -> 
 
     `force` is that of `add_node`.
     """
-    seen = await operator.settled_overview()
+    seen = await operator.stable_overview()
     _check_known(seen, node)
     _check_zones(operator, seen, force, remove=node)
     await _in_every_group(
@@ -97,7 +97,7 @@ async def replace_node(
     """
     if old == new:
         raise Refused(f"node {old} cannot replace itself: a lost directory needs a new id")
-    seen = await operator.settled_overview()
+    seen = await operator.stable_overview()
     _check_known(seen, old)
     _check_new(seen, new)
     was = [member for each in seen.memberships.values() if (member := each.member(old))]

@@ -72,7 +72,7 @@ class Operator:
         statuses = await self.client.status()
         return overview(statuses, self.client.nodes, self.client.groups)
 
-    async def settled_overview(self, wait_s: float = 1.5) -> Overview:
+    async def stable_overview(self, wait_s: float = 1.5) -> Overview:
         """Return the cluster once every known node answers, or after `wait_s`.
 
         Connections need some time to come up.

@@ -95,7 +95,7 @@ class _Entry:
         "pending",
         "raw",
         "seq",
-        "settled",
+        "resolved",
         "trouble",
         "under_way",
     )
@@ -127,7 +127,7 @@ class _Entry:
         self.pending = 0
         self.limbo = False
         self.early = False
-        self.settled = False
+        self.resolved = False
         self.under_way = False
         """Whether the last transmission is unanswered, on the connection now in use."""
         self.trouble: StoreError | None = None
@@ -313,12 +313,12 @@ class Appender:
         """Take no more appends; those not sent yet fail as not done, those sent as unknown."""
         self._closed = True
         for entry in self._waiting:
-            self._tell(entry, Unavailable("the appender was closed"))
+            self._resolve_future(entry, Unavailable("the appender was closed"))
         for entry in self._window:
             maybe = entry.maybe_applied
             error = OutcomeUnknown if maybe else Unavailable
-            self._tell(entry, error("the appender was closed"))
-            entry.settled = True
+            self._resolve_future(entry, error("the appender was closed"))
+            entry.resolved = True
         self._waiting.clear()
         self._window.clear()
 
@@ -338,7 +338,7 @@ class Appender:
                 entry for entry in self._waiting if not self._overdue_unsent(entry, now_s)
             )
         for entry in list(self._window):
-            if not entry.settled and now_s >= entry.deadline_s:
+            if not entry.resolved and now_s >= entry.deadline_s:
                 self._overdue_sent(entry, log_now_us)
         self._trim()
         if self._stalled:
@@ -365,7 +365,7 @@ class Appender:
             return
         while self._sent < len(self._window):
             entry = self._window[self._sent]
-            if not entry.settled and not self._transmit(link, entry):
+            if not entry.resolved and not self._transmit(link, entry):
                 return
             self._sent += 1
         while self._waiting and len(self._window) < WINDOW and not self._broken:
@@ -374,7 +374,7 @@ class Appender:
                 continue
             self._number(entry)
             last = self._window[-1] if self._window else None
-            assert last is None or last.settled or entry.seq == last.seq + 1, (
+            assert last is None or last.resolved or entry.seq == last.seq + 1, (
                 f"sequence {entry.seq} after {last.seq}"
             )
             self._window.append(entry)
@@ -414,7 +414,7 @@ class Appender:
         entry.attempt = self._attempt
         entry.under_way = True
         if entry.durability is Durability.NONE:
-            self._tell_early(entry)
+            self._resolve_early(entry)
         return True
 
     def _restart(self) -> None:
@@ -425,7 +425,7 @@ class Appender:
     def _send_again(self) -> None:
         """Send again from the first that is not under way; later ones were sent in vain."""
         for index, entry in enumerate(self._window):
-            if not entry.settled and not entry.under_way:
+            if not entry.resolved and not entry.under_way:
                 self._attempt += 1
                 self._sent = min(self._sent, index)
                 return
@@ -437,17 +437,17 @@ class Appender:
         entry = sent.entry
         if type(reply) is Accepted:
             if entry.durability is Durability.LEADER:
-                self._tell_early(entry)
+                self._resolve_early(entry)
             return
         if sent.session == self._session:
             entry.pending -= 1
         if sent.attempt == entry.attempt:
             entry.under_way = False
-        if entry.settled:
+        if entry.resolved:
             return
         if type(reply) is Appended:
             self._clock.at_least(reply.log_time_us)
-            self._settle(entry, Receipt(reply.base_offset, reply.log_time_us, reply.duplicate))
+            self._resolve(entry, Receipt(reply.base_offset, reply.log_time_us, reply.duplicate))
         elif sent.session != self._session:
             return  # the session was replaced: none of its appends can be applied any more
         elif isinstance(reply, Failed):
@@ -465,7 +465,7 @@ class Appender:
             self._gap(sent, error.expected)
         elif isinstance(error, OutcomeUnknown):
             if decided:
-                self._settle(entry, error)
+                self._resolve(entry, error)
             else:
                 entry.limbo = True
                 self._retry(sent)
@@ -481,22 +481,22 @@ class Appender:
             unused = isinstance(error, QueueSealed | QueueNotFound)
             if isinstance(error, QueueNotFound) and entry.maybe_applied:
                 error = OutcomeUnknown("the queue was deleted meanwhile")
-            self._settle(entry, error)
+            self._resolve(entry, error)
             if unused:
                 self._break(entry.seq)
         elif entry.maybe_applied:
             self._retry(sent)  # this transmission did nothing, but an earlier one may have
         else:
-            self._settle(entry, error)
+            self._resolve(entry, error)
             self._break(entry.seq)
 
     def _known(self, entry: _Entry, error: DedupKnown) -> None:
-        """Settle an append whose ids the leader knows, so that it proposed nothing.
+        """Resolve an append whose ids the leader knows, so that it proposed nothing.
 
         An earlier transmission that may be in the log can only be refused for the same reason, so
         this is the answer. Whether it used its sequence shows when the next one is sent (`_gap`).
         """
-        self._settle(entry, error)
+        self._resolve(entry, error)
         if entry.maybe_applied:
             return
         if entry is self._window[-1] and entry.seq == self._next_seq - 1:
@@ -510,12 +510,12 @@ class Appender:
         """
         entry = sent.entry
         if expected > entry.seq:
-            self._settle(entry, OutcomeUnknown("its receipt is gone"))
+            self._resolve(entry, OutcomeUnknown("its receipt is gone"))
             return
         self._retry(sent)
         if self._broken or sent.attempt != entry.attempt:
             return
-        if any(other.seq == expected and not other.settled for other in self._window):
+        if any(other.seq == expected and not other.resolved for other in self._window):
             return
         # Nobody will send the sequence that the log expects. It has forgotten the session, which it
         # does only when no append in the window can have been applied (their deadlines are not
@@ -526,15 +526,15 @@ class Appender:
         if sent.attempt == sent.entry.attempt:
             self._stalled = True
 
-    def _settle(self, entry: _Entry, result: Receipt | StoreError) -> None:
+    def _resolve(self, entry: _Entry, result: Receipt | StoreError) -> None:
         """End an append with the log's answer, or with an error that is as certain."""
-        entry.settled = True
+        entry.resolved = True
         if entry.early and isinstance(result, StoreError):
             self._owner.lost_after_accept += 1
-        self._tell(entry, result)
+        self._resolve_future(entry, result)
         entry.raw = entry.batch = b""
 
-    def _tell(self, entry: _Entry, result: Receipt | StoreError) -> None:
+    def _resolve_future(self, entry: _Entry, result: Receipt | StoreError) -> None:
         """Give the caller the result, unless it has one or waits no more."""
         if entry.future.done():
             return
@@ -543,13 +543,13 @@ class Appender:
         else:
             entry.future.set_result(result)
 
-    def _tell_early(self, entry: _Entry) -> None:
+    def _resolve_early(self, entry: _Entry) -> None:
         entry.early = True
-        self._tell(entry, _EARLY)
+        self._resolve_future(entry, _EARLY)
 
     def _trim(self) -> None:
-        """Drop the settled appends at the front of the window."""
-        while self._window and self._window[0].settled:
+        """Drop the resolved appends at the front of the window."""
+        while self._window and self._window[0].resolved:
             self._window.popleft()
             self._sent = max(0, self._sent - 1)
 
@@ -558,7 +558,7 @@ class Appender:
     def _overdue_unsent(self, entry: _Entry, now_s: float) -> bool:
         if now_s < entry.deadline_s:
             return entry.future.cancelled()
-        self._tell(entry, Unavailable("no leader took it in time"))
+        self._resolve_future(entry, Unavailable("no leader took it in time"))
         return True
 
     def _overdue_sent(self, entry: _Entry, log_now_us: int) -> None:
@@ -566,12 +566,12 @@ class Appender:
             error = entry.trouble
             if not isinstance(error, NotDone) or isinstance(error, SequenceGap | NotLeader):
                 error = Unavailable("no leader took it in time")
-            self._settle(entry, error)
+            self._resolve(entry, error)
             self._break(entry.seq)
             return
-        self._tell(entry, OutcomeUnknown("sent, and not answered in time"))
+        self._resolve_future(entry, OutcomeUnknown("sent, and not answered in time"))
         if log_now_us > entry.deadline_us + PAST_DEADLINE_MARGIN_US:
-            self._settle(entry, OutcomeUnknown("not answered in time"))
+            self._resolve(entry, OutcomeUnknown("not answered in time"))
             self._break(0)
 
     def _break(self, hole: int) -> None:
@@ -586,7 +586,7 @@ class Appender:
     def _replace_session(self) -> None:
         move: list[_Entry] = []
         for entry in self._window:
-            if entry.settled:
+            if entry.resolved:
                 continue
             if entry.maybe_applied and not (self._hole and entry.seq > self._hole):
                 return  # may still be applied, so nothing may overtake it

@@ -50,7 +50,7 @@ class Handover:
         if led.transfer_to is not None:
             if state.now_us >= led.transfer_deadline_us:
                 led.transfer_to = None
-                led.next_transfer_us = state.now_us + state.timing.settle_us
+                led.next_transfer_us = state.now_us + state.timing.keep_us
             return
         to = state.preferred
         if state.slow:

@@ -64,7 +64,7 @@ class Leader:
             next_instance=acceptor.chosen,
             recovered_upto=upto,
             heard_us=dict.fromkeys(standing.granted, state.now_us),
-            next_transfer_us=state.now_us + state.timing.settle_us,
+            next_transfer_us=state.now_us + state.timing.keep_us,
             finishing=bool(changes),
         )
         state.leadership = led
@@ -198,7 +198,7 @@ class Leader:
         for node in sorted({*before, *state.peers}):
             state.outbox.send(node, message)
         if state.me in state.voter_set:
-            led.settle_at = self.open_next(led, encode_noop(state.stamp()), False)
+            led.confirm_at = self.open_next(led, encode_noop(state.stamp()), False)
         else:
             led.leaving = True
             led.leave_by_us = state.now_us + state.timing.election_us

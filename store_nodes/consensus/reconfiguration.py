@@ -5,7 +5,7 @@ The rules
        open, and nothing else until it is chosen: a leader never has instances of two memberships
        open.
     2. One change makes, removes, promotes or demotes one node (store_nodes/membership.py).
-    3. A leader takes the next step only when the last is *settled*: an instance under the new
+    3. A leader takes the next step only when the last is *confirmed*: an instance under the new
        membership is chosen in the leader's own ballot. It opens a no-op for that at once.
     4. A step waits until a majority of the remaining voters has every chosen value on its disk,
        because a voter that leaves may take its copy with it.
@@ -21,7 +21,7 @@ Why that is safe
     ballot got accepted by a majority of M' for an instance after i, before that phase 1, a member
     of it reported; after it, no lower ballot gets a majority of M' any more. So phase 1 under M
     serves for M' too. It need not serve for the membership after M', hence rule 3: whoever chose
-    the settling instance is a majority of M' that has promised this ballot, and stands for the
+    the confirming instance is a majority of M' that has promised this ballot, and stands for the
     phase 1 of the next step.
 
     *A later ballot.* A candidate knows the chosen prefix up to some instance and the membership M
@@ -68,7 +68,7 @@ class Reconfiguration:
 
     @property
     def can_reconfigure(self) -> bool:
-        """Whether this node leads, has nothing open, and has settled its last change."""
+        """Whether this node leads, has nothing open, and has confirmed its last change."""
         state, led = self._state, self._state.leadership
         return (
             led is not None
@@ -76,7 +76,7 @@ class Reconfiguration:
             and not led.leaving
             and led.transfer_to is None
             and led.next_instance == state.acceptor.chosen
-            and led.settle_at < state.acceptor.chosen
+            and led.confirm_at < state.acceptor.chosen
             and state.clock.ready
         )
 
@@ -153,7 +153,7 @@ class Reconfiguration:
 
     def _propose_step(self, led: Leadership, step: Reconfigure) -> int:
         state = self._state
-        assert self.can_reconfigure, "a change of membership beside what is open or not settled"
+        assert self.can_reconfigure, "a change of membership beside what is open or not confirmed"
         assert self._is_held(led, state.membership.after(step)), (
             "a change of membership that leaves voters without what is chosen"
         )

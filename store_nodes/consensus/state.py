@@ -62,7 +62,7 @@ class Timing:
     resend_us: int = 1_000_000
     learn_us: int = 500_000
     transfer_us: int = 500_000
-    settle_us: int = 2_000_000
+    keep_us: int = 2_000_000
     """Time that a leader keeps the group before it hands it to the preferred node."""
     slow_us: int = 400_000
     """Time by which a leader's own disk is later than a majority's; several times in a row, it
@@ -172,7 +172,7 @@ class Leadership:
     """
     change_at: int = -1
     """The instance of the latest proposed change; until it is chosen, nothing else is proposed."""
-    settle_at: int = -1
+    confirm_at: int = -1
     """The first instance under the new membership; until it is chosen, no further change is
     proposed.
     """

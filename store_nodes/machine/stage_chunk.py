@@ -36,7 +36,7 @@ class Chunk:
 
     `places` has an offset, STAGED, DISCARDED or TRUNCATED for each message. An offset may be
     truncated although the place does not say so yet (Stages knows). Here DISCARDED and TRUNCATED
-    messages count as settled: they may be dropped, and a batch with no message left goes with them.
+    messages count as removed: they may be dropped, and a batch with no message left goes with them.
     """
 
     __slots__ = (
@@ -45,7 +45,7 @@ class Chunk:
         "dues",
         "numbers",
         "places",
-        "settled",
+        "removed",
         "staged",
         "tags",
         "times",
@@ -60,7 +60,7 @@ class Chunk:
         self.times = array("Q")
         self.tags: list[bytes] = []
         self.staged = 0
-        self.settled = 0
+        self.removed = 0
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -91,16 +91,16 @@ class Chunk:
         """Return the index of a message's batch."""
         return bisect_right(self.bases, number) - 1
 
-    def settle(self, at: int, place: int) -> None:
-        """Settle the message at `at`, which was staged or released."""
-        assert place in (DISCARDED, TRUNCATED), f"{place} is not a settled place"
-        assert self.places[at] < TRUNCATED or self.places[at] == STAGED, "settled twice"
+    def remove(self, at: int, place: int) -> None:
+        """Remove the message at `at`, which was staged or released."""
+        assert place in (DISCARDED, TRUNCATED), f"{place} is no place of a removed message"
+        assert self.places[at] < TRUNCATED or self.places[at] == STAGED, "removed twice"
         self.staged -= self.places[at] == STAGED
         self.places[at] = place
-        self.settled += 1
+        self.removed += 1
 
-    def drop_settled(self) -> list[int]:
-        """Drop the settled messages; return the discarded numbers among them.
+    def drop_removed(self) -> list[int]:
+        """Drop the removed messages; return the discarded numbers among them.
 
         It takes time in O(messages).
         """
@@ -109,7 +109,7 @@ class Chunk:
         self.numbers = array("Q", [self.numbers[at] for at in keep])
         self.places = array("Q", [self.places[at] for at in keep])
         self.dues = array("Q", [self.dues[at] for at in keep])
-        self.settled = 0
+        self.removed = 0
         batches = sorted({self.batch(number) for number in self.numbers})
         self.bases = array("Q", [self.bases[at] for at in batches])
         self.counts = array("Q", [self.counts[at] for at in batches])
@@ -122,7 +122,7 @@ class Chunk:
         for name in ("numbers", "places", "dues", "bases", "counts", "times", "tags"):
             getattr(self, name).extend(getattr(later, name))
         self.staged += later.staged
-        self.settled += later.settled
+        self.removed += later.removed
 
     def pack(self) -> PackedChunk:
         return PackedChunk(
@@ -149,5 +149,5 @@ class Chunk:
         if chunk.batch(chunk.numbers[0]) < 0:
             raise ValueError("a staged message is of no batch")
         chunk.staged = chunk.places.count(STAGED)
-        chunk.settled = chunk.places.count(DISCARDED) + chunk.places.count(TRUNCATED)
+        chunk.removed = chunk.places.count(DISCARDED) + chunk.places.count(TRUNCATED)
         return chunk

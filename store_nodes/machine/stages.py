@@ -5,13 +5,13 @@
 * A release costs two binary searches and an append, however many messages are staged.
 * A released message is found again by its number until its offset is truncated, so that a repeated
   release answers with the old offset; one in the kept set of a truncation stays.
-* A message that is discarded or truncated is settled. A chunk that takes no more batches drops its
-  settled messages when they are more than half of it, is removed when it is empty, and joins the
+* A message that is discarded or truncated counts as removed. A chunk that takes no more batches drops its
+  removed messages when they are more than half of it, is removed when it is empty, and joins the
   one before it when both are small. So the memory used depends on the live messages, not on how
   long any of them waits. Discarded numbers that were dropped are remembered as ranges, at most
   `MAX_DISCARDED_RANGES`; older ones count as truncated.
-* A truncation shows at once in `first` and `kept`, but a command settles no more than
-  `TIDY_MESSAGES`; the next commands settle the rest, so that none of them stalls the group.
+* A truncation shows at once in `first` and `kept`, but a command removes no more than
+  `TIDY_MESSAGES`; the next commands remove the rest, so that none of them stalls the group.
 """
 
 from __future__ import annotations
@@ -194,20 +194,20 @@ class Stages:
         for number in numbers:
             found = self._find(number)
             if found is not None and found[0].places[found[1]] == STAGED:
-                self._settle(number, DISCARDED)
+                self._remove(number, DISCARDED)
                 self.staged -= 1
                 changed += 1
         return changed
 
     def truncate(self, readable: Readable) -> None:
-        """Settle released messages that are no longer readable."""
+        """Remove released messages that are no longer readable."""
         kept, self._kept = self._kept, []
         for offset, number in kept:
             self._look_after(offset, number, readable)
         self.tidy(readable)
 
     def tidy(self, readable: Readable) -> None:
-        """Settle a bounded number of the messages that truncations left."""
+        """Remove a bounded number of the messages that truncations left."""
         start, offsets = self._head, self._offsets
         upto = min(start + TIDY_MESSAGES, len(offsets))
         end = bisect_left(offsets, readable.first, start, upto)
@@ -294,25 +294,25 @@ class Stages:
         if offset in readable:
             self._kept.append((offset, number))
         else:
-            self._settle(number, TRUNCATED)
+            self._remove(number, TRUNCATED)
 
-    def _settle(self, number: int, place: int) -> None:
+    def _remove(self, number: int, place: int) -> None:
         at = bisect_right(self._firsts, number) - 1
         chunk = self._chunks[at]
         index = chunk.index(number)
         assert index is not None, "a live message was dropped"
-        chunk.settle(index, place)
+        chunk.remove(index, place)
         if at < len(self._chunks) - 1 or len(chunk) >= CHUNK_MESSAGES:
             self._shrink(at)
 
     def _shrink(self, at: int) -> None:
-        """Drop the settled messages of a chunk that takes no more batches, if they are most of
+        """Drop the removed messages of a chunk that takes no more batches, if they are most of
         it.
         """
-        if at < 0 or self._chunks[at].settled * 2 <= len(self._chunks[at]):
+        if at < 0 or self._chunks[at].removed * 2 <= len(self._chunks[at]):
             return
         chunk = self._chunks[at]
-        for number in chunk.drop_settled():
+        for number in chunk.drop_removed():
             self._discarded.add(number)
         last = at == len(self._chunks) - 1
         if last and chunk.numbers:

@@ -291,7 +291,7 @@ class Group:
             self._carry_out(effects)
 
     def _take_step(self) -> None:
-        """Propose the first waiting step of membership, once the last is settled and nothing is
+        """Propose the first waiting step of membership, once the last is confirmed and nothing is
         open.
 
         A busy group takes no new commands for that.
@@ -367,7 +367,7 @@ class Group:
             position = self.positions.pop(instance)
             self.instances.put(instance, position)
             for outcome in outcomes:
-                self._settle(outcome, position)
+                self._take_outcome(outcome, position)
                 changed[outcome.queue] = None
             self.line.applied(instance, outcomes, self.machine.log_time_us)
             if (instance + 1) % DIGEST_EVERY_INSTANCES == 0:
@@ -377,7 +377,7 @@ class Group:
         if self._applied_waiters:
             self._wake_readers()
 
-    def _settle(self, outcome: Outcome, position: Position) -> None:
+    def _take_outcome(self, outcome: Outcome, position: Position) -> None:
         """Carry an outcome of the machine over to the other parts, above all to the index."""
         match outcome:
             case AppendDone(queue, base, count, log_time_us, batch_at, batch_bytes):

@@ -38,7 +38,7 @@ from store_nodes.node.copying import Copier, Sources
 if TYPE_CHECKING:
     from store_nodes.node.recovering import Recovering
 
-SETTLE_S = 0.5
+GATHER_S = 0.5
 """Seconds to wait for other groups that need an install, too: one restart serves all."""
 RETRY_S = 2.0
 ROUNDS = 20
@@ -151,7 +151,7 @@ class Installer:
         client = self._host.store_client()
         await client.start()
         try:
-            await asyncio.sleep(SETTLE_S)
+            await asyncio.sleep(GATHER_S)
             while self._wanted:
                 for group, want in list(self._wanted.items()):
                     try:
@@ -171,7 +171,7 @@ class Installer:
                 if not self._images:
                     await asyncio.sleep(RETRY_S)
                 else:
-                    await asyncio.sleep(SETTLE_S)
+                    await asyncio.sleep(GATHER_S)
         finally:
             await client.close()
 

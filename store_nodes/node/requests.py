@@ -189,7 +189,7 @@ class RequestLine:
             pending, _ = self.steps[0]
             self.drop_step()
             pending.reply.failed(
-                Unavailable("the last change of membership is not settled"), decided=False
+                Unavailable("the last change of membership is not confirmed"), decided=False
             )
 
 

@@ -380,15 +380,15 @@ MUTANTS: tuple[Mutant, ...] = (
         trips="was chosen and not adopted",
     ),
     Mutant(
-        "a second step comes before the first is settled",
+        "a second step comes before the first is confirmed",
         (
             Edit(
                 "store_nodes/consensus/reconfiguration.py",
-                "            and led.settle_at < state.acceptor.chosen\n",
+                "            and led.confirm_at < state.acceptor.chosen\n",
                 "",
             ),
         ),
-        equivalent="The settling instance is open until it is chosen; a step waits for that.",
+        equivalent="The confirming instance is open until it is chosen; a step waits for that.",
         breaks="P2",
     ),
     Mutant(

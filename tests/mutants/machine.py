@@ -167,8 +167,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 "store_nodes/machine/stages.py",
                 "            if found is not None and found[0].places[found[1]] == "
                 "STAGED:\n"
-                "                self._settle",
-                "            if found is not None:\n                self._settle",
+                "                self._remove",
+                "            if found is not None:\n                self._remove",
             ),
         ),
         killed_by="tests/unit/machine/test_stage_rules.py"

@@ -34,7 +34,7 @@ def a_learner_counts() -> AbstractContextManager[object]:
     return mock.patch.object(Leader, "_count_vote", mutated)
 
 
-def the_next_step_comes_before_the_last_is_settled() -> AbstractContextManager[object]:
+def the_next_step_comes_before_the_last_is_confirmed() -> AbstractContextManager[object]:
     """The leader takes it as soon as the last is chosen (P1)."""
     original = Leader._lead_on
 
@@ -125,7 +125,7 @@ def an_old_demotion_sets_a_damaged_node_free() -> AbstractContextManager[object]
 
 MUTATIONS_OF_MEMBERS: tuple[Mutation, ...] = (
     a_learner_counts,
-    the_next_step_comes_before_the_last_is_settled,
+    the_next_step_comes_before_the_last_is_confirmed,
     a_change_is_proposed_beside_other_work,
     a_new_leader_goes_on_beyond_a_change_it_found,
     a_candidate_keeps_its_promises_over_a_change,

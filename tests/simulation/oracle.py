@@ -103,8 +103,8 @@ class Oracle:
         self._scheduler.note(self.reference.digest)
         self._check_log_time(instance, before_us, governing)
         decoded = c.decode_value(value)
-        settles = instance > 0 and c.is_membership(self._values[instance - 1])
-        if not decoded and not settles:
+        confirms = instance > 0 and c.is_membership(self._values[instance - 1])
+        if not decoded and not confirms:
             self._coverage.hit("hole recovered as no-op")
         for (_, command), outcome in zip(decoded, outcomes, strict=True):
             match outcome:

@@ -91,7 +91,7 @@ async def overview(cluster: ChaosCluster) -> dict[str, Any]:
         async with asyncio.timeout(10):
             while not client.connected:
                 await asyncio.sleep(0.01)
-        seen = await Operator(client).settled_overview()
+        seen = await Operator(client).stable_overview()
     finally:
         await client.close()
     raw = msgspec.json.encode({"nodes": seen.nodes, "groups": seen.groups})

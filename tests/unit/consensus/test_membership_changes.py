@@ -126,7 +126,7 @@ def test_nothing_else_is_proposed_until_a_change_is_chosen() -> None:
     assert leader.state.can_propose
 
 
-def test_a_second_step_waits_until_the_first_is_settled() -> None:
+def test_a_second_step_waits_until_the_first_is_confirmed() -> None:
     bench = Bench()
     leader = bench.elect(1)
     instance = bench.change(1, 4, LEARNER)

@@ -252,11 +252,11 @@ class StageModel(RuleBasedStateMachine):
         # The last chunk keeps what it has until it is full, and truncation may lag behind.
         assert held <= 2 * (live + left) + 8 + 6
         assert all(chunk.numbers for chunk in found._chunks)
-        assert all(chunk.settled * 2 <= len(chunk) for chunk in found._chunks[:-1])
+        assert all(chunk.removed * 2 <= len(chunk) for chunk in found._chunks[:-1])
         for chunk in found._chunks:
             places = list(chunk.places)
             assert chunk.staged == places.count(STAGED)
-            assert chunk.settled == places.count(DISCARDED) + places.count(TRUNCATED)
+            assert chunk.removed == places.count(DISCARDED) + places.count(TRUNCATED)
         for a, b in zip(found._chunks, found._chunks[1:], strict=False):
             assert a.numbers[-1] < b.numbers[0]
 

@@ -415,7 +415,7 @@ def test_what_was_discarded_long_ago_is_forgotten(
 
 
 def test_a_chunk_shrinks_when_it_is_full(d: Driver) -> None:
-    """Also if all in it was settled before: nothing may come that would touch it again."""
+    """Also if all in it was removed before: nothing may come that would touch it again."""
     d.stage(1, count=1000)
     d.one(c.Discard(Q, tuple(range(1000))))
     d.stage(2, count=30)

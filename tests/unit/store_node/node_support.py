@@ -162,7 +162,7 @@ def with_peers(one: RunningNode, peers: Peers) -> Iterator[None]:
     recovering = one.node._recovering
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("store_nodes.node.copying.LINK_TRIES", 0)
-        patch.setattr("store_nodes.node.install.SETTLE_S", 0.02)
+        patch.setattr("store_nodes.node.install.GATHER_S", 0.02)
         patch.setattr("store_nodes.node.install.RETRY_S", 0.02)
         patch.setattr(recovering, "store_client", lambda: peers)
         patch.setattr(recovering, "sources", lambda best=None: list(peers.images))
