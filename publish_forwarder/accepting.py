@@ -219,7 +219,7 @@ class Acceptor:
         routes = self._routes_now(topic_uid)
         if routes is None or batch.failed is not None:
             for old in waiting:
-                old.settle(_like(batch.failed))
+                old.resolve(_like(batch.failed))
             return
         spread = routes.next_partitions(_part_of(waiting[0]).partitions)
         found: dict[tuple[int, bool, int], list[tuple[int, Parcel, int]]] = {}

@@ -93,7 +93,7 @@ class Moves:
         routes = self._routes.get(topic.uid)
         for parcel in parcels:
             if routes is None:
-                parcel.settle(topic_changed())
+                parcel.resolve(topic_changed())
                 continue
             for sender, part in routes.place(parcel, after_us):
                 sender.add(part)

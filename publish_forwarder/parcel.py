@@ -65,11 +65,11 @@ class Parcel(msgspec.Struct, eq=False):
     """The taker of the outcomes in place of a future, in a part of a request that was cut."""
     places: Sequence[int] = ()
 
-    def settle(self, outcome: Outcome) -> None:
+    def resolve(self, outcome: Outcome) -> None:
         """Release the memory of the request, and give the outcome to callers that still wait."""
         self.share.release(self.size_bytes, len(self.messages))
         if self.ids is not None:
-            self.ids.settle(outcome, len(self.messages))
+            self.ids.resolve(outcome, len(self.messages))
         if self.sink is not None:
             self.sink.fill(self.places, outcome)
             return
@@ -131,7 +131,7 @@ class Parcel(msgspec.Struct, eq=False):
         """
         assert self.ids is not None
         if self.ids.part is not None or len(self.messages) == 1:
-            self.settle(answer(known[0]))
+            self.resolve(answer(known[0]))
             return None
         outcomes = {index: answer(each_known) for index, each_known in known.items()}
         broken: set[str] = set()
@@ -142,10 +142,10 @@ class Parcel(msgspec.Struct, eq=False):
                 broken.add(message.key)
         rest = [index for index in range(len(self.messages)) if index not in outcomes]
         if not rest:
-            self.settle(together([outcomes[index] for index in sorted(outcomes)]))
+            self.resolve(together([outcomes[index] for index in sorted(outcomes)]))
             return None
         done, left = self.cut([sorted(outcomes), rest])
-        done.settle(together([outcomes[index] for index in sorted(outcomes)]))
+        done.resolve(together([outcomes[index] for index in sorted(outcomes)]))
         return left
 
 
@@ -185,7 +185,7 @@ class Tally:
         elif self._future is not None and not self._future.done():
             self._future.set_result(together(outcomes))
         for joined_places, parcel in self._joined:
-            parcel.settle(together([again(outcomes[place]) for place in joined_places]))
+            parcel.resolve(together([again(outcomes[place]) for place in joined_places]))
 
 
 InFlight = dict[bytes, tuple[Parcel, Id]]
@@ -208,7 +208,7 @@ def claim(in_flight: InFlight, parcel: Parcel, entry: Id, part: BatchPart | None
         parcel.places = range(len(parcel.messages))
     first, id_of_first = under_way
     if (id_of_first.fingerprint, id_of_first.covers) != (entry.fingerprint, entry.covers):
-        parcel.settle(key_reused())
+        parcel.resolve(key_reused())
     else:
         assert first.ids is not None
         first.ids.join(id_of_first, parcel)
@@ -263,7 +263,7 @@ class Ids:
         """Let `parcel` wait for the outcome of the messages of `entry`, which it repeats."""
         self._joined.append((entry, parcel))
 
-    def settle(self, outcome: Outcome, count: int) -> None:
+    def resolve(self, outcome: Outcome, count: int) -> None:
         """Give the request's outcome to the requests that joined it."""
         self._forget()
         if self.part is not None:
@@ -274,7 +274,7 @@ class Ids:
         joined, self._joined = self._joined, []
         for entry, parcel in joined:
             own = singles[entry.at : entry.at + entry.covers]
-            parcel.settle(together([again(single) for single in own]))
+            parcel.resolve(together([again(single) for single in own]))
 
     def hand_over(self, tally: Tally) -> None:
         """Give the joined requests to `tally`, because their request is cut: they wait for its

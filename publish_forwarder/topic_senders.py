@@ -175,14 +175,14 @@ class SenderOwner:
         self, parcels: Sequence[Parcel], receipt: Receipt, size_bytes: int, seconds: float
     ) -> None:
         """Tell stored requests their outcome, and count their messages."""
-        settle = self._settle_staged if self._staging else self._settle_placed
-        count = settle(parcels, receipt)
+        resolve = self._resolve_staged if self._staging else self._resolve_placed
+        count = resolve(parcels, receipt)
         metrics = self._metrics
         metrics.messages += count
         metrics.append_seconds.observe(seconds)
         self._senders.stored(self._topic.tenant_id, count, size_bytes)
 
-    def _settle_placed(self, parcels: Sequence[Parcel], receipt: Receipt) -> int:
+    def _resolve_placed(self, parcels: Sequence[Parcel], receipt: Receipt) -> int:
         """Give each request its first offset; return the number of messages."""
         offset = receipt.base_offset
         receipts, partition, log_time_us = (
@@ -193,14 +193,14 @@ class SenderOwner:
         for parcel in parcels:
             # A receipt of an earlier transmission of the same append is no duplicate to the
             # publisher.
-            parcel.settle(Placed(receipts, partition, offset, log_time_us))
+            parcel.resolve(Placed(receipts, partition, offset, log_time_us))
             offset += len(parcel.messages)
         return offset - receipt.base_offset
 
-    def _settle_staged(self, parcels: Sequence[Parcel], receipt: Receipt) -> int:
+    def _resolve_staged(self, parcels: Sequence[Parcel], receipt: Receipt) -> int:
         number, queue = receipt.base_offset, self._queue
         for parcel in parcels:
-            parcel.settle(
+            parcel.resolve(
                 Scheduled(
                     self._receipts,
                     queue.partition,
@@ -233,7 +233,7 @@ class SenderOwner:
         problem = problem_of(error, repeatable=parcel.ids is not None)
         if parcel.publish_id:
             self._metrics.lost_after_202(parcel.publish_id, count, problem)
-        parcel.settle(problem)
+        parcel.resolve(problem)
 
     def ended(self, sender: TopicSender, parcels: list[Parcel], error: StoreError) -> bool:
         """Pass on requests that asked a sealed queue, or keep them until the catalog names a

@@ -24,7 +24,7 @@ from store_nodes.errors import (
 )
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
-from tests.unit.publish_forwarder.publish_support import FakeQueue, FakeStore, settle
+from tests.unit.publish_forwarder.publish_support import FakeQueue, FakeStore, run_ready
 
 UID = bytes(range(16))
 HERE = Target(0, QueueId(UID, 0))
@@ -71,7 +71,7 @@ def texts(queue: FakeQueue) -> list[str]:
 
 
 async def begun(*calls: asyncio.Task[Receipt]) -> None:
-    await settle()
+    await run_ready()
     assert not any(call.done() for call in calls)
 
 
@@ -153,7 +153,7 @@ async def test_a_cancelled_batch_that_waits_is_not_sent_and_a_sent_one_is_stored
     await begun(waits, after)
     for call in (sent, waits):
         call.cancel()
-    await settle()
+    await run_ready()
     queue.release()
     assert (await after).base_offset == 1
     assert texts(queue) == ["sent", "after"]

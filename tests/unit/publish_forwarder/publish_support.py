@@ -363,7 +363,7 @@ async def post_batch(
     return await post(forwarder, body, given, path="messages:batch")
 
 
-async def settle(turns: int = 8) -> None:
+async def run_ready(turns: int = 8) -> None:
     """Let everything that is ready run."""
     for _ in range(turns):
         await asyncio.sleep(0)

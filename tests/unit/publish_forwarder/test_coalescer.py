@@ -26,7 +26,7 @@ from tests.unit.publish_forwarder.publish_support import (
     FakeCatalog,
     FakeStore,
     running,
-    settle,
+    run_ready,
     topic,
 )
 
@@ -62,7 +62,7 @@ async def test_a_lone_message_goes_at_once() -> None:
     store = FakeStore()
     async with running(store) as forwarder:
         placed = await publish(forwarder, b"a", KEY)
-        await settle(2)
+        await run_ready(2)
         result = await placed
         assert isinstance(result, Placed)
         assert (result.partition, result.base_offset) == (HOME, 0)
@@ -81,13 +81,13 @@ async def test_what_arrives_while_an_append_is_in_flight_goes_in_the_next() -> N
     store.hold(0)
     async with running(store, one_partition()) as forwarder:
         first = await publish(forwarder, b"first")
-        await settle()
+        await run_ready()
         rest = [await publish(forwarder, b"%d" % n) for n in range(50)]
-        await settle()
+        await run_ready()
         queue = store.partition(0)
         assert [len(sent.messages) for sent in queue.sent] == [1]
         queue.answer()
-        await settle()
+        await run_ready()
         assert [len(sent.messages) for sent in queue.sent] == [50]
         queue.release()
         placed = [await future for future in (first, *rest)]
@@ -99,7 +99,7 @@ async def test_an_append_is_bounded_in_bytes_and_messages() -> None:
     store.hold(0)
     async with running(store, one_partition(), max_append_bytes=10_000) as forwarder:
         await publish(forwarder, b"first")
-        await settle()
+        await run_ready()
         for _ in range(4):
             await publish(forwarder, bytes(4000))
         await publish(forwarder, bytes(20_000))
@@ -108,7 +108,7 @@ async def test_an_append_is_bounded_in_bytes_and_messages() -> None:
         while queue.sent:
             sizes.append(len(queue.sent[0].messages))
             queue.answer()
-            await settle()
+            await run_ready()
         assert sizes == [1, 2, 2, 1]
 
 
@@ -117,14 +117,14 @@ async def test_no_append_has_more_than_a_thousand_messages() -> None:
     store.hold(0)
     async with running(store, one_partition()) as forwarder:
         await publish(forwarder, b"")
-        await settle()
+        await run_ready()
         for _ in range(1500):
             await publish(forwarder, b"")
         store.partition(0).answer()
-        await settle()
+        await run_ready()
         assert len(store.partition(0).sent[0].messages) == 1000
         store.partition(0).release()
-        await settle()
+        await run_ready()
 
 
 async def test_durabilities_are_not_mixed_in_an_append() -> None:
@@ -132,7 +132,7 @@ async def test_durabilities_are_not_mixed_in_an_append() -> None:
     store.hold(0)
     async with running(store, one_partition()) as forwarder:
         await publish(forwarder, b"0")
-        await settle()
+        await run_ready()
         for durability in (
             Durability.QUORUM,
             Durability.QUORUM,
@@ -146,7 +146,7 @@ async def test_durabilities_are_not_mixed_in_an_append() -> None:
         while queue.sent:
             asked.append((queue.sent[0].durability, len(queue.sent[0].messages)))
             queue.answer()
-            await settle()
+            await run_ready()
         quorum = Durability.QUORUM
         assert asked == [
             (quorum, 1),
@@ -165,12 +165,12 @@ async def test_unkeyed_messages_not_done_go_to_another_partition_at_once(
     store.hold(0, 1, 2, 3)
     async with running(store) as forwarder:
         future = await publish(forwarder, b"a")
-        await settle()
+        await run_ready()
         (at,) = (n for n in range(4) if store.partition(n).sent)
         for n in {0, 1, 2, 3} - {at}:
             store.partition(n).held = False
         store.partition(at).fail(error)
-        await settle()
+        await run_ready()
         placed = future.result()
         assert isinstance(placed, Placed)
         assert placed.partition != at
@@ -183,11 +183,11 @@ async def test_keyed_messages_not_done_wait_in_front_for_their_own_partition() -
     store.hold(HOME)
     async with running(store) as forwarder:
         first = await publish(forwarder, b"1", KEY)
-        await settle()
+        await run_ready()
         second = await publish(forwarder, b"2", KEY)
         store.partition(HOME).fail(Unavailable("no leader"))
         third = await publish(forwarder, b"3", KEY)
-        await settle()
+        await run_ready()
         store.partition(HOME).release()
         for future in (first, second, third):
             assert isinstance(await future, Placed)
@@ -203,7 +203,7 @@ async def test_a_mixed_append_is_taken_apart_when_it_fails() -> None:
         store.hold(at)
         keyed = await publish(forwarder, b"keyed", key)
         unkeyed = await publish(forwarder, b"unkeyed")
-        await settle()
+        await run_ready()
         store.partition(at).fail(Unavailable("no leader"))
         placed = await unkeyed
         assert isinstance(placed, Placed)
@@ -220,10 +220,10 @@ async def test_an_unknown_outcome_is_told_and_not_sent_again() -> None:
     store.hold(0)
     async with running(store, one_partition()) as forwarder:
         lost = await publish(forwarder, b"lost")
-        await settle()
+        await run_ready()
         after = await publish(forwarder, b"after")
         store.partition(0).fail(OutcomeUnknown("silence"))
-        await settle()
+        await run_ready()
         assert slug(lost) == "outcome-unknown"
         store.partition(0).release()
         assert isinstance(await after, Placed)
@@ -240,9 +240,9 @@ async def test_a_lasting_refusal_is_told_at_once(error: StoreError, expected: st
     store.hold(HOME)
     async with running(store) as forwarder:
         future = await publish(forwarder, b"a", KEY)
-        await settle()
+        await run_ready()
         store.partition(HOME).fail(error)
-        await settle()
+        await run_ready()
         assert slug(future) == expected
 
 
@@ -251,9 +251,9 @@ async def test_a_full_disk_is_told_to_keyed_messages_at_once() -> None:
     store.hold(HOME)
     async with running(store) as forwarder:
         future = await publish(forwarder, b"a", KEY)
-        await settle()
+        await run_ready()
         store.partition(HOME).fail(DiskFull("full"))
-        await settle()
+        await run_ready()
         assert slug(future) == "storage-full"
 
 
@@ -284,7 +284,7 @@ async def test_what_waits_behind_a_stalled_append_moves_on() -> None:
         at = 0  # where the first message without a key goes
         store.hold(at)
         stuck = await publish(forwarder, b"stuck")
-        await settle()
+        await run_ready()
         behind = await publish(forwarder, b"behind")
         placed = await behind
         assert isinstance(placed, Placed)
@@ -302,7 +302,7 @@ async def test_keyed_messages_stay_behind_a_stalled_append() -> None:
     store.hold(HOME)
     async with running(store, stall_s=0.02) as forwarder:
         futures = [await publish(forwarder, b"0", KEY)]
-        await settle()
+        await run_ready()
         futures.append(await publish(forwarder, b"1", KEY))
         await asyncio.sleep(0.1)
         store.partition(HOME).release()
@@ -316,7 +316,7 @@ async def test_a_receipt_of_an_earlier_transmission_is_no_duplicate_to_the_publi
     store.hold(HOME)
     async with running(store) as forwarder:
         future = await publish(forwarder, b"x", KEY)
-        await settle()
+        await run_ready()
         store.partition(HOME).sent[0].future.set_result(Receipt(17, 1, True))
         placed = await future
         assert isinstance(placed, Placed)
@@ -328,7 +328,7 @@ async def test_nothing_is_held_once_all_is_answered() -> None:
     store.hold(0, 1, 2, 3)
     async with running(store) as forwarder:
         futures = [await publish(forwarder, b"x", str(n)) for n in range(20)]
-        await settle()
+        await run_ready()
         assert forwarder.budget.held_messages == 20
         store.partition(0).fail(OutcomeUnknown("x"))
         for number in range(4):
@@ -344,7 +344,7 @@ async def test_nothing_more_waits_for_a_group_that_does_not_answer() -> None:
         group = topic().partitions[HOME].group
         store.hold(HOME)
         stuck = await publish(forwarder, b"stuck", KEY)
-        await settle()
+        await run_ready()
         behind = await publish(forwarder, b"behind", KEY)
         await asyncio.sleep(0.1)
         out.add(group)

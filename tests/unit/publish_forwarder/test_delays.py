@@ -33,7 +33,7 @@ from tests.unit.publish_forwarder.publish_support import (
     post,
     post_batch,
     running,
-    settle,
+    run_ready,
     topic,
 )
 
@@ -150,17 +150,17 @@ async def test_staging_goes_together_like_appending() -> None:
             )
 
         publish(b"0", True)
-        await settle()
+        await run_ready()
         for number in range(5):
             publish(b"%d" % number, True)
             publish(b"%d" % number, False)
-        await settle()
+        await run_ready()
         sizes = []
         queue = store.partition(0)
         while queue.sent:
             sizes.append((len(queue.sent[0].messages), queue.sent[0].due_us is not None))
             queue.answer()
-            await settle()
+            await run_ready()
         assert sizes == [(1, True), (5, False), (5, True)]
         assert forwarder.budget.held_bytes == 0
 

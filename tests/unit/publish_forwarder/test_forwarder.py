@@ -18,7 +18,7 @@ from tests.unit.publish_forwarder.publish_support import (
     FakeCatalog,
     FakeStore,
     running,
-    settle,
+    run_ready,
     topic,
 )
 
@@ -130,7 +130,7 @@ async def test_beyond_the_tenants_share_it_is_told_to_wait() -> None:
             asyncio.create_task(forwarder.publish(TENANT, "orders", Message(b"")))
             for _ in range(10)
         ]
-        await settle()
+        await run_ready()
         problem = await refused(forwarder)
         assert (problem.status, problem.retry_after_s) == (429, 1.0)
         for number in range(4):
@@ -144,7 +144,7 @@ async def test_beyond_all_memory_everybody_is_told_to_wait() -> None:
     store.hold(0, 1, 2, 3)
     async with running(store, max_in_flight_bytes=10_000, tenant_share=1.0) as forwarder:
         task = asyncio.create_task(forwarder.publish(TENANT, "orders", Message(bytes(9_000))))
-        await settle()
+        await run_ready()
         problem = await refused(forwarder, data=bytes(2_000))
         assert (problem.status, problem.slug) == (503, "publish-overloaded")
         assert forwarder.budget.refusals == 1
@@ -158,7 +158,7 @@ async def test_a_batch_over_the_limit_is_refused_whole() -> None:
     store.hold(0, 1, 2, 3)
     async with running(store, max_in_flight_messages=20) as forwarder:
         task = asyncio.create_task(forwarder.publish(TENANT, "orders", Message(b"")))
-        await settle()
+        await run_ready()
         with pytest.raises(Problem, match="429"):
             await forwarder.publish_batch(TENANT, "orders", [Message(b"")] * 10)
         assert forwarder.budget.held_messages == 1
@@ -172,13 +172,13 @@ async def test_a_cancelled_publish_is_stored_all_the_same() -> None:
     store.hold(0, 1, 2, 3)
     async with running(store) as forwarder:
         task = asyncio.create_task(forwarder.publish(TENANT, "orders", Message(b"x")))
-        await settle()
+        await run_ready()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         for number in range(4):
             store.partition(number).release()
-        await settle()
+        await run_ready()
         assert store.stored() == [b"x"]
         assert forwarder.budget.held_bytes == 0
 
@@ -192,7 +192,7 @@ async def test_early_answers_have_a_publish_id_and_no_offset(durability: Durabil
         assert isinstance(first, str)
         assert isinstance(second, str)
         assert first != second
-        await settle()
+        await run_ready()
         assert sorted(store.stored()) == [b"1", b"2"]
 
 
@@ -201,7 +201,7 @@ async def test_durability_none_does_not_wait_and_its_loss_is_counted() -> None:
     store.hold(0, 1, 2, 3)
     async with running(store, timeout_s=0.05) as forwarder:
         await forwarder.publish(TENANT, "orders", Message(b"x", key="k"), Durability.NONE)
-        await settle()
+        await run_ready()
         for number in range(4):
             store.partition(number).refusal = Unavailable("gone")
             if store.partition(number).sent:
@@ -216,9 +216,9 @@ async def test_close_waits_for_what_was_accepted_and_refuses_the_rest() -> None:
     store.hold(0, 1, 2, 3)
     async with running(store, drain_s=5.0) as forwarder:
         task = asyncio.create_task(forwarder.publish(TENANT, "orders", Message(b"x")))
-        await settle()
+        await run_ready()
         closing = asyncio.create_task(forwarder.close())
-        await settle()
+        await run_ready()
         assert (await refused(forwarder)).slug == "stopping"
         assert not closing.done()
         for number in range(4):
@@ -233,16 +233,16 @@ async def test_past_the_drain_what_was_sent_is_unknown_and_what_was_not_is_not_d
     async with running(store, FakeCatalog(topic(partitions=1))) as forwarder:
         publish = forwarder.publish
         sent = asyncio.create_task(publish(TENANT, "orders", Message(b"sent")))
-        await settle()
+        await run_ready()
         waiting = asyncio.create_task(publish(TENANT, "orders", Message(b"waiting")))
-        await settle()
+        await run_ready()
         await forwarder.close()
         with pytest.raises(Problem, match="outcome-unknown"):
             await sent
         with pytest.raises(Problem, match="stopping"):
             await waiting
         store.partition(0).release()
-        await settle()
+        await run_ready()
         assert forwarder.budget.held_bytes == 0
 
 

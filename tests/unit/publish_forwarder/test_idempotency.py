@@ -23,7 +23,7 @@ from tests.unit.publish_forwarder.publish_support import (
     post,
     post_batch,
     running,
-    settle,
+    run_ready,
     topic,
 )
 
@@ -118,7 +118,7 @@ async def test_the_retry_after_an_unknown_outcome_finds_the_first() -> None:
     store.hold(HOME)
     async with running(store) as forwarder:
         first = asyncio.create_task(post(forwarder, b"x", {"Idempotency-Key": "i1"}))
-        await settle()
+        await run_ready()
         store.partition(HOME).lose_the_answer()
         lost = await first
         assert lost.status == 504
@@ -135,10 +135,10 @@ async def test_who_comes_while_the_first_is_on_its_way_waits_for_it() -> None:
     async with running(store) as forwarder:
         headers = {"Idempotency-Key": "i1"}
         tasks = [asyncio.create_task(post(forwarder, b"x", headers)) for _ in range(3)]
-        await settle()
+        await run_ready()
         other = await post(forwarder, b"y", headers)
         assert other.json()["type"].endswith("/idempotency-key-reused")
-        await settle()
+        await run_ready()
         assert forwarder.budget.held_messages == 3
         store.partition(HOME).release()
         answers = [await task for task in tasks]
@@ -157,7 +157,7 @@ async def test_who_waits_is_told_that_the_first_failed() -> None:
     async with running(store) as forwarder:
         headers = {"Idempotency-Key": "i1"}
         tasks = [asyncio.create_task(post(forwarder, b"x", headers)) for _ in range(2)]
-        await settle()
+        await run_ready()
         store.partition(HOME).fail(OutcomeUnknown("silence"))
         assert [(await task).status for task in tasks] == [504, 504]
         store.partition(HOME).held = False
@@ -172,7 +172,7 @@ async def test_known_messages_of_an_append_are_answered_and_the_rest_goes_in_ord
         await post(forwarder, b"old-2", {"Idempotency-Key": "i2"})
         queue.held = True
         tasks = [asyncio.create_task(post(forwarder, b"front"))]
-        await settle()
+        await run_ready()
         for body, headers in (
             (b"a", {"Packetboat-Key": "k"}),
             (b"old-1", {"Idempotency-Key": "i1"}),
@@ -181,12 +181,12 @@ async def test_known_messages_of_an_append_are_answered_and_the_rest_goes_in_ord
             (b"c", {"Packetboat-Key": "k", "Idempotency-Key": "i3"}),
         ):
             tasks.append(asyncio.create_task(post(forwarder, body, headers)))
-        await settle()
+        await run_ready()
         queue.answer()
-        await settle()
+        await run_ready()
         assert len(queue.sent[0].messages) == 5
         queue.release()
-        await settle()
+        await run_ready()
         answers = [(await task).json() for task in tasks]
         assert [answer["offset"] for answer in answers] == [2, 3, 0, 4, 1, 5]
         assert [answer["duplicate"] for answer in answers] == [
@@ -209,9 +209,9 @@ async def test_what_is_left_of_an_append_with_known_messages_goes_before_what_ca
             )
             for body in bodies
         ]
-        await settle()
+        await run_ready()
         tasks.append(asyncio.create_task(post(forwarder, b"3", key)))
-        await settle()
+        await run_ready()
         queue.release()
         await asyncio.gather(*tasks)
         assert store.stored() == [b"old", b"1", b"2", b"3"]
@@ -224,7 +224,7 @@ async def test_a_group_that_remembers_no_more_ids_says_so_and_takes_the_rest() -
         queue.held = True
         keyed = asyncio.create_task(post(forwarder, b"x", {"Idempotency-Key": "i1"}))
         plain = asyncio.create_task(post(forwarder, b"y"))
-        await settle()
+        await run_ready()
         queue.fail(Overloaded("ids"))
         queue.held = False
         answer = await keyed
@@ -301,7 +301,7 @@ async def test_an_early_answer_loses_no_neighbour_of_a_known_message(durability:
         await post_batch(forwarder, items, headers)
         answer = await post(forwarder, b"x", {"Idempotency-Key": "i1", **headers})
         assert (answer.status, list(answer.json())) == (202, ["publish_id"])
-        await settle()
+        await run_ready()
         assert store.stored()[0] == b"x"
         assert forwarder.metrics.lost == 0
 
@@ -342,7 +342,7 @@ async def test_a_producers_batch_sent_twice_at_once_is_stored_once() -> None:
             asyncio.create_task(results_of(forwarder, b"a", b"b", producer=PRODUCER))
             for _ in range(2)
         ]
-        await settle()
+        await run_ready()
         for number in range(4):
             store.partition(number).release()
         first, second = [await task for task in tasks]
@@ -383,7 +383,7 @@ async def test_plain_messages_cost_no_ids() -> None:
         routes = await forwarder.routes_of(TENANT, "orders")
         share = forwarder.budget.share(TENANT)
         parcel = forwarder.publish_nowait(routes, share, Message(b"x"), Durability.QUORUM)
-        await settle()
+        await run_ready()
         assert (parcel.ids, store.partition(0).sent[0].ids) == (None, [])
         store.partition(0).release()
-        await settle()
+        await run_ready()

@@ -28,7 +28,7 @@ from tests.unit.publish_forwarder.publish_support import (
     post,
     post_batch,
     running,
-    settle,
+    run_ready,
     topic,
 )
 
@@ -119,14 +119,14 @@ async def test_a_moved_partition_takes_its_messages_along_in_order(log_first: bo
     store.hold(HOME)
     async with running(store, catalog) as forwarder:
         futures = [await publish(forwarder, b"0", KEY)]
-        await settle()
+        await run_ready()
         futures += [await publish(forwarder, b"%d" % n, KEY) for n in range(1, 5)]
         seal(store, old, new)
         tell(catalog, new)
         if not log_first:
             catalog.cached[TENANT, "orders"] = new
             futures.append(await publish(forwarder, b"5", KEY))
-            await settle()
+            await run_ready()
             assert open_queue(store, new, HOME).sent == [], "what came before has not gone yet"
         store.partition(HOME).release()
         for future in futures:
@@ -147,10 +147,10 @@ async def test_what_the_old_queue_took_before_the_seal_stays_there() -> None:
     store.hold(HOME)
     async with running(store, catalog) as forwarder:
         first = await publish(forwarder, b"0", KEY)
-        await settle()
+        await run_ready()
         catalog.cached[TENANT, "orders"] = new
         second = await publish(forwarder, b"1", KEY)
-        await settle()
+        await run_ready()
         store.partition(HOME).answer()
         for future in (first, second):
             assert isinstance(await future, Placed)
@@ -165,7 +165,7 @@ async def test_unkeyed_messages_of_a_sealed_partition_go_elsewhere_at_once() -> 
     catalog.failure = MetadataUnavailable("down")
     async with running(store, catalog) as forwarder:
         future = await publish(forwarder, b"x")
-        await settle()
+        await run_ready()
         (at,) = (n for n in range(4) if store.partition(n).sent)
         seal(store, old, moved(old, at, 9))
         for number in range(4):
@@ -218,11 +218,11 @@ async def test_a_grown_topic_spreads_what_waited_by_its_new_partitions() -> None
         futures = {}
         for number in range(60):
             futures[number] = await publish(forwarder, b"%d" % number, keys[number % 12])
-            await settle(1)
+            await run_ready(1)
         batch = asyncio.create_task(
             post_batch(forwarder, [{"data": f"b{n}", "key": keys[n % 12]} for n in range(24)])
         )
-        await settle()
+        await run_ready()
         seal(store, old, new)
         tell(catalog, new)
         for number in range(2):
@@ -254,7 +254,7 @@ async def test_delayed_messages_follow_too() -> None:
         answer = asyncio.create_task(
             post(forwarder, b"x", {"Packetboat-Key": KEY, "Packetboat-Delay": "60"})
         )
-        await settle()
+        await run_ready()
         seal(store, old, new)
         tell(catalog, new)
         store.partition(HOME).release()
@@ -329,9 +329,9 @@ async def test_a_producers_batch_is_known_after_a_growth(caught: bool) -> None:
         if caught:
             store.hold(0, 1)
             task = asyncio.create_task(send(forwarder))
-            await settle()
+            await run_ready()
             joined = asyncio.create_task(send(forwarder))
-            await settle()
+            await run_ready()
             seal(store, old, new)
             tell(catalog, new)
             for number in range(2):
@@ -403,7 +403,7 @@ async def test_a_message_without_an_id_does_not_pass_one_whose_id_is_asked_for()
     async with running(store, catalog) as forwarder:
         futures = [await publish(forwarder, b"0", KEY, "i")]
         futures += [await publish(forwarder, b"%d" % n, KEY) for n in range(1, 4)]
-        await settle()
+        await run_ready()
         assert open_queue(store, new, HOME).log == []
         store.partition(HOME).release()
         for future in futures:

@@ -25,7 +25,7 @@ from tests.unit.publish_forwarder.publish_support import (
     post,
     post_batch,
     running,
-    settle,
+    run_ready,
     topic,
 )
 
@@ -115,7 +115,7 @@ async def test_a_known_key_is_known_whatever_priority_it_comes_with(in_flight: b
             parcel = forwarder.publish_nowait(ways, share, message, Durability.QUORUM)
             assert parcel.future is not None
             futures.append(parcel.future)
-            await settle()
+            await run_ready()
         lane(store, number, 0).release()
         first, again = [await future for future in futures]
         assert isinstance(first, Placed)
@@ -173,12 +173,12 @@ async def test_the_lanes_of_a_moved_partition_take_their_messages_along() -> Non
             forwarder.publish_nowait(ways, share, message, Durability.QUORUM)
 
         await publish(0, "first")
-        await settle()
+        await run_ready()
         for of in (0, 1):
             lane(store, HOME, of).held = True
         for n in range(2, 6):
             await publish(n)
-        await settle()
+        await run_ready()
         for of in (0, 1):
             successor = QueueId(UID, HOME, of, 1)
             store.appender(9, successor)

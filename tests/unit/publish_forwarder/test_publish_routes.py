@@ -19,7 +19,7 @@ from tests.unit.publish_forwarder.publish_support import (
     post,
     post_batch,
     running,
-    settle,
+    run_ready,
     topic,
 )
 
@@ -185,7 +185,7 @@ async def test_a_part_of_a_batch_that_the_store_lost_says_so() -> None:
     store.hold(0)
     async with running(store, FakeCatalog(topic(partitions=1))) as forwarder:
         task = asyncio.create_task(post_batch(forwarder, [{"data": 1}, {"data": 2}]))
-        await settle()
+        await run_ready()
         store.partition(0).fail(OutcomeUnknown("silence"))
         answer = await task
         assert answer.status == 200

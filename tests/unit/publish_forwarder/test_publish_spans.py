@@ -16,7 +16,7 @@ from tests.unit.publish_forwarder.publish_support import (
     post,
     post_batch,
     running,
-    settle,
+    run_ready,
     topic,
 )
 from tests.unit.span_recorder import TRACEPARENT, SpanRecorder
@@ -36,7 +36,7 @@ async def test_a_publish_has_a_span_from_acceptance_to_the_answer(recorder: Span
         assert recorder.spans == []
         REQUEST.set(WITHIN)
         assert (await post(forwarder, b"x", {"traceparent": "given"})).status == 201
-        await settle()
+        await run_ready()
         span = recorder.named("append orders")
         assert (span.kind, span.parent, span.error) == (Kind.CLIENT, WITHIN, "")
         assert span.attributes == {
@@ -58,7 +58,7 @@ async def test_a_batch_has_a_span_for_each_way_it_takes(recorder: SpanRecorder) 
         REQUEST.set(WITHIN)
         items = [{"data": n, "key": f"k{n}"} for n in range(20)]
         assert (await post_batch(forwarder, items)).status == 200
-        await settle()
+        await run_ready()
         counts = [span.attributes["messaging.batch.message_count"] for span in recorder.spans]
         assert (len(counts), sum(map(int, counts))) == (4, 20)
         assert all(span.ended and span.parent == WITHIN for span in recorder.spans)
@@ -70,7 +70,7 @@ async def test_a_refusal_of_the_store_is_the_error_of_its_span(recorder: SpanRec
         store.hold(0)
         REQUEST.set(WITHIN)
         answer = asyncio.create_task(post(forwarder, b"x", {"Packetboat-Key": "k"}))
-        await settle()
+        await run_ready()
         store.partition(0).fail(DiskFull("full"))
         assert (await answer).status == 507
         assert recorder.named("append orders").error == "storage-full"

@@ -15,7 +15,7 @@ from tests.unit.publish_forwarder.publish_support import (
     FakeCatalog,
     FakeStore,
     running,
-    settle,
+    run_ready,
     topic,
 )
 
@@ -49,7 +49,7 @@ async def routes_of(store: FakeStore, count: int, messages: int = 1) -> list[int
         for key in map(str, range(99)):  # in each partition something is under way
             message = Message(b"", key=key)
             forwarder.publish_nowait(routes, share, message, Durability.QUORUM)
-        await settle()
+        await run_ready()
         return [routes.partitioners[0].unkeyed(messages, 100, 1000).partition for _ in range(count)]
 
 
@@ -109,7 +109,7 @@ async def test_while_few_wait_a_message_takes_an_idle_partition() -> None:
             routes = await forwarder.routes_of(TENANT, "orders")
             message = Message(b"")
             parcels.append(forwarder.publish_nowait(routes, share, message, Durability.QUORUM))
-            await settle()
+            await run_ready()
         assert [len(store.partition(number).sent) for number in range(4)] == [1, 1, 1, 1]
         share.reserve(0, 100)
         for _ in range(3):
@@ -119,4 +119,4 @@ async def test_while_few_wait_a_message_takes_an_idle_partition() -> None:
         share.release(0, 100)
         for number in range(4):
             store.partition(number).release()
-        await settle()
+        await run_ready()
