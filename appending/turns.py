@@ -66,4 +66,4 @@ class GroupTurns:
             sender = found[1]
             self._queued.discard(sender)
             sender.take_turn()
-        self._line.settle()
+        self._line.forget_if_empty()

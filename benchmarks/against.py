@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.__main__ import json_line, warn_of_memory_disk
-from benchmarks.packetboat_cluster import PacketboatCluster, run_load, settle
+from benchmarks.packetboat_cluster import PacketboatCluster, pause, run_load
 from benchmarks.sdk_publish import OURS, Ours
 from benchmarks.settings import BenchSettings
 from benchmarks.systems import BATCH_JSON, DRAIN, DRAIN_MESSAGES, LATENCY, LATENCY_PER_S
@@ -99,7 +99,7 @@ class Installation:
             self._load(
                 "batch", DRAIN_AT_MOST_S, topic="drain", messages=DRAIN_MESSAGES, encoding="msgpack"
             )
-            settle()
+            pause()
             return self._load("drain", DRAIN_AT_MOST_S, subscription="drain")
         assert case == LATENCY, case
         options = {"topic": "latency", "subscription": "latency", "rate": LATENCY_PER_S}
@@ -142,7 +142,7 @@ class Sdk:
         row = self._installation.run(dict(OURS)[case], window_s, environment)
         if not Path(row["sdk"]).is_relative_to(self._release.tree):
             raise NotReady(f"{row['sdk']} was imported, which is not in {self._release.tree}")
-        settle()
+        pause()
         return row
 
 

@@ -27,7 +27,7 @@ from auth.policies import parse_scope
 from auth.principal import Principal
 from auth.verifier import CachingVerifier
 from benchmarks import wrk
-from benchmarks.packetboat_cluster import PacketboatCluster, settle
+from benchmarks.packetboat_cluster import PacketboatCluster, pause
 from edge.asgi import Receive, Scope, Send
 from gateway.http.router import Endpoint
 from gateway.middleware.auth import bearer_token
@@ -138,7 +138,7 @@ def measure(options: argparse.Namespace) -> list[Row]:
                     raise NotReady(f"{name}: {result['failed']} of {result['n']} failed")
                 cpu_s = cluster.cpu_by_part()["server"] - before
                 spent.setdefault(name, []).append(cpu_s / result["n"] * 1e6)
-                settle()
+                pause()
     finally:
         cluster.stop()
         shutil.rmtree(root, ignore_errors=True)

@@ -25,7 +25,7 @@ import asyncpg
 
 from benchmarks.cache import peers_python
 from benchmarks.nats_cluster import NatsCluster
-from benchmarks.packetboat_cluster import PacketboatCluster, run_load, settle
+from benchmarks.packetboat_cluster import PacketboatCluster, pause, run_load
 from benchmarks.rabbit_cluster import RabbitCluster
 from harness.measure import median
 from harness.processes import NotReady
@@ -61,11 +61,11 @@ class Ours:
     def _drain(self, case: str) -> Row:
         options = {"topic": TOPIC, "messages": self._messages, "encoding": "msgpack"}
         run_load(self._cluster, "batch", seconds=120, **options)
-        settle(STATISTICS_S)
+        pause(STATISTICS_S)
         before, parts = asyncio.run(self._transactions()), self._cluster.cpu_by_part()
         row = run_load(self._cluster, case, seconds=DRAIN_S, subscription=TOPIC)
         after = self._cluster.cpu_by_part()
-        settle(STATISTICS_S)
+        pause(STATISTICS_S)
         row["transactions"] = asyncio.run(self._transactions()) - before
         row["cpu_by_part"] = {
             part: round(seconds - parts.get(part, 0.0), 2) for part, seconds in after.items()

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.fleet_system import FleetSystem, together
-from benchmarks.packetboat_cluster import run_load, settle
+from benchmarks.packetboat_cluster import pause, run_load
 from harness.fleet import Balance
 from harness.measure import median, percentile
 
@@ -59,7 +59,7 @@ class Bench:
         found.append(self._medians(LATENCY, [self._latency() for _ in rounds]))
         subscriptions = f"/topics/{LATENCY}/subscriptions"
         self._system.create(*((subscriptions, {"name": f"idle-{n}"}) for n in range(IDLE)))
-        settle(2)
+        pause(2)
         case = f"{LATENCY}, {IDLE:,} idle"
         found.append(self._medians(case, [self._latency() for _ in rounds]))
         found.append(self._sparse())
@@ -70,7 +70,7 @@ class Bench:
         fill = {"messages": each, "encoding": "msgpack"}
         for topic in DRAIN_TOPICS:
             run_load(self._system, "batch", seconds=60, topic=topic, **fill)
-        settle(1)
+        pause(1)
         loads = [
             functools.partial(
                 run_load, self._system, "drain", seconds=60, subscription=topic, connections=2

@@ -178,6 +178,6 @@ def run_load(cluster: Loaded, case: str, *, seconds: float, **options: object) -
     return result
 
 
-def settle(seconds: float = 0.2) -> None:
+def pause(seconds: float = 0.2) -> None:
     """Let what the last case left behind end: acks on their way, a flush."""
     time.sleep(seconds)

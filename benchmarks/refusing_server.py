@@ -38,7 +38,7 @@ async def serve(port: int, token: str) -> None:
     )
     listener = HttpServer(app, server.hypercorn_config(), turn_away=app.turned_away)
     await listener.start(server.listen("127.0.0.1", port))
-    heap.settle()
+    heap.freeze()
     await asyncio.Event().wait()
 
 

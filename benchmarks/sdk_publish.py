@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.cache import peers_python
 from benchmarks.nats_cluster import NatsCluster
-from benchmarks.packetboat_cluster import PacketboatCluster, settle
+from benchmarks.packetboat_cluster import PacketboatCluster, pause
 from harness.measure import median
 from harness.processes import NotReady
 from harness.settings import inherited_environment
@@ -125,7 +125,7 @@ def measured(systems: list[Ours | Theirs], rounds: int, seconds: float) -> dict[
         for system in systems if number % 2 == 0 else systems[::-1]:
             for name, case in system.cases:
                 rows.setdefault(f"{system.name}: {name}", []).append(system.run(case, seconds))
-                settle()
+                pause()
     return rows
 
 

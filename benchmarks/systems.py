@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from benchmarks import wrk
 from benchmarks.cache import peers_python
 from benchmarks.nats_cluster import NatsCluster
-from benchmarks.packetboat_cluster import PacketboatCluster, run_load, settle
+from benchmarks.packetboat_cluster import PacketboatCluster, pause, run_load
 from benchmarks.rabbit_cluster import RabbitCluster
 from harness.measure import CpuMeter
 from harness.processes import NotReady
@@ -96,7 +96,7 @@ class PacketboatSystem:
 
     def _fill(self) -> None:
         self._load("batch", 20, topic="drain", messages=DRAIN_MESSAGES, encoding="msgpack")
-        settle()
+        pause()
 
     def _drain(self, case_s: float) -> Row:
         return self._load("drain", case_s * 2, subscription="drain")

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cache import peers_python
-from benchmarks.packetboat_cluster import PacketboatCluster, run_load, settle
+from benchmarks.packetboat_cluster import PacketboatCluster, pause, run_load
 from benchmarks.rabbit_cluster import RabbitCluster
 from harness.measure import median
 from harness.processes import NotReady
@@ -79,7 +79,7 @@ class Ours:
     def _drain(self, case: str) -> Row:
         options = {"topic": TOPIC, "messages": self._messages, "encoding": "msgpack"}
         run_load(self._cluster, "batch", seconds=120, **options)
-        settle()
+        pause()
         pids = ",".join(map(str, self._cluster.pids()))
         return loaded(self._command(case, TOPIC, "--pids", pids, "--seconds", str(DRAIN_S)))
 

@@ -238,9 +238,9 @@ class Line(Generic[T]):
             line.remove(one)
             if not line:
                 del self._lines[who]
-        self.settle()
+        self.forget_if_empty()
 
-    def settle(self) -> None:
+    def forget_if_empty(self) -> None:
         """Drop the amounts that were had, once nobody waits."""
         if not self._lines:
             self._had.clear()
@@ -332,4 +332,4 @@ class Turns:
             self.at_once.add(who)
             self._line.charge(who, 1)
             told.set_result(None)
-        self._line.settle()
+        self._line.forget_if_empty()

@@ -145,7 +145,7 @@ def store_node() -> None:
     except ValueError as error:
         raise _refused(error) from None
     descriptors.raise_limit(descriptors.STORE_NODE)
-    heap.settle()
+    heap.freeze()
     heap.give_back_freed()
     raise typer.Exit(node.main(settings))
 

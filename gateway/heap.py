@@ -46,8 +46,8 @@ def loading() -> Iterator[None]:
         gc.enable()
 
 
-def settle() -> None:
-    """Call it once what the process needs is loaded."""
+def freeze() -> None:
+    """Exempt all present objects from collections; call it once everything is loaded."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, MIDDLE, OLD)

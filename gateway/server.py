@@ -122,7 +122,7 @@ async def _serve(settings: ServerSettings, listener: socket.socket, tracer: Trac
                     max_connections_of_address=settings.max_connections_of_address,
                 )
                 await server.start(listener)
-                heap.settle()
+                heap.freeze()
                 await stop.wait()
                 await _drain(parts, app, server, settings)
                 await server.close(GRACE_S)

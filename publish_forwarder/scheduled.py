@@ -154,10 +154,10 @@ class ScheduledMessages:
             raise not_found("message", place.text) from None
         if not done:
             return False
-        await self._make_certain(place, due_us)
+        await self._confirm(place, due_us)
         return True
 
-    async def _make_certain(self, place: Place, due_us: int | None = None) -> None:
+    async def _confirm(self, place: Place, due_us: int | None = None) -> None:
         """Make a change certain, or raise a Problem: a sealed queue leads to others, which may have
         or get a copy of the message as it was before.
         """
@@ -217,7 +217,7 @@ class ScheduledMessages:
             raise not_found("message", place.text) from None
         if found.state != "discarded":
             raise _released(place.text)
-        await self._make_certain(place)
+        await self._confirm(place)
 
 
 def _was_made(topic: Topic, queue: QueueId) -> bool:

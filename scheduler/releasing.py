@@ -123,7 +123,7 @@ class Releasing:
             done, not_due = await self._forwarding.forward(queue, numbers, sealed.successors)
             now_us = self._store.clock(queue.group).now_us()
             for number in done:
-                self._window.settled(queue, number)
+                self._window.removed(queue, number)
             for number in not_due:
                 await self._not_due(queue, number, now_us)
             return [n for n in numbers if n not in done and n not in not_due]
@@ -137,7 +137,7 @@ class Releasing:
             if offset is not None and known is not None:
                 metrics.released.inc()
                 metrics.late_seconds.observe(max(0, now_us - known[0]) / 1e6)
-            self._window.settled(queue, number)
+            self._window.removed(queue, number)
         return []
 
     async def _not_due(self, queue: StagedQueue, number: int, now_us: int) -> None:
@@ -153,7 +153,7 @@ class Releasing:
             now_due_us = times.get(number)
             if now_due_us is None:
                 # it was discarded, or is held without a time now
-                self._window.settled(queue, number)
+                self._window.removed(queue, number)
                 return
             if now_due_us != due_us:
                 self._window.learned(queue, number, now_due_us, fresh=False)

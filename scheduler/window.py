@@ -70,7 +70,7 @@ class Window:
         self.projection.put(queue.key, number, due_us, fresh=fresh)
         self._keep(queue, number, due_us)
 
-    def settled(self, queue: StagedQueue, number: int) -> None:
+    def removed(self, queue: StagedQueue, number: int) -> None:
         """Learn that a message is staged no more."""
         if queue.due.pop(number, None) is not None:
             self._holds(-1)

@@ -87,7 +87,7 @@ def pytest_collection() -> Generator[None, object, object]:
     """Modules and tests stay until the end, so the collector of garbage never looks at them."""
     with heap.loading():
         found = yield
-    heap.settle()
+    heap.freeze()
     return found
 
 

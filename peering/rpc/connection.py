@@ -83,7 +83,7 @@ class FrameConnection(asyncio.BufferedProtocol, Generic[H]):
         with 0.4.0.
         """
         self.handler: FrameHandler[Any] | None = None
-        """The handler receives heads as bytes until `settle`."""
+        """The handler receives heads as bytes until `end_handshake`."""
         self.present: bool | None = None
         """Whether the other side speaks the present form; None until it has spoken."""
         self.congested = False
@@ -212,7 +212,7 @@ class FrameConnection(asyncio.BufferedProtocol, Generic[H]):
         """Read frames of full size from now on, because the other side has proved itself."""
         self._reader.max_frame_bytes = self._wire.max_frame_bytes
 
-    def settle(self) -> None:
+    def end_handshake(self) -> None:
         """End the handshake: read frames of the protocol from now on."""
         wire = self._wire
         self._reader = self._layout.reader(

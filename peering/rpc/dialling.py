@@ -83,12 +83,12 @@ async def keep_dialling(
     once: Callable[[], Awaitable[FrameConnection[Any] | None]],
     backoff: Backoff,
     *,
-    settled_s: float = 0.0,
+    stable_s: float = 0.0,
 ) -> None:
     """Call `once` again each time its connection is closed, until this is cancelled.
 
     `once` returns an open connection, or None if it failed. After a connection that lasted
-    `settled_s` the waits begin anew.
+    `stable_s` the waits begin anew.
     """
     loop = asyncio.get_running_loop()
     while True:
@@ -96,6 +96,6 @@ async def keep_dialling(
         if connection is not None:
             began_s = loop.time()
             await connection.wait_closed()
-            if loop.time() - began_s >= settled_s:
+            if loop.time() - began_s >= stable_s:
                 backoff.reset()
         await asyncio.sleep(backoff.next_s())

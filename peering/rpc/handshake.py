@@ -326,7 +326,7 @@ class Listening(_Side[H]):
             return
         self._timer.cancel()
         self._say(Welcome(), self._welcome(self._claim))
-        self._connection.settle()
+        self._connection.end_handshake()
         self._opened(self._connection, self._claim)
 
     def closed(self, reason: str) -> None:
@@ -385,7 +385,7 @@ class Dialling(_Side[H]):
         if isinstance(message, Challenge) and not self._challenge:
             self._on_challenge(message, head, body)
         elif isinstance(message, Welcome) and self._challenge:
-            self._connection.settle()
+            self._connection.end_handshake()
             if not self.done.done():
                 self.done.set_result(None)
             self._opened(self._connection, self._claim, body)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from metadata.delivery.fleet import TopicKey
 from metadata.delivery.loads import UnitLoad
 from metadata.types import WHOLE, Unit
-from scheduler.balancing.pressure import FULL, SETTLES_S, UNEVEN, Pressure
+from scheduler.balancing.pressure import FULL, STABLE_AFTER_S, UNEVEN, Pressure
 from scheduler.balancing.view import Change, Kind, View
 
 MAX_CHANGES = 4
@@ -121,8 +121,8 @@ class _Round:
             each
             for each, busy in self._view.forwarders.items()
             if each != source
-            and busy.age_s >= SETTLES_S
-            and self._pressure.settled(each, self._now_s)
+            and busy.age_s >= STABLE_AFTER_S
+            and self._pressure.is_stable(each, self._now_s)
         ]
         return min(able, key=lambda each: (self._cpu[each], each), default=None)
 
@@ -197,7 +197,7 @@ class _Round:
                 continue
             if unit not in calm or home not in self._cpu:
                 return False
-            if not self._pressure.settled(home, self._now_s):
+            if not self._pressure.is_stable(home, self._now_s):
                 return False
             coming.setdefault(home, []).append(unit)
         costs = {home: self._cost_of(some) for home, some in coming.items()}

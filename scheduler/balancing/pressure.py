@@ -27,7 +27,7 @@ RESTS_S = 30.0
 MAX_RESTS_S = 3600.0
 FORGIVEN_S = 600.0
 """Seconds after its rest from which a move counts as a first one again."""
-SETTLES_S = 10.0
+STABLE_AFTER_S = 10.0
 CALM_FOR_S = 60.0
 _IN_FLIGHT_S = 2.0
 _FEW = 10
@@ -46,7 +46,7 @@ class Pressure:
         self._calm: dict[Unit, float] = {}
         self._rests: dict[Unit, tuple[float, int]] = {}
         """The end of a unit's rest, and the number of its moves."""
-        self._settles: dict[bytes, float] = {}
+        self._stable_at: dict[bytes, float] = {}
         self._known: set[bytes] = set()
 
     def observe(
@@ -55,14 +55,14 @@ class Pressure:
         """Note the loads once a round, before anything is asked."""
         if forwarders.keys() != self._known:
             self._known = set(forwarders)
-            self._settles = dict.fromkeys(forwarders, now_s + SETTLES_S)
+            self._stable_at = dict.fromkeys(forwarders, now_s + STABLE_AFTER_S)
         self._rests = {
             unit: rest for unit, rest in self._rests.items() if rest[0] + FORGIVEN_S > now_s
         }
-        unsettled = {each for each, until_s in self._settles.items() if until_s > now_s}
-        settled = {each: busy for each, busy in forwarders.items() if each not in unsettled}
+        unstable = {each for each, until_s in self._stable_at.items() if until_s > now_s}
+        stable = {each: busy for each, busy in forwarders.items() if each not in unstable}
         mean = sum(busy.load.cpu for busy in forwarders.values()) / max(1, len(forwarders))
-        full = {each for each, busy in settled.items() if busy.load.cpu >= FULL}
+        full = {each for each, busy in stable.items() if busy.load.cpu >= FULL}
         pressed = {each for each in full if forwarders[each].load.cpu >= UNEVEN * mean}
         self._pressed = _since(self._pressed, pressed, now_s)
         growing = {
@@ -102,9 +102,9 @@ class Pressure:
         """Return whether a unit was moved so recently that it stays where it is."""
         return self._rests.get(unit, (now_s, 0))[0] > now_s
 
-    def settled(self, forwarder: bytes, now_s: float) -> bool:
+    def is_stable(self, forwarder: bytes, now_s: float) -> bool:
         """Return whether a forwarder's load shows all moves."""
-        return self._settles.get(forwarder, 0.0) <= now_s
+        return self._stable_at.get(forwarder, 0.0) <= now_s
 
     def moved(self, units: Iterable[Unit], forwarders: Iterable[bytes], now_s: float) -> None:
         """Note that units were moved, and the forwarders involved."""
@@ -114,7 +114,7 @@ class Pressure:
             self._rests[unit] = (now_s + rest_s, moves + 1)
             self._calm.pop(unit, None)
         for forwarder in forwarders:
-            self._settles[forwarder] = now_s + SETTLES_S
+            self._stable_at[forwarder] = now_s + STABLE_AFTER_S
 
 
 def _since(before: Mapping[_K, float], now: Iterable[_K], now_s: float) -> dict[_K, float]:

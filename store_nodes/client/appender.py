@@ -94,8 +94,8 @@ class _Entry:
         "limbo",
         "pending",
         "raw",
-        "seq",
         "resolved",
+        "seq",
         "trouble",
         "under_way",
     )

@@ -5,11 +5,11 @@
 * A release costs two binary searches and an append, however many messages are staged.
 * A released message is found again by its number until its offset is truncated, so that a repeated
   release answers with the old offset; one in the kept set of a truncation stays.
-* A message that is discarded or truncated counts as removed. A chunk that takes no more batches drops its
-  removed messages when they are more than half of it, is removed when it is empty, and joins the
-  one before it when both are small. So the memory used depends on the live messages, not on how
-  long any of them waits. Discarded numbers that were dropped are remembered as ranges, at most
-  `MAX_DISCARDED_RANGES`; older ones count as truncated.
+* A message that is discarded or truncated counts as removed. A chunk that takes no more batches
+  drops its removed messages when they are more than half of it, is removed when it is empty, and
+  joins the one before it when both are small. So the memory used depends on the live messages, not
+  on how long any of them waits. Discarded numbers that were dropped are remembered as ranges, at
+  most `MAX_DISCARDED_RANGES`; older ones count as truncated.
 * A truncation shows at once in `first` and `kept`, but a command removes no more than
   `TIDY_MESSAGES`; the next commands remove the rest, so that none of them stalls the group.
 """

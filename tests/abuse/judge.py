@@ -34,7 +34,7 @@ MAX_RATIO = 2.0
 """The witness's p99 may be this multiple of its p99 beside as many ordinary requests."""
 LEAST_MS = 50.0
 """A p99 below that hurts nobody, whatever it is a multiple of."""
-SETTLE_S = 3.0 + heap.LOOK_EVERY_S
+QUIET_AFTER_S = 3.0 + heap.LOOK_EVERY_S
 NEAR_MIB = 4.0
 """Growth at which the server has settled."""
 Action = Callable[[], Awaitable[Counter[int]]]
@@ -145,7 +145,7 @@ def _longest(ranked: Iterable[list[probe.Longest]]) -> probe.Longest:
 
 async def _settled(site: Site, memory_mib: float, descriptors: int) -> None:
     """Return when the server has about what it had before, or after some seconds."""
-    end_s = time.monotonic() + SETTLE_S
+    end_s = time.monotonic() + QUIET_AFTER_S
     while time.monotonic() < end_s and site.same_server():
         if site.memory_mib() - memory_mib < NEAR_MIB and site.descriptors() <= descriptors:
             return

@@ -34,7 +34,7 @@ from tests.journeys.traced import Called
 from tests.security.tenants import Actor
 
 TRACED = Path(__file__).with_name("traced.py")
-SETTLE_S = 0.05
+QUIET_AFTER_S = 0.05
 """Seconds after an answer in which followers and flushes end what the request began."""
 IDLE_SHARE = 0.25
 """A function that more of the idle times than this called belongs to no journey."""
@@ -65,7 +65,7 @@ class Site:
         self._read()
         began_ns = time.monotonic_ns()
         act()
-        time.sleep(SETTLE_S)
+        time.sleep(QUIET_AFTER_S)
         calls: Calls = {}
         for place, called in self._read():
             function = Function(place, called.file, called.name)
@@ -133,7 +133,7 @@ class Journeys:
 
     def before_pull(self) -> None:
         self._publish("pull")
-        time.sleep(SETTLE_S)
+        time.sleep(QUIET_AFTER_S)
 
     def pull(self) -> None:
         (message,) = self._actor.get("/subscriptions/pull/messages", max_messages=1)["messages"]
@@ -142,7 +142,7 @@ class Journeys:
     def before_ack(self) -> None:
         self.before_pull()
         self.pull()
-        time.sleep(SETTLE_S)
+        time.sleep(QUIET_AFTER_S)
 
     def ack(self) -> None:
         self._actor.post("/subscriptions/pull/ack", 200, ack_ids=[self._ack_ids.pop()])
@@ -163,11 +163,11 @@ def journey(site: Site, act: Callable[[], None], before: Callable[[], None], rou
     idle = Counter[Function]()
     for _ in range(rounds):
         before()
-        time.sleep(SETTLE_S)
+        time.sleep(QUIET_AFTER_S)
         began_s = time.monotonic()
         made.append(site.traced(act))
-        took_s = time.monotonic() - began_s - SETTLE_S
-        time.sleep(SETTLE_S)
+        took_s = time.monotonic() - began_s - QUIET_AFTER_S
+        time.sleep(QUIET_AFTER_S)
         idle.update(site.traced(partial(time.sleep, took_s)).keys())
     always = set.intersection(*(set(calls) for calls in made))
     its = [function for function in always if idle[function] <= IDLE_SHARE * rounds]

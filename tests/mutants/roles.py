@@ -353,7 +353,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "publish_forwarder/scheduled.py",
-                "        await self._make_certain(place, due_us)\n",
+                "        await self._confirm(place, due_us)\n",
                 "",
             ),
         ),
@@ -366,8 +366,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "publish_forwarder/scheduled.py",
-                "        await self._make_certain(place)\n",
-                "        with suppress(Unavailable):\n            await self._make_certain(place)\n",
+                "        await self._confirm(place)\n",
+                "        with suppress(Unavailable):\n            await self._confirm(place)\n",
             ),
             Edit(
                 "publish_forwarder/scheduled.py",

@@ -40,7 +40,7 @@ YIELD_S = 0.2
 """The larger incarnation lets the smaller one dial first."""
 UNLISTED_S = 10.0
 """Seconds for which a peer that never was among the live ones counts as new."""
-SETTLED_S = 2.0
+STABLE_S = 2.0
 """Seconds a link must have lived to be dialled again without a wait."""
 _log = structlog.get_logger("packetboat.links")
 
@@ -271,7 +271,7 @@ class LinkNetwork:
         if peer < own.claim:
             await asyncio.sleep(YIELD_S)
         backoff = Backoff(FIRST_RETRY_S, MOST_RETRY_S)
-        await keep_dialling(lambda: self._linked(peer, own), backoff, settled_s=SETTLED_S)
+        await keep_dialling(lambda: self._linked(peer, own), backoff, stable_s=STABLE_S)
 
     async def _linked(self, peer: bytes, own: Party) -> LinkConnection | None:
         """Return the connection of the link to that peer, whichever side dialled; None: it

@@ -10,7 +10,7 @@ SCRIPT = """
 import gc
 from gateway import heap, server
 made = [[n] for n in range(100_000)]
-heap.settle()
+heap.freeze()
 assert gc.get_freeze_count() > 100_000
 seen = []
 gc.callbacks.append(lambda phase, info: seen.append(info["generation"]) if phase == "start" else 0)
@@ -31,7 +31,7 @@ def test_what_is_there_when_a_process_serves_is_not_looked_at_again() -> None:
 LOOKED_AT = """
 import gc
 from gateway import heap
-heap.settle()
+heap.freeze()
 most = 0
 def seen(phase, info):
     global most

@@ -635,8 +635,8 @@ def test_the_proof_of_the_handshake_is_frozen() -> None:
     assert PROTOCOL.present.key(SECRET).prove(text) == proof(DIALER, b"hello", b"challenge")
 
 
-@pytest.mark.parametrize(("settled_s", "resets"), [(0.0, True), (60.0, False)])
-async def test_dialling_goes_on_until_it_is_cancelled(settled_s: float, resets: bool) -> None:
+@pytest.mark.parametrize(("stable_s", "resets"), [(0.0, True), (60.0, False)])
+async def test_dialling_goes_on_until_it_is_cancelled(stable_s: float, resets: bool) -> None:
     """Waits grow while nothing lasts, and begin anew after what did."""
     tries = 0
 
@@ -657,7 +657,7 @@ async def test_dialling_goes_on_until_it_is_cancelled(settled_s: float, resets: 
             super().reset()
 
     backoff = Counting(0.001, 0.002)
-    going_on = asyncio.create_task(keep_dialling(once, backoff, settled_s=settled_s))
+    going_on = asyncio.create_task(keep_dialling(once, backoff, stable_s=stable_s))
     await until(lambda: tries > 6)
     going_on.cancel()
     await asyncio.gather(going_on, return_exceptions=True)

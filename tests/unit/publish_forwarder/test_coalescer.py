@@ -25,8 +25,8 @@ from tests.unit.publish_forwarder.publish_support import (
     TENANT,
     FakeCatalog,
     FakeStore,
-    running,
     run_ready,
+    running,
     topic,
 )
 

@@ -18,8 +18,8 @@ from tests.unit.publish_forwarder.publish_support import (
     FakeStore,
     post,
     post_batch,
-    running,
     run_ready,
+    running,
     topic,
 )
 

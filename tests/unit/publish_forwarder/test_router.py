@@ -14,8 +14,8 @@ from tests.unit.publish_forwarder.publish_support import (
     TENANT,
     FakeCatalog,
     FakeStore,
-    running,
     run_ready,
+    running,
     topic,
 )
 

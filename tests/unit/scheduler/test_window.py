@@ -139,7 +139,7 @@ async def test_a_crowded_window_narrows_to_the_soonest() -> None:
             await world.load()
         for number in world.due():
             seen.append(number)
-            world.window.settled(world.queue, number)
+            world.window.removed(world.queue, number)
     world.clock.us = 20 * SECOND
     while len(seen) < 60:
         await world.load()
@@ -147,7 +147,7 @@ async def test_a_crowded_window_narrows_to_the_soonest() -> None:
         assert ready
         for number in ready:
             seen.append(number)
-            world.window.settled(world.queue, number)
+            world.window.removed(world.queue, number)
     assert sorted(seen) == list(range(60))
     await world.window.write(world.index.lock())
     assert world.index.rows == {}
@@ -168,11 +168,11 @@ async def test_written_rows_of_released_messages_go_and_unwritten_ones_never_com
     world = World()
     await world.load()
     world.learn(5, 6)
-    world.window.settled(world.queue, 0)
+    world.window.removed(world.queue, 0)
     await world.window.write(world.index.lock())
     assert world.index.written == 1
     world.learn(7, first=1, fresh=False)  # rescheduled: it has a row, and a newer one waits
-    world.window.settled(world.queue, 1)
+    world.window.removed(world.queue, 1)
     await world.window.write(world.index.lock())
     assert world.index.rows == {}
 
@@ -187,7 +187,7 @@ async def test_a_write_that_failed_is_made_again_with_what_came_since() -> None:
         await world.window.write(world.index.lock())
     assert world.index.kept == {}
     world.learn(8, first=1, fresh=False)
-    world.window.settled(world.queue, 2)
+    world.window.removed(world.queue, 2)
     await world.window.write(world.index.lock())
     assert world.index.rows == {(KEY, 0): 5 * SECOND, (KEY, 1): 8 * SECOND}
     assert world.index.kept == {KEY: Progress(3, 0)}

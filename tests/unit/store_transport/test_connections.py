@@ -76,7 +76,7 @@ async def dial_as_0_2_0(at: tuple[str, int], collector: Collector) -> FrameConne
     _, connection = await asyncio.get_running_loop().create_connection(lambda: made, *at)
     connection.handler = collector
     connection.switch(LAYOUT)
-    connection.settle()
+    connection.end_handshake()
     return connection
 
 
