@@ -47,7 +47,7 @@ def loading() -> Iterator[None]:
 
 
 def freeze() -> None:
-    """Exempt all present objects from collections; call it once everything is loaded."""
+    """Keep all present objects out of collections; call it once everything is loaded."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, MIDDLE, OLD)
