@@ -167,8 +167,9 @@ class PublishForwarder:
         durability: Durability,
         delay: Delay | None = None,
     ) -> Parcel:
-        """Accept one message, or raise a Problem. The future of the append request gets the
-        outcome.
+        """Accept one message into a queue sender, or raise a Problem.
+
+        The future of the returned append request gets the outcome.
         """
         size_bytes = message_bytes(message)
         share.reserve(size_bytes, 1)

@@ -174,7 +174,7 @@ class SenderOwner:
     def stored(
         self, parcels: Sequence[Parcel], receipt: Receipt, size_bytes: int, seconds: float
     ) -> None:
-        """Tell stored requests their outcome, and count their messages."""
+        """Tell requests that the log has stored durably their outcome, and count their messages."""
         resolve = self._resolve_staged if self._staging else self._resolve_placed
         count = resolve(parcels, receipt)
         metrics = self._metrics

@@ -527,7 +527,7 @@ class Appender:
             self._stalled = True
 
     def _resolve(self, entry: _Entry, result: Receipt | StoreError) -> None:
-        """End an append with the log's answer, or with an error that is as certain."""
+        """End an append with the log's answer, or with an error that is as final."""
         entry.resolved = True
         if entry.early and isinstance(result, StoreError):
             self._owner.lost_after_accept += 1
