@@ -77,6 +77,7 @@ from sqlalchemy.ext.asyncio import (
 )
 
 from edge.shares import Shares
+from metadata import committed
 from metadata.connection_turns import Attempt, ConnectionTurns
 from metadata.errors import MetadataError, MetadataUnavailable, UnsafeServer
 from metadata.gate import Gate
@@ -401,7 +402,7 @@ class Database:
         try:
             # Cleaning up after the inner deadline may hang as well; nobody waits for that.
             async with asyncio.timeout(deadline_s + 0.1):
-                return await asyncio.shield(operation)
+                result = await asyncio.shield(operation)
         except Exception as error:
             meaning = translate(error, sent=attempt.sent)
             if isinstance(meaning, MetadataError):
@@ -409,6 +410,9 @@ class Database:
             if meaning is error:
                 raise
             raise meaning from error
+        if attempt.sent:
+            committed.note()
+        return result
 
     def _count(self, tenant_id: bytes | None) -> None:
         """Count one more operation of the tenant, or of the platform, whose bound is its own.

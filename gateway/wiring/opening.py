@@ -18,6 +18,7 @@ from edge.workshop import Workshop
 from gateway.breakers import GroupBreakers, MetadataGate
 from gateway.configuration.settings import Role, ServerSettings
 from gateway.egress_rules import EgressRules
+from gateway.middleware.outcomes import with_outcome
 from gateway.readiness import LeaderCheck, Readiness
 from gateway.recovery.keeper import EraKeeper
 from gateway.store_disks import StoreDisks
@@ -144,12 +145,12 @@ def _observed(
 ) -> list[Route]:
     """Return the routes as they are served.
 
-    Changes have the audit around them and take turns; then all have spans.
+    Changes say their outcome, have the audit around them and take turns; then all have spans.
     """
     turns = WriteTurns(per_second)
     audited = [
         turns.around(changing) if (changing := auditor.audited(route)) is not route else route
-        for route in routes
+        for route in map(with_outcome, routes)
     ]
     return audited if tracer is None else [traced(tracer, route) for route in audited]
 

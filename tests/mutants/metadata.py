@@ -6,6 +6,32 @@ from tests.mutants.mutant import Edit, Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "a change that loses Postgres half-way is answered as if nothing were done",
+        (
+            Edit(
+                "gateway/middleware/outcomes.py",
+                "                if commits.count:\n",
+                "                if False:\n",
+            ),
+        ),
+        breaks="P8",
+        killed_by="tests/integration/metadata/test_half_done.py"
+        "::test_a_change_of_which_a_part_is_committed_is_unknown[create]",
+    ),
+    Mutant(
+        "a transaction that was rolled back counts as committed",
+        (
+            Edit(
+                "metadata/database.py",
+                "        if attempt.sent:\n            committed.note()\n",
+                "        committed.note()\n",
+            ),
+        ),
+        breaks="P8",
+        killed_by="tests/integration/metadata/test_half_done.py"
+        "::test_a_change_of_which_nothing_is_committed_is_not_done[look]",
+    ),
+    Mutant(
         "the first poll of the change feed does not say that what was read before it may be old",
         (
             Edit(
