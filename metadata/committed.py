@@ -1,4 +1,4 @@
-"""Whether anything that a request asked for is committed.
+"""Counts the commits that a request has caused.
 
 A handler may commit more than once. When Postgres refuses the second transaction, the first has
 changed something already, and "nothing was done" would be wrong.
