@@ -41,6 +41,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from appending.turns import GroupTurns
+from store_nodes.client import Appender
 from store_nodes.client.appender import Receipt
 from store_nodes.commands import DEDUP_ENTRY, DEDUP_WINDOW_S, StageExtras
 from store_nodes.errors import (
@@ -76,41 +77,6 @@ class NotTaken(Unavailable):
 
 class Stopping(NotTaken):
     """The process is shutting down."""
-
-
-class Appender(Protocol):
-    """Ordered appends to one queue under a session, retried by sequence over leader changes."""
-
-    def append_nowait(
-        self,
-        batch: bytes,
-        count: int,
-        *,
-        durability: Durability,
-        timeout_s: float,
-        dedup: bytes,
-        dedup_window_s: int,
-    ) -> asyncio.Future[Receipt]:
-        """Append a batch; the future has its receipt or the error.
-
-        The future fails with a NotDone or OutcomeUnknown of store_nodes.errors. The call itself may
-        raise one at once.
-        """
-        ...
-
-    def stage_nowait(
-        self,
-        batch: bytes,
-        count: int,
-        extras: StageExtras,
-        *,
-        durability: Durability,
-        timeout_s: float,
-        dedup: bytes,
-        dedup_window_s: int,
-    ) -> asyncio.Future[Receipt]:
-        """Store messages that are released later; the receipt has the first stage number."""
-        ...
 
 
 class Name(Protocol):

@@ -29,8 +29,9 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol, TypeVar
 
 from appending.chunks import CHUNK_BYTES, message_bytes
-from appending.sender import Appender, QueueSender, Sweep
+from appending.sender import QueueSender, Sweep
 from edge.partition import partition_of
+from store_nodes.client import StoreClient
 from store_nodes.client.appender import WINDOW, Receipt
 from store_nodes.commands import DEDUP_ENTRY, StageExtras
 from store_nodes.errors import (
@@ -63,12 +64,6 @@ class Target(NamedTuple):
 
     group: int
     queue: QueueId
-
-
-class Store(Protocol):
-    """The part of `store_nodes.client.StoreClient` that a writer uses."""
-
-    def appender(self, group: int, queue: QueueId) -> Appender: ...
 
 
 class Named(NamedTuple):
@@ -153,7 +148,7 @@ class Writer:
 
     def __init__(
         self,
-        store: Store,
+        store: StoreClient,
         timeout_s: float = 5.0,
         *,
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,

@@ -29,9 +29,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import Protocol
 
 from appending.writer import Batch, Target, Writer, names_of
+from store_nodes.client import StoreClient
 from store_nodes.commands import DEDUP_ENTRY
 from store_nodes.errors import DedupKnown, Known, QueueNotFound, QueueSealed, StoreError
 from store_nodes.queue_id import QueueId
@@ -41,28 +41,20 @@ TAG = b"turn"
 """Messages that take turns have this tag; the platform's publications have others."""
 
 
-class Discarding(Protocol):
-    """Discards staged messages."""
-
-    async def discard(
-        self, group: int, queue: QueueId, numbers: Sequence[int], *, timeout_s: float
-    ) -> int: ...
-
-
 def copy_ids(index: int, queue: QueueId, number: int, turn: int) -> bytes:
     """The name and the turn of the copy at `index` of a batch, in this order: of a copy that was
     made, the name is what is known."""
     return _entry(index, _name(queue, number)) + _turn_id(index, queue, number, turn)
 
 
-async def discard_turn(store: Discarding, group: int, known: Known, timeout_s: float) -> None:
+async def discard_turn(store: StoreClient, group: int, known: Known, timeout_s: float) -> None:
     """The message that took a turn, whose maker may have died before it discarded it."""
     await _discard(store, group, QueueId.unpack(known.queue), known.position, timeout_s)
 
 
 async def take_turn(
     writer: Writer,
-    store: Discarding,
+    store: StoreClient,
     group: int,
     queue: QueueId,
     number: int,
@@ -110,7 +102,7 @@ class _Change:
     """The turns that one change takes."""
 
     def __init__(
-        self, writer: Writer, store: Discarding, queue: QueueId, number: int, timeout_s: float
+        self, writer: Writer, store: StoreClient, queue: QueueId, number: int, timeout_s: float
     ) -> None:
         self.published: Known | None = None
         """This says where the message is, if a copy of it has a turn."""
@@ -159,7 +151,7 @@ class _Change:
 
 
 async def _discard(
-    store: Discarding, group: int, queue: QueueId, number: int, timeout_s: float
+    store: StoreClient, group: int, queue: QueueId, number: int, timeout_s: float
 ) -> None:
     try:
         await store.discard(group, queue, [number], timeout_s=timeout_s)

@@ -15,10 +15,11 @@ from collections.abc import Callable, Sequence
 from hashlib import blake2b
 
 from appending.chunks import chunks
-from appending.writer import NAMES_KEPT_S, Batch, Named, Store, Target, Writer
+from appending.writer import NAMES_KEPT_S, Batch, Named, Target, Writer
 from metadata.types import Topic
 from outbox.item import Item, Placed, placed, placed_before
 from outbox.routing import route_of, way_of
+from store_nodes.client import StoreClient
 from store_nodes.errors import Known
 from store_nodes.record_batch import Message
 
@@ -39,7 +40,7 @@ class Outbox:
 
     def __init__(
         self,
-        store: Store,
+        store: StoreClient,
         timeout_s: float = 5.0,
         *,
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,

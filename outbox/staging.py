@@ -12,9 +12,8 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from appending import writer
 from appending.chunks import MESSAGE_OVERHEAD_BYTES, chunks, message_bytes
 from appending.writer import Batch, Target, Writer
 from edge import message_id
@@ -22,6 +21,7 @@ from edge.partition import partition_of
 from metadata.delivery.deliveries import StagedOutputs
 from metadata.types import Topic
 from outbox.outbox import TopicFull
+from store_nodes.client import StoreClient
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 
@@ -36,17 +36,6 @@ class Output(NamedTuple):
     def size_bytes(self) -> int:
         """Bytes of its texts, which quotas and metering count."""
         return message_bytes(self.message) - MESSAGE_OVERHEAD_BYTES
-
-
-class Store(writer.Store, Protocol):
-    """The part of `store_nodes.client.StoreClient` that staging and releasing use."""
-
-    async def release(
-        self, group: int, queue: QueueId, numbers: Sequence[int], *, timeout_s: float
-    ) -> list[int | None]: ...
-    async def discard(
-        self, group: int, queue: QueueId, numbers: Sequence[int], *, timeout_s: float
-    ) -> int: ...
 
 
 class Plan(NamedTuple):
@@ -90,7 +79,7 @@ class Staging:
 
     def __init__(
         self,
-        store: Store,
+        store: StoreClient,
         timeout_s: float = 5.0,
         *,
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,

@@ -44,12 +44,13 @@ from publish_forwarder.moves import Moves, kept_senders
 from publish_forwarder.outcomes import Outcome, Single, Stored, each
 from publish_forwarder.parcel import Parcel
 from publish_forwarder.partitioner import TopicSender
-from publish_forwarder.ports import ForwardedMessages, StoreClient, TopicSource
+from publish_forwarder.ports import ForwardedMessages, TopicSource
 from publish_forwarder.router import TopicRoutes
 from publish_forwarder.scheduled import ScheduledMessages
 from publish_forwarder.settings import PublishSettings
 from publish_forwarder.topic_senders import TopicSenders
 from schemas.message_check import SchemaCheck, SchemaSource
+from store_nodes.client import StoreClient
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
 

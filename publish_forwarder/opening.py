@@ -16,10 +16,11 @@ from edge.workshop import Workshop
 from publish_forwarder import settings
 from publish_forwarder.forwarder import PublishForwarder
 from publish_forwarder.outputs import OutputReader, Topics
-from publish_forwarder.ports import ForwardedMessages, StoreClient, TopicSource
+from publish_forwarder.ports import ForwardedMessages, TopicSource
 from publish_forwarder.routes import routes
 from publish_forwarder.tracing import TracedPublishForwarder
 from schemas.message_check import SchemaSource
+from store_nodes.client import StoreClient
 
 
 def open_publish_forwarder(

@@ -34,7 +34,8 @@ from outbox.delayed import take_turn
 from publish_forwarder import delays
 from publish_forwarder.delays import Delay
 from publish_forwarder.failures import problem_of_lookup
-from publish_forwarder.ports import ForwardedMessages, StagedStore, TopicSource
+from publish_forwarder.ports import ForwardedMessages, TopicSource
+from store_nodes.client import StoreClient
 from store_nodes.errors import QueueNotFound, Unavailable
 from store_nodes.queue_id import QueueId
 
@@ -62,7 +63,7 @@ class ScheduledMessages:
     """
 
     def __init__(
-        self, catalog: TopicSource, store: StagedStore, forwarded: ForwardedMessages | None
+        self, catalog: TopicSource, store: StoreClient, forwarded: ForwardedMessages | None
     ) -> None:
         self._catalog = catalog
         self._store = store

@@ -20,10 +20,10 @@ from publish_forwarder.moves import Moves
 from publish_forwarder.outcomes import Placed, Scheduled, Single, known_as
 from publish_forwarder.parcel import Parcel
 from publish_forwarder.partitioner import TopicSender, queue_of
-from publish_forwarder.ports import Store
 from publish_forwarder.receipts import ReceiptWriter
 from publish_forwarder.router import TopicRoutes
 from publish_forwarder.settings import PublishSettings
+from store_nodes.client import StoreClient
 from store_nodes.client.appender import Receipt
 from store_nodes.commands import StageExtras
 from store_nodes.errors import Known, NotDone, QueueSealed, StoreError
@@ -35,7 +35,7 @@ class TopicSenders:
 
     def __init__(
         self,
-        store: Store,
+        store: StoreClient,
         settings: PublishSettings,
         metrics: PublishMetrics,
         routes: dict[bytes, TopicRoutes],

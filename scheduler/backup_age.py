@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
 
 from scheduler import metrics
 from scheduler.term import put_off
 from store_nodes.backup.counter import COUNTER, GROUP
+from store_nodes.client import StoreClient
 
 EVERY_S = 30.0
-
-
-class Counters(Protocol):
-    """The part of the store client that reads counters; raises StoreError."""
-
-    async def counter(self, group: int, name: str, *, timeout_s: float) -> int: ...
 
 
 class BackupAge:
     """The metric of the newest backup, in one term of leadership."""
 
-    def __init__(self, store: Counters, timeout_s: float) -> None:
+    def __init__(self, store: StoreClient, timeout_s: float) -> None:
         self._store = store
         self._timeout_s = timeout_s
 

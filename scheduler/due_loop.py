@@ -24,13 +24,12 @@ from metadata.locks.locks import Lock
 from scheduler.forwarding import Forwarding
 from scheduler.listing import Listing
 from scheduler.pending import StagedQueue
-from scheduler.ports import DueStore, Watch
 from scheduler.releasing import Releasing
 from scheduler.settings import SchedulerSettings
 from scheduler.term import Term, put_off
 from scheduler.topic_map import Queues
 from scheduler.window import Window
-from store_nodes.client import QueueOffsets
+from store_nodes.client import QueueOffsets, StoreClient, Watch
 from store_nodes.queue_id import QueueId
 
 SWEEP_EVERY_S = 60.0
@@ -45,7 +44,7 @@ class DueLoop:
 
     def __init__(
         self,
-        store: DueStore,
+        store: StoreClient,
         due: DueRepository,
         forwarded: ForwardedRepository,
         settings: SchedulerSettings,

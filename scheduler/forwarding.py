@@ -31,7 +31,7 @@ from metadata.delivery.forwarded import Forwarded, ForwardedRepository
 from outbox import delayed
 from scheduler import metrics
 from scheduler.pending import StagedQueue
-from scheduler.ports import DueStore
+from store_nodes.client import StoreClient
 from store_nodes.errors import Known, QueueNotFound, QueueSealed, Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, decode, peek
@@ -65,7 +65,7 @@ class Forwarding:
     """Moves one queue's messages at a time, in order, so that the order of a key is kept."""
 
     def __init__(
-        self, store: DueStore, repository: ForwardedRepository, *, timeout_s: float
+        self, store: StoreClient, repository: ForwardedRepository, *, timeout_s: float
     ) -> None:
         self._store = store
         self._repository = repository

@@ -16,10 +16,9 @@ import structlog
 from metadata.delivery.due import Progress
 from scheduler import metrics
 from scheduler.pending import StagedQueue
-from scheduler.ports import DueStore
 from scheduler.term import Term
 from scheduler.window import Window
-from store_nodes.client import QueueOffsets
+from store_nodes.client import QueueOffsets, StoreClient
 from store_nodes.errors import QueueNotFound, StoreError, Unavailable
 
 LIST_AT_ONCE = 1000
@@ -32,7 +31,7 @@ _log = structlog.get_logger("packetboat.scheduler")
 class Listing:
     """The listings of all queues; one listing of a queue is under way at a time."""
 
-    def __init__(self, store: DueStore, window: Window, term: Term, timeout_s: float) -> None:
+    def __init__(self, store: StoreClient, window: Window, term: Term, timeout_s: float) -> None:
         self._store = store
         self._window = window
         self._term = term

@@ -9,14 +9,15 @@ from metadata.database import Database
 from metadata.feed import ChangeFeed
 from scheduler import settings
 from scheduler.balancing.view import Home
-from scheduler.ports import Store, StoredLimits
+from scheduler.ports import StoredLimits
 from scheduler.service import Scheduler
+from store_nodes.client import StoreClient
 
 
 async def open_scheduler(
     stack: AsyncExitStack,
     *,
-    store: Store,
+    store: StoreClient,
     database: Database,
     feed: ChangeFeed,
     home: Home,

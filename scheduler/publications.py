@@ -23,8 +23,8 @@ from metadata.delivery.publications import PublicationRepository
 from scheduler import metrics
 from scheduler.forwarding import Forwarding
 from scheduler.pending import StagedQueue
-from scheduler.ports import DueStore
 from scheduler.term import put_off
+from store_nodes.client import StoreClient
 from store_nodes.errors import OutcomeUnknown, QueueNotFound, QueueSealed, StoreError, Unavailable
 from store_nodes.queue_id import QueueId
 
@@ -46,7 +46,7 @@ class PublicationSweep:
 
     def __init__(
         self,
-        store: DueStore,
+        store: StoreClient,
         publications: PublicationRepository,
         forwarding: Forwarding,
         *,

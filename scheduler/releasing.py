@@ -17,9 +17,9 @@ from metadata.errors import MetadataError
 from scheduler import metrics
 from scheduler.forwarding import NOT_DUE, Forwarding
 from scheduler.pending import StagedQueue
-from scheduler.ports import DueStore
 from scheduler.term import Term
 from scheduler.window import Window
+from store_nodes.client import StoreClient
 from store_nodes.errors import QueueNotFound, QueueSealed, StoreError
 
 RELEASE_AT_ONCE = 1000
@@ -46,7 +46,12 @@ class Releasing:
     """
 
     def __init__(
-        self, store: DueStore, window: Window, forwarding: Forwarding, term: Term, timeout_s: float
+        self,
+        store: StoreClient,
+        window: Window,
+        forwarding: Forwarding,
+        term: Term,
+        timeout_s: float,
     ) -> None:
         self._store = store
         self._window = window

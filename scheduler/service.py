@@ -39,7 +39,7 @@ from scheduler.job_keeper import JobKeeper
 from scheduler.keeper import Keeper
 from scheduler.leader import Leader
 from scheduler.limits import DEFAULT_AGE_S
-from scheduler.ports import Store, StoredLimits
+from scheduler.ports import StoredLimits
 from scheduler.pruning import Pruning
 from scheduler.publications import PublicationSweep
 from scheduler.redriving import Redriving
@@ -49,6 +49,7 @@ from scheduler.stored_meter import StoredMeter
 from scheduler.term import Term
 from scheduler.topic_map import TopicMap
 from scheduler.truncator import Truncator
+from store_nodes.client import StoreClient
 
 DAY_S = 86_400.0
 EXPORT_RUNS_KEPT_S = 90 * DAY_S
@@ -65,7 +66,7 @@ class Scheduler:
     def __init__(
         self,
         *,
-        store: Store,
+        store: StoreClient,
         database: Database,
         feed: ChangeFeed,
         settings: SchedulerSettings,

@@ -9,8 +9,7 @@ import structlog
 
 from metadata.topics.retention import Generation, LaneKey
 from scheduler import metrics
-from scheduler.ports import TrimStore
-from store_nodes.client import QueueInfo
+from store_nodes.client import QueueInfo, StoreClient
 from store_nodes.errors import StoreError
 from store_nodes.queue_id import QueueId
 
@@ -22,7 +21,7 @@ class Sizes:
     time.
     """
 
-    def __init__(self, store: TrimStore, timeout_s: float) -> None:
+    def __init__(self, store: StoreClient, timeout_s: float) -> None:
         self._store = store
         self._timeout_s = timeout_s
         self._groups: dict[int, dict[bytes, QueueInfo]] = {}

@@ -30,9 +30,8 @@ from metadata.topics.retention import (
 from metadata.types import Retention
 from scheduler import metrics
 from scheduler.limits import DEFAULT_AGE_S, Plan, Wanted, plan
-from scheduler.ports import TrimStore
 from scheduler.sizes import Sizes
-from store_nodes.client import QueueInfo
+from store_nodes.client import QueueInfo, StoreClient
 from store_nodes.errors import QueueNotFound, StoreError
 from store_nodes.queue_id import QueueId
 
@@ -50,7 +49,7 @@ class Truncator:
 
     def __init__(
         self,
-        store: TrimStore,
+        store: StoreClient,
         retention: RetentionRepository,
         placements: PlacementRepository,
         forwarded: ForwardedRepository,

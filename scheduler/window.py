@@ -14,8 +14,8 @@ from metadata.delivery.due import DueRepository, QueueKey
 from metadata.locks.locks import Lock
 from scheduler import metrics
 from scheduler.pending import DueHeap, StagedQueue
-from scheduler.ports import Clock
 from scheduler.projection import Projection
+from store_nodes.client import LogClock
 
 SOON_US = 1_000_000
 """Time within which due messages are kept in memory, however many there are."""
@@ -36,7 +36,7 @@ class Window:
         max_pending: int,
         find: Callable[[QueueKey], StagedQueue | None],
         wake: Callable[[int], None],
-        clock: Callable[[int], Clock],
+        clock: Callable[[int], LogClock],
     ) -> None:
         self._repository = repository
         self._length_us = int(length_s * 1e6)

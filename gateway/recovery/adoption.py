@@ -6,25 +6,20 @@ The things that only Postgres knew are gone: subscriptions, retention, schema, l
 from __future__ import annotations
 
 import time
-from typing import Protocol
 
 from gateway.recovery.history import Queues, begun_with, first_offset
-from gateway.recovery.orphans import Orphan, Store, times
+from gateway.recovery.orphans import Orphan, times
 from gateway.recovery.rebuild import Report, replay
-from gateway.topics.placement import QueueMaker
 from metadata.recovery import RecoveryRepository
 from metadata.tenancy.tenants import TenantRepository
 from metadata.topics.placements import LaneOf, PlacementRepository
 from metadata.types import Partition, Retention, Topic, TopicSpec
+from store_nodes.client import StoreClient
 
 DEFAULT_AGE_S = 7 * 24 * 3600
 """Seconds for which a topic is kept whose retention is not known: an adopted one is not
 trimmed at once.
 """
-
-
-class AdoptionStore(Store, QueueMaker, Protocol):
-    """The part of `store_nodes.client.StoreClient` that adopting needs."""
 
 
 class NotAdoptable(Exception):
@@ -36,7 +31,7 @@ class Adoption:
 
     def __init__(
         self,
-        store: AdoptionStore,
+        store: StoreClient,
         rows: RecoveryRepository,
         placements: PlacementRepository,
         tenants: TenantRepository,

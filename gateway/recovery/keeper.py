@@ -19,7 +19,7 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 import asyncpg
 import structlog
@@ -27,13 +27,13 @@ from prometheus_client import Counter, Gauge
 
 from edge import failpoints
 from gateway.recovery.rebuild import Rebuild, Report
-from gateway.recovery.rebuild import Store as RebuildStore
 from metadata import eras
 from metadata.database import Connection, Database
 from metadata.eras import Position, Sentinel
 from metadata.errors import MetadataError
 from metadata.lease import LEASE_S
 from metadata.settings import DatabaseSettings
+from store_nodes.client import StoreClient
 from store_nodes.errors import Conflict, OutcomeUnknown, StoreError
 
 GROUP = 0
@@ -64,14 +64,6 @@ _RECOVERIES = Counter(
 )
 
 
-class Store(RebuildStore, Protocol):
-    """The part of `store_nodes.client.StoreClient` that the comparison needs."""
-
-    async def compare_and_set(
-        self, group: int, name: str, expected: int, new: int, *, timeout_s: float = 5
-    ) -> int: ...
-
-
 def witness(era: int) -> str:
     """Return the name of the counter for an era."""
     return f"{WITNESS}{era}"
@@ -84,7 +76,7 @@ class StoreBehind(StoreError):
 class EraKeeper:
     """One per process. `sentinel` keeps the process off Postgres until this has confirmed it."""
 
-    def __init__(self, settings: DatabaseSettings, store: Store, sentinel: Sentinel) -> None:
+    def __init__(self, settings: DatabaseSettings, store: StoreClient, sentinel: Sentinel) -> None:
         self._settings = settings
         self._store = store
         self._sentinel = sentinel

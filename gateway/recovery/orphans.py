@@ -7,9 +7,8 @@ tenant and name (their `meta`), its partitions and priorities (their ids), and i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 import msgspec
 import structlog
@@ -18,7 +17,7 @@ from prometheus_client import Gauge
 from gateway.recovery.history import Found, Queues
 from metadata.errors import MetadataError
 from metadata.recovery import RecoveryRepository
-from store_nodes.client import FetchedEntries, QueueInfo
+from store_nodes.client import StoreClient
 from store_nodes.errors import StoreError
 from store_nodes.queue_id import QueueId
 
@@ -27,19 +26,6 @@ _log = structlog.get_logger("packetboat.recovery")
 _ORPHANS = Gauge(
     "packetboat_store_orphaned_topics", "Topics of the store that Postgres does not know."
 )
-
-
-class Store(Protocol):
-    """The part of `store_nodes.client.StoreClient` that looking needs."""
-
-    @property
-    def groups(self) -> Sequence[int]: ...
-
-    async def queues(self, group: int, *, timeout_s: float = 5) -> list[QueueInfo]: ...
-
-    async def fetch(
-        self, group: int, queue: QueueId, offset: int, max_bytes: int, *, timeout_s: float = 5
-    ) -> FetchedEntries: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +57,7 @@ class Orphan:
         return sum(one.info.stored_bytes for one in self.queues)
 
 
-async def find(store: Store, rows: RecoveryRepository) -> list[Orphan]:
+async def find(store: StoreClient, rows: RecoveryRepository) -> list[Orphan]:
     """Return the orphans by name.
 
     The store is asked first: a topic that is created meanwhile has its row before its queues.
@@ -102,7 +88,7 @@ def _of_meta(meta: bytes) -> tuple[bytes, str]:
     return tenant_id, name
 
 
-async def times(store: Store, orphan: Orphan) -> tuple[int, int] | None:
+async def times(store: StoreClient, orphan: Orphan) -> tuple[int, int] | None:
     """Return the (first, last) publish time in µs; None if it has no messages."""
     filled = [one for one in orphan.queues if one.info.first < one.info.end]
     if not filled:
@@ -112,12 +98,12 @@ async def times(store: Store, orphan: Orphan) -> tuple[int, int] | None:
     return min(firsts), max(lasts)
 
 
-async def _time(store: Store, found: Found, offset: int) -> int:
+async def _time(store: StoreClient, found: Found, offset: int) -> int:
     fetched = await store.fetch(found.group, found.queue, offset, 1)
     return fetched.entries[0].log_time_us
 
 
-async def survey(store: Store, rows: RecoveryRepository) -> None:
+async def survey(store: StoreClient, rows: RecoveryRepository) -> None:
     """Runs for the life of the process: the gauge, and a line for each that is new."""
     told: set[bytes] = set()
     while True:

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import structlog
 
 from edge import failpoints
 from gateway.recovery.history import Found, Queues, Step, first_offset, is_deleted, next_step
-from gateway.topics.placement import STORE_TIMEOUT_S, QueueMaker, queue_meta, queue_of, successors
+from gateway.topics.placement import STORE_TIMEOUT_S, queue_meta, queue_of, successors
 from metadata.database import Database
 from metadata.eras import Lift
 from metadata.errors import NotFound
@@ -25,17 +24,13 @@ from metadata.recovery import Reach, RecoveryRepository
 from metadata.topics.placements import LaneOf, PlacementRepository
 from metadata.topics.topics import TopicRepository
 from metadata.types import Partition, Placement, Topic, TopicState
-from store_nodes.admin.census import Store as CountedStore
 from store_nodes.admin.census import census
+from store_nodes.client import StoreClient
 from store_nodes.queue_id import QueueId
 
 MAX_STEPS = 1000
 """Placements of one topic that are played again."""
 _log = structlog.get_logger("packetboat.recovery")
-
-
-class Store(CountedStore, QueueMaker, Protocol):
-    """The part of `store_nodes.client.StoreClient` that the repair needs."""
 
 
 @dataclass(slots=True)
@@ -61,7 +56,7 @@ class Report:
 class Rebuild:
     """One repair. `database` lets us in while it is closed to all others."""
 
-    def __init__(self, database: Database, store: Store) -> None:
+    def __init__(self, database: Database, store: StoreClient) -> None:
         self._store = store
         self._rows = RecoveryRepository(database)
         self._topics = TopicRepository(database)
@@ -153,7 +148,7 @@ async def replay(
     topic: Topic,
     queues: Queues,
     placements: PlacementRepository,
-    store: QueueMaker,
+    store: StoreClient,
     report: Report,
 ) -> Topic:
     """Return the topic once its rows agree with its queues."""
@@ -173,7 +168,7 @@ async def replay(
 
 
 async def _play(
-    topic: Topic, queues: Queues, step: Step, placements: PlacementRepository, store: QueueMaker
+    topic: Topic, queues: Queues, step: Step, placements: PlacementRepository, store: StoreClient
 ) -> Topic:
     """Repeat one placement as it was made; its missing parts are done now."""
     placement = await placements.replay(topic, step.kind, step.partition, step.groups)
@@ -199,7 +194,7 @@ async def _play(
     return await placements.finish(placement, ends)
 
 
-async def _open(topic: Topic, part: Partition, base: int, store: QueueMaker) -> None:
+async def _open(topic: Topic, part: Partition, base: int, store: StoreClient) -> None:
     await store.create(
         part.group,
         queue_of(topic.uid, part),

@@ -22,7 +22,7 @@ from edge.slices import Slices
 from gateway.http.decoding import read_json
 from gateway.names import name_errors
 from gateway.resources import Call, Resource, Shown, taken
-from gateway.topics.recent_messages import RecentStore, recent_messages
+from gateway.topics.recent_messages import recent_messages
 from metadata.catalog import Catalog
 from metadata.errors import Conflict, NotFound
 from metadata.topics.schemas import MAX_VERSIONS, Schema, SchemaRepository
@@ -30,6 +30,7 @@ from openapi import schemas as contract
 from schemas.checker import Checker
 from schemas.definition import is_json
 from schemas.limits import BadDefinition, CannotCompare
+from store_nodes.client import StoreClient
 
 MAX_SAMPLES = 20
 MAX_TRIES = 3
@@ -43,7 +44,7 @@ class SchemaRoutes:
         self,
         schemas: SchemaRepository,
         catalog: Catalog,
-        store: RecentStore,
+        store: StoreClient,
         checker: Checker,
     ) -> None:
         self._schemas = schemas

@@ -10,30 +10,17 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterable
-from typing import Protocol
 
 from metadata.types import CursorState, Topic
+from store_nodes.client import StoreClient
 from store_nodes.queue_id import QueueId
 
 ASK_TIMEOUT_S = 5.0
 ASK_AT_ONCE = 64
 
 
-class Ends(Protocol):
-    """The store's answers about a queue."""
-
-    @property
-    def end(self) -> int: ...
-
-
-class EndStore(Protocol):
-    """The part of `store_nodes.client.StoreClient` that counting needs; raises StoreError."""
-
-    async def offsets(self, group: int, queue: QueueId, *, timeout_s: float = 5) -> Ends: ...
-
-
 async def ends(
-    store: EndStore, topic: Topic, places: Collection[tuple[int, int]]
+    store: StoreClient, topic: Topic, places: Collection[tuple[int, int]]
 ) -> dict[tuple[int, int], int]:
     """Return the ends of the queues of these partitions and lanes. Raises StoreError."""
     gate = asyncio.Semaphore(ASK_AT_ONCE)
@@ -48,7 +35,9 @@ async def ends(
     return dict(zip(places, found, strict=True))
 
 
-async def backlogs(store: EndStore, topic: Topic, cursors: Iterable[CursorState]) -> Counter[bytes]:
+async def backlogs(
+    store: StoreClient, topic: Topic, cursors: Iterable[CursorState]
+) -> Counter[bytes]:
     """Return the unsettled messages of those cursors, by subscription uid. Raises StoreError."""
     rows = list(cursors)
     present = {(each.number, each.lane) for each in topic.partitions}

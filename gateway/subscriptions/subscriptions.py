@@ -35,16 +35,8 @@ from metadata.types import Subscription, SubscriptionSpec, Topic
 from openapi import subscriptions as contract
 from openapi.common import Hold
 from openapi.contract import Body
-from positions.places import Found
 from positions.targets import Targets
-from store_nodes.queue_id import QueueId
-
-
-class Store(Protocol):
-    """The part of `store_nodes.client.StoreClient` that starts need."""
-
-    async def offsets(self, group: int, queue: QueueId, *, timeout_s: float = 5) -> Found: ...
-    async def offset_at(self, group: int, queue: QueueId, time_us: int) -> int: ...
+from store_nodes.client import StoreClient
 
 
 class EgressRules(Protocol):
@@ -61,7 +53,7 @@ class SubscriptionRoutes:
         catalog: Catalog,
         subscriptions: SubscriptionRepository,
         holds: Holds,
-        store: Store,
+        store: StoreClient,
         snapshots: SnapshotRepository,
         sealer: Sealer,
         egress: EgressRules,

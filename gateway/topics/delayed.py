@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,7 +24,7 @@ from metadata.types import Partition, SealedPartition, Topic
 from openapi.common import PAGE_SIZE
 from openapi.topics import OPERATIONS, DelayedMessage, DelayedPage
 from store_nodes import record_batch
-from store_nodes.client import StagedEntry, StagedPage
+from store_nodes.client import StoreClient
 from store_nodes.errors import QueueNotFound
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
@@ -36,17 +36,6 @@ MAX_FETCHED_BYTES = 16 * 1024 * 1024
 _TOKEN = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,18})")
 
 Queue = Partition | SealedPartition
-
-
-class DelayedStore(Protocol):
-    """The part of `store_nodes.client.StoreClient` that the listing needs; raises StoreError."""
-
-    async def staged(
-        self, group: int, queue: QueueId, after: int = -1, limit: int = 1000
-    ) -> StagedPage: ...
-    async def fetch_staged(
-        self, group: int, queue: QueueId, stage_number: int, max_bytes: int
-    ) -> list[StagedEntry]: ...
 
 
 class Place(NamedTuple):
@@ -64,7 +53,7 @@ class Place(NamedTuple):
 class DelayedRoutes:
     """The handler."""
 
-    def __init__(self, catalog: Catalog, store: DelayedStore) -> None:
+    def __init__(self, catalog: Catalog, store: StoreClient) -> None:
         self._catalog = catalog
         self._store = store
 
@@ -82,7 +71,7 @@ class DelayedRoutes:
 
 
 async def delayed_page(
-    store: DelayedStore, topic: Topic, size: int, start: Place | None = None
+    store: StoreClient, topic: Topic, size: int, start: Place | None = None
 ) -> tuple[list[DelayedMessage], Place | None]:
     """Return the messages of one page, and the start of the next one; None after the last."""
     found: list[DelayedMessage] = []
@@ -113,7 +102,7 @@ async def delayed_page(
 
 
 async def _read(
-    store: DelayedStore,
+    store: StoreClient,
     queue: Queue,
     name: QueueId,
     waiting: Sequence[StagedInfo],

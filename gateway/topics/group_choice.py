@@ -6,25 +6,14 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Sequence
-from typing import Protocol
 
-
-class Groups(Protocol):
-    """The part of `store_nodes.client.StoreClient` that a choice needs."""
-
-    @property
-    def groups(self) -> Sequence[int]:
-        """All there are now; grows when the operator adds some."""
-        ...
-
-    def has_leader(self, group: int) -> bool: ...
+from store_nodes.client import StoreClient
 
 
 class GroupChoice:
     """Consecutive groups, whose leaders differ, from a start that rotates."""
 
-    def __init__(self, store: Groups) -> None:
+    def __init__(self, store: StoreClient) -> None:
         self._store = store
         self._next = itertools.count(secrets.randbelow(1 << 16))
 

@@ -17,14 +17,13 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from edge.problem import FieldError, Problem, unavailable
-from gateway.subscriptions.backlog import ASK_AT_ONCE, ASK_TIMEOUT_S, EndStore, backlogs, ends
+from gateway.subscriptions.backlog import ASK_AT_ONCE, ASK_TIMEOUT_S, backlogs, ends
 from gateway.topics.placement import queue_of
 from metadata.topics.holds import Held
 from metadata.types import CursorState, Partition, SealedPartition, Subscription, Topic
 from openapi.common import Hold, HoldKind
-from store_nodes.client import StagedPage
+from store_nodes.client import StoreClient
 from store_nodes.errors import QueueNotFound, StoreError
-from store_nodes.queue_id import QueueId
 
 NAMED = 20
 PAGE = 1000
@@ -44,14 +43,6 @@ def hold(kind: HoldKind, name: str | None, messages: int) -> Hold:
     """Return one thing that would be lost, with the advice to avoid it."""
     advice = _LOSSES[kind][1]
     return Hold(kind, name, messages, advice[0].upper() + advice[1:] + ".")
-
-
-class Store(EndStore, Protocol):
-    """The part of `store_nodes.client.StoreClient` that counting needs; raises StoreError."""
-
-    async def staged(
-        self, group: int, queue: QueueId, after: int = -1, limit: int = 1000
-    ) -> StagedPage: ...
 
 
 class Cursors(Protocol):
@@ -87,7 +78,7 @@ class Holds:
 
     def __init__(
         self,
-        store: Store,
+        store: StoreClient,
         cursors: Cursors,
         subscriptions: Subscriptions,
         rows: Rows,

@@ -15,21 +15,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import structlog
 
 from gateway.resources import taken
 from gateway.topics.bodies import spec_of
 from gateway.topics.group_choice import GroupChoice
-from gateway.topics.placement import STORE_TIMEOUT_S, QueueStore, queue_meta, queue_of
+from gateway.topics.placement import STORE_TIMEOUT_S, queue_meta, queue_of
 from metadata.errors import Conflict, MetadataError, NotFound
 from metadata.topics.placements import PlacementRepository
 from metadata.topics.topics import TopicRepository
 from metadata.types import Partition, SealedPartition, Topic, TopicSpec, TopicState
-from store_nodes.client import QueueOffsets
+from store_nodes.client import StoreClient
 from store_nodes.errors import QueueNotFound, QueueSealed, StoreError
-from store_nodes.queue_id import QueueId
 
 REPAIR_AFTER_S = 60.0
 LOOKS = 4
@@ -37,14 +36,6 @@ LOOKS = 4
 QUEUES_AT_ONCE = 256
 T = TypeVar("T")
 _log = structlog.get_logger("packetboat.topics")
-
-
-class LifecycleStore(QueueStore, Protocol):
-    """The part of `store_nodes.client.StoreClient` that the life of a topic needs."""
-
-    async def offsets(
-        self, group: int, queue: QueueId, *, timeout_s: float = 5
-    ) -> QueueOffsets: ...
 
 
 class TopicLifecycle:
@@ -56,7 +47,7 @@ class TopicLifecycle:
         self,
         topics: TopicRepository,
         placements: PlacementRepository,
-        store: LifecycleStore,
+        store: StoreClient,
         choice: GroupChoice,
         *,
         repair_after_s: float = REPAIR_AFTER_S,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
 
 import msgspec
 
@@ -17,30 +16,10 @@ from metadata.topics.placements import PlacementRepository
 from metadata.topics.topics import TopicRepository
 from metadata.types import Partition, Placement, SealedPartition, Topic, TopicState
 from openapi import topics as contract
+from store_nodes.client import QueueOffsets, StoreClient
 from store_nodes.errors import QueueNotFound, StoreError
-from store_nodes.queue_id import QueueId
 
 ASK_TIMEOUT_S = 2.0
-
-
-class Offsets(Protocol):
-    """The answer of the store about a queue."""
-
-    @property
-    def first(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    @property
-    def stored_bytes(self) -> int: ...
-
-
-class OffsetStore(Protocol):
-    """The part of `store_nodes.client.StoreClient` that a listing needs."""
-
-    @property
-    def groups(self) -> tuple[int, ...]: ...
-
-    async def offsets(self, group: int, queue: QueueId, *, timeout_s: float = 5) -> Offsets: ...
 
 
 class PartitionRoutes:
@@ -50,7 +29,7 @@ class PartitionRoutes:
         self,
         topics: TopicRepository,
         placements: PlacementRepository,
-        store: OffsetStore,
+        store: StoreClient,
         mover: Mover,
     ) -> None:
         self._topics = topics
@@ -123,7 +102,7 @@ class PartitionRoutes:
         self, topic: Topic, generation: SealedPartition | Partition
     ) -> contract.PartitionGeneration:
         """Return a generation; its numbers are null where the group does not answer now."""
-        found: Offsets | None = None
+        found: QueueOffsets | None = None
         try:
             queue = queue_of(topic.uid, generation)
             found = await self._store.offsets(generation.group, queue, timeout_s=ASK_TIMEOUT_S)

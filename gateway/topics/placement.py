@@ -16,18 +16,17 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
 
 import msgspec
 import structlog
 
-from gateway.topics.group_choice import GroupChoice, Groups
+from gateway.topics.group_choice import GroupChoice
 from metadata.errors import MetadataError
 from metadata.idle_poll import IdlePoll
 from metadata.topics.placements import LaneOf, PlacementRepository
 from metadata.types import Partition, Placement, SealedPartition, Topic
-from store_nodes.client import StagedPage
+from store_nodes.client import StoreClient
 from store_nodes.errors import QueueNotFound, StoreError, Unavailable
 from store_nodes.queue_id import QueueId
 
@@ -37,40 +36,13 @@ STORE_TIMEOUT_S = 5.0
 _log = structlog.get_logger("packetboat.placement")
 
 
-class QueueMaker(Groups, Protocol):
-    """The part of `store_nodes.client.StoreClient` that gives a queue its successors."""
-
-    async def create(
-        self, group: int, queue: QueueId, base: int = 0, meta: bytes = b"", *, timeout_s: float = 5
-    ) -> None: ...
-
-    async def seal(
-        self,
-        group: int,
-        queue: QueueId,
-        successors: Sequence[tuple[int, QueueId]] = (),
-        *,
-        timeout_s: float = 5,
-    ) -> int: ...
-
-
-class QueueStore(QueueMaker, Protocol):
-    """The part of it that the whole life of queues needs."""
-
-    async def delete(self, group: int, queue: QueueId, *, timeout_s: float = 5) -> None: ...
-
-    async def staged(
-        self, group: int, queue: QueueId, after: int = -1, limit: int = 1000
-    ) -> StagedPage: ...
-
-
 class Mover:
     """Carries placements out. One per process that has the control plane."""
 
     def __init__(
         self,
         placements: PlacementRepository,
-        store: QueueStore,
+        store: StoreClient,
         choice: GroupChoice,
         version: Callable[[], int | None] = lambda: None,
     ) -> None:

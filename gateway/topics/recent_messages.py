@@ -5,30 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from edge import message_id
 from edge.message_id import MessageId
 from gateway.topics.placement import queue_of
 from metadata.types import Partition, Topic
 from store_nodes import record_batch
-from store_nodes.client import FetchedEntries, QueueOffsets
+from store_nodes.client import StoreClient
 from store_nodes.errors import QueueNotFound, QueueTruncated
-from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 
 FETCH_BYTES = 1024 * 1024
 MAX_FETCHED_BYTES = 16 * 1024 * 1024
 """Bytes that one preview fetches, over all partitions."""
-
-
-class RecentStore(Protocol):
-    """The part of `store_nodes.client.StoreClient` that it uses; raises StoreError."""
-
-    async def offsets(self, group: int, queue: QueueId) -> QueueOffsets: ...
-    async def fetch(
-        self, group: int, queue: QueueId, offset: int, max_bytes: int
-    ) -> FetchedEntries: ...
 
 
 class Recent(NamedTuple):
@@ -40,7 +30,7 @@ class Recent(NamedTuple):
     message: Message
 
 
-async def recent_messages(store: RecentStore, topic: Topic, count: int) -> list[Recent]:
+async def recent_messages(store: StoreClient, topic: Topic, count: int) -> list[Recent]:
     """About the newest `count`, the same number from each partition and lane as far as there are,
     of those stored since the partition was last moved. Raises StoreError."""
     share = -(-count // len(topic.partitions))
@@ -52,7 +42,7 @@ async def recent_messages(store: RecentStore, topic: Topic, count: int) -> list[
 
 
 async def _of_partition(
-    store: RecentStore, topic: Topic, partition: Partition, count: int, most_bytes: int
+    store: StoreClient, topic: Topic, partition: Partition, count: int, most_bytes: int
 ) -> Sequence[Recent]:
     queue = queue_of(topic.uid, partition)
     found: list[Recent] = []

@@ -5,9 +5,9 @@ ones.
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from store_nodes.client import QueueInfo, SnapshotImage
+from store_nodes.client import QueueInfo, StoreClient
 from store_nodes.machine import snapshot
 from store_nodes.machine.queues import Queue
 
@@ -33,17 +33,7 @@ class Census(NamedTuple):
     deleted: frozenset[bytes]
 
 
-class Store(Protocol):
-    """The part of `store_nodes.client.StoreClient` that a census uses."""
-
-    async def counter(self, group: int, name: str, *, timeout_s: float = 5) -> int: ...
-
-    async def snapshot(
-        self, group: int, node: int | None = None, *, timeout_s: float = 60
-    ) -> SnapshotImage: ...
-
-
-async def census(store: Store, group: int) -> Census:
+async def census(store: StoreClient, group: int) -> Census:
     """Return the queues of a group, from its whole machine, which is copied; raises StoreError."""
     await store.counter(group, BARRIER)
     image = await store.snapshot(group)

@@ -4,6 +4,7 @@ call whether it was done, not done, or is unknown."""
 from __future__ import annotations
 
 from store_nodes.client.appender import Appender, Receipt
+from store_nodes.client.leaders import LogClock
 from store_nodes.client.reads import (
     Entry,
     FetchedEntries,
@@ -25,6 +26,7 @@ __all__ = [
     "FetchedEntries",
     "Known",
     "Location",
+    "LogClock",
     "NodeView",
     "QueueInfo",
     "QueueOffsets",
