@@ -386,7 +386,11 @@ class QueueSender(Generic[P]):
                 self._stay()
                 return
             turns = self._turns
-            if turns is not None and not in_turn and not turns.admits(self):
+            if (
+                turns is not None
+                and not in_turn
+                and not turns.admits(self.tenant_id, self.take_turn)
+            ):
                 self._get_in_line()
                 return
             in_turn = False
@@ -402,7 +406,7 @@ class QueueSender(Generic[P]):
         flight = _Flight(parcels, now_s, sum([parcel.size_bytes for parcel in parcels]))
         self.in_flight.append(flight)
         if self._turns is not None:
-            self._turns.begin(self, flight.size_bytes)
+            self._turns.begin(self.tenant_id, flight.size_bytes)
         try:
             future = self._append(batch, flight.parcels, len(messages), timeout_s, ids)
         except StoreError as error:

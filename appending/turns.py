@@ -11,20 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
 
 from edge.shares import Line
 
-
-class Sender(Protocol):
-    """The part of a queue sender (`sender.QueueSender`) that takes turns."""
-
-    @property
-    def tenant_id(self) -> bytes: ...
-
-    def take_turn(self) -> None:
-        """Send the waiting requests now, if there are any."""
-        ...
+TakeTurn = Callable[[], None]
 
 
 class GroupTurns:
@@ -33,24 +23,27 @@ class GroupTurns:
     def __init__(self, max_bytes: int, weight_of: Callable[[bytes], float]) -> None:
         self._max_bytes = max_bytes
         self._held_bytes = 0
-        self._line: Line[Sender] = Line(weight_of)
+        self._line: Line[TakeTurn] = Line(weight_of)
         """The wait list: the tenant that has sent the fewest bytes for its weight goes next."""
-        self._queued: set[Sender] = set()
+        self._queued: set[TakeTurn] = set()
         self._serving = False
 
-    def admits(self, sender: Sender) -> bool:
-        """Return whether a sender may send now; else it waits and is told when its turn comes."""
+    def admits(self, tenant_id: bytes, take_turn: TakeTurn) -> bool:
+        """Return whether a sender may send now; else it waits and is told when its turn comes.
+
+        `take_turn` tells it, once however often it asked.
+        """
         if self._held_bytes < self._max_bytes and not self._line:
             return True
-        if sender not in self._queued:
-            self._queued.add(sender)
-            self._line.add(sender.tenant_id, sender)
+        if take_turn not in self._queued:
+            self._queued.add(take_turn)
+            self._line.add(tenant_id, take_turn)
         return False
 
-    def begin(self, sender: Sender, size_bytes: int) -> None:
-        """Count bytes as sent by a sender."""
+    def begin(self, tenant_id: bytes, size_bytes: int) -> None:
+        """Count bytes as sent by a sender of the tenant."""
         self._held_bytes += size_bytes
-        self._line.charge(sender.tenant_id, size_bytes)
+        self._line.charge(tenant_id, size_bytes)
 
     def ended(self, size_bytes: int) -> None:
         """Count sent bytes as answered or given up, and let the next senders go."""
@@ -63,7 +56,7 @@ class GroupTurns:
     def _serve(self) -> None:
         self._serving = False
         while self._held_bytes < self._max_bytes and (found := self._line.next()):
-            sender = found[1]
-            self._queued.discard(sender)
-            sender.take_turn()
+            take_turn = found[1]
+            self._queued.discard(take_turn)
+            take_turn()
         self._line.forget_if_empty()

@@ -10,12 +10,11 @@ The principal's `credential` is `token:` and the token's id in hex.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from auth.access_tokens import AccessToken, AccessTokens
 from auth.client_directory import ClientDirectory
 from auth.errors import TokenRefused
 from auth.permissions import GRANTABLE, OF_OPERATORS, Permission
+from auth.policies import PolicyBook
 from auth.principal import FromPolicies, Grant, Principal, everything
 from auth.revocations import Revocations
 from metadata.tenancy.clients import Client
@@ -23,14 +22,6 @@ from metadata.tenancy.tenants import PLATFORM_ID
 
 OWNS = GRANTABLE - OF_OPERATORS
 """Permissions of an operator in a tenant, which are those of the tenant's owner."""
-
-
-class Grants(Protocol):
-    """The grants that a tenant's policies give to a subject."""
-
-    async def of(self, tenant_id: bytes, subject: str) -> FromPolicies:
-        """Return the grants of a subject. Raises VerifierUnavailable if they cannot be read now."""
-        ...
 
 
 class AccessTokenVerifier:
@@ -41,7 +32,7 @@ class AccessTokenVerifier:
         tokens: AccessTokens,
         revocations: Revocations,
         directory: ClientDirectory,
-        grants: Grants,
+        grants: PolicyBook,
     ) -> None:
         self._tokens = tokens
         self._revocations = revocations

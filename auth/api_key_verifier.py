@@ -12,7 +12,6 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
 
 import structlog
 
@@ -22,7 +21,7 @@ from auth.known import Known
 from auth.policies import BadGrant, parse_scope
 from auth.principal import Grant, Principal
 from metadata.errors import MetadataError
-from metadata.tenancy.api_keys import ApiKey
+from metadata.tenancy.api_keys import ApiKey, ApiKeyRepository
 from metadata.tenancy.credentials import matches
 from metadata.types import Change, ChangeKind
 
@@ -33,13 +32,6 @@ MAX_NOTED = 10_000
 _FORM = re.compile(r"pbk_([A-Za-z0-9]{12})_[A-Za-z0-9_-]{43}")
 _log = structlog.get_logger("packetboat.identity")
 Touch = Callable[[Sequence[tuple[bytes, bytes, datetime]]], Awaitable[None]]
-
-
-class Keys(Protocol):
-    """The part of `metadata.tenancy.api_keys.ApiKeyRepository` that this needs."""
-
-    async def by_key_id(self, key_id: str) -> ApiKey | None: ...
-    async def touch(self, used: Sequence[tuple[bytes, bytes, datetime]]) -> None: ...
 
 
 def _now() -> datetime:
@@ -83,7 +75,7 @@ class ApiKeyVerifier:
 
     def __init__(
         self,
-        keys: Keys,
+        keys: ApiKeyRepository,
         directory: ClientDirectory,
         *,
         clock: Callable[[], datetime] = _now,

@@ -16,7 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from joserfc import jws as jose
 from joserfc.errors import JoseError, SecurityWarning
@@ -26,8 +26,9 @@ from auth.client_directory import ClientDirectory
 from auth.errors import TokenRefused
 from auth.issuer_keys import ALGORITHMS, IssuerKeys
 from auth.known import Known
-from auth.principal import FromPolicies, Principal
-from metadata.tenancy.issuers import Issuer
+from auth.policies import PolicyBook
+from auth.principal import Principal
+from metadata.tenancy.issuers import Issuer, IssuerRepository
 from metadata.types import Change, ChangeKind
 
 LEEWAY_S = 30
@@ -48,18 +49,6 @@ better.
 """
 
 
-class Grants(Protocol):
-    """The grants that a tenant's policies give to a subject."""
-
-    async def of(self, tenant_id: bytes, subject: str) -> FromPolicies: ...
-
-
-class Issuers(Protocol):
-    """The part of `metadata.tenancy.issuers.IssuerRepository` that this needs."""
-
-    async def by_issuer(self, issuer: str) -> tuple[Issuer, ...]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Trusted:
     """The tenants' configurations of one issuer, at least one."""
@@ -72,10 +61,10 @@ class IssuerVerifier:
 
     def __init__(
         self,
-        issuers: Issuers,
+        issuers: IssuerRepository,
         keys: IssuerKeys,
         directory: ClientDirectory,
-        grants: Grants,
+        grants: PolicyBook,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:

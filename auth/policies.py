@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from auth.known import Known
 from auth.permissions import EVERY, GRANTABLE, KINDS, OF_OPERATORS, Permission
 from auth.principal import FromPolicies, Grant
 from edge.caller import Granted, fits
 from edge.slices import Slices
-from metadata.tenancy.policies import Policy
+from metadata.tenancy.policies import Policy, PolicyRepository
 from metadata.types import Change, ChangeKind
 
 OF_TENANTS = GRANTABLE - OF_OPERATORS
@@ -119,12 +119,6 @@ def _whole(member: str) -> str:
     do.
     """
     return f"{member}#" if member.startswith("issuer:") and "#" not in member else member
-
-
-class Policies(Protocol):
-    """The part of `metadata.tenancy.policies.PolicyRepository` that this needs."""
-
-    async def of_tenant(self, tenant_id: bytes) -> tuple[Policy, ...]: ...
 
 
 class _Gives(NamedTuple):
@@ -227,7 +221,7 @@ class PolicyBook:
     `on_changes` is a listener of the change feed, added before the first question is asked.
     """
 
-    def __init__(self, policies: Policies) -> None:
+    def __init__(self, policies: PolicyRepository) -> None:
         async def read(tenant_id: bytes) -> _OfTenant:
             return _OfTenant(tenant_id, await Members.of(await policies.of_tenant(tenant_id)))
 

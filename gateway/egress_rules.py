@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 import structlog
 
 from auth.development import DEV_TENANT_ID
 from edge.egress.guard import Guard
 from metadata.errors import NotFound
-from metadata.types import Change, ChangeKind, Tenant
+from metadata.tenancy.tenants import TenantRepository
+from metadata.types import Change, ChangeKind
 
 MAX_CACHED = 10_000
 _log = structlog.get_logger("packetboat.egress")
-
-
-class Tenants(Protocol):
-    """The part of `metadata.tenancy.tenants.TenantRepository` that is needed."""
-
-    async def get_by_id(self, tenant_id: bytes) -> Tenant: ...
 
 
 class EgressRules:
@@ -32,7 +26,7 @@ class EgressRules:
 
     def __init__(
         self,
-        tenants: Tenants,
+        tenants: TenantRepository,
         allowed: Iterable[str],
         ports: Iterable[int],
         *,

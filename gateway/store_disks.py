@@ -7,26 +7,17 @@ warning, in `/readyz` and in `packetboat doctor`, and publishes say the same whe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Protocol
 
+from store_nodes.client import StoreClient
 from store_nodes.disk_room import no_room_of
 
 LOOK_EVERY_S = 5.0
 
 
-class Nodes(Protocol):
-    """A client of the store."""
-
-    async def status(
-        self, *, groups: bool = True, timeout_s: float = 2.0
-    ) -> Mapping[int, Mapping[str, Any]]: ...
-
-
 class StoreDisks:
     """The findings of the last look; a node that did not answer has no warning."""
 
-    def __init__(self, nodes: Nodes) -> None:
+    def __init__(self, nodes: StoreClient) -> None:
         self._nodes = nodes
         self._full: list[str] = []
 

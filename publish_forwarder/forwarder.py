@@ -32,7 +32,10 @@ from edge.quota import (
     rate_limited,
 )
 from edge.workshop import Workshop
+from metadata.catalog import Catalog
+from metadata.delivery.forwarded import ForwardedRepository
 from metadata.errors import MetadataError
+from metadata.topics.schema_catalog import SchemaCatalog
 from metadata.types import Topic
 from publish_forwarder.accepting import EARLY, Acceptor, Request
 from publish_forwarder.budget import Budget, Share
@@ -44,12 +47,11 @@ from publish_forwarder.moves import Moves, kept_senders
 from publish_forwarder.outcomes import Outcome, Single, Stored, each
 from publish_forwarder.parcel import Parcel
 from publish_forwarder.partitioner import TopicSender
-from publish_forwarder.ports import ForwardedMessages, TopicSource
 from publish_forwarder.router import TopicRoutes
 from publish_forwarder.scheduled import ScheduledMessages
 from publish_forwarder.settings import PublishSettings
 from publish_forwarder.topic_senders import TopicSenders
-from schemas.message_check import SchemaCheck, SchemaSource
+from schemas.message_check import SchemaCheck
 from store_nodes.client import StoreClient
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
@@ -60,12 +62,12 @@ class PublishForwarder:
 
     def __init__(
         self,
-        catalog: TopicSource,
+        catalog: Catalog,
         store: StoreClient,
         settings: PublishSettings | None = None,
         *,
-        forwarded: ForwardedMessages | None = None,
-        schemas: SchemaSource | None = None,
+        forwarded: ForwardedRepository | None = None,
+        schemas: SchemaCatalog | None = None,
         workshop: Workshop | None = None,
         admits: Callable[[int], bool] = lambda _: True,
         weight_of: Callable[[bytes], float] = lambda _: 1.0,

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
 
+from metadata.catalog import Catalog
 from metadata.errors import MetadataError, NotFound
 from metadata.types import Topic
 from publish_forwarder.failures import topic_changed
@@ -30,12 +30,6 @@ FIRST_LOOK_S = 0.02
 MAX_LOOK_S = 0.25
 
 
-class Reader(Protocol):
-    """The part of the catalog that reads a topic again."""
-
-    async def topic(self, tenant_id: bytes, name: str, *, refresh: bool = False) -> Topic: ...
-
-
 class Moves:
     """The moves of all topics of this process; `open_routes` makes the routes of a topic that was
     read.
@@ -44,7 +38,7 @@ class Moves:
     def __init__(
         self,
         routes: dict[bytes, TopicRoutes],
-        catalog: Reader,
+        catalog: Catalog,
         open_routes: Callable[[Topic, TopicRoutes | None], TopicRoutes],
     ) -> None:
         self._routes = routes

@@ -13,23 +13,24 @@ from edge.asgi import Route
 from edge.quota import Quotas, Usage
 from edge.tracing import Tracer
 from edge.workshop import Workshop
+from metadata.catalog import Catalog
+from metadata.delivery.forwarded import ForwardedRepository
+from metadata.topics.schema_catalog import SchemaCatalog
 from publish_forwarder import settings
 from publish_forwarder.forwarder import PublishForwarder
-from publish_forwarder.outputs import OutputReader, Topics
-from publish_forwarder.ports import ForwardedMessages, TopicSource
+from publish_forwarder.outputs import OutputReader
 from publish_forwarder.routes import routes
 from publish_forwarder.tracing import TracedPublishForwarder
-from schemas.message_check import SchemaSource
 from store_nodes.client import StoreClient
 
 
 def open_publish_forwarder(
     stack: AsyncExitStack,
     *,
-    catalog: TopicSource,
+    catalog: Catalog,
     store: StoreClient,
-    forwarded: ForwardedMessages,
-    schemas: SchemaSource,
+    forwarded: ForwardedRepository,
+    schemas: SchemaCatalog,
     workshop: Workshop,
     admits: Callable[[int], bool],
     weight_of: Callable[[bytes], float],
@@ -61,6 +62,6 @@ def open_publish_forwarder(
     return routes(forwarder)
 
 
-def open_output_reader(topics: Topics, schemas: SchemaSource, workshop: Workshop) -> OutputReader:
+def open_output_reader(topics: Catalog, schemas: SchemaCatalog, workshop: Workshop) -> OutputReader:
     """Open the reader of messages that are published with an ack."""
     return OutputReader(topics, schemas, workshop)

@@ -5,7 +5,7 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import msgspec
 
@@ -13,20 +13,15 @@ from edge.decode_errors import field_error
 from edge.large_bodies import dear, read_apart
 from edge.problem import FieldError, Problem, ProblemForm, invalid, not_found
 from edge.workshop import Workshop
+from metadata.catalog import Catalog
 from metadata.errors import NotFound
+from metadata.topics.schema_catalog import SchemaCatalog
 from metadata.types import Topic
 from openapi.consume import OUTPUTS_LIMITS
 from outbox.staging import Output
 from publish_forwarder.batch_body import MAX_BATCH_DATA_BYTES, OutputItem, json_message
-from schemas.message_check import SchemaCheck, SchemaSource
+from schemas.message_check import SchemaCheck
 from store_nodes.record_batch import Message
-
-
-class Topics(Protocol):
-    """The part of `metadata.catalog.Catalog` that reading outputs uses."""
-
-    async def topic(self, tenant_id: bytes, name: str, *, refresh: bool = False) -> Topic: ...
-
 
 _items: msgspec.json.Decoder[list[OutputItem]] = msgspec.json.Decoder(
     Annotated[list[OutputItem], OUTPUTS_LIMITS]
@@ -37,7 +32,7 @@ class OutputReader:
     """Reads the outputs of acks; one per process."""
 
     def __init__(
-        self, topics: Topics, schemas: SchemaSource | None, workshop: Workshop | None = None
+        self, topics: Catalog, schemas: SchemaCatalog | None, workshop: Workshop | None = None
     ) -> None:
         self._topics = topics
         self._schemas = SchemaCheck(schemas, workshop)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Set
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from appending.sender import QueueSender
 from edge.partition import partition_of
@@ -34,6 +34,9 @@ from publish_forwarder.settings import PublishSettings
 from store_nodes.commands import REMEMBERED_WINDOWS
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
+
+if TYPE_CHECKING:
+    from publish_forwarder.topic_senders import TopicSenders
 
 TopicSender = QueueSender[Parcel]
 
@@ -46,13 +49,6 @@ def routing_key(message: Message) -> str | None:
 def queue_of(topic: Topic, partition: Partition) -> QueueId:
     """Return the open queue of a partition."""
     return QueueId(topic.uid, partition.number, partition.lane, partition.generation)
-
-
-class SenderMaker(Protocol):
-    """Opens the queue senders of a topic when they are first used."""
-
-    def stage_sender(self, topic: Topic, partition: Partition) -> TopicSender: ...
-    def probe_sender(self, topic: Topic, sealed: SealedPartition) -> TopicSender: ...
 
 
 class Partitioner:
@@ -83,7 +79,7 @@ class Partitioner:
         lane: int,
         settings: PublishSettings,
         has_leader: Callable[[int], bool],
-        maker: SenderMaker,
+        maker: TopicSenders,
         draining: Set[TopicSender],
     ) -> None:
         self.topic = topic

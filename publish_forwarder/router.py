@@ -8,15 +8,19 @@ p is kept in the message alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from edge.problem import Problem
 from metadata.types import Topic
 from openapi.publish import MAX_PRIORITY
 from publish_forwarder.failures import topic_full
 from publish_forwarder.parcel import Parcel
-from publish_forwarder.partitioner import Partitioner, SenderMaker, TopicSender
+from publish_forwarder.partitioner import Partitioner, TopicSender
 from publish_forwarder.settings import PublishSettings
 from store_nodes.record_batch import Message
+
+if TYPE_CHECKING:
+    from publish_forwarder.topic_senders import TopicSenders
 
 
 class TopicRoutes:
@@ -29,7 +33,7 @@ class TopicRoutes:
         topic: Topic,
         settings: PublishSettings,
         has_leader: Callable[[int], bool],
-        maker: SenderMaker,
+        maker: TopicSenders,
     ) -> None:
         self.topic = topic
         self.refusal: Problem | None = topic_full(topic) if topic.full is not None else None

@@ -25,8 +25,9 @@ from edge.decode_errors import field_error, malformed
 from edge.message_id import BadMessageId, MessageId
 from edge.problem import Problem, invalid, not_found
 from edge.times import rfc3339
+from metadata.catalog import Catalog
 from metadata.delivery.due import QueueKey
-from metadata.delivery.forwarded import Forwarded
+from metadata.delivery.forwarded import Forwarded, ForwardedRepository
 from metadata.errors import MetadataError
 from metadata.types import Topic
 from openapi.topics import Reschedule, Rescheduled
@@ -34,7 +35,6 @@ from outbox.delayed import take_turn
 from publish_forwarder import delays
 from publish_forwarder.delays import Delay
 from publish_forwarder.failures import problem_of_lookup
-from publish_forwarder.ports import ForwardedMessages, TopicSource
 from store_nodes.client import StoreClient
 from store_nodes.errors import QueueNotFound, Unavailable
 from store_nodes.queue_id import QueueId
@@ -63,7 +63,7 @@ class ScheduledMessages:
     """
 
     def __init__(
-        self, catalog: TopicSource, store: StoreClient, forwarded: ForwardedMessages | None
+        self, catalog: Catalog, store: StoreClient, forwarded: ForwardedRepository | None
     ) -> None:
         self._catalog = catalog
         self._store = store

@@ -18,16 +18,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import structlog
 
 from cron.plan import BadSchedule, plan
 from metadata.errors import LeaseLost, MetadataError, NotFound, StatementRefused
 from metadata.locks.locks import Lock
-from metadata.topics.schedules import DueSchedule, Progress
+from metadata.topics.schedules import DueSchedule, Progress, ScheduleRepository
+from metadata.topics.topics import TopicRepository
 from metadata.types import Change, ChangeKind, Topic, TopicState
-from outbox import Item, Placed, TopicFull
+from outbox import Outbox, TopicFull
 from scheduler import metrics
 from scheduler.cron_round import Piece, Round
 from store_nodes.errors import StoreError
@@ -44,34 +45,14 @@ _log = structlog.get_logger("packetboat.scheduler")
 _TopicKey = tuple[bytes, bytes]
 
 
-class Schedules(Protocol):
-    """The part of a `ScheduleRepository` that this uses; raises MetadataError."""
-
-    async def due(self, limit: int, besides: Sequence[bytes] = ()) -> list[DueSchedule]: ...
-    async def ran(self, lock: Lock, done: Sequence[tuple[DueSchedule, Progress]]) -> None: ...
-    async def failed(self, lock: Lock, failures: Sequence[tuple[DueSchedule, str]]) -> None: ...
-
-
-class Topics(Protocol):
-    """The part of `metadata.topics.topics.TopicRepository` that this uses; raises MetadataError."""
-
-    async def get_by_uid(self, tenant_id: bytes, uid: bytes) -> Topic: ...
-
-
-class Publisher(Protocol):
-    """The part of `outbox.Outbox` that this uses; raises TopicFull, StoreError."""
-
-    async def append(self, topic: Topic, items: Sequence[Item]) -> list[Placed]: ...
-
-
 class Cron:
     """Makes runs; one per process. Call `run` in one term of leadership at a time."""
 
     def __init__(
         self,
-        schedules: Schedules,
-        topics: Topics,
-        outbox: Publisher,
+        schedules: ScheduleRepository,
+        topics: TopicRepository,
+        outbox: Outbox,
         *,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
         monotonic_s: Callable[[], float] = time.monotonic,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from typing import Protocol
 
 import structlog
 
@@ -19,7 +20,6 @@ from metadata.exports.pins import ExportPinRepository
 from metadata.topics.retention import FullFlag, LaneKey, RetentionRepository, TopicLimits
 from scheduler import metrics
 from scheduler.limits import Full, Plan, tenant_full, topic_full
-from scheduler.ports import StoredLimits
 from scheduler.sizes import Sizes, by_tenant
 from scheduler.term import put_off
 from scheduler.topic_map import TopicMap
@@ -33,6 +33,19 @@ TopicKey = tuple[bytes, bytes]
 Totals = dict[TopicKey, tuple[int, int]]
 """Stored bytes and staged messages, by topic."""
 _log = structlog.get_logger("packetboat.scheduler")
+
+
+class StoredLimits(Protocol):
+    """The bytes that each tenant may store, over all of its topics."""
+
+    @property
+    def any(self) -> bool:
+        """Whether some tenant has a limit."""
+        ...
+
+    def of(self, tenant_id: bytes) -> float:
+        """Return a tenant's limit; 0 for none."""
+        ...
 
 
 class Keeper:

@@ -9,7 +9,7 @@ from metadata.database import Database
 from metadata.feed import ChangeFeed
 from scheduler import settings
 from scheduler.balancing.view import Home
-from scheduler.ports import StoredLimits
+from scheduler.keeper import StoredLimits
 from scheduler.service import Scheduler
 from store_nodes.client import StoreClient
 

@@ -36,10 +36,9 @@ from scheduler.due_loop import DueLoop
 from scheduler.export_keeper import ExportKeeper
 from scheduler.forwarding import Forwarding
 from scheduler.job_keeper import JobKeeper
-from scheduler.keeper import Keeper
+from scheduler.keeper import Keeper, StoredLimits
 from scheduler.leader import Leader
 from scheduler.limits import DEFAULT_AGE_S
-from scheduler.ports import StoredLimits
 from scheduler.pruning import Pruning
 from scheduler.publications import PublicationSweep
 from scheduler.redriving import Redriving

@@ -8,13 +8,13 @@ stays with the message and tells consumers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from edge.problem import FieldError, Problem, preceding_item_failed, unavailable
 from edge.slices import Slices
 from edge.workshop import Workshop
 from metadata.errors import MetadataError, NotFound
-from metadata.topics.schemas import Schema, SchemaVersion
+from metadata.topics.schema_catalog import SchemaCatalog
+from metadata.topics.schemas import Schema
 from metadata.types import Topic
 from schemas.checker import Checker
 from schemas.limits import BadDefinition
@@ -22,14 +22,6 @@ from store_nodes.record_batch import Message
 
 VERSION_ATTRIBUTE = "packetboat-schema-version"
 MAX_VERSION_DIGITS = 9
-
-
-class SchemaSource(Protocol):
-    """The part of `metadata.topics.schema_catalog.SchemaCatalog` that checks use."""
-
-    def cached(self, tenant_id: bytes, name: str) -> Schema | None: ...
-    async def get(self, tenant_id: bytes, name: str) -> Schema: ...
-    async def version(self, tenant_id: bytes, name: str, number: int) -> SchemaVersion: ...
 
 
 def _free(tenant_id: bytes, messages: int, size_bytes: int) -> None:
@@ -44,7 +36,7 @@ class SchemaCheck:
 
     def __init__(
         self,
-        source: SchemaSource | None,
+        source: SchemaCatalog | None,
         workshop: Workshop | None = None,
         charge: Callable[[bytes, int, int], None] = _free,
     ) -> None:
@@ -134,7 +126,7 @@ def violation(schema: str, errors: Sequence[FieldError]) -> Problem:
     )
 
 
-async def _named(source: SchemaSource, schema: Schema, wanted: str) -> str:
+async def _named(source: SchemaCatalog, schema: Schema, wanted: str) -> str:
     digits = wanted.isascii() and wanted.isdigit() and len(wanted) <= MAX_VERSION_DIGITS
     number = int(wanted) if digits else 0
     if number < 1:

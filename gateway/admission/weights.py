@@ -5,26 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
 
 from metadata.errors import MetadataError
-from metadata.tenancy.quotas import TenantQuota
+from metadata.tenancy.quotas import QuotaRepository
 from metadata.types import Change, ChangeKind
 
 USUAL = 1.0
 RETRY_S = 1.0
 
 
-class Quotas(Protocol):
-    """The part of `metadata.tenancy.quotas.QuotaRepository` that is used here."""
-
-    async def all(self) -> tuple[TenantQuota, ...]: ...
-
-
 class Weights:
     """One per process; a listener of the change feed. Until they are read all weigh the same."""
 
-    def __init__(self, quotas: Quotas, changed: Callable[[], None]) -> None:
+    def __init__(self, quotas: QuotaRepository, changed: Callable[[], None]) -> None:
         """`changed` is called when some may be other than before."""
         self._quotas = quotas
         self._changed = changed

@@ -145,7 +145,7 @@ class Connection(asyncio.Protocol):
                 self._silent = False
             self._buffer += data
             if not self._in_line:
-                if self._server.turns.admits(self, self.tenant_id):
+                if self._server.turns.admits(self.take_turn, self.tenant_id):
                     self._next_request()
                 else:
                     self._in_line = True

@@ -11,15 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Protocol
+from collections.abc import Callable
 
 AT_ONCE = 16
-
-
-class Waiting(Protocol):
-    """A connection that has read something."""
-
-    def take_turn(self) -> None: ...
+TakeTurn = Callable[[], None]
 
 
 class RequestTurns:
@@ -31,13 +26,13 @@ class RequestTurns:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._left = AT_ONCE
-        self._lines: dict[bytes, deque[Waiting]] = {}
+        self._lines: dict[bytes, deque[TakeTurn]] = {}
         self._scheduled = False
 
-    def admits(self, one: Waiting, tenant_id: bytes) -> bool:
-        """Return whether the connection may go on now; else it waits behind others of its tenant.
+    def admits(self, take_turn: TakeTurn, tenant_id: bytes) -> bool:
+        """Return whether a connection may go on now; else `take_turn` is called when it may.
 
-        `tenant_id` is the tenant of its last request.
+        It waits behind others of `tenant_id`, the tenant of its last request.
         """
         if not self._scheduled:
             self._scheduled = True
@@ -49,7 +44,7 @@ class RequestTurns:
         line = self._lines.get(tenant_id)
         if line is None:
             line = self._lines[tenant_id] = deque()
-        line.append(one)
+        line.append(take_turn)
         return False
 
     def _next_pass(self) -> None:
@@ -63,7 +58,7 @@ class RequestTurns:
             self._left -= 1
             tenant_id = next(iter(self._lines))
             line = self._lines.pop(tenant_id)
-            one = line.popleft()
+            take_turn = line.popleft()
             if line:
                 self._lines[tenant_id] = line  # behind the others
-            one.take_turn()
+            take_turn()

@@ -15,18 +15,11 @@ import structlog
 
 from metadata.counts import Defaults, limit_of
 from metadata.errors import MetadataError
-from metadata.tenancy.quotas import TenantQuota
+from metadata.tenancy.quotas import QuotaRepository, TenantQuota
 from metadata.types import Change, ChangeKind
 
 RETRY_S = 0.5
 _log = structlog.get_logger("packetboat.quotas")
-
-
-class QuotaSource(Protocol):
-    """The part of `metadata.tenancy.quotas.QuotaRepository` that is read here."""
-
-    async def get(self, tenant_id: bytes) -> TenantQuota: ...
-    async def all(self) -> tuple[TenantQuota, ...]: ...
 
 
 class Follower(Protocol):
@@ -41,7 +34,7 @@ class LimitBook:
     Until the first reading the platform's limits hold for everybody.
     """
 
-    def __init__(self, quotas: QuotaSource, follow: Follower) -> None:
+    def __init__(self, quotas: QuotaRepository, follow: Follower) -> None:
         self._quotas = quotas
         self._follow = follow
         self._unread = True

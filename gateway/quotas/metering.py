@@ -15,16 +15,16 @@ import asyncio
 import os
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import structlog
 
 from gateway.quotas import metrics
 from metadata.errors import MetadataError
-from metadata.tenancy.usage_reports import Counted
+from metadata.tenancy.usage_reports import Counted, UsageReports
 
 HOUR_S = 3600
 MAX_ROWS = 5_000
@@ -32,16 +32,6 @@ MAX_ROWS = 5_000
 RETRY_S = 1.0
 PRUNE_EVERY_S = 6 * 3600.0
 _log = structlog.get_logger("packetboat.usage")
-
-
-class Reports(Protocol):
-    """The part of `metadata.tenancy.usage_reports.UsageReports` that metering uses."""
-
-    async def add(
-        self, incarnation: bytes, sequence: int, hour: datetime, counted: Sequence[Counted]
-    ) -> bool: ...
-
-    async def prune(self) -> None: ...
 
 
 class _Report(NamedTuple):
@@ -58,7 +48,7 @@ class Meter:
 
     def __init__(
         self,
-        reports: Reports,
+        reports: UsageReports,
         every_s: float,
         *,
         wall_s: Callable[[], float] = time.time,

@@ -5,32 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
 
 import structlog
 
 from gateway.quotas import metrics
 from gateway.quotas.limiter import Limiter
 from metadata.errors import MetadataError
-from metadata.tenancy.quota_demands import Demand
+from metadata.tenancy.quota_demands import QuotaDemands
 
 LEAST_GAP_S = 0.2
 """Least seconds between two rounds, also in a hurry, and while shares change."""
 PRUNE_EVERY_S = 60.0
 _log = structlog.get_logger("packetboat.quotas")
-
-
-class Demands(Protocol):
-    """The part of `metadata.tenancy.quota_demands.QuotaDemands` that sharing uses."""
-
-    async def tell(
-        self, incarnation: bytes, demands: Sequence[Demand]
-    ) -> Mapping[tuple[bytes, str], float]: ...
-
-    async def leave(self, incarnation: bytes) -> None: ...
-    async def prune(self) -> None: ...
 
 
 class Sharing:
@@ -42,7 +30,7 @@ class Sharing:
     def __init__(
         self,
         limiter: Limiter,
-        demands: Demands,
+        demands: QuotaDemands,
         every_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

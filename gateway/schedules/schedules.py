@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Protocol
 
 import msgspec
 
@@ -42,13 +41,8 @@ from metadata.types import Topic
 from openapi import schedules as contract
 from openapi.contract import Body
 from outbox import Item, Outbox, TopicFull
+from schemas.message_check import SchemaCheck
 from store_nodes.record_batch import Message
-
-
-class Checker(Protocol):
-    """Holds a message to its topic's schema; raises a 422 Problem."""
-
-    async def refuse(self, topic: Topic, message: Message) -> None: ...
 
 
 class ScheduleRoutes:
@@ -59,7 +53,7 @@ class ScheduleRoutes:
         schedules: ScheduleRepository,
         catalog: Catalog,
         outbox: Outbox,
-        checker: Checker,
+        checker: SchemaCheck,
         *,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Protocol
 
 import msgspec
 
@@ -14,20 +13,13 @@ from edge.problem import FieldError, invalid, not_found
 from gateway.http.decoding import read_json
 from gateway.resources import respond_no_content
 from gateway.subscriptions.bodies import filter_errors
+from metadata.delivery.cursors import CursorRepository
 from metadata.subscriptions.skip_rules import SkipRuleRepository
 from metadata.subscriptions.subscriptions import SubscriptionRepository
-from metadata.types import CursorState, SkipRule
+from metadata.types import SkipRule
 from openapi import subscriptions as contract
 
 _ID = re.compile(r"[0-9a-f]{32}")
-
-
-class Cursors(Protocol):
-    """The part of `metadata.delivery.cursors.CursorRepository` that counting needs."""
-
-    async def of_subscription(
-        self, tenant_id: bytes, subscription_uid: bytes
-    ) -> tuple[CursorState, ...]: ...
 
 
 def check(body: contract.SkipRuleCreate) -> None:
@@ -56,7 +48,10 @@ class SkipRuleRoutes:
     """A rule is made and removed, never changed: the audit shows what held when."""
 
     def __init__(
-        self, rules: SkipRuleRepository, subscriptions: SubscriptionRepository, cursors: Cursors
+        self,
+        rules: SkipRuleRepository,
+        subscriptions: SubscriptionRepository,
+        cursors: CursorRepository,
     ) -> None:
         self._rules = rules
         self._subscriptions = subscriptions

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Protocol
 
 from edge.asgi import Receive, Route, Scope, Send, path_param, tenant_of
 from edge.caller import Caller
@@ -13,6 +12,7 @@ from edge.egress.guard import Guard
 from edge.expressions.ahead import read_ahead
 from edge.problem import FieldError, invalid, not_found
 from edge.sealing import Sealer
+from gateway.egress_rules import EgressRules
 from gateway.resources import Call, ReadPage, Resource, Shown, precondition_failed, taken
 from gateway.subscriptions.bodies import (
     changed,
@@ -37,12 +37,6 @@ from openapi.common import Hold
 from openapi.contract import Body
 from positions.targets import Targets
 from store_nodes.client import StoreClient
-
-
-class EgressRules(Protocol):
-    """The part of `gateway.egress_rules.EgressRules` that the URL of an endpoint needs."""
-
-    async def guard_of(self, tenant_id: bytes) -> Guard: ...
 
 
 class SubscriptionRoutes:

@@ -17,12 +17,12 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Protocol
 
 from auth.issuer_keys import Fetch, IssuerUnreachable
 from edge.problem import FieldError, Problem, invalid
 from metadata.tenancy.issuers import Issuer, IssuerSpec, allowance
-from metadata.types import TOKEN_AUDIENCE_PREFIX, Tenant, token_audience
+from metadata.tenancy.tenants import TenantRepository
+from metadata.types import TOKEN_AUDIENCE_PREFIX, token_audience
 from openapi.access import Trust
 
 DOCUMENT = "/.well-known/packetboat-tenants"
@@ -30,16 +30,10 @@ DOCUMENT = "/.well-known/packetboat-tenants"
 Prove = Callable[[bytes, IssuerSpec, Issuer | None], Awaitable[IssuerSpec]]
 
 
-class Tenants(Protocol):
-    """The part of `metadata.tenancy.tenants.TenantRepository` that is needed."""
-
-    async def get_by_id(self, tenant_id: bytes) -> Tenant: ...
-
-
 class IssuerTrust:
     """Answers of others' are never part of what it decides or says: only the tenant's own."""
 
-    def __init__(self, tenants: Tenants, fetch: Fetch) -> None:
+    def __init__(self, tenants: TenantRepository, fetch: Fetch) -> None:
         self._tenants = tenants
         self._fetch = fetch
 

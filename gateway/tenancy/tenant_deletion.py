@@ -12,13 +12,14 @@ goes on with them: the tenant stays until the last of them is gone.
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
 
 import structlog
 
+from gateway.topics.lifecycle import TopicLifecycle
 from metadata.errors import MetadataError, NotFound
 from metadata.tenancy.tenants import TenantRepository
-from metadata.types import Page, Tenant, Topic
+from metadata.topics.topics import TopicRepository
+from metadata.types import Tenant
 
 EVERY_S = 15.0
 AGAIN_S = 1.0
@@ -27,24 +28,12 @@ TOPICS_AT_ONCE = 20
 _log = structlog.get_logger("packetboat.tenants")
 
 
-class Topics(Protocol):
-    """The part of `metadata.topics.topics.TopicRepository` that this needs."""
-
-    async def page(
-        self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
-    ) -> Page[Topic]: ...
-
-
-class Lifecycle(Protocol):
-    """The part of `gateway.topics.lifecycle.TopicLifecycle` that this needs."""
-
-    async def delete(self, tenant_id: bytes, name: str, if_version: int | None) -> None: ...
-
-
 class TenantDeletion:
     """Owns nothing but the order of the steps."""
 
-    def __init__(self, tenants: TenantRepository, topics: Topics, lifecycle: Lifecycle) -> None:
+    def __init__(
+        self, tenants: TenantRepository, topics: TopicRepository, lifecycle: TopicLifecycle
+    ) -> None:
         self._tenants = tenants
         self._topics = topics
         self._lifecycle = lifecycle

@@ -14,13 +14,15 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 from edge.problem import FieldError, Problem, unavailable
 from gateway.subscriptions.backlog import ASK_AT_ONCE, ASK_TIMEOUT_S, backlogs, ends
 from gateway.topics.placement import queue_of
-from metadata.topics.holds import Held
-from metadata.types import CursorState, Partition, SealedPartition, Subscription, Topic
+from metadata.delivery.cursors import CursorRepository
+from metadata.subscriptions.dead_letters import DeadLetterRepository
+from metadata.subscriptions.subscriptions import SubscriptionRepository
+from metadata.topics.holds import Held, HoldRepository
+from metadata.types import Partition, SealedPartition, Subscription, Topic
 from openapi.common import Hold, HoldKind
 from store_nodes.client import StoreClient
 from store_nodes.errors import QueueNotFound, StoreError
@@ -45,44 +47,16 @@ def hold(kind: HoldKind, name: str | None, messages: int) -> Hold:
     return Hold(kind, name, messages, advice[0].upper() + advice[1:] + ".")
 
 
-class Cursors(Protocol):
-    """The part of `metadata.delivery.cursors.CursorRepository` that counting needs."""
-
-    async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[CursorState, ...]: ...
-
-    async def of_subscription(
-        self, tenant_id: bytes, subscription_uid: bytes
-    ) -> tuple[CursorState, ...]: ...
-
-
-class Subscriptions(Protocol):
-    """The part of a `SubscriptionRepository` that naming them needs."""
-
-    async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[Subscription, ...]: ...
-
-
-class Rows(Protocol):
-    """The part of `metadata.topics.holds.HoldRepository` that is asked here."""
-
-    async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> Held: ...
-
-
-class Letters(Protocol):
-    """The part of a `DeadLetterRepository` that counting them needs."""
-
-    async def open_count(self, tenant_id: bytes, subscription_uid: bytes) -> int: ...
-
-
 class Holds:
     """Counts them; answers nothing for a topic that somebody else is deleting."""
 
     def __init__(
         self,
         store: StoreClient,
-        cursors: Cursors,
-        subscriptions: Subscriptions,
-        rows: Rows,
-        letters: Letters,
+        cursors: CursorRepository,
+        subscriptions: SubscriptionRepository,
+        rows: HoldRepository,
+        letters: DeadLetterRepository,
     ) -> None:
         self._store = store
         self._cursors = cursors

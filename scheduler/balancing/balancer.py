@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from metadata.delivery.fleet import LiveForwarder, TopicKey
-from metadata.delivery.hints import Hint
+from metadata.delivery.fleet import FleetRepository, LiveForwarder
+from metadata.delivery.hints import HintRepository
 from metadata.locks.locks import Lock
 from metadata.types import Unit
 from scheduler import metrics
@@ -29,30 +28,13 @@ ROLE = "subscribe"
 _log = structlog.get_logger("packetboat.scheduler")
 
 
-class Fleet(Protocol):
-    """The part of `metadata.delivery.fleet.FleetRepository` that balancing uses."""
-
-    async def live(self) -> Sequence[LiveForwarder]: ...
-    async def owned(self, topics: Collection[TopicKey]) -> Mapping[Unit, bytes | None]: ...
-
-
-class Hints(Protocol):
-    """The part of `metadata.delivery.hints.HintRepository` that balancing uses."""
-
-    async def listing(self) -> Sequence[Hint]: ...
-    async def replace(
-        self, lock: Lock, put: Mapping[Unit, tuple[bytes, str]], remove: Iterable[Unit] = ()
-    ) -> None: ...
-    async def prune(self, lock: Lock) -> int: ...
-
-
 class Balancer:
     """Balances the units in one term of leadership; `home` is the forwarders' own rule."""
 
     def __init__(
         self,
-        fleet: Fleet,
-        hints: Hints,
+        fleet: FleetRepository,
+        hints: HintRepository,
         home: Home,
         lock: Callable[[], Lock],
         clock: Callable[[], float] = time.monotonic,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -24,11 +24,11 @@ from store_nodes.commands import Append, Stage, decode_value
 from store_nodes.storage.damage import LostBatch
 from store_nodes.wal.batch_frame import batch_record
 from store_nodes.wal.errors import WalDamaged
-from store_nodes.wal.footer import APPENDED, STAGED, BatchEntry, Footer
+from store_nodes.wal.footer import APPENDED, STAGED, BatchEntry
 from store_nodes.wal.frame import FrameKind
+from store_nodes.wal.log import WriteAheadLog
 from store_nodes.wal.position import Position
 from store_nodes.wal.recovery import Hole, walk
-from store_nodes.wal.segment import SegmentReader
 
 MOST_TOLD = 1000
 """Lost batches of which peers are told at most."""
@@ -91,16 +91,6 @@ class Trace(NamedTuple):
                     yield bytes(value[append.batch_at : append.batch_at + append.batch_bytes])
 
 
-class Log(Protocol):
-    """The part of the log that has the frames."""
-
-    def reader(self, segment: int) -> SegmentReader:
-        """Return an open segment; raises FileNotFoundError."""
-
-    def footer(self, segment: int) -> Footer:
-        """Return the index of a sealed segment; raises WalDamaged if it does not verify."""
-
-
 class _Head(NamedTuple):
     """The content of a frame's header, or of the frame's row in a footer."""
 
@@ -113,7 +103,7 @@ class _Head(NamedTuple):
     payload_crc: int | None
 
 
-def traces_of(log: Log, lost: Iterable[LostBatch]) -> list[Trace]:
+def traces_of(log: WriteAheadLog, lost: Iterable[LostBatch]) -> list[Trace]:
     """Return the traces of lost batches whose frames are known; this reads whole segments."""
     by_segment: dict[int, list[LostBatch]] = {}
     for one in lost:
@@ -131,7 +121,7 @@ def traces_of(log: Log, lost: Iterable[LostBatch]) -> list[Trace]:
     return found
 
 
-def _heads(log: Log, segment: int) -> Iterable[_Head]:
+def _heads(log: WriteAheadLog, segment: int) -> Iterable[_Head]:
     """Return the headers of a segment that verify, and the others as the footer lists them."""
     try:
         reader = log.reader(segment)

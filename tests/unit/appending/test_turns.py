@@ -20,13 +20,13 @@ class Lane:
         self.size_bytes = size_bytes
 
     def send(self) -> None:
-        if self.left and self._group.turns.admits(self):
+        if self.left and self._group.turns.admits(self.tenant_id, self.take_turn):
             self.take_turn()
 
     def take_turn(self) -> None:
         if self.left:
             self.left -= 1
-            self._group.turns.begin(self, self.size_bytes)
+            self._group.turns.begin(self.tenant_id, self.size_bytes)
             self._group.sent.append(self)
 
 

@@ -14,7 +14,7 @@ from gateway.http.connection import Connection
 from gateway.http.dispatch import TurnedAway
 from gateway.http.request import Malformed, parse_head
 from gateway.http.server import HttpServer
-from gateway.http.turns import Waiting
+from gateway.http.turns import TakeTurn
 from gateway.server import hypercorn_config
 
 HOST = b"Host: test\r\n"
@@ -718,8 +718,8 @@ async def test_a_wait_of_a_request_that_was_refused_is_not_the_next_one_s(
     served.app = noting
     turning_away(served, False)
 
-    def later(one: Waiting, _: bytes) -> bool:
-        served.loop.call_later(0.05, one.take_turn)
+    def later(take_turn: TakeTurn, _: bytes) -> bool:
+        served.loop.call_later(0.05, take_turn)
         return False
 
     monkeypatch.setattr(served.turns, "admits", later)

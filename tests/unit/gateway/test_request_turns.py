@@ -14,7 +14,7 @@ class Connection:
         self._turns, self._name, self._seen = turns, name, seen
 
     def arrive(self) -> None:
-        if self._turns.admits(self, self._name):
+        if self._turns.admits(self.take_turn, self._name):
             self._seen.append(self._name)
 
     def take_turn(self) -> None:
@@ -26,7 +26,7 @@ async def test_so_many_of_a_pass_are_looked_at_and_the_others_in_their_order() -
     turns = RequestTurns(asyncio.get_running_loop())
     names = [b"%d" % number for number in range(3 * AT_ONCE)]
     for name in names:
-        if turns.admits(Connection(turns, name, seen), b"one tenant"):
+        if turns.admits(Connection(turns, name, seen).take_turn, b"one tenant"):
             seen.append(name)
     assert seen == names[:AT_ONCE]
     await asyncio.sleep(0)
