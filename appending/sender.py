@@ -38,7 +38,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from appending.turns import GroupTurns
 from store_nodes.client import Appender
@@ -79,15 +79,15 @@ class Stopping(NotTaken):
     """The process is shutting down."""
 
 
-class Name(Protocol):
-    """The name under which the log remembers the message at index `at` of an append request."""
+class Name(NamedTuple):
+    """The name under which the log remembers the message at index `at` of an append request, or the
+    `covers` messages from there on.
+    """
 
-    @property
-    def at(self) -> int: ...
-    @property
-    def name(self) -> bytes: ...
-    @property
-    def fingerprint(self) -> int: ...
+    at: int
+    name: bytes
+    fingerprint: int
+    covers: int = 1
 
 
 class Names(Protocol):

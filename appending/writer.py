@@ -29,7 +29,7 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol, TypeVar
 
 from appending.chunks import CHUNK_BYTES, message_bytes
-from appending.sender import QueueSender, Sweep
+from appending.sender import Name, QueueSender, Sweep
 from edge.partition import partition_of
 from store_nodes.client import StoreClient
 from store_nodes.client.appender import WINDOW, Receipt
@@ -66,19 +66,11 @@ class Target(NamedTuple):
     queue: QueueId
 
 
-class Named(NamedTuple):
-    """The name of the message at index `at` of a batch."""
-
-    at: int
-    name: bytes
-    fingerprint: int
-
-
 class Batch(NamedTuple):
     """Messages that are stored together; `accepted_us` is when they were accepted, 0 for now."""
 
     messages: list[Message]
-    names: Sequence[Named] = ()
+    names: Sequence[Name] = ()
     accepted_us: int = 0
 
 
@@ -333,6 +325,6 @@ def spread(
     return list(onward.items())
 
 
-def names_of(packed: bytes) -> list[Named]:
+def names_of(packed: bytes) -> list[Name]:
     """Return the names in a packed dedup section."""
-    return [Named(*entry) for entry in DEDUP_ENTRY.iter_unpack(packed)]
+    return [Name(*entry) for entry in DEDUP_ENTRY.iter_unpack(packed)]

@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from hashlib import blake2b
 
 from appending.chunks import chunks
-from appending.writer import NAMES_KEPT_S, Batch, Named, Target, Writer
+from appending.sender import Name
+from appending.writer import NAMES_KEPT_S, Batch, Target, Writer
 from metadata.types import Topic
 from outbox.item import Item, Placed, placed, placed_before
 from outbox.routing import route_of, way_of
@@ -104,7 +105,7 @@ class _Course:
             self.done[indices[at]] = placed_before(first)
         return [index for at, index in enumerate(indices) if at not in known]
 
-    def _name(self, at: int, item: Item) -> Named:
+    def _name(self, at: int, item: Item) -> Name:
         content = self._topic.uid + item.name
         hashed = blake2b(content, digest_size=16, person=b"pb-outbox").digest()
-        return Named(at, hashed, int.from_bytes(hashed[:8], "little"))
+        return Name(at, hashed, int.from_bytes(hashed[:8], "little"))

@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from appending.chunks import message_bytes
+from appending.sender import Name
 from edge.partition import partition_of
 from edge.problem import Problem, refuse
 from publish_forwarder.batches import Batch, BatchPart
 from publish_forwarder.budget import Share
 from publish_forwarder.delays import Delay, now_us
 from publish_forwarder.failures import topic_changed
-from publish_forwarder.idempotency import Id, Producer, fingerprint, key_id
+from publish_forwarder.idempotency import Producer, fingerprint, key_id
 from publish_forwarder.outcomes import Outcome, each
 from publish_forwarder.parcel import Ids, InFlight, Parcel, Sink, claim
 from publish_forwarder.partitioner import routing_key
@@ -100,7 +101,7 @@ class Acceptor:
         """Send one message that has an idempotency key and no delay."""
         topic = routes.topic
         if topic.dedup_window_s:
-            entry = Id(0, key_id(topic.uid, key), fingerprint([(parcel.messages[0], None)]))
+            entry = Name(0, key_id(topic.uid, key), fingerprint([(parcel.messages[0], None)]))
             if not claim(self._in_flight, parcel, entry):
                 return
         self._send(routes, parcel)
@@ -128,7 +129,7 @@ class Acceptor:
         request.share.reserve(sum(sizes), len(messages))
         self._take(request.routes, request.share, sum(sizes), len(messages))
         due_us = [request.due_us(index) for index in range(len(messages))]
-        ids: dict[int, Id] = {}
+        ids: dict[int, Name] = {}
         repeats = self._ids_of(request, messages, ids)
         groups = _grouped(request, messages, sizes, due_us, repeats)
         batch = self._batch(request, messages)
@@ -166,7 +167,7 @@ class Acceptor:
         return parcels
 
     def _ids_of(
-        self, request: Request, messages: Sequence[Message], ids: dict[int, Id]
+        self, request: Request, messages: Sequence[Message], ids: dict[int, Name]
     ) -> list[int]:
         """Fill in the ids of messages with an idempotency key; return the indices of repetitions.
 
@@ -185,15 +186,15 @@ class Acceptor:
             seen.add(entry.name)
         return repeats
 
-    def _id_of(self, request: Request, message: Message, index: int) -> Id | None:
+    def _id_of(self, request: Request, message: Message, index: int) -> Name | None:
         key = message.idempotency_key
         topic = request.routes.topic
         if key is None or not topic.dedup_window_s:
             return None
         contents = fingerprint([(message, request.delays.get(index))])
-        return Id(0, key_id(topic.uid, key), contents)
+        return Name(0, key_id(topic.uid, key), contents)
 
-    def _name(self, parcel: Parcel, indices: Sequence[int], ids: dict[int, Id]) -> None:
+    def _name(self, parcel: Parcel, indices: Sequence[int], ids: dict[int, Name]) -> None:
         """Give an append request the ids of its messages."""
         entries = [
             ids[index]._replace(at=position)

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from appending.sender import Name
 from edge.problem import Problem
 from publish_forwarder.delays import Delay
-from publish_forwarder.idempotency import Id, Producer, batch_id, fingerprint
+from publish_forwarder.idempotency import Producer, batch_id, fingerprint
 from publish_forwarder.outcomes import Mixed, Outcome
 from publish_forwarder.parcel import Parcel
 from store_nodes.record_batch import Message
@@ -84,7 +85,7 @@ class BatchPart(NamedTuple):
     partition: int
     lane: int = 0
 
-    def entry(self, topic_uid: bytes) -> Id:
+    def entry(self, topic_uid: bytes) -> Name:
         """Return the id that stands for all messages of the part."""
         batch = self.batch
         kind = self.staged | self.lane << 1
@@ -92,4 +93,4 @@ class BatchPart(NamedTuple):
         contents = fingerprint(
             (batch.messages[index], batch.delays.get(index)) for index in self.indices
         )
-        return Id(0, name, contents, len(self.indices))
+        return Name(0, name, contents, len(self.indices))

@@ -44,17 +44,6 @@ class Producer(NamedTuple):
         return f"{self.producer.hex()}:{self.sequence}"
 
 
-class Id(NamedTuple):
-    """The id of the message at index `at` of an append request, or of the `covers` messages from
-    there on.
-    """
-
-    at: int
-    name: bytes
-    fingerprint: int
-    covers: int = 1
-
-
 def key_id(topic_uid: bytes, key: str) -> bytes:
     """Return the id of one message."""
     return blake2b(topic_uid + key.encode("utf-8"), digest_size=16, person=b"pb-key").digest()

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from appending.chunks import message_bytes
+from appending.sender import Name
 from edge.problem import Problem, preceding_item_failed
 from publish_forwarder.budget import Share
-from publish_forwarder.idempotency import Id
 from publish_forwarder.outcomes import (
     Outcome,
     Single,
@@ -188,11 +188,11 @@ class Tally:
             parcel.resolve(together([again(outcomes[place]) for place in joined_places]))
 
 
-InFlight = dict[bytes, tuple[Parcel, Id]]
+InFlight = dict[bytes, tuple[Parcel, Name]]
 """The ids that are on their way from this process, each with its append request."""
 
 
-def claim(in_flight: InFlight, parcel: Parcel, entry: Id, part: BatchPart | None = None) -> bool:
+def claim(in_flight: InFlight, parcel: Parcel, entry: Name, part: BatchPart | None = None) -> bool:
     """Give a request its only id; return whether it is to be sent.
 
     It is not sent if the id is on its way already. It then waits for the outcome of the first, or
@@ -244,14 +244,14 @@ class Ids:
     __slots__ = ("_joined", "entries", "in_flight", "part")
 
     def __init__(
-        self, entries: list[Id], in_flight: InFlight, part: BatchPart | None = None
+        self, entries: list[Name], in_flight: InFlight, part: BatchPart | None = None
     ) -> None:
         assert entries
         self.entries = entries
         self.part = part
         """The part of a producer's batch that has one id as a whole, or None."""
         self.in_flight = in_flight
-        self._joined: list[tuple[Id, Parcel]] = []
+        self._joined: list[tuple[Name, Parcel]] = []
 
     def register(self, parcel: Parcel) -> None:
         """Mark the ids as on their way; none of them may be already."""
@@ -259,7 +259,7 @@ class Ids:
             assert entry.name not in self.in_flight
             self.in_flight[entry.name] = (parcel, entry)
 
-    def join(self, entry: Id, parcel: Parcel) -> None:
+    def join(self, entry: Name, parcel: Parcel) -> None:
         """Let `parcel` wait for the outcome of the messages of `entry`, which it repeats."""
         self._joined.append((entry, parcel))
 

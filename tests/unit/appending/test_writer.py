@@ -9,7 +9,8 @@ import pytest
 
 from appending import writer as writing
 from appending.chunks import chunks
-from appending.writer import Batch, Named, Target, Writer
+from appending.sender import Name
+from appending.writer import Batch, Target, Writer
 from edge.partition import partition_of
 from store_nodes.client import Receipt
 from store_nodes.errors import (
@@ -32,7 +33,7 @@ HERE = Target(0, QueueId(UID, 0))
 
 def batch(*texts: str, accepted_us: int = 0) -> Batch:
     """Each text is the name of its message as well."""
-    names = [Named(at, text.encode().ljust(16), at) for at, text in enumerate(texts)]
+    names = [Name(at, text.encode().ljust(16), at) for at, text in enumerate(texts)]
     return Batch([Message(text.encode()) for text in texts], names, accepted_us)
 
 
