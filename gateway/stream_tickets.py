@@ -1,4 +1,4 @@
-"""Tickets that open a subscription's stream for a client that sends no header: an EventSource.
+"""Issues tickets that open a subscription's stream for an EventSource, which sends no header.
 
 A ticket is the caller's own token, sealed together with when the ticket ends, and bound to the
 subscription. Invariant: a ticket opens nothing but that stream, for a minute; the stream is

@@ -1,4 +1,4 @@
-"""Changes of the control plane: tenants take turns, and each has a rate.
+"""Limits the changes of the control plane: tenants take turns, and each has a rate.
 
 Transactions of one tenant come one after the other, and all take their version from one row, which
 they hold until they have committed (metadata/changes.py). So few are made at once for one tenant:
@@ -30,7 +30,7 @@ _sleep = asyncio.sleep
 
 
 class WriteTurns:
-    """One per process."""
+    """Wraps the handlers of one process."""
 
     def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
         """Create the turns; `per_second` is the rate of one tenant."""

@@ -1,4 +1,4 @@
-"""The door to Postgres: two pools, two roles, deadlines, and errors that say what happened.
+"""Calls Postgres: two pools, two roles, deadlines, and errors that say what happened.
 
 Every operation runs in a task of its own with a deadline, and its caller only waits for it: a
 cancelled HTTP handler leaves the operation to end by itself, and no connection is lost half-way
@@ -186,7 +186,7 @@ class TenantSessions(Sessions):
 
 
 class Database:
-    """One per process. `connect` starts nothing that can fail; `check` says whether it is up."""
+    """Holds the pools of one process; `connect` cannot fail, `check` says if Postgres is up."""
 
     def __init__(
         self,

@@ -1,5 +1,4 @@
-"""Every part of a forwarder speaks to the other forwarders over this interface, which
-`fleet/links/` implements.
+"""Defines the interface to the other forwarders, which `fleet/links/` implements.
 
 A *link* is the internal connection between two subscribe forwarders; each pair has one. Over it go
 *requests* (an HTTP operation that runs at the forwarder that owns what it is about, its answer
@@ -70,7 +69,7 @@ class Peer(Protocol):
 
 
 class Links(Protocol):
-    """One per process."""
+    """Sends and serves the calls between this forwarder and its peers."""
 
     def peer(self, incarnation: bytes) -> Peer | None:
         """Return the peer; None while there is no open link to it."""

@@ -1,4 +1,4 @@
-"""The weights of tenants, as their quotas say; kept current by the change feed."""
+"""Keeps the weights of tenants, as their quotas say, current by the change feed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RETRY_S = 1.0
 
 
 class Weights:
-    """One per process; a listener of the change feed. Until they are read all weigh the same."""
+    """Keeps the weights for one process. Until they are read, all tenants weigh the same."""
 
     def __init__(self, quotas: QuotaRepository, changed: Callable[[], None]) -> None:
         """`changed` is called when some may be other than before."""

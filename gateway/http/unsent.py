@@ -1,4 +1,4 @@
-"""Bytes of answers that clients have not taken yet: who has how many, and when that is too much.
+"""Counts the bytes of answers that clients have not taken yet, and bounds them.
 
 An answer leaves memory when its client reads it. For a client that reads nothing, or sets the
 window of HTTP/2 to nothing, the process would keep answers for ever. So bytes that are unsent, here
@@ -97,7 +97,7 @@ class Account:
 
 
 class UnsentBytes:
-    """One per process: who has how much unsent."""
+    """Counts the unsent bytes of the connections of one process."""
 
     def __init__(self, limits: UnsentLimits, now_s: Callable[[], float]) -> None:
         self._limits = limits

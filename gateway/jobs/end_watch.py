@@ -1,4 +1,4 @@
-"""Callers of this process that wait for the end of a job."""
+"""Serves callers that wait for the end of a job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ caller is answered at once.
 
 
 class EndWatch:
-    """One per process. A caller that waits costs nothing until the notifier names its job."""
+    """Keeps the waiting callers; one costs nothing until the notifier names its job."""
 
     def __init__(
         self,

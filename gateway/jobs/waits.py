@@ -1,4 +1,4 @@
-"""Callers of this process that wait for tasks, or for the end of a job.
+"""Serves callers that wait for tasks, or for the end of a job.
 
 A notifier says which pools may have tasks and which jobs ended, and a look each second asks once
 for all that wait.
@@ -68,7 +68,7 @@ class TaskClaims(Claims[Tasks, Wanted, list[LeasedTask]]):
 
 
 class JobWaits:
-    """One per process; `run` it, and `close` it last."""
+    """Keeps the waiting callers of one process; `run` it, and `close` it last."""
 
     def __init__(self, database: Database) -> None:
         leases = JobLeaseRepository(database)

@@ -1,4 +1,4 @@
-"""The callers of this process that wait for locks, first come first served.
+"""Keeps the callers of this process that wait for locks, first come, first served.
 
 Postgres has a list for each lock, which orders the waiters of all processes; here only the first
 waiter for each lock tries, when it hears that the lock may be free, or when the present lease may
@@ -46,7 +46,7 @@ class _Waiter:
 
 
 class LockLine:
-    """One per process; `run` it, and `close` it last."""
+    """Keeps the waiting callers of one process; `run` it, and `close` it last."""
 
     def __init__(self, database: Database, *, locks: LockRepository | None = None) -> None:
         self._locks = locks or LockRepository(database)

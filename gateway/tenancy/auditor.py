@@ -1,4 +1,4 @@
-"""The one place where changes get into the audit: around the handlers of routes that make them.
+"""Records changes in the audit, around the handlers of the routes that make them.
 
     row committed, without a status → the handler runs → its status committed → the answer is sent
 
@@ -48,7 +48,7 @@ _log = structlog.get_logger("packetboat.audit")
 
 
 class Auditor:
-    """One per process."""
+    """Wraps the handlers of one process."""
 
     def __init__(self, log: AuditLog) -> None:
         self._log = log

@@ -1,4 +1,4 @@
-"""The due index: which staged messages come due when, as of the last write of the scheduler.
+"""Keeps the due index: when which staged messages are due, as of the scheduler's last write.
 
 The store decides; this is a projection that spares a new scheduler from listing every staged
 message. A row may name a message that is staged no more (releasing it again changes nothing), but
@@ -98,7 +98,7 @@ class Progress(NamedTuple):
 
 
 class DueRepository:
-    """Rows of `due_index` and `due_progress`."""
+    """Reads and writes `due_index` and `due_progress`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""The new offsets of messages that were staged in a queue which was sealed before they were due.
+"""Keeps new offsets of messages that were staged in a queue which was sealed before their time.
 
 Their id names the queue and number they were staged under, for good; these rows lead from it to the
 offset they have now. They stay until that offset is trimmed.
@@ -49,7 +49,7 @@ class Forwarded(NamedTuple):
 
 
 class ForwardedRepository:
-    """Rows of `forwarded`; the first to record a message decides, for a copy is made once."""
+    """Reads and writes `forwarded`; the first record of a message decides: it is copied once."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Where the scheduler wants units to be: wishes, followed only while the forwarder they name lives.
+"""Keeps the scheduler's hints where units should be, valid while the named forwarder lives.
 
 Nothing depends on them: without any, each topic is at its home. Only the scheduler writes them,
 under the fence of its lock, so that one that was paused past its lease changes nothing.
@@ -78,7 +78,7 @@ RETURNING 1
 
 
 class HintRepository:
-    """Rows of `assignment_hints`; those of a topic go with it."""
+    """Reads and writes `assignment_hints`; the rows of a topic go with it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

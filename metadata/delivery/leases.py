@@ -1,4 +1,4 @@
-"""A forwarder's lease: one row per incarnation, 4 s long, renewed each second.
+"""Keeps the leases of forwarders: one row per incarnation, 4 s long, renewed each second.
 
 A lease that has run out stays over: its partitions may have a new owner, so the holder registers
 anew.

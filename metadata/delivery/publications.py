@@ -1,4 +1,4 @@
-"""The fate of messages that an ack publishes: one row per ack, by the tag they are staged under.
+"""Keeps the fate of messages that an ack publishes: one row per ack, by their tag in the store.
 
     open        written before anything is staged, naming the queues
     committed   by the flush that commits the ack (cursors.py), naming the stage numbers: from here
@@ -111,7 +111,7 @@ def _columns(publications: Sequence[Publication]) -> tuple[list[Any], ...]:
 
 
 class PublicationRepository:
-    """Rows of `ack_publications`."""
+    """Reads and writes `ack_publications`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Pools: kinds of work kept apart, and how much of each runs at once.
+"""Keeps pools: kinds of work kept apart, and how much of each runs at once.
 
 A pool is there as soon as a job names it, without a limit; a row gives it one. The claim enforces
 the limit (claims.py).
@@ -58,7 +58,7 @@ _DELETE = "DELETE FROM job_pools WHERE tenant_id = $1 AND name = $2"
 
 
 class JobPoolRepository:
-    """Rows of `job_pools`, and the pools that jobs name."""
+    """Reads and writes `job_pools`, and the pools that jobs name."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,5 +1,4 @@
-"""The line of callers that wait for a lock: tickets in order, and the notification that it may be
-free.
+"""Keeps the wait list of each lock: tickets in order, and the notification that it may be free.
 
 A waiter takes its ticket first and then tries; a release frees the row first and then looks who
 waits. So of the two, one sees the other, and no release goes unheard. A ticket counts while its
@@ -77,7 +76,7 @@ def notifier(
 
 
 class LockWaiterRepository:
-    """Rows of `lock_waiters`."""
+    """Reads and writes `lock_waiters`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Dead letters as they are listed; they are made by the flush that settles their message.
+"""Lists dead letters, which the flush that settles their message makes.
 
 A dead letter is open until it is redriven or discarded, once and for good. They are listed in the
 order in which they were made: by time, and by uid among those of one flush.
@@ -125,7 +125,7 @@ class StoredLetter:
 
 
 class DeadLetterRepository:
-    """Rows of `dead_letters`, of one subscription at a time."""
+    """Reads and writes `dead_letters`, of one subscription at a time."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

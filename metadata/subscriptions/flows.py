@@ -1,4 +1,4 @@
-"""The flow that a consumer of a subscription reported, and the end of its time: one row each.
+"""Keeps the flow that a consumer of a subscription reported, and the end of its time.
 
 A row whose time is over means nothing; it stays until the next one, or its subscription's end. Each
 change is one of the change feed, whose version the row has: of two the higher is the later.
@@ -100,7 +100,7 @@ class Flow:
 
 
 class SubscriptionFlowRepository:
-    """Rows of `subscription_flows`; those of a subscription go with it."""
+    """Reads and writes `subscription_flows`; the row of a subscription goes with it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Redrives: dead letters on their way back, done by the scheduler, seen and cancelled by anyone.
+"""Keeps redrives, which the scheduler carries out, and which anyone may see and cancel.
 
 A redrive takes the open dead letters that were there when it was asked for, oldest first. Its
 counters and the state of the letters it has published are written in one transaction, so both are

@@ -1,4 +1,4 @@
-"""The audit: who asked for which change, and what came of it.
+"""Keeps the audit: who asked for which change, and its outcome.
 
 A row is committed before what it tells of is begun, and has a status once its outcome is known: a
 row without one tells of a change that may or may not have been made. So there is no change without

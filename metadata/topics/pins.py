@@ -1,4 +1,4 @@
-"""The holds of a partition's history besides cursors: snapshots and export holds.
+"""Keeps the holds of a partition's history besides cursors: snapshots and export holds.
 
 Creating a pin, or moving one back, locks the partition's rows as the truncator does and goes no
 lower than the trimmed offset; moving one forward or dropping it takes no lock.
@@ -35,7 +35,7 @@ class PinKind(enum.Enum):
 
 
 class PinRepository:
-    """Rows of `pins`, by their holder's uid."""
+    """Reads and writes `pins`, by their holder's uid."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -45,7 +45,7 @@ class Watch:
 
 
 class Watches:
-    """Every watch of a node, by queue."""
+    """Keeps every watch of a node, by queue."""
 
     def __init__(self, offsets_of: OffsetsOf) -> None:
         self._offsets_of = offsets_of

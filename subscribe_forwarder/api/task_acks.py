@@ -1,4 +1,4 @@
-"""Acks that publish: `publish` beside the ids of an ack, both done or neither.
+"""Serves acks that publish: `publish` beside the ids of an ack; both are done, or neither.
 
 The ids are of one partition, so that one row of Postgres decides. Each id must name a message that
 may be acked; where one does not, nothing is done.
@@ -22,7 +22,7 @@ from subscribe_forwarder.ports import Outputs
 
 
 class TaskAcks:
-    """One per process."""
+    """Carries out the acks that publish in one process."""
 
     def __init__(self, publisher: AckPublisher, outputs: Outputs) -> None:
         self._publisher = publisher

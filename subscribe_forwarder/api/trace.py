@@ -1,4 +1,4 @@
-"""The delivery trace: a line of JSON for each response with messages, at their owner.
+"""Writes the delivery trace: a line of JSON for each response with messages, at their owner.
 
 It is for audits and tests: messages that it calls sent were received, or their connection was cut.
 Lines stay in memory for a fifth of a second at most; a process that is killed loses those.

@@ -1,5 +1,4 @@
-"""Taking in what others changed: topics and subscriptions, as the change feed tells, or the store
-before it does."""
+"""Takes in changes of topics and subscriptions, from the change feed, or earlier from the store."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from subscribe_forwarder.ports import Catalog
 
 
 class Following:
-    """One per process."""
+    """Follows the changes for one process."""
 
     def __init__(
         self,

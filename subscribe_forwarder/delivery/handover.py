@@ -1,4 +1,4 @@
-"""Leases that pass from one owner to the next, so that a move delivers no message twice.
+"""Passes leases from one owner to the next, so that a move delivers no message twice.
 
 A forwarder that gives a unit away reports its leases to every peer before it announces the release,
 and remembers them itself; the forwarder that claims the unit begins with them. Nothing depends on

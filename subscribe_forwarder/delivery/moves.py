@@ -1,4 +1,4 @@
-"""The lowest possible generation of subscriptions that were moved lately.
+"""Knows the lowest possible generation of subscriptions that were moved lately.
 
 A row that was read before a move committed may arrive after all processes heard of the move: it
 must not count any more. If Postgres lost history, it may have lost moves: a row that was claimed in
@@ -16,7 +16,7 @@ MAX_MOVES = 10_000
 
 
 class Moves:
-    """One per process, for all partitions."""
+    """Knows the moves of one process, for all partitions."""
 
     def __init__(self) -> None:
         self._generations: OrderedDict[bytes, int] = OrderedDict()

@@ -1,4 +1,4 @@
-"""Events in a forwarder, for counters elsewhere."""
+"""Passes events in a forwarder on to counters elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _unheard(_: Any) -> None:
 
 
 class News:
-    """One per process. Each is called on the loop, often, and must return at once."""
+    """Passes on the events of one process; each call is on the loop, and must return at once."""
 
     __slots__ = ("grew", "moved", "worked")
 

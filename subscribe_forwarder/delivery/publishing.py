@@ -1,4 +1,4 @@
-"""An ack that publishes: the messages become readable exactly if the ack becomes durable.
+"""Publishes with an ack: the messages become readable exactly if the ack becomes durable.
 
 Order of durability:
 
@@ -123,7 +123,7 @@ class Gathering(Generic[T]):
 
 
 class AckPublisher:
-    """One per process; use it on one event loop."""
+    """Publishes with the acks of one process, on one event loop."""
 
     def __init__(
         self,

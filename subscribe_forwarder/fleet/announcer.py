@@ -1,4 +1,4 @@
-"""Tells the directory, and every peer, what is owned here; and the directory what peers tell."""
+"""Announces the units that are owned here, and enters those that peers announce."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The directory: the units that are owned here, and those that peers have announced as theirs.
+"""Keeps the directory: the units that are owned here, and those that peers have announced.
 
 Pure but for its waits. The owner with the higher epoch is right, whatever came first. A
 peer's announcements end with the link over which they came. Whether a subscription is split off a
@@ -43,7 +43,7 @@ class _Topic:
 
 
 class OwnerDirectory:
-    """One per process: the `ports.Directory`."""
+    """Keeps the directory of one process; implements `ports.Directory`."""
 
     def __init__(self) -> None:
         self._me = b""

@@ -1,4 +1,4 @@
-"""This process as one of many: its lease, who else lives, who owns what, and leaving it all."""
+"""Runs this process as one of many forwarders: its lease, its peers, ownership, and leaving."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of a forwarder's load, sent each second with the renewal of its lease.
+"""Reports a forwarder's load, each second with the renewal of its lease.
 
 The work is O(recent deliveries): a subscription that gets nothing is not looked at. Rates are
 smoothed over some seconds, so that the balancer sees load and not bursts.

@@ -1,6 +1,4 @@
-"""The forwarders that live, as the last renewal of our own lease told, and for how long at
-least.
-"""
+"""Knows the live forwarders, by the last renewal of our own lease, and for how long at least."""
 
 from __future__ import annotations
 

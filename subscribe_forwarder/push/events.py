@@ -1,5 +1,4 @@
-"""The events that tell a tenant of changes of its endpoints: a message each, to
-`push.events_topic`.
+"""Tells a tenant of changes of its endpoints: a message each, to `push.events_topic`.
 
 The changes are in the audit, committed with each change. The owner of the first partition appends
 the events of the last `LOOK_BACK_S` under names made of their rows' ids: an earlier owner may have
@@ -46,7 +45,7 @@ class Outbox(Protocol):
 
 
 class EndpointEvents:
-    """One per process; use it on one event loop."""
+    """Sends the events of one process, on one event loop."""
 
     def __init__(self, endpoints: Endpoints, catalog: Catalog, outbox: Outbox) -> None:
         self._endpoints = endpoints

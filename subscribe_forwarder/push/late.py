@@ -1,5 +1,4 @@
-"""Acks of what moved to another forwarder while its request was out, and releases of what was not
-sent: passed on by ack id.
+"""Passes on acks and releases, by ack id, of messages that moved while their request was out.
 
 Best effort, for as long as a partition may take to find its next owner: what does not arrive is
 delivered again when its lease is over.
@@ -29,7 +28,7 @@ _log = structlog.get_logger("packetboat.push")
 
 
 class LateAcks:
-    """One per process."""
+    """Passes on the late acks and releases of one process."""
 
     def __init__(self, ack: Handler, release: Handler) -> None:
         """Make it with the owner proxies of both actions, which find the owner."""

@@ -1,5 +1,4 @@
-"""The pushers: an engine for each push subscription of which a part is owned here, while its
-endpoint is to get messages.
+"""Keeps an engine for each push subscription with an enabled endpoint and a part owned here.
 
 They follow ownership (owned topics, once a second, and lost wait lists at once) and changes by
 others (the change feed; nothing is sent for a tenant that is suspended), ask endpoints for their

@@ -1,5 +1,4 @@
-"""Messages that are judged in a worker process, each expression by itself; the batch keeps what
-came out.
+"""Judges messages in a worker process, each expression by itself; the batch keeps the results.
 
 These are single messages that may take longer to judge than the event loop has for it: a large
 body, or a loop over many elements. The messages of a preview are judged here too, since its
@@ -60,7 +59,7 @@ def _verdicts(text: str, batch: Batch) -> list[tuple[bool, str | None]]:
 
 
 class Apart:
-    """One per process."""
+    """Sends the judgements of one process to its worker processes."""
 
     def __init__(self, workshop: Workshop) -> None:
         self._workshop = workshop

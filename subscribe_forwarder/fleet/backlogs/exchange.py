@@ -1,4 +1,4 @@
-"""The messages about backlogs between forwarders.
+"""Sends and receives the messages about backlogs between forwarders.
 
 A peer names the subscriptions that it wants in a question, `backlog.filter`; the answer has their
 present state. It asks when the link has opened, when it wants something else, and once in
@@ -58,7 +58,7 @@ class Listener(Protocol):
 
 
 class Exchange:
-    """One per process, over its links."""
+    """Exchanges the messages of one process over its links."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Consumers that want partitions of their own, made known to every owner.
+"""Tells every owner which consumers want partitions of their own.
 
 Each owner deals the partitions of the topic by the consumers that it sees, so all should see the
 same. A pull that is answered by one owner at once asks the others nothing, nor does a stream whose

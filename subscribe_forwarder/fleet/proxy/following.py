@@ -1,4 +1,4 @@
-"""The news to other forwarders that a subscription was changed, before its caller is answered.
+"""Tells other forwarders that a subscription was changed, before its caller is answered.
 
 An owner with a link to us has followed when `tell` returns, or the bound has passed. One that could
 not be reached follows by the change feed within two seconds; its writes for an earlier cursor
