@@ -17,13 +17,9 @@ from edge.departure import disconnected, ended_by
 from edge.problem import Problem, not_found
 from metadata.errors import MetadataError
 from subscribe_forwarder.api.backlog_selection import Selected
-from subscribe_forwarder.api.stream import (
-    DRAINING,
-    MAX_SECONDS,
-    StreamResponse,
-    utc_now,
-)
-from subscribe_forwarder.api.stream_lines import LineFormat
+from subscribe_forwarder.api.stream import MAX_SECONDS
+from subscribe_forwarder.api.stream_lines import LineFormat, StreamResponse, utc_now
+from subscribe_forwarder.api.stream_parts import DRAINING
 from subscribe_forwarder.fleet.backlogs.backlogs import Backlogs
 from subscribe_forwarder.fleet.backlogs.pace import Pace
 from subscribe_forwarder.fleet.backlogs.told import Backlog

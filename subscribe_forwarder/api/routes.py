@@ -17,8 +17,6 @@ from subscribe_forwarder.api.reconciliation import Reconciliation
 from subscribe_forwarder.api.replay import ReplayRoutes
 from subscribe_forwarder.api.status import Fates
 from subscribe_forwarder.api.stream import Streams
-from subscribe_forwarder.api.stream_front import StreamFront
-from subscribe_forwarder.api.stream_part import ServedParts
 from subscribe_forwarder.api.trace import HandOuts
 from subscribe_forwarder.api.views import PushStatusOf, Views
 from subscribe_forwarder.fleet.proxy.attending import Attending
@@ -40,12 +38,9 @@ def routes(
     `push_status` returns the state of a push subscription here; None where nothing is pushed.
     """
     views = Views(forwarder, fates, push_status, routing)
-    streams = Streams(forwarder, trace)
     attending = Attending(routing, forwarder.open_hub)
     pull = Pulls(PullsHere(forwarder, trace), routing, attending)
-    stream = StreamFront(streams, routing, attending)
-    if routing.links is not None:
-        ServedParts(streams).serve(routing.links)
+    stream = Streams(forwarder, routing, attending, trace)
     return [
         Route(consume.OPERATIONS["pull"], pull.get),
         Route(consume.OPERATIONS["pullTopicSubscription"], pull.get),

@@ -5,385 +5,427 @@ a message that could not be written is ready again. A stream takes as much as it
 for, in one write each time it is served, and nothing while the last write has not left: a client
 that does not read costs one write of memory, and is cut off after a while. The response ends with a
 line that says why, except when the connection is lost.
+
+The messages come from parts, one for each owner. Where the subscription is all here, that is one
+part with the whole window, and no owner is looked up. Else the window is divided: an owner's part
+of it shrinks before another's grows, so never more is out than the client allows, but for one
+message of each owner. Parts come and go as partitions change hands, and the loss of one ends
+nothing. With more owners than messages in the window they take turns.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import msgspec
 
-from edge.asgi import ClientGone, Receive, Scope, Send
+from edge.asgi import ClientGone, Receive, Scope, Send, header, read_body
 from edge.departure import disconnected, ended_by
 from edge.problem import Problem, unavailable
 from metadata.errors import MetadataError
 from subscribe_forwarder import metrics
-from subscribe_forwarder.api.hubs import hub_of, refuse_push
+from subscribe_forwarder.api import requests
+from subscribe_forwarder.api.hubs import refuse_push
+from subscribe_forwarder.api.pulls import MAX_GET_BODY_BYTES
 from subscribe_forwarder.api.requests import StreamRequest
-from subscribe_forwarder.api.stream_lines import LineFormat
+from subscribe_forwarder.api.stream_lines import (
+    HURRY_S,
+    PartResponse,
+    StreamResponse,
+    format_of,
+)
+from subscribe_forwarder.api.stream_parts import (
+    DRAINING,
+    NONE,
+    OPERATION,
+    PART_HEADER,
+    SUBJECT,
+    TICK_S,
+    UNSERVED_S,
+    Amount,
+    OwnPart,
+    PeerPart,
+    Resize,
+    StreamPart,
+    chosen,
+    targets,
+)
 from subscribe_forwarder.api.trace import HandOuts
-from subscribe_forwarder.delivery.hub import Hub
-from subscribe_forwarder.delivery.line import Delivery, Want
-from subscribe_forwarder.delivery.reading.render import time_json
-from subscribe_forwarder.delivery.reading.tail import wall_us
-from subscribe_forwarder.delivery.sending import to_send
 from subscribe_forwarder.delivery.window import Window
-from subscribe_forwarder.fleet.proxy.attending import ATTENDS_S
+from subscribe_forwarder.fleet.proxy.attending import Attending
+from subscribe_forwarder.fleet.proxy.relay import FrontPaused, part_of
+from subscribe_forwarder.fleet.proxy.routing import HERE, Found, Routing, nowhere
 from subscribe_forwarder.forwarder import SubscribeForwarder
-from subscribe_forwarder.peers import FORWARDED, is_misdirected
+from subscribe_forwarder.peers import PeerGone, is_misdirected, misdirected
 
-MAX_WRITE_MESSAGES = 500
-MAX_WRITE_BYTES = 1024 * 1024
-TICK_S = 1.0
-STALLED_S = 60.0
-"""A write that has not left by then ends the stream: nobody reads."""
-HURRY_S = 1.0
-"""Seconds after which such a write ends the stream when the stream is about to end anyway."""
-UNSERVED_S = 10.0
-"""Seconds without the forwarder's lease after which the stream ends, so that the client
-asks again.
-"""
-DRAINING, MAX_SECONDS = "draining", "max_seconds"
-
-
-class Stalled(ClientGone):
-    """The client does not read; part of the last write may have left."""
-
-
-class StreamResponse:
-    """Lines on their way; one write at a time."""
-
-    def __init__(self, lines: LineFormat) -> None:
-        self.lines = lines
-        self.begun = False
-        self.wrote_s = 0.0
-        """The time at which a write last left, by the loop's clock."""
-        self._loop = asyncio.get_running_loop()
-        self._writing: asyncio.Timeout | None = None
-        self._hurry = False
-
-    async def begin(self, send: Send, state: Mapping[str, object]) -> None:
-        self._send = send
-        self.begun = True
-        headers = [
-            (b"content-type", self.lines.content_type),
-            (b"cache-control", b"no-store"),
-            (b"x-accel-buffering", b"no"),
-        ]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await self.heartbeat(state)
-
-    async def write(self, body: bytes, *, more: bool = True) -> None:
-        """Returns when the connection can take more; raises Stalled when it never could."""
-        try:
-            async with asyncio.timeout(HURRY_S if self._hurry else STALLED_S) as self._writing:
-                await self._send({"type": "http.response.body", "body": body, "more_body": more})
-        except TimeoutError as error:
-            raise Stalled from error
-        finally:
-            self._writing = None
-        self.wrote_s = self._loop.time()
-
-    async def heartbeat(self, state: Mapping[str, object]) -> None:
-        await self.write(self.lines.named(b"heartbeat", {"time": utc_now(), **state}))
-
-    async def finish(self, why: Problem | str) -> None:
-        """Write the last line, which says why the stream ends."""
-        if isinstance(why, Problem):
-            members: dict[str, object] = {"reason": "problem", "problem": why.as_dict()}
-        else:
-            members = {"reason": why, "problem": None}
-        await self.write(self.lines.named(b"end", members), more=False)
-
-    def hurry(self) -> None:
-        """Stop waiting for a client that does not read: the stream is about to end."""
-        self._hurry = True
-        if self._writing is not None:
-            self._writing.reschedule(self._loop.time() + HURRY_S)
-
-
-class PartResponse(StreamResponse):
-    """The response of one owner to an owner proxy: messages and nothing else."""
-
-    async def heartbeat(self, state: Mapping[str, object]) -> None:
-        self.wrote_s = self._loop.time()
-
-    async def finish(self, why: Problem | str) -> None:
-        """Raises the Problem."""
-        if isinstance(why, Problem):
-            raise why
-        await self.write(b"", more=False)
+MAX_SECONDS = "max_seconds"
+REST_S = 0.05
+UNSERVED_REST_S = 0.25
+PATIENCE_S = 1.0
+"""Seconds a stream that has not begun waits for an owner."""
+_encode = msgspec.msgpack.encode
+_resize = msgspec.msgpack.Decoder(Resize).decode
 
 
 class Streams:
-    """Streams of what is owned here."""
-
-    def __init__(self, forwarder: SubscribeForwarder, trace: HandOuts | None = None) -> None:
-        self._forwarder = forwarder
-        self._trace = trace
-
-    async def open(
-        self,
-        scope: Scope,
-        request: StreamRequest,
-        response: StreamResponse,
-        window: Window | None = None,
-    ) -> Stream:
-        """Return a stream to run; `window` belongs to a stream that it continues.
-
-        Raises as `hub_of`.
-        """
-        forwarder = self._forwarder
-
-        async def find() -> Hub:
-            hub = await hub_of(forwarder, scope)
-            refuse_push(hub.subscription)
-            return hub
-
-        hub = await find()
-        forwarder.require_lease()
-        window = window or Window(request.max_messages, request.max_bytes)
-        stream = Stream(forwarder, hub, find, request, response, window)
-        if self._trace is not None:
-            stream.trace(self._trace, forwarded=FORWARDED in scope)
-        return stream
-
-
-class Stream:
-    """A consumer that goes to the line again and again, and the response it writes."""
-
-    only_now = False
+    """The streams of clients, and the parts of others' streams that are served here."""
 
     def __init__(
         self,
         forwarder: SubscribeForwarder,
-        hub: Hub,
-        find: Callable[[], Awaitable[Hub]],
-        request: StreamRequest,
-        response: StreamResponse,
-        window: Window,
+        routing: Routing,
+        attending: Attending,
+        trace: HandOuts | None = None,
     ) -> None:
-        self.window = window
-        self._forwarder = forwarder
-        self._hub = hub
-        self._find = find
+        self.forwarder = forwarder
+        self.routing = routing
+        self.attending = attending
+        self.trace = trace
+        self._served: dict[bytes, Stream] = {}
+        """The streams of other forwarders, by the names of their parts."""
+        routing.serve(OPERATION, self._serve)
+        if routing.links is not None:
+            routing.links.answers(SUBJECT, self._resize)
+
+    async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 200 and messages, until somebody ends the stream."""
+        request = requests.stream_of_query(scope)
+        response = StreamResponse(format_of(header(scope, b"accept")))
+        stream = Stream(self, scope, request, response)
+        metrics.streams.inc()
+        try:
+            if not await self.routing.served_here(scope, lambda: stream.run_here(receive, send)):
+                await stream.run_routed(receive, send)
+        finally:
+            metrics.streams.dec()
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer another forwarder's part with the messages that are here, and nothing else."""
+        request = requests.stream_of_query(scope)
+        response = PartResponse(format_of(header(scope, b"accept")))
+        name = header(scope, PART_HEADER) or b""
+        stream = self._served[name] = Stream(self, scope, request, response)
+        try:
+            await stream.run_here(receive, send)
+        finally:
+            del self._served[name]
+
+    async def _resize(self, incarnation: bytes, body: bytes) -> bytes:
+        told = _resize(body)
+        stream = self._served.get(told.part)
+        if stream is None or stream.own is None:
+            raise misdirected()
+        await stream.own.resize(Amount(told.messages, told.size_bytes))
+        return _encode(stream.own.known)
+
+
+class Stream:
+    """One stream, from its owners' parts to its response."""
+
+    def __init__(
+        self, streams: Streams, scope: Scope, request: StreamRequest, response: StreamResponse
+    ) -> None:
+        self._forwarder, self._routing = streams.forwarder, streams.routing
+        self._attending, self._trace = streams.attending, streams.trace
+        self._scope = scope
         self._request = request
         self._response = response
-        self._trace: HandOuts | None = None
-        self._forwarded = False
-        self._got: Delivery | None = None
-        self._in_line = False
-        self._end: Problem | str | None = None
-        """The reason why the stream ends, once it does."""
-        self._ticked = False
-        self._waker: asyncio.Future[None] | None = None
+        self._window = Window(request.max_messages, request.max_bytes)
+        """The window of the partitions here."""
+        self._total = Amount(request.max_messages, request.max_bytes)
         self._loop = asyncio.get_running_loop()
-        self._began_s = self._served_s = self._loop.time()
+        self._ends_s = self._loop.time() + request.ends_after_s
+        self._body_read = False
+        self._parts: dict[bytes, StreamPart] = {}
+        self.own: OwnPart | None = None
+        """The one part of a stream whose subscription is all here."""
+        self._rests_until_s: dict[bytes, float] = {}
+        self._served_s = self._loop.time()
+        self._balance_s = 0.0
+        self._end: Problem | str | None = None
 
-    def trace(self, trace: HandOuts, *, forwarded: bool) -> None:
-        """Write the deliveries of the stream to `trace`; `forwarded`: to another forwarder."""
-        self._trace, self._forwarded = trace, forwarded
+    async def run_here(self, receive: Receive, send: Send) -> None:
+        """Run it with the part here alone.
 
-    def resize(self, max_messages: int, max_bytes: int) -> None:
-        """Resize the window; 0 messages end the stream when the messages that it has are
-        written.
+        Raises as `run_routed`, and at any time the Problem `misdirected`: `run_routed` is to go on.
         """
-        self.window.resize(max_messages, max_bytes)
-        if not max_messages:
-            self._end = self._end or DRAINING
-        self._hub.dispatch()
-        self._wake()
+        own = self._own_part(self._scope, self._total)
+        await own.open()
+        await self._read_body(receive)
+        self.own = self._parts[HERE] = own
+        try:
+            own.join()
+            await self._run(receive, send, None)
+        finally:
+            self.own = None
+            await self._drop_parts()
 
-    def state(self) -> dict[str, object]:
-        """Return the members of a heartbeat."""
-        messages, size_bytes = self.window.outstanding()
-        return {
-            "outstanding_messages": messages,
-            "outstanding_bytes": size_bytes,
-            "paused": self._hub.paused_reason(),
-        }
+    async def run_routed(self, receive: Receive, send: Send) -> None:
+        """Run it with a part of each owner, wherever they are.
 
-    @property
-    def backlog(self) -> int:
-        """Messages that it could be given: of the subscription, as far as it is here."""
-        return sum(reader.backlog for reader in self._hub.readers.values())
+        Raises ClientGone, and before the response begins the Problem why there is none.
+        """
+        await self._read_body(receive)
+        found = await self._first_found()
+        stopping = self._loop.create_task(self._routing.until_stopping())
+        try:
+            await self._run(receive, send, found, stopping)
+        finally:
+            await self._drop_parts()
+            stopping.cancel()
+            await asyncio.gather(stopping, return_exceptions=True)
 
-    # One in line.
-
-    def ask(self) -> Want | None:
-        room = self.window.room()
-        if room is None:
-            return None
-        max_messages = min(room.messages, MAX_WRITE_MESSAGES)
-        max_bytes = min(room.size_bytes, MAX_WRITE_BYTES)
-        request = self._request
-        return Want(max_messages, max_bytes, request.consumer, places=request.places)
-
-    def give(self, delivery: Delivery) -> bool:
-        self.window.add(delivery)
-        self._got = delivery
-        self._in_line = False
-        self._wake()
-        return True
-
-    def end(self, problem: Problem | None) -> None:
-        self._in_line = False
-        self._end = self._end or problem or DRAINING
-        if problem is None or not is_misdirected(problem):
-            self._response.hurry()
-        self._wake()
-
-    # The response.
-
-    async def run(self, receive: Receive, send: Send) -> None:
-        """Raises ClientGone; the Problem why there is no response, before it begins; and
-        `misdirected` at any time, when somebody else is to go on."""
-        self._attend()
-        self._hub.join(self)
-        self._hub.streams.add(self)
-        self._in_line = True
+    async def _run(
+        self,
+        receive: Receive,
+        send: Send,
+        found: Found | None,
+        *stopping: asyncio.Task[None],
+    ) -> None:
+        """Run until the end; `found`: None where no owner is looked up."""
         gone = self._loop.create_task(disconnected(receive))
         gone.add_done_callback(self._departed)
-        ticker = self._loop.create_task(self._tick())
         try:
             if not self._response.begun:
-                await self._response.begin(send, self.state())
-            self._hub.dispatch()
-            while self._end is None or self._got is not None:
+                await self._response.begin(send, self._state())
+            if self.own is not None:
+                self.own.start()
+            while self._end is None:
+                if found is not None:
+                    await self._balance(found)
+                await self._wait(found, gone, *stopping)
                 if gone.done():
+                    await self._stop_parts()
                     self._end = ended_by(gone)
-                    break  # others get the messages that it has
-                await self._step()
-            if isinstance(self._end, Problem) and is_misdirected(self._end):
-                raise self._end
-            await self._response.finish(self._end)
+                    break
+                self._sort_out(any(one.done() for one in stopping))
+                await self._beat()
+                if found is not None:
+                    found = await self._find_again(found)
+            await self._finish()
         finally:
-            self._leave()
-            for task in (gone, ticker):
-                task.cancel()
-            await asyncio.gather(gone, ticker, return_exceptions=True)
+            gone.cancel()
+            await asyncio.gather(gone, return_exceptions=True)
+
+    async def _read_body(self, receive: Receive) -> None:
+        if not self._body_read:
+            await read_body(self._scope, receive, MAX_GET_BODY_BYTES)
+            self._body_read = True
 
     def _departed(self, gone: asyncio.Future[None]) -> None:
-        """Stop waiting for writes: the client is gone, or has to go.
+        """Stop the parts and the waits for writes at once: the client is gone, or has to go.
 
-        Where another stream continues the response, nobody has gone.
+        Where the response goes on with other parts, nobody has gone.
         """
         if not gone.cancelled():
             self._response.hurry()
-        self._wake()
+            for part in self._parts.values():
+                part.stop()
 
-    async def _step(self) -> None:
-        """Write once, or wait once."""
-        if self._got is None and not self._in_line:
-            self._join()
-        if self._got is not None:
-            delivery, self._got = self._got, None
-            await self._deliver(delivery)
-            await asyncio.sleep(0)  # where the socket takes it at once, others have their turn
-            return
-        if self._ticked:
-            self._ticked = False
-            await self._look_around()
-        if self._end is None and self._got is None:
-            self._waker = self._loop.create_future()
-            await self._waker
+    # Parts of the stream.
 
-    async def _deliver(self, delivery: Delivery) -> None:
+    async def _first_found(self) -> Found:
+        until_s = self._loop.time() + PATIENCE_S
+        while True:
+            found = await self._routing.find(self._scope, self._request.places)
+            refuse_push(found.subscription)
+            left_s = until_s - self._loop.time()
+            if found.partitions or self._response.begun:
+                return found
+            if left_s <= 0:
+                raise nowhere()
+            await self._routing.changed_within(found, left_s)
+
+    async def _find_again(self, found: Found) -> Found:
+        """Return the owners now."""
         try:
-            guarantee = self._hub.subscription.delivery
-            messages = await to_send(delivery, guarantee, self._forwarder.flusher)
-            self._forwarder.require_lease()
-            if messages:
-                await self._response.write(self._response.lines.messages(messages))
-        except (asyncio.CancelledError, Stalled):
-            self._note(delivery, sent=False)
-            raise  # part of it may have left
-        except Exception as error:
-            self._note(delivery, sent=False)
-            metrics.pulls.labels("unsent").inc()
-            delivery.release()
-            self._hub.dispatch()
-            if not isinstance(error, Problem):
-                raise
-            return
-        metrics.delivered.inc(delivery.count)
-        self._note(delivery, sent=True)
-
-    def _note(self, delivery: Delivery, *, sent: bool) -> None:
-        if self._trace is not None:
-            consumer = self._request.consumer
-            self._trace.note(self._hub, delivery, consumer, self._forwarded, sent=sent)
-
-    async def _look_around(self) -> None:
-        """Once a tick: whether it still is served, and has said so lately."""
-        now_s = self._loop.time()
-        self._attend()
-        if self._forwarder.holds_lease():
-            self._served_s = now_s
-        elif now_s - self._served_s > UNSERVED_S:
-            self._end = unavailable("subscription", "This forwarder lost its lease; ask again.")
-        if self._hub.incomplete or self._hub.subscription.push is not None:
-            await self._find_again()
-        if self.window.forget_all_but({one.ledger for one in self._hub.readers.values()}):
-            self._hub.dispatch()
-        if now_s - self._began_s >= self._request.ends_after_s:
-            self._end = self._end or MAX_SECONDS
-        elif now_s - self._response.wrote_s >= self._request.heartbeat_s:
-            await self._response.heartbeat(self.state())
-
-    async def _find_again(self) -> None:
-        """A partition is missing since another forwarder took it, or it is new; or nobody is to
-        pull any more."""
-        try:
-            await self._find()
+            found = await self._routing.find(self._scope, self._request.places)
+            refuse_push(found.subscription)
+            await self._routing.look_for(found)
         except Problem as problem:
             self._end = self._end or problem
         except MetadataError:
-            return  # asked again with the next tick
-        self._hub.dispatch()
+            pass  # asked again with the next tick
+        return found
 
-    def _join(self) -> None:
-        try:
-            self._hub.join(self)
-        except Problem as problem:
-            self._end = self._end or problem
+    async def _balance(self, found: Found) -> None:
+        """Opens parts, closes them, and moves room from one to another."""
+        now_s = self._loop.time()
+        known = {owner: part.known.backlog for owner, part in self._parts.items()}
+        resting = [owner for owner, at in self._rests_until_s.items() if at > now_s]
+        owners = [owner for owner in found.partitions if owner not in resting]
+        open_ = chosen(owners, known, self._total.messages)
+        new = [owner for owner in open_ if owner not in self._parts]
+        if not new and now_s < self._balance_s:
+            return
+        self._balance_s = now_s + TICK_S
+        self._attending.tell(found, self._request.consumer, self._request.places)
+        # A former owner's part ends by itself, with all that it has written.
+        closed = [o for o in self._parts if o in found.partitions and o not in open_]
+        wanted = targets(self._total, {owner: known.get(owner, 1) for owner in open_})
+        # All are asked, also those that keep what they have: they tell what there is to give.
+        await self._resize(
+            {
+                owner: wanted.get(owner, NONE).least(part.limit)
+                for owner, part in self._parts.items()
+                if owner in closed or owner in wanted
+            }
+        )
+        growing: dict[bytes, Amount] = {}
+        for owner in [owner for owner in open_ if owner in self._parts]:
+            part = self._parts[owner]
+            grown = part.limit.most(wanted[owner].least(part.limit.plus(self._free(growing))))
+            if grown != part.limit and not part.closing:
+                growing[owner] = grown
+        await self._resize(growing)
+        for owner in new:
+            amount = wanted[owner].least(self._free({}))
+            if amount.messages > 0 and amount.size_bytes > 0:
+                self._open(owner, amount)
+
+    def _free(self, growing: dict[bytes, Amount]) -> Amount:
+        """Return the room of the window that no owner has yet."""
+        free = self._total
+        for owner, part in self._parts.items():
+            free = free.minus(part.reserved.most(growing.get(owner, NONE)))
+        return free.most(NONE)
+
+    def _open(self, owner: bytes, amount: Amount) -> None:
+        part: StreamPart
+        if owner == HERE:
+            part = self._own_part(part_of(self._scope), amount)
         else:
-            self._in_line = True
-            self._hub.dispatch()
+            part = PeerPart(
+                owner,
+                self._routing,
+                self._scope,
+                self._request,
+                self._response,
+                limit=amount,
+                require_lease=self._require_lease,
+            )
+        self._parts[owner] = part
+        part.start()
 
-    def _leave(self) -> None:
-        self._hub.leave(self)
-        self._hub.streams.discard(self)
-        if self._has_affinity:
-            self._hub.depart(self._request.consumer)  # another of its name says so with its tick
-        if self._got is not None:
-            self._got.withdraw()
-            self._hub.dispatch()
+    def _own_part(self, scope: Scope, limit: Amount) -> OwnPart:
+        return OwnPart(
+            self._forwarder,
+            scope,
+            self._request,
+            self._response,
+            window=self._window,
+            limit=limit,
+            trace=self._trace,
+        )
 
-    @property
-    def _has_affinity(self) -> bool:
-        places = self._request.places
-        return places is not None and places.affinity
+    async def _resize(self, limits: dict[bytes, Amount]) -> None:
+        await asyncio.gather(*(self._parts[owner].resize(limit) for owner, limit in limits.items()))
 
-    def _attend(self) -> None:
-        """Keep the stream's partitions for its consumer while it is open."""
-        if self._has_affinity:
-            self._hub.attend(self._request.consumer, ATTENDS_S)
+    def _require_lease(self) -> None:
+        """Raise FrontPaused where messages of another owner may not be passed on."""
+        if not self._routing.holds_lease():
+            raise FrontPaused
 
-    async def _tick(self) -> None:
-        ends_s = self._began_s + self._request.ends_after_s
-        while True:
-            now_s = self._loop.time()
-            due_s = (ends_s - now_s, self._response.wrote_s + self._request.heartbeat_s - now_s)
-            await asyncio.sleep(min([TICK_S, *(left_s for left_s in due_s if left_s > 0)]))
-            self._ticked = True
-            self._wake()
+    # The response.
 
-    def _wake(self) -> None:
-        if self._waker is not None and not self._waker.done():
-            self._waker.set_result(None)
+    async def _wait(self, found: Found | None, *events: asyncio.Task[None]) -> None:
+        """Return when a part, one of the events or a time may have come."""
+        now_s = self._loop.time()
+        due_s = [self._ends_s, self._response.wrote_s + self._request.heartbeat_s]
+        waits: list[asyncio.Task[Any]] = [one.task for one in self._parts.values() if one.task]
+        changed = []
+        if found is not None:
+            due_s += [now_s + TICK_S, *self._rests_until_s.values()]
+            changed.append(self._loop.create_task(self._routing.changed(found)))
+        try:
+            await asyncio.wait(
+                [*waits, *events, *changed],
+                timeout=min((at - now_s for at in due_s if at > now_s), default=0.0),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            for one in changed:
+                one.cancel()
+            await asyncio.gather(*changed, return_exceptions=True)
 
+    def _sort_out(self, stopping: bool) -> None:
+        """Sort out the parts that have ended, and decide whether the stream goes on."""
+        now_s = self._loop.time()
+        for owner, part in list(self._parts.items()):
+            if part.task is not None and part.task.done():
+                del self._parts[owner]
+                if part is self.own:
+                    self._ended(part)
+                else:
+                    self._lost(part, now_s)
+        if self._parts:
+            self._served_s = now_s
+        elif now_s - self._served_s > UNSERVED_S:
+            self._end = self._end or nowhere()
+        if stopping:
+            self._response.hurry()
+            self._end = self._end or DRAINING
 
-def utc_now() -> msgspec.Raw:
-    return msgspec.Raw(time_json(wall_us()))
+    async def _beat(self) -> None:
+        """Write a heartbeat, or note the end, when it is time for one."""
+        now_s = self._loop.time()
+        if now_s >= self._ends_s:
+            self._end = self._end or MAX_SECONDS
+        elif now_s - self._response.wrote_s >= self._request.heartbeat_s:
+            await self._response.heartbeat(self._state())
+
+    def _ended(self, part: StreamPart) -> None:
+        """The one part has ended, and with it the stream, as far as it is served here."""
+        error = part.failed
+        if error is not None and (not isinstance(error, Problem) or is_misdirected(error)):
+            raise error
+        self._end = self._end or error or DRAINING
+
+    def _lost(self, part: StreamPart, now_s: float) -> None:
+        """A part has ended; its owner is asked again if it still is one."""
+        error = part.failed
+        unserved = isinstance(error, Problem) and error.status == 503
+        self._rests_until_s[part.owner] = now_s + (UNSERVED_REST_S if unserved else REST_S)
+        if isinstance(error, FrontPaused):
+            # Nobody knows what else of it was on its way here: the client is to begin anew.
+            self._end = unavailable("subscription", "This forwarder lost its lease; ask again.")
+        elif isinstance(error, ClientGone):
+            raise error
+        elif isinstance(error, Problem) and not (unserved or is_misdirected(error)):
+            self._end = self._end or error
+        elif error is not None and not isinstance(error, Problem | PeerGone | MetadataError):
+            raise error
+
+    async def _stop_parts(self) -> None:
+        """Write nothing more to this client. Raises ClientGone where a write did not leave."""
+        for part in self._parts.values():
+            part.stop()
+        if tasks := [part.task for part in self._parts.values() if part.task is not None]:
+            await asyncio.wait(tasks)
+        for part in self._parts.values():
+            if isinstance(part.failed, ClientGone):
+                raise part.failed
+        await self._drop_parts()
+
+    async def _drop_parts(self) -> None:
+        await asyncio.gather(*(part.cancel() for part in self._parts.values()))
+        self._parts.clear()
+
+    async def _finish(self) -> None:
+        """Finish: messages that owners have written still come before the last line."""
+        assert self._end is not None
+        await self._resize(dict.fromkeys(self._parts, NONE))
+        tasks = [part.task for part in self._parts.values() if part.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=HURRY_S)
+        await self._response.finish(self._end)
+
+    def _state(self) -> dict[str, object]:
+        """Return the members of a heartbeat, as the owners last told them."""
+        known = [part.known for part in self._parts.values()]
+        return {
+            "outstanding_messages": sum(one.messages for one in known),
+            "outstanding_bytes": sum(one.size_bytes for one in known),
+            "paused": next((one.paused for one in known if one.paused), None),
+        }

@@ -1,4 +1,4 @@
-"""The lines of a stream: NDJSON, or Server-Sent Events.
+"""The lines of a stream, NDJSON or Server-Sent Events, and the response that they are written to.
 
 NDJSON: an object a line, with one member that says what it is: `message`, `heartbeat` or `end`.
 SSE: the same objects as `data` of events of that name. A message is the object that a pull answers.
@@ -6,13 +6,23 @@ SSE: the same objects as `data` of events of that name. A message is the object 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from edge.asgi import ClientGone, Send
+from edge.problem import Problem
+from subscribe_forwarder.delivery.reading.render import time_json
+from subscribe_forwarder.delivery.reading.tail import wall_us
+
 NDJSON_TYPE = b"application/x-ndjson"
 SSE_TYPE = b"text/event-stream"
+STALLED_S = 60.0
+"""A write that has not left by then ends the stream: nobody reads."""
+HURRY_S = 1.0
+"""Seconds after which such a write ends the stream when the stream is about to end anyway."""
 _encode = msgspec.json.encode
 _ENDS = {
     b"\r": b" ",
@@ -74,3 +84,85 @@ def on_one_line(rendered: bytes) -> bytes:
     for end, instead in _ENDS.items():
         rendered = rendered.replace(end, instead)
     return rendered
+
+
+class Stalled(ClientGone):
+    """The client does not read; part of the last write may have left."""
+
+
+class StreamResponse:
+    """The response of a stream. Writes of several writers leave one after the other."""
+
+    def __init__(self, lines: LineFormat) -> None:
+        self.lines = lines
+        self.begun = False
+        self.wrote_s = 0.0
+        """The time at which a write last left, by the loop's clock."""
+        self._loop = asyncio.get_running_loop()
+        self._turn = asyncio.Lock()
+        self._writing: asyncio.Timeout | None = None
+        self._hurry = False
+
+    async def begin(self, send: Send, state: Mapping[str, object]) -> None:
+        self._send = send
+        self.begun = True
+        headers = [
+            (b"content-type", self.lines.content_type),
+            (b"cache-control", b"no-store"),
+            (b"x-accel-buffering", b"no"),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await self.heartbeat(state)
+
+    async def write(
+        self, body: bytes, require: Callable[[], None] = lambda: None, *, more: bool = True
+    ) -> None:
+        """Write when the writes before have left; return when the connection can take more.
+
+        Raises Stalled when it never could, and what `require` raises just before the write.
+        """
+        async with self._turn:
+            require()
+            try:
+                async with asyncio.timeout(HURRY_S if self._hurry else STALLED_S) as self._writing:
+                    message = {"type": "http.response.body", "body": body, "more_body": more}
+                    await self._send(message)
+            except TimeoutError as error:
+                raise Stalled from error
+            finally:
+                self._writing = None
+        self.wrote_s = self._loop.time()
+
+    async def heartbeat(self, state: Mapping[str, object]) -> None:
+        await self.write(self.lines.named(b"heartbeat", {"time": utc_now(), **state}))
+
+    async def finish(self, why: Problem | str) -> None:
+        """Write the last line, which says why the stream ends."""
+        if isinstance(why, Problem):
+            members: dict[str, object] = {"reason": "problem", "problem": why.as_dict()}
+        else:
+            members = {"reason": why, "problem": None}
+        await self.write(self.lines.named(b"end", members), more=False)
+
+    def hurry(self) -> None:
+        """Stop waiting for a client that does not read: the stream is about to end."""
+        self._hurry = True
+        if self._writing is not None:
+            self._writing.reschedule(self._loop.time() + HURRY_S)
+
+
+class PartResponse(StreamResponse):
+    """The response of one owner to another forwarder: messages and nothing else."""
+
+    async def heartbeat(self, state: Mapping[str, object]) -> None:
+        self.wrote_s = self._loop.time()
+
+    async def finish(self, why: Problem | str) -> None:
+        """Raises the Problem."""
+        if isinstance(why, Problem):
+            raise why
+        await self.write(b"", more=False)
+
+
+def utc_now() -> msgspec.Raw:
+    return msgspec.Raw(time_json(wall_us()))

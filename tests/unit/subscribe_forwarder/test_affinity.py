@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subscribe_forwarder.api import stream as stream_module
+from subscribe_forwarder.api import stream_parts
 from subscribe_forwarder.delivery.state.affinity import MAX_DEALT, Affinity
 from tests.unit.subscribe_forwarder.stream_support import stream
 from tests.unit.subscribe_forwarder.subscribe_support import World, world
@@ -258,7 +258,7 @@ async def test_a_body_that_does_not_fit_is_refused(body: object) -> None:
 async def test_a_stream_has_its_partitions_while_it_is_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stream_module, "TICK_S", 0.01)
+    monkeypatch.setattr(stream_parts, "TICK_S", 0.01)
     async with world(partitions=4) as w, stream(w, "affinity=true&consumer=one") as one:
         async with stream(w, "affinity=true&consumer=two") as two:
             w.clock.added_s += 5

@@ -6,25 +6,25 @@ import asyncio
 
 import pytest
 
-from subscribe_forwarder.api import stream as stream_module
-from subscribe_forwarder.api import stream_front as streams
-from subscribe_forwarder.api.shares import NONE, Amount
-from subscribe_forwarder.api.stream_front import MergedStream
+from subscribe_forwarder.api import stream as streams
+from subscribe_forwarder.api import stream_lines
+from subscribe_forwarder.api.stream import Stream
+from subscribe_forwarder.api.stream_parts import NONE, Amount
 from tests.unit.subscribe_forwarder.linked_fleet import linked
 from tests.unit.subscribe_forwarder.stream_support import REFUSAL, stream
 
 
 async def test_no_part_grows_into_what_another_still_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "TICK_S", 0.02)
-    resize, checked = MergedStream._resize, set[int]()
+    resize, checked = Stream._resize, set[int]()
 
-    async def watched(self: MergedStream, limits: dict[bytes, Amount]) -> None:
+    async def watched(self: Stream, limits: dict[bytes, Amount]) -> None:
         sizes = [p.reserved.most(limits.get(o, NONE)).messages for o, p in self._parts.items()]
         assert sum(sizes) <= 12, sizes
         checked.update(limit.messages for limit in limits.values())
         await resize(self, limits)
 
-    monkeypatch.setattr(MergedStream, "_resize", watched)
+    monkeypatch.setattr(Stream, "_resize", watched)
     async with linked(0, 1, 2) as fleet:
         front = fleet.members[0]
         async with stream(front, "max_outstanding_messages=12") as opened:
@@ -80,7 +80,7 @@ async def test_a_caller_that_may_not_go_on_gets_the_reason_and_nothing_more() ->
 async def test_a_stream_that_another_goes_on_with_is_in_no_hurry(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stream_module, "HURRY_S", 0.02)
+    monkeypatch.setattr(stream_lines, "HURRY_S", 0.02)
     async with linked(0, 1) as fleet:
         await fleet.spread(0, 0)
         async with stream(fleet.members[0]) as opened:

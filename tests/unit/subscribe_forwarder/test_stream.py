@@ -12,7 +12,7 @@ from msgspec import structs
 
 from metadata.types import ChangeKind
 from store_nodes.record_batch import Message
-from subscribe_forwarder.api import stream as stream_module
+from subscribe_forwarder.api import stream_lines, stream_parts
 from tests.unit.subscribe_forwarder.stream_support import REFUSAL, stream
 from tests.unit.subscribe_forwarder.subscribe_support import SUBSCRIPTION_UID, World, world
 
@@ -22,7 +22,7 @@ SSE = {b"accept": b"text/event-stream"}
 @pytest.fixture
 def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time passes quickly."""
-    monkeypatch.setattr(stream_module, "TICK_S", 0.01)
+    monkeypatch.setattr(stream_parts, "TICK_S", 0.01)
 
 
 async def settled(w: World) -> None:
@@ -186,7 +186,7 @@ async def test_a_caller_that_may_not_go_on_gets_the_reason_and_nothing_more() ->
 async def test_a_caller_that_may_not_go_on_and_does_not_read_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stream_module, "HURRY_S", 0.02)
+    monkeypatch.setattr(stream_lines, "HURRY_S", 0.02)
     async with world() as w, stream(w) as s:
         s.readable.clear()
         w.store.publish(b"a")
@@ -203,12 +203,12 @@ async def test_a_client_that_does_not_read_costs_one_write(ticking: None) -> Non
         for _ in range(20):
             w.store.publish(*[b"x"] * 100)
         await settled(w)
-        assert len(s.messages) <= stream_module.MAX_WRITE_MESSAGES
+        assert len(s.messages) <= stream_parts.MAX_WRITE_MESSAGES
         assert (await backlog(w))["leased"] == len(s.messages)
 
 
 async def test_a_client_that_never_reads_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_module, "STALLED_S", 0.05)
+    monkeypatch.setattr(stream_lines, "STALLED_S", 0.05)
     async with world() as w, stream(w) as s:
         s.readable.clear()
         w.store.publish(b"a")
@@ -249,7 +249,7 @@ async def test_draining_ends_it() -> None:
 async def test_draining_does_not_wait_for_who_does_not_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stream_module, "HURRY_S", 0.02)
+    monkeypatch.setattr(stream_lines, "HURRY_S", 0.02)
     async with world() as w, stream(w) as s:
         s.readable.clear()
         w.store.publish(b"a")
