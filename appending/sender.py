@@ -13,8 +13,8 @@ queue sender promises:
    one append is in flight at a time, and requests that it did not store go back to the front. Only
    a sender whose requests need no order among each other has more in flight (`max_in_flight`).
 4. **Bounds.** An append has at most `max_append_bytes` (a larger request goes alone) and
-   `MAX_BATCH_MESSAGES`, one durability, and no id twice. `GroupTurns` bounds the bytes in flight to
-   a group; the code that adds requests bounds how many wait.
+   `MAX_BATCH_MESSAGES`, one durability, and no id twice. `GroupWindow` bounds the bytes in flight
+   to a group; the code that adds requests bounds how many wait.
 5. **Outcomes.** The owner is told one outcome for each request: stored here, known to the log
    before, not done, or unknown. It is told “stored” only once the log's answer gives the durability
    that the request asks for.
@@ -40,7 +40,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from appending.turns import GroupTurns
+from appending.group_window import GroupWindow
 from store_nodes.client import Appender
 from store_nodes.client.appender import Receipt
 from store_nodes.commands import DEDUP_ENTRY, DEDUP_WINDOW_S, StageExtras
@@ -215,7 +215,7 @@ class QueueSender(Generic[P]):
         "_scheduled",
         "_stall_s",
         "_stopped",
-        "_turns",
+        "_window",
         "closed",
         "dedup_window_s",
         "group",
@@ -239,7 +239,7 @@ class QueueSender(Generic[P]):
         max_append_bytes: int,
         stall_s: float,
         tenant_id: bytes = b"",
-        turns: GroupTurns | None = None,
+        window: GroupWindow | None = None,
         dedup_window_s: int = DEDUP_WINDOW_S,
         max_in_flight: int = 1,
         joins: Callable[[P, P], bool] | None = None,
@@ -275,7 +275,7 @@ class QueueSender(Generic[P]):
         """
         self._appender = appender
         self._owner = owner
-        self._turns = turns
+        self._window = window
         self._max_append_bytes = max_append_bytes
         self._max_in_flight = max_in_flight
         self._stall_s = stall_s
@@ -385,11 +385,11 @@ class QueueSender(Generic[P]):
             if self.held or self.closed:
                 self._stay()
                 return
-            turns = self._turns
+            window = self._window
             if (
-                turns is not None
+                window is not None
                 and not in_turn
-                and not turns.admits(self.tenant_id, self.take_turn)
+                and not window.admits(self.tenant_id, self.take_turn)
             ):
                 self._get_in_line()
                 return
@@ -405,8 +405,8 @@ class QueueSender(Generic[P]):
         batch = encode(messages, self._owner.accepted_us(parcels))
         flight = _Flight(parcels, now_s, sum([parcel.size_bytes for parcel in parcels]))
         self.in_flight.append(flight)
-        if self._turns is not None:
-            self._turns.begin(self.tenant_id, flight.size_bytes)
+        if self._window is not None:
+            self._window.begin(self.tenant_id, flight.size_bytes)
         try:
             future = self._append(batch, flight.parcels, len(messages), timeout_s, ids)
         except StoreError as error:
@@ -485,8 +485,8 @@ class QueueSender(Generic[P]):
     def _land(self, flight: _Flight[P]) -> None:
         """Remove an answered append from those in flight, so that its bytes count no more."""
         self.in_flight.remove(flight)
-        if self._turns is not None:
-            self._turns.ended(flight.size_bytes)
+        if self._window is not None:
+            self._window.ended(flight.size_bytes)
 
     def _answered(self, flight: _Flight[P], future: asyncio.Future[Receipt]) -> None:
         """Tell the owner the outcome of an append, then send more.

@@ -22,11 +22,11 @@ The rule, for a bound with the limit L and the share s:
 3. From three quarters of L on, a tenant holds at most its part of s × L by weight, among all that
    hold something. A tenant that holds less than one may have one, as long as there is room.
 
-`Line` keeps the waiting users of such a bound in turn. It has a line for each tenant, and the next
-is of the tenant that has had the least for its weight. `Turns` joins both for callers that can
-wait.
+`FairQueue` keeps the waiting users of such a bound in turn. It has a list for each tenant, and the
+next is of the tenant that has had the least for its weight. `FairSemaphore` joins both for callers
+that can wait.
 
-Only `Turns` waits, and nothing is locked: use each on one event loop.
+Only `FairSemaphore` waits, and nothing is locked: use each on one event loop.
 """
 
 from __future__ import annotations
@@ -185,33 +185,35 @@ class Shares:
                 self.release(who, more)
 
 
-class Line(Generic[T]):
+class FairQueue(Generic[T]):
     """The waiting users of a bound, in turn.
 
     The users of one tenant are served in order. The next tenant is the one that has had the least
     for its weight. A tenant that was away starts level with the others.
     """
 
-    __slots__ = ("_had", "_least", "_lines", "_weight_of")
+    __slots__ = ("_had", "_least", "_waiting", "_weight_of")
 
     def __init__(self, weight_of: Callable[..., float] = _alike) -> None:
-        self._lines: dict[_Who, deque[T]] = {}
+        self._waiting: dict[_Who, deque[T]] = {}
         self._had: dict[_Who, float] = {}
-        """Amount had by weight, of tenants that waited since the line began, and of some others."""
+        """Amount had by weight, of tenants that waited since the queue was empty, and of some
+        others.
+        """
         self._least = 0.0
         self._weight_of = weight_of
 
     def __bool__(self) -> bool:
         """Return whether any user waits."""
-        return bool(self._lines)
+        return bool(self._waiting)
 
     def add(self, who: _Who, one: T) -> None:
-        """Append a user to the line of its tenant."""
-        line = self._lines.get(who)
-        if line is None:
-            line = self._lines[who] = deque()
+        """Append a user to the list of its tenant."""
+        waiting = self._waiting.get(who)
+        if waiting is None:
+            waiting = self._waiting[who] = deque()
             self._had[who] = max(self._least, self._had.get(who, 0.0))
-        line.append(one)
+        waiting.append(one)
 
     def charge(self, who: _Who, amount: float) -> None:
         """Count an amount that a tenant got, in turn or before anyone had to wait."""
@@ -220,29 +222,29 @@ class Line(Generic[T]):
 
     def next(self, may: Callable[[_Who], bool] | None = None) -> tuple[_Who, T] | None:
         """Remove and return the next user, of tenants that `may` accepts."""
-        ready = self._lines if may is None else [who for who in self._lines if may(who)]
+        ready = self._waiting if may is None else [who for who in self._waiting if may(who)]
         if not ready:
             return None
         who = min(ready, key=self._had.__getitem__)
         self._least = self._had[who]
-        line = self._lines[who]
-        one = line.popleft()
-        if not line:
-            del self._lines[who]
+        waiting = self._waiting[who]
+        one = waiting.popleft()
+        if not waiting:
+            del self._waiting[who]
         return who, one
 
     def drop(self, who: _Who, one: T) -> None:
         """Remove a user that does not wait any more."""
-        line = self._lines.get(who)
-        if line is not None and one in line:
-            line.remove(one)
-            if not line:
-                del self._lines[who]
+        waiting = self._waiting.get(who)
+        if waiting is not None and one in waiting:
+            waiting.remove(one)
+            if not waiting:
+                del self._waiting[who]
         self.forget_if_empty()
 
     def forget_if_empty(self) -> None:
         """Drop the amounts that were had, once nobody waits."""
-        if not self._lines:
+        if not self._waiting:
             self._had.clear()
             self._least = 0.0
 
@@ -251,85 +253,85 @@ class TooManyWaiting(Exception):
     """No more may wait for a turn, of this tenant or of all tenants together."""
 
 
-class Turn:
-    """A turn that its holder may give back early."""
+class Slot:
+    """A slot of a semaphore, which its holder may give back early."""
 
-    __slots__ = ("_had", "_turns", "_who")
+    __slots__ = ("_had", "_semaphore", "_who")
 
-    def __init__(self, turns: Turns, who: _Who) -> None:
-        self._turns = turns
+    def __init__(self, semaphore: FairSemaphore, who: _Who) -> None:
+        self._semaphore = semaphore
         self._who = who
         self._had = True
 
     @asynccontextmanager
     async def aside(self) -> AsyncIterator[None]:
-        """Give the turn back for the block, in which something else is waited for; then wait for
+        """Give the slot back for the block, in which something else is waited for; then wait for
         another.
 
         Raises TooManyWaiting.
         """
         self.end()
         yield
-        await self._turns.begin(self._who)
+        await self._semaphore.acquire(self._who)
         self._had = True
 
     def end(self) -> None:
-        """End the turn, so that others may go on; has no effect if it was ended before."""
+        """Give the slot back, so that others may go on; has no effect if that was done before."""
         if self._had:
             self._had = False
-            self._turns.ended(self._who)
+            self._semaphore.release(self._who)
 
 
-class Turns:
-    """A number of turns at once, of one tenant at most its share; the others wait in line."""
+class FairSemaphore:
+    """A number of slots, of which one tenant has at most its share; the others wait in turn."""
 
     def __init__(self, at_once: Shares, waiting: Shares) -> None:
         self.at_once = at_once
         self.waiting = waiting
-        self._line: Line[asyncio.Future[None]] = Line()
+        self._queue: FairQueue[asyncio.Future[None]] = FairQueue()
 
     @asynccontextmanager
-    async def turn(self, who: _Who) -> AsyncIterator[Turn]:
-        """Wait for a turn, which lasts for the block. Raises TooManyWaiting."""
-        await self.begin(who)
-        turn = Turn(self, who)
+    async def slot(self, who: _Who) -> AsyncIterator[Slot]:
+        """Wait for a slot, and hold it for the block. Raises TooManyWaiting."""
+        await self.acquire(who)
+        slot = Slot(self, who)
         try:
-            yield turn
+            yield slot
         finally:
-            turn.end()
+            slot.end()
 
-    def ended(self, who: _Who) -> None:
-        """End a turn; only `Turn` calls it."""
+    def release(self, who: _Who) -> None:
+        """Give a slot back, and serve the next that waits."""
         self.at_once.release(who)
         self._serve()
 
-    async def begin(self, who: _Who) -> None:
-        """Wait for a turn and hold it. Raises TooManyWaiting."""
-        if not self._line and self.at_once.take(who) is None:
-            self._line.charge(who, 1)
+    async def acquire(self, who: _Who) -> None:
+        """Wait for a slot and hold it. Raises TooManyWaiting."""
+        if not self._queue and self.at_once.take(who) is None:
+            self._queue.charge(who, 1)
             return
         if self.waiting.take(who) is not None:
             raise TooManyWaiting
         told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._line.add(who, told)
+        self._queue.add(who, told)
         self._serve()
         try:
             await told
         except asyncio.CancelledError:
             if told.done() and not told.cancelled():
                 self.at_once.release(who)
-            self._line.drop(who, told)
+            self._queue.drop(who, told)
             self._serve()
             raise
         finally:
             self.waiting.release(who)
 
     def _serve(self) -> None:
-        while found := self._line.next(lambda who: self.at_once.refusal(who) is None):
+        while found := self._queue.next(lambda who: self.at_once.refusal(who) is None):
             who, told = found
             if told.done():
                 continue
             self.at_once.add(who)
-            self._line.charge(who, 1)
+            self._queue.charge(who, 1)
             told.set_result(None)
-        self._line.forget_if_empty()
+        self._queue.forget_if_empty()

@@ -29,7 +29,7 @@ import structlog
 
 from edge import worker
 from edge.problem import Problem
-from edge.shares import Shares, TooManyWaiting, Turns
+from edge.shares import FairSemaphore, Shares, TooManyWaiting
 
 WORKERS = 2
 """Workers of a server process, for all tenants."""
@@ -120,7 +120,7 @@ class Workshop:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._turns = Turns(
+        self._slots = FairSemaphore(
             Shares(WORKERS, 1 / WORKERS), Shares(ALL_WAITING, MAX_WAITING / ALL_WAITING)
         )
         self._idle: list[_Worker] = []
@@ -172,7 +172,7 @@ class Workshop:
 
     async def _do(self, tenant_id: bytes, account: _Account, call: worker.Call) -> Any:
         try:
-            async with self._turns.turn(tenant_id):
+            async with self._slots.slot(tenant_id):
                 reply = await self._called(account, call)
         except TooManyWaiting as error:
             raise _too_much(1.0) from error

@@ -8,7 +8,7 @@ that knows the area's own rules. The row says the rest: the status and the heade
 the class of a page, and whether the caller sees all names or only those that it may read.
 
 The audit and the turns of writers stand around all routes that change something
-(`tenancy/auditor.py`, `write_turns.py`), so no handler knows of them.
+(`tenancy/auditor.py`, `write_limit.py`), so no handler knows of them.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ import structlog
 from prometheus_client import Gauge
 
 from edge.problem import Problem
-from edge.shares import Shares, TooManyWaiting, Turns
+from edge.shares import FairSemaphore, Shares, TooManyWaiting
 from metadata.errors import MetadataError
 from metadata.notifier import Notifier
 
@@ -177,7 +177,7 @@ class Claims(ABC, Generic[K, W, T]):
     `gauge` counts the claims that wait.
     """
 
-    def __init__(self, waiting: Shares, tries: Turns, gauge: Gauge) -> None:
+    def __init__(self, waiting: Shares, tries: FairSemaphore, gauge: Gauge) -> None:
         self.waits: WaitList[K] = WaitList(waiting)
         self._tries = tries
         self._gauge = gauge
@@ -231,7 +231,7 @@ class Claims(ABC, Generic[K, W, T]):
             if got := await taking:
                 await self.give_back(key, got)
 
-        async with self._tries.turn(who):
+        async with self._tries.slot(who):
             return await self.waits.to_its_end(self.take(key, wanted), undo) or None
 
 

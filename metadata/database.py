@@ -78,7 +78,7 @@ from sqlalchemy.ext.asyncio import (
 
 from edge.shares import Shares
 from metadata import committed
-from metadata.connection_turns import Attempt, ConnectionTurns
+from metadata.connection_shares import Attempt, ConnectionShares
 from metadata.errors import MetadataError, MetadataUnavailable, UnsafeServer
 from metadata.gate import Gate
 from metadata.outcome import answered, translate
@@ -204,8 +204,8 @@ class Database:
         self._of_platform = 0
         self._of_tenants = Shares(settings.max_operations, name="postgres_operations")
         wait_s = settings.connect_timeout_s
-        self._data_turns = ConnectionTurns(settings.data_connections, wait_s)
-        self._control_turns = ConnectionTurns(settings.control_connections, wait_s)
+        self._data_shares = ConnectionShares(settings.data_connections, wait_s)
+        self._control_shares = ConnectionShares(settings.control_connections, wait_s)
         self._pool: Any = None
         self._engine: AsyncEngine | None = None
         self._sessions: async_sessionmaker[AsyncSession] | None = None
@@ -283,7 +283,7 @@ class Database:
         """Run `work` for `Sessions`, which say how its transaction begins and whose it is."""
 
         async def run(attempt: Attempt) -> T:
-            async with self._control_turns.turn(tenant_id, attempt):
+            async with self._control_shares.turn(tenant_id, attempt):
                 return await self._in_session(work, becoming, attempt if writes else None)
 
         return await self._own(run, deadline_s, tenant_id=tenant_id)
@@ -466,7 +466,7 @@ class Database:
         self, tenant_id: bytes | None, attempt: Attempt
     ) -> AsyncIterator[Connection]:
         """Take a connection of the data pool, for the block."""
-        async with self._data_turns.turn(tenant_id, attempt):
+        async with self._data_shares.turn(tenant_id, attempt):
             connection = await self._acquire()
             try:
                 yield connection

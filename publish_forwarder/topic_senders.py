@@ -11,8 +11,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from appending.group_window import GroupWindow
 from appending.sender import QueueSender, Sweep
-from appending.turns import GroupTurns
 from metadata.types import Partition, SealedPartition, Topic
 from publish_forwarder.failures import is_of_topic, problem_of
 from publish_forwarder.metrics import PublishMetrics
@@ -61,7 +61,7 @@ class TopicSenders:
         self._settings = settings
         self._routes = routes
         self._weight_of = weight_of
-        self._turns: dict[int, GroupTurns] = {}
+        self._windows: dict[int, GroupWindow] = {}
 
     def append_sender(self, topic: Topic, partition: Partition) -> TopicSender:
         """Return a sender that appends to an open queue."""
@@ -92,10 +92,10 @@ class TopicSenders:
         staging: bool = False,
         sealed_time_us: int | None = None,
     ) -> TopicSender:
-        turns = self._turns.get(group)
-        if turns is None:
-            made = GroupTurns(self._settings.max_group_bytes, self._weight_of)
-            turns = self._turns[group] = made
+        window = self._windows.get(group)
+        if window is None:
+            made = GroupWindow(self._settings.max_group_bytes, self._weight_of)
+            window = self._windows[group] = made
         return QueueSender(
             group,
             queue,
@@ -104,7 +104,7 @@ class TopicSenders:
             max_append_bytes=self._settings.max_append_bytes,
             stall_s=self._settings.stall_s,
             tenant_id=topic.tenant_id,
-            turns=turns,
+            window=window,
             dedup_window_s=topic.dedup_window_s,
         )
 

@@ -21,15 +21,15 @@ from edge.expressions.expression import (
     is_read,
     read_in_pieces,
 )
-from edge.shares import Shares, Turns
-from edge.write_turn import aside
+from edge.shares import FairSemaphore, Shares
+from edge.write_slot import aside
 
 SHORT_CHARS = 256
 """A filter that is no longer takes a millisecond; it is read when it is compiled."""
 PART = 0.25
 """The part of the event loop's time that new filters have."""
 AT_ONCE = 1
-_turns = Turns(Shares(AT_ONCE), Shares(math.inf))
+_slots = FairSemaphore(Shares(AT_ONCE), Shares(math.inf))
 """Nobody is refused: a request that waits counts among those under way, which are bounded."""
 
 
@@ -53,7 +53,7 @@ async def read_ahead(
 
 
 async def _read(tenant_id: bytes, text: str, variables: tuple[str, ...]) -> None:
-    async with _turns.turn(tenant_id):
+    async with _slots.slot(tenant_id):
         if is_read(text, variables):
             return
         pieces = read_in_pieces(text, variables)

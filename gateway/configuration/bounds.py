@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from edge import large_bodies, worker, workshop
 from edge.expressions import ahead
-from gateway import write_turns
+from gateway import write_limit
 from gateway.admission import admission
 from gateway.configuration.settings import ServerSettings
 from gateway.exports import waits as export_waits
@@ -23,7 +23,7 @@ from gateway.jobs import waits as job_waits
 from gateway.locks import line
 from gateway.oauth import endpoints
 from gateway.quotas.settings import QuotaSettings
-from metadata.connection_turns import OF_TENANT, OF_TENANTS
+from metadata.connection_shares import OF_TENANT, OF_TENANTS
 from metadata.exports import exports
 from metadata.locks import locks
 from metadata.settings import DatabaseSettings
@@ -364,11 +364,11 @@ AREAS = (
             Bound(
                 "control_writes_at_once",
                 "connections to Postgres, and the row that every change ends with",
-                write_turns.AT_ONCE,
+                write_limit.AT_ONCE,
                 "none: tenants take turns",
                 "a quarter",
             ),
-            _shared("control_writes", "memory", write_turns.MAX_WAITING, "429 `too-many-changes`"),
+            _shared("control_writes", "memory", write_limit.MAX_WAITING, "429 `too-many-changes`"),
             _set(
                 ServerSettings,
                 "control_writes_per_second",

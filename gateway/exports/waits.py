@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from edge.shares import Shares, Turns
+from edge.shares import FairSemaphore, Shares
 from gateway.exports import metrics
 from gateway.wait_list import Claims, look_after
 from metadata.database import Database
@@ -42,7 +42,7 @@ class RunClaims(Claims[Lakes, Runner, ClaimedRun]):
 
     def __init__(self, leases: ExportLeaseRepository) -> None:
         waiting = Shares(MAX_WAITING, share=1.0, name="export_claim_waits")
-        tries = Turns(Shares(MAX_TRIES, share=1.0), Shares(math.inf))
+        tries = FairSemaphore(Shares(MAX_TRIES, share=1.0), Shares(math.inf))
         super().__init__(waiting, tries, metrics.waiting)
         self._leases = leases
 

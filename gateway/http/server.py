@@ -8,7 +8,7 @@ both run the same ASGI application.
 Limits: connections, in all and from one address; heads of 64 KiB and 256 fields, bodies read ahead
 by 256 KiB, reading paused while a pipelined request waits; bytes of answers that are not taken
 (unsent.py). Swept away: connections that send nothing at first, or nothing for long, unfinished
-heads, and those that take nothing. Requests that arrive at once have their turns (turns.py).
+heads, and those that take nothing. Requests that arrive at once have their turns (round_robin.py).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gateway.http.connection import CLOSED, TOO_MANY, Connection, address_of, re
 from gateway.http.dispatch import TurnedAway
 from gateway.http.over_hypercorn import Hypercorn, Opening
 from gateway.http.request import KnownHeads
-from gateway.http.turns import RequestTurns
+from gateway.http.round_robin import RoundRobin
 from gateway.http.unsent import UNSENT, UnsentBytes, UnsentLimits
 
 HELD_AT_LEAST = 0.5
@@ -105,7 +105,7 @@ class HttpServer:
         self.hypercorn = Hypercorn(app, config, self.loop)
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
-        self.turns = RequestTurns(self.loop)
+        self.turns = RoundRobin(self.loop)
         self._date = (0, b"")
         self._held: defaultdict[int, list[Connection]] = defaultdict(list)
         """Connections by the step of time at which they are released."""

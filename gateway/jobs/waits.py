@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from edge.shares import Shares, Turns
+from edge.shares import FairSemaphore, Shares
 from gateway.jobs import metrics
 from gateway.jobs.end_watch import EndWatch
 from gateway.jobs.transition_batches import TransitionBatches
@@ -44,7 +44,7 @@ class TaskClaims(Claims[Tasks, Wanted, list[LeasedTask]]):
 
     def __init__(self, leases: JobLeaseRepository) -> None:
         waiting = Shares(MAX_WAITING, name="claim_waits")
-        tries = Turns(Shares(MAX_TRIES), Shares(MAX_WAITING, name="claim_tries"))
+        tries = FairSemaphore(Shares(MAX_TRIES), Shares(MAX_WAITING, name="claim_tries"))
         super().__init__(waiting, tries, metrics.waiting)
         self._leases = leases
 

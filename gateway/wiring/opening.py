@@ -32,7 +32,7 @@ from gateway.wiring.publishing import open_publishing
 from gateway.wiring.quotas import open_quotas
 from gateway.wiring.scheduling import open_scheduling
 from gateway.wiring.subscribing import open_subscribing
-from gateway.write_turns import WriteTurns
+from gateway.write_limit import WriteLimit
 from metadata.catalog import Catalog
 from metadata.database import Database
 from metadata.eras import Sentinel
@@ -147,7 +147,7 @@ def _observed(
 
     Changes say their outcome, have the audit around them and take turns; then all have spans.
     """
-    turns = WriteTurns(per_second)
+    turns = WriteLimit(per_second)
     audited = [
         turns.around(changing) if (changing := auditor.audited(route)) is not route else route
         for route in map(with_outcome, routes)

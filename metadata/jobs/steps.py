@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from metadata.database import Connection, Database
 from metadata.errors import Conflict, MetadataError, NotFound
+from metadata.jobs.fair_queueing import Lot, front, make_tasks
 from metadata.jobs.jobs import JobLimits, TooManyStored, expect
 from metadata.jobs.notices import notify, tasks_wait
 from metadata.jobs.transaction import Act, JobTransaction
-from metadata.jobs.turns import Lot, front, make_tasks
 from metadata.jobs.types import CANCELLED, FAILED, LIVE, REDUCING, SUCCEEDED, Job
 
 _LOCK = """

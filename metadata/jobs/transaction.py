@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from metadata.database import Connection
+from metadata.jobs.fair_queueing import make_reduce_task
 from metadata.jobs.machine import (
     Child,
     Complete,
@@ -22,7 +23,6 @@ from metadata.jobs.machine import (
     resolve,
 )
 from metadata.jobs.notices import job_ended, notify, tasks_wait
-from metadata.jobs.turns import make_reduce_task
 from metadata.jobs.types import SUCCEEDED, WAITING, Lease
 
 _JOBS = """

@@ -32,10 +32,10 @@ from subscribe_forwarder.delivery.line import Delivery, PullWaiter, Want
 from subscribe_forwarder.delivery.reading.render import pull_body
 from subscribe_forwarder.delivery.sending import to_send
 from subscribe_forwarder.fleet.proxy.attending import ATTENDS_S, Attending
+from subscribe_forwarder.fleet.proxy.owner_order import OwnerOrder
 from subscribe_forwarder.fleet.proxy.race import Contender, Race
 from subscribe_forwarder.fleet.proxy.relay import Relay, part_of, receiving
 from subscribe_forwarder.fleet.proxy.routing import HERE, Found, Routing, nowhere
-from subscribe_forwarder.fleet.proxy.turns import Turns
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.peers import FORWARDED, RACE, PeerGone, is_misdirected
 
@@ -77,7 +77,7 @@ class Pulls:
         self.here = here
         self.routing = routing
         self.attending = attending
-        self.turns = Turns(lambda: asyncio.get_running_loop().time())
+        self.turns = OwnerOrder(lambda: asyncio.get_running_loop().time())
 
     async def get(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a pull with leased messages, or with none after the wait."""

@@ -40,7 +40,7 @@ from subscribe_forwarder.delivery.reading.arrow import ArrowEncoder
 from subscribe_forwarder.delivery.reading.parts import Parts, Picked
 from subscribe_forwarder.delivery.reading.render import PartitionRenderer
 from subscribe_forwarder.delivery.reading.replay import Found, LaneReplay, Replays, Run, Truncated
-from subscribe_forwarder.delivery.reading.turns import Turns
+from subscribe_forwarder.delivery.reading.time_slices import TimeSlices
 from subscribe_forwarder.delivery.selection.apart import Apart
 from subscribe_forwarder.delivery.selection.pieces import Piece, Pieces
 from subscribe_forwarder.ports import Catalog, Store
@@ -133,7 +133,7 @@ class _Taker:
             else:
                 yield from (Run(run.batch, *piece) for piece in pieces.of(*run))
 
-    async def ready(self, run: Run, turns: Turns) -> None:
+    async def ready(self, run: Run, turns: TimeSlices) -> None:
         """Returns once `take` costs no more than the event loop has for it; a turn that is under
         way goes on then."""
         apart, pieces = self._apart, self._pieces
@@ -299,7 +299,7 @@ async def _json(
 class _Stream:
     """One answer in parts. Once it has begun, only a broken connection says it is not whole."""
 
-    def __init__(self, send: Send, form: bytes, encoder: Encoder, turns: Turns) -> None:
+    def __init__(self, send: Send, form: bytes, encoder: Encoder, turns: TimeSlices) -> None:
         self._send = send
         self._form = form
         self._encoder = encoder

@@ -31,7 +31,7 @@ _PREVIEWS = (
 _REPLAYS = "tests/unit/subscribe_forwarder/test_replay.py::"
 _STREAMS = "tests/unit/subscribe_forwarder/test_backlog_stream.py::"
 _WRITES = (
-    "tests/unit/gateway/test_write_turns.py::test_what_waits_is_bounded_and_the_next_is_refused"
+    "tests/unit/gateway/test_write_limit.py::test_what_waits_is_bounded_and_the_next_is_refused"
 )
 
 
@@ -79,7 +79,7 @@ _SHARED = (
         f"{_STREAMS}test_no_more_streams_than_allowed",
         f"{_STREAMS}test_a_tenant_that_holds_streams_leaves_some_to_others",
     ),
-    ("control_writes", "gateway/write_turns.py", "MAX_WAITING", _WRITES, _WRITES),
+    ("control_writes", "gateway/write_limit.py", "MAX_WAITING", _WRITES, _WRITES),
 )
 """Bounds of a process: name, file, limit, the test of the bound, and the test of the share."""
 
@@ -497,15 +497,15 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "tenants take no turns at the connections to Postgres",
-        (Edit("metadata/connection_turns.py", "if tenant_id is None:", "if True:"),),
-        killed_by="tests/unit/metadata/test_connection_turns.py"
+        (Edit("metadata/connection_shares.py", "if tenant_id is None:", "if True:"),),
+        killed_by="tests/unit/metadata/test_connection_shares.py"
         "::test_one_tenant_leaves_connections_to_another",
         breaks="P19",
     ),
     Mutant(
         "an operation that waited for its tenant's other operations says that Postgres is silent",
         (Edit("metadata/database.py", " or attempt.waits_for_turn:", ":"),),
-        killed_by="tests/unit/metadata/test_connection_turns.py"
+        killed_by="tests/unit/metadata/test_connection_shares.py"
         "::test_an_operation_that_got_no_turn_says_nothing_of_postgres",
         breaks="P19",
     ),

@@ -42,7 +42,7 @@ from gateway.topics.delayed import DelayedRoutes
 from gateway.topics.partitions import PartitionRoutes
 from gateway.topics.topics import TopicRoutes
 from gateway.whoami import WhoAmI
-from gateway.write_turns import WriteTurns
+from gateway.write_limit import WriteLimit
 from harness.made_up_routes import made_up
 from openapi.server import OPERATIONS
 from publish_forwarder import routes as publish
@@ -149,7 +149,7 @@ def test_what_a_tenant_does_too_much_of_is_in_the_contract(router: Router) -> No
     turn, too."""
     components = openapi.document()["components"]["responses"]
     part: Any = Anything()
-    auditor, turns = Auditor(part), WriteTurns(per_second=50.0)
+    auditor, turns = Auditor(part), WriteLimit(per_second=50.0)
     for endpoint in router.endpoints:
         if endpoint.permission is Permission.PUBLIC:
             continue

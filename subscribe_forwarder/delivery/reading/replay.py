@@ -1,8 +1,8 @@
 """Reads stored messages without a subscription: no ack state, no ownership, no cache.
 
 Deliveries have priority: all replays of the process share a few fetches at a time, each with a
-bounded size, and a replay beyond the limit is refused. Turns (turns.py) divide the work on fetched
-messages.
+bounded size, and a replay beyond the limit is refused. Time slices (time_slices.py) divide the work
+on fetched messages.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from metadata.types import SealedPartition, Topic
 from positions.places import Bounds, bounds, holder, queue_of
 from store_nodes.errors import QueueNotFound, QueueTruncated, Unavailable
 from subscribe_forwarder.delivery.reading.batch import Batch
-from subscribe_forwarder.delivery.reading.turns import Turns
+from subscribe_forwarder.delivery.reading.time_slices import TimeSlices
 from subscribe_forwarder.ports import Catalog, Entry, Fetched, Store
 
 MAX_REPLAYS = 64
@@ -101,7 +101,7 @@ class Replays:
         self.clock = clock
         self.fetching = asyncio.Semaphore(MAX_FETCHES)
         self.answers = asyncio.Semaphore(MAX_ANSWERS)
-        self.turns = Turns(late_s, clock=clock)
+        self.turns = TimeSlices(late_s, clock=clock)
         self.places = Shares(MAX_REPLAYS, name="replays")
 
     @contextmanager

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from edge.shares import FULL, SHARE, Line, Shares, TooManyWaiting, Turns
+from edge.shares import FULL, SHARE, FairQueue, FairSemaphore, Shares, TooManyWaiting
 
 
 def taken(shares: Shares, who: str, most: int = 1000) -> int:
@@ -94,7 +94,7 @@ def test_whatever_comes_the_sum_is_kept_and_no_rule_is_broken(seed: int) -> None
 
 
 def test_a_line_serves_tenants_in_turn_and_each_in_its_order() -> None:
-    line: Line[int] = Line()
+    line: FairQueue[int] = FairQueue()
     for number in range(4):
         line.add("a", number)
     line.add("b", 10)
@@ -106,7 +106,7 @@ def test_a_line_serves_tenants_in_turn_and_each_in_its_order() -> None:
 
 
 def test_who_has_had_much_waits_for_who_had_little() -> None:
-    line: Line[str] = Line(lambda who: 2.0 if who == "heavy" else 1.0)
+    line: FairQueue[str] = FairQueue(lambda who: 2.0 if who == "heavy" else 1.0)
     for who in ("heavy", "light"):
         line.add(who, who)
     line.charge("heavy", 30)
@@ -117,12 +117,12 @@ def test_who_has_had_much_waits_for_who_had_little() -> None:
 
 
 async def test_turns_are_taken_by_tenants_in_turn() -> None:
-    turns = Turns(Shares(2), Shares(100))
+    turns = FairSemaphore(Shares(2), Shares(100))
     order: list[str] = []
     running: Counter[str] = Counter()
 
     async def one(who: str) -> None:
-        async with turns.turn(who):
+        async with turns.slot(who):
             running[who] += 1
             assert running[who] <= 1  # half of two
             await asyncio.sleep(0)
@@ -136,8 +136,8 @@ async def test_turns_are_taken_by_tenants_in_turn() -> None:
 
 
 async def test_as_many_as_may_wait_and_the_next_is_told() -> None:
-    turns = Turns(Shares(1), Shares(4))
-    async with turns.turn("a"):
+    turns = FairSemaphore(Shares(1), Shares(4))
+    async with turns.slot("a"):
         waiting = [asyncio.ensure_future(_pass(turns, "a")) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(TooManyWaiting):
@@ -148,8 +148,8 @@ async def test_as_many_as_may_wait_and_the_next_is_told() -> None:
 
 
 async def test_who_is_cancelled_in_line_or_at_its_turn_leaves_nothing_behind() -> None:
-    turns = Turns(Shares(1), Shares(10))
-    async with turns.turn("a"):
+    turns = FairSemaphore(Shares(1), Shares(10))
+    async with turns.slot("a"):
         gone = asyncio.ensure_future(_pass(turns, "b"))
         late = asyncio.ensure_future(_pass(turns, "c"))
         await asyncio.sleep(0)
@@ -161,6 +161,6 @@ async def test_who_is_cancelled_in_line_or_at_its_turn_leaves_nothing_behind() -
     assert turns.at_once.held == turns.waiting.held == 0
 
 
-async def _pass(turns: Turns, who: str) -> None:
-    async with turns.turn(who):
+async def _pass(turns: FairSemaphore, who: str) -> None:
+    async with turns.slot(who):
         pass

@@ -19,8 +19,8 @@ from edge.caller import Caller
 from edge.expressions import ahead, expression
 from edge.expressions.ahead import SHORT_CHARS
 from edge.problem import Problem
-from edge.shares import Shares, Turns
-from edge.write_turn import TURN
+from edge.shares import FairSemaphore, Shares
+from edge.write_slot import SLOT
 from gateway.exports.exports import ExportRoutes
 from gateway.subscriptions.skip_rules import SkipRuleRoutes
 from gateway.subscriptions.subscriptions import SubscriptionRoutes
@@ -145,7 +145,7 @@ async def ask(name: str, asked: Handler, *, turn: Any = None) -> None:
         TENANT: ACME,
         CALLER: OWNER,
         SUBJECT: "client:c",
-        TURN: turn,
+        SLOT: turn,
         "path_params": {"topic": "orders", "partition": "0", "name": "daily"},
         "query_string": f"filter={quote(FILTER)}".encode() if name in IN_QUERY else b"",
         "headers": [],
@@ -202,8 +202,8 @@ async def test_a_listing_of_redrives_reads_no_filter() -> None:
 async def test_a_change_gives_its_turn_to_others_while_its_filter_is_read(name: str) -> None:
     """Filters wait for other filters of their tenant; two changes of each of four tenants that
     waited so held all turns of changes."""
-    turns = Turns(Shares(2), Shares(10))
-    async with turns.turn(ACME) as turn, ahead._turns.turn(b"o" * 16):
+    turns = FairSemaphore(Shares(2), Shares(10))
+    async with turns.slot(ACME) as turn, ahead._slots.slot(b"o" * 16):
         asked = asyncio.create_task(ask(name, handler(name), turn=turn))
         for _ in range(20):
             await asyncio.sleep(0)

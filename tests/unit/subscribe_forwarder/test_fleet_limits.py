@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from subscribe_forwarder.fleet.proxy.turns import Turns
+from subscribe_forwarder.fleet.proxy.owner_order import OwnerOrder
 from tests.unit.subscribe_forwarder.fleet_support import eventually
 from tests.unit.subscribe_forwarder.linked_fleet import LinkedFleet, linked
 from tests.unit.subscribe_forwarder.stream_support import stream
@@ -170,7 +170,7 @@ async def test_who_is_busy_with_one_owner_keeps_its_partitions_at_the_others(
         mine = {n for n in range(4) if dealt(idle, n) == "busy"}
         assert len(mine) == 2
         assert mine & {0, 1}, "something is here"
-        monkeypatch.setattr(Turns, "elsewhere_first", lambda *_: False)
+        monkeypatch.setattr(OwnerOrder, "elsewhere_first", lambda *_: False)
         for partition in (0, 1):
             fleet.store.publish(*[b"x"] * 10, partition=partition)
         assert len(await taken(busy, affine("busy", 2, 1))) == 1, "they are in memory from now on"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from subscribe_forwarder.fleet.proxy.owner_order import NOTHING_THERE_S, OwnerOrder
 from subscribe_forwarder.fleet.proxy.race import Contender, Race
 from subscribe_forwarder.fleet.proxy.relay import FrontPaused, Relay, part_of
 from subscribe_forwarder.fleet.proxy.routing import HERE, Found
-from subscribe_forwarder.fleet.proxy.turns import NOTHING_THERE_S, Turns
 from tests.unit.subscribe_forwarder.subscribe_support import subscription
 
 A, B = b"a" * 16, b"b" * 16
@@ -99,15 +99,15 @@ def found(here: Sequence[int], elsewhere: Sequence[int]) -> Found:
 
 
 def test_those_elsewhere_are_first_as_often_as_their_share() -> None:
-    turns = Turns(lambda: 0.0)
+    turns = OwnerOrder(lambda: 0.0)
     spread = found([0], [1, 2, 3])
     assert sum(turns.elsewhere_first(spread) for _ in range(100)) == 75
-    assert not any(Turns(lambda: 0.0).elsewhere_first(found([0, 1], [])) for _ in range(5))
+    assert not any(OwnerOrder(lambda: 0.0).elsewhere_first(found([0, 1], [])) for _ in range(5))
 
 
 def test_those_who_had_nothing_are_left_alone_for_a_while() -> None:
     now_s = 0.0
-    turns = Turns(lambda: now_s)
+    turns = OwnerOrder(lambda: now_s)
     spread = found([0], [1, 2, 3])
     turns.nothing_elsewhere(spread)
     assert not any(turns.elsewhere_first(spread) for _ in range(5))

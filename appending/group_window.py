@@ -12,18 +12,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from edge.shares import Line
+from edge.shares import FairQueue
 
 TakeTurn = Callable[[], None]
 
 
-class GroupTurns:
-    """The turns for one group in one process; each `begin` has its `ended` with the same bytes."""
+class GroupWindow:
+    """The bytes that one process has sent to a group and not seen answered.
+
+    Each `begin` has its `ended` with the same bytes.
+    """
 
     def __init__(self, max_bytes: int, weight_of: Callable[[bytes], float]) -> None:
         self._max_bytes = max_bytes
         self._held_bytes = 0
-        self._line: Line[TakeTurn] = Line(weight_of)
+        self._queue: FairQueue[TakeTurn] = FairQueue(weight_of)
         """The wait list: the tenant that has sent the fewest bytes for its weight goes next."""
         self._queued: set[TakeTurn] = set()
         self._serving = False
@@ -33,30 +36,30 @@ class GroupTurns:
 
         `take_turn` tells it, once however often it asked.
         """
-        if self._held_bytes < self._max_bytes and not self._line:
+        if self._held_bytes < self._max_bytes and not self._queue:
             return True
         if take_turn not in self._queued:
             self._queued.add(take_turn)
-            self._line.add(tenant_id, take_turn)
+            self._queue.add(tenant_id, take_turn)
         return False
 
     def begin(self, tenant_id: bytes, size_bytes: int) -> None:
         """Count bytes as sent by a sender of the tenant."""
         self._held_bytes += size_bytes
-        self._line.charge(tenant_id, size_bytes)
+        self._queue.charge(tenant_id, size_bytes)
 
     def ended(self, size_bytes: int) -> None:
         """Count sent bytes as answered or given up, and let the next senders go."""
         self._held_bytes -= size_bytes
         assert self._held_bytes >= 0
-        if self._line and not self._serving:
+        if self._queue and not self._serving:
             self._serving = True
             asyncio.get_running_loop().call_soon(self._serve)
 
     def _serve(self) -> None:
         self._serving = False
-        while self._held_bytes < self._max_bytes and (found := self._line.next()):
+        while self._held_bytes < self._max_bytes and (found := self._queue.next()):
             take_turn = found[1]
             self._queued.discard(take_turn)
             take_turn()
-        self._line.forget_if_empty()
+        self._queue.forget_if_empty()

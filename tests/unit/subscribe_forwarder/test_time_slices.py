@@ -7,14 +7,14 @@ import asyncio
 import pytest
 
 from subscribe_forwarder.api.replay import ARROW, NDJSON
-from subscribe_forwarder.delivery.reading import parts, turns
-from subscribe_forwarder.delivery.reading.turns import (
+from subscribe_forwarder.delivery.reading import parts
+from subscribe_forwarder.delivery.reading.time_slices import (
     LATE_S,
     MOST_RESTS,
     OWN,
     SHARED,
     Courtesy,
-    Turns,
+    TimeSlices,
 )
 from tests.unit.subscribe_forwarder.replay_support import Site
 
@@ -65,7 +65,7 @@ class Times:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 0.0
         self.slept: list[float] = []
-        monkeypatch.setattr(turns, "_sleep", self.sleep)
+        monkeypatch.setattr(time_slices, "_sleep", self.sleep)
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -75,7 +75,7 @@ class Times:
 
 async def test_who_reads_while_the_loop_is_late_rests(monkeypatch: pytest.MonkeyPatch) -> None:
     times, late_s = Times(monkeypatch), 0.0
-    taking = Turns(lambda: late_s, clock=lambda: times.now_s)
+    taking = TimeSlices(lambda: late_s, clock=lambda: times.now_s)
 
     async def turn() -> float:
         await taking.begin()
@@ -94,7 +94,7 @@ async def test_who_reads_while_the_loop_is_late_rests(monkeypatch: pytest.Monkey
 async def test_turns_are_of_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rests count, too: many replays together take no more than one would."""
     times = Times(monkeypatch)
-    taking = Turns(lambda: 1.0, clock=lambda: times.now_s)
+    taking = TimeSlices(lambda: 1.0, clock=lambda: times.now_s)
     order: list[int] = []
 
     async def work(number: int) -> None:
@@ -115,7 +115,7 @@ async def test_others_are_served_between_parts(
 ) -> None:
     """The size of a fetch does not matter: a ready task has a turn after each part."""
     monkeypatch.setattr(parts, "PART_MESSAGES", 10)
-    monkeypatch.setattr(turns, "TURN_S", 0.0)
+    monkeypatch.setattr(time_slices, "TURN_S", 0.0)
     site = Site()
     for _ in range(50):
         site.store.publish(*[b"x"] * 10)
@@ -137,17 +137,17 @@ async def test_others_are_served_between_parts(
 async def test_a_filter_that_matches_nothing_takes_turns_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turns, "TURN_S", 0.0)
+    monkeypatch.setattr(time_slices, "TURN_S", 0.0)
     site = Site()
     for _ in range(50):
         site.store.publish(*[b"x"] * 10)
-    begin, begun = Turns.begin, 0
+    begin, begun = TimeSlices.begin, 0
 
-    async def counted(self: Turns) -> None:
+    async def counted(self: TimeSlices) -> None:
         nonlocal begun
         begun += 1
         await begin(self)
 
-    monkeypatch.setattr(Turns, "begin", counted)
+    monkeypatch.setattr(TimeSlices, "begin", counted)
     await site.ask("filter=attributes.kind%20==%20'x'", accept=ARROW)
     assert begun >= 50

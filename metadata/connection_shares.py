@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from edge.shares import Shares, Turns
+from edge.shares import FairSemaphore, Shares
 from metadata.errors import MetadataUnavailable
 
 OF_TENANTS = 0.75
@@ -32,7 +32,7 @@ class Attempt:
     """Whether its commit may have left."""
 
 
-class ConnectionTurns:
+class ConnectionShares:
     """The turns of tenants at the connections of one pool."""
 
     def __init__(self, connections: int, wait_s: float) -> None:
@@ -40,7 +40,7 @@ class ConnectionTurns:
         operation waits `wait_s` for its turn."""
         of_tenants = max(1, int(OF_TENANTS * connections))
         # `Database` bounds how many operations wait: here is one line for each tenant.
-        self._turns = Turns(Shares(of_tenants, OF_TENANT), Shares(math.inf))
+        self._semaphore = FairSemaphore(Shares(of_tenants, OF_TENANT), Shares(math.inf))
         self._wait_s = wait_s
 
     @asynccontextmanager
@@ -55,7 +55,7 @@ class ConnectionTurns:
         attempt.waits_for_turn = True
         try:
             async with asyncio.timeout(self._wait_s):
-                await self._turns.begin(tenant_id)
+                await self._semaphore.acquire(tenant_id)
         except TimeoutError as error:
             raise MetadataUnavailable(
                 "the tenant's other operations use all connections to Postgres that it may use"
@@ -64,4 +64,4 @@ class ConnectionTurns:
         try:
             yield
         finally:
-            self._turns.ended(tenant_id)
+            self._semaphore.release(tenant_id)

@@ -51,7 +51,7 @@ class Courtesy:
         return 0.0 if rest_s < _SHORTEST_S else min(_LONGEST_S, rest_s)
 
 
-class Turns:
+class TimeSlices:
     """The turns of all replays of a process, one after the other.
 
     Nothing is awaited within a turn.

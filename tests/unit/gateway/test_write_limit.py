@@ -1,4 +1,4 @@
-"""Changes of the control plane take turns and have a rate, both by tenant."""
+"""Changes of the control plane take limit and have a rate, both by tenant."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from edge.asgi import Route
 from edge.problem import Problem
-from gateway import write_turns
+from gateway import write_limit
 from gateway.tenancy.issuers import IssuerRoutes
-from gateway.write_turns import WriteTurns
+from gateway.write_limit import WriteLimit
 from harness.made_up_routes import made_up
 from metadata.errors import NotFound
 from metadata.tenancy.issuers import Issuer, IssuerSpec
@@ -69,9 +69,9 @@ async def register(route: Route, tenant_id: bytes) -> None:
 async def test_what_waits_is_bounded_and_the_next_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(write_turns, "MAX_WAITING", 4)
+    monkeypatch.setattr(write_limit, "MAX_WAITING", 4)
     counter = Counter()
-    route = WriteTurns(per_second=50.0).around(
+    route = WriteLimit(per_second=50.0).around(
         made_up("PUT", "/x", counter.change, "manage", "topic:topic")
     )
     async with counter.row:
@@ -97,10 +97,10 @@ async def test_a_tenant_that_changes_more_than_its_rate_waits(
     async def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    monkeypatch.setattr(write_turns, "_sleep", sleep)
+    monkeypatch.setattr(write_limit, "_sleep", sleep)
     counter = Counter()
-    turns = WriteTurns(per_second=10.0, clock=lambda: now[0])
-    route = turns.around(made_up("PUT", "/x", counter.change, "manage", "topic:topic"))
+    limit = WriteLimit(per_second=10.0, clock=lambda: now[0])
+    route = limit.around(made_up("PUT", "/x", counter.change, "manage", "topic:topic"))
     for _ in range(3):
         await call(route, EVIL)
     assert now[0] == 0.0, "a burst of a quarter of a second passes"
@@ -114,7 +114,7 @@ async def test_a_tenant_that_changes_more_than_its_rate_waits(
 
 async def test_what_waits_for_the_outside_takes_no_turn() -> None:
     route = made_up("POST", "/subscriptions/{name}:test", Counter().change, "manage", "topic:topic")
-    assert WriteTurns(per_second=50.0).around(route) is route
+    assert WriteLimit(per_second=50.0).around(route) is route
 
 
 async def test_a_document_of_an_issuer_is_read_without_a_turn_or_a_transaction() -> None:
@@ -127,19 +127,19 @@ async def test_a_document_of_an_issuer_is_read_without_a_turn_or_a_transaction()
         await go.wait()
         return spec
 
-    turns = WriteTurns(per_second=50.0)
+    limit = WriteLimit(per_second=50.0)
     routes = {route.method: route for route in IssuerRoutes(cast(Any, issuers), prove).routes()}
-    put, post = turns.around(routes["PUT"]), turns.around(routes["POST"])
-    changing = [asyncio.create_task(register(put, EVIL)) for _ in range(write_turns.AT_ONCE)]
-    changing += [asyncio.create_task(register(post, ACME)) for _ in range(write_turns.AT_ONCE)]
+    put, post = limit.around(routes["PUT"]), limit.around(routes["POST"])
+    changing = [asyncio.create_task(register(put, EVIL)) for _ in range(write_limit.AT_ONCE)]
+    changing += [asyncio.create_task(register(post, ACME)) for _ in range(write_limit.AT_ONCE)]
     for _ in range(50):
         await asyncio.sleep(0)
-    assert reading == 2 * write_turns.AT_ONCE
-    assert (turns.turns.at_once.held, issuers.busy) == (0, 0)
+    assert reading == 2 * write_limit.AT_ONCE
+    assert (limit.slots.at_once.held, issuers.busy) == (0, 0)
     counter = Counter()
-    await call(turns.around(made_up("PUT", "/x", counter.change, "manage", "topic:topic")), EVIL)
+    await call(limit.around(made_up("PUT", "/x", counter.change, "manage", "topic:topic")), EVIL)
     assert counter.order == [EVIL]
     go.set()
     await asyncio.gather(*changing)
-    assert issuers.made == 2 * write_turns.AT_ONCE
-    assert (turns.turns.at_once.held, issuers.most_busy) == (0, 4), "two of each tenant at a time"
+    assert issuers.made == 2 * write_limit.AT_ONCE
+    assert (limit.slots.at_once.held, issuers.most_busy) == (0, 4), "two of each tenant at a time"

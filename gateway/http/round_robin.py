@@ -17,7 +17,7 @@ AT_ONCE = 16
 TakeTurn = Callable[[], None]
 
 
-class RequestTurns:
+class RoundRobin:
     """Orders the requests of one listener.
 
     Invariant: a connection that is told to wait is called once, whatever happens.

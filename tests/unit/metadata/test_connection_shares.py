@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from metadata.connection_turns import Attempt, ConnectionTurns
+from metadata.connection_shares import Attempt, ConnectionShares
 from metadata.database import Database
 from metadata.errors import MetadataUnavailable
 from metadata.settings import DatabaseSettings
@@ -159,7 +159,7 @@ async def test_a_refused_gate_leaves_nothing_counted() -> None:
 
 @pytest.mark.parametrize("connections", [1, 2, 3, 8, 100])
 async def test_every_pool_has_room_for_tenants(connections: int) -> None:
-    turns = ConnectionTurns(connections, 0.1)
+    turns = ConnectionShares(connections, 0.1)
     async with turns.turn(ONE, Attempt()):
         pass
     async with turns.turn(ONE, Attempt()):

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 
 from edge.asgi import Handler, Receive, Route, Scope, Send, tenant_of
-from edge.shares import Shares, TooManyWaiting, Turns
-from edge.write_turn import TURN, too_many_changes
+from edge.shares import FairSemaphore, Shares, TooManyWaiting
+from edge.write_slot import SLOT, too_many_changes
 from gateway.quotas.bucket import Bucket
 
 AT_ONCE = 8
@@ -29,14 +29,16 @@ _MOST_KNOWN = 10_000
 _sleep = asyncio.sleep
 
 
-class WriteTurns:
+class WriteLimit:
     """Wraps the handlers of one process."""
 
     def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
         """Create the turns; `per_second` is the rate of one tenant."""
         self._per_second = per_second
         self._clock = clock
-        self.turns = Turns(Shares(AT_ONCE, OF_TENANT), Shares(MAX_WAITING, name="control_writes"))
+        self.slots = FairSemaphore(
+            Shares(AT_ONCE, OF_TENANT), Shares(MAX_WAITING, name="control_writes")
+        )
         self._rates: dict[bytes, Bucket] = {}
 
     def around(self, route: Route) -> Route:
@@ -48,8 +50,8 @@ class WriteTurns:
         async def in_turn(scope: Scope, receive: Receive, send: Send) -> None:
             tenant_id = tenant_of(scope)
             try:
-                async with self.turns.turn(tenant_id) as turn:
-                    scope[TURN] = turn
+                async with self.slots.slot(tenant_id) as slot:
+                    scope[SLOT] = slot
                     await self._paced(tenant_id)
                     await handler(scope, receive, send)
             except TooManyWaiting as error:

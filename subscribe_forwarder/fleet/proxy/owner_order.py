@@ -15,7 +15,7 @@ NOTHING_THERE_S = 1.0
 MAX_KNOWN = 10_000
 
 
-class Turns:
+class OwnerOrder:
     """The turns by subscription; forgotten where there are too many."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -7,7 +7,7 @@ from collections import Counter, deque
 
 import pytest
 
-from appending.turns import GroupTurns
+from appending.group_window import GroupWindow
 
 NOISY, QUIET = b"n" * 16, b"q" * 16
 
@@ -20,13 +20,13 @@ class Lane:
         self.size_bytes = size_bytes
 
     def send(self) -> None:
-        if self.left and self._group.turns.admits(self.tenant_id, self.take_turn):
+        if self.left and self._group.window.admits(self.tenant_id, self.take_turn):
             self.take_turn()
 
     def take_turn(self) -> None:
         if self.left:
             self.left -= 1
-            self._group.turns.begin(self.tenant_id, self.size_bytes)
+            self._group.window.begin(self.tenant_id, self.size_bytes)
             self._group.sent.append(self)
 
 
@@ -35,7 +35,7 @@ class Group:
 
     def __init__(self, max_bytes: int, **weights: float) -> None:
         by_tenant = {name[0].encode() * 16: weight for name, weight in weights.items()}
-        self.turns = GroupTurns(max_bytes, lambda tenant_id: by_tenant.get(tenant_id, 1.0))
+        self.window = GroupWindow(max_bytes, lambda tenant_id: by_tenant.get(tenant_id, 1.0))
         self.sent: deque[Lane] = deque()
         self.answered: Counter[bytes] = Counter()
 
@@ -45,7 +45,7 @@ class Group:
                 return
             lane = self.sent.popleft()
             self.answered[lane.tenant_id] += 1
-            self.turns.ended(lane.size_bytes)
+            self.window.ended(lane.size_bytes)
             lane.send()
             await asyncio.sleep(0)
 
@@ -106,6 +106,6 @@ async def test_lanes_with_nothing_left_are_passed_over_and_the_line_ends() -> No
     assert quiet.left == 2
     await group.answer(100)
     assert quiet.left == 0
-    assert not group.turns._line
-    assert not group.turns._line._had
-    assert group.turns._held_bytes == 0
+    assert not group.window._queue
+    assert not group.window._queue._had
+    assert group.window._held_bytes == 0

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from gateway.http.turns import AT_ONCE, RequestTurns
+from gateway.http.round_robin import AT_ONCE, RoundRobin
 
 
 class Connection:
     """Notes whose turn it was in which pass of the loop."""
 
-    def __init__(self, turns: RequestTurns, name: bytes, seen: list[bytes]) -> None:
+    def __init__(self, turns: RoundRobin, name: bytes, seen: list[bytes]) -> None:
         self._turns, self._name, self._seen = turns, name, seen
 
     def arrive(self) -> None:
@@ -23,7 +23,7 @@ class Connection:
 
 async def test_so_many_of_a_pass_are_looked_at_and_the_others_in_their_order() -> None:
     seen: list[bytes] = []
-    turns = RequestTurns(asyncio.get_running_loop())
+    turns = RoundRobin(asyncio.get_running_loop())
     names = [b"%d" % number for number in range(3 * AT_ONCE)]
     for name in names:
         if turns.admits(Connection(turns, name, seen).take_turn, b"one tenant"):
@@ -40,7 +40,7 @@ async def test_so_many_of_a_pass_are_looked_at_and_the_others_in_their_order() -
 
 async def test_a_tenant_with_few_does_not_wait_for_one_with_many() -> None:
     seen: list[bytes] = []
-    turns = RequestTurns(asyncio.get_running_loop())
+    turns = RoundRobin(asyncio.get_running_loop())
     for _ in range(50 * AT_ONCE):
         Connection(turns, b"flood", seen).arrive()
     Connection(turns, b"calm", seen).arrive()
@@ -56,7 +56,7 @@ async def test_a_tenant_with_few_does_not_wait_for_one_with_many() -> None:
 
 async def test_more_tenants_than_a_pass_takes_have_turns_too() -> None:
     seen: list[bytes] = []
-    turns = RequestTurns(asyncio.get_running_loop())
+    turns = RoundRobin(asyncio.get_running_loop())
     tenants = [b"%d" % number for number in range(2 * AT_ONCE)]
     for _ in range(10):
         for tenant in tenants:
@@ -73,7 +73,7 @@ async def test_a_turn_that_fails_holds_up_nobody(
     seen: list[bytes] = []
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(loop, "call_exception_handler", lambda _: None)
-    turns = RequestTurns(loop)
+    turns = RoundRobin(loop)
 
     class Failing(Connection):
         def take_turn(self) -> None:

@@ -1,6 +1,6 @@
 """The turn of a request that changes something: its handler gives it back while it waits.
 
-`gateway/write_turns.py` says who gets a turn, and puts it into the scope.
+`gateway/write_limit.py` says who gets a turn, and puts it into the scope.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 
 from edge.asgi import Scope
 from edge.problem import Problem
-from edge.shares import TooManyWaiting, Turn
+from edge.shares import Slot, TooManyWaiting
 
-TURN = "packetboat.turn"
+SLOT = "packetboat.turn"
 """The key in the scope for the turn that the request has; other requests have none."""
 
 
@@ -22,12 +22,12 @@ async def aside(scope: Scope) -> AsyncIterator[None]:
 
     The caller holds nothing of Postgres then.
     """
-    turn: Turn | None = scope.get(TURN)
-    if turn is None:
+    slot: Slot | None = scope.get(SLOT)
+    if slot is None:
         yield
         return
     try:
-        async with turn.aside():
+        async with slot.aside():
             yield
     except TooManyWaiting as error:
         raise too_many_changes() from error
