@@ -1,4 +1,4 @@
-"""The program of a worker process (`edge/workshop.py`), which calls functions for its parent.
+"""The program of a worker process (`edge/process_pool.py`), which calls functions for its parent.
 
 It makes one call at a time, and the kernel ends it once a call has used its CPU time. It reads and
 writes frames of four bytes of length and MessagePack. It has no secrets: it inherits nothing of its

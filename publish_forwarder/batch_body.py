@@ -29,7 +29,7 @@ from edge.attributes import check_attributes, longer_than
 from edge.decode_errors import field_error, not_json
 from edge.large_bodies import SMALL_BYTES, dear, read_apart
 from edge.problem import FieldError, Problem, ProblemForm, invalid, preceding_item_failed, refuse
-from edge.workshop import Workshop
+from edge.process_pool import ProcessPool
 from openapi import publish as contract
 from openapi.consume import Output
 from openapi.publish import MAX_BATCH_MESSAGES, MAX_ID_BYTES, MAX_KEY_BYTES
@@ -136,7 +136,7 @@ class Apart(msgspec.Struct, array_like=True):
 
 
 async def read(
-    workshop: Workshop | None, tenant_id: bytes, body: bytes, metadata: Metadata
+    process_pool: ProcessPool | None, tenant_id: bytes, body: bytes, metadata: Metadata
 ) -> Batch:
     """Decode a body, in a worker process if that takes long.
 
@@ -146,7 +146,7 @@ async def read(
         with contextlib.suppress(_HoldsMany):
             return decode(body, metadata, here=True)
     given = msgspec.msgpack.encode(metadata.message), metadata.kind.value
-    return (await read_apart(workshop, tenant_id, Apart, decoded_apart, body, *given)).batch()
+    return (await read_apart(process_pool, tenant_id, Apart, decoded_apart, body, *given)).batch()
 
 
 def decoded_apart(body: bytes, common: bytes, kind: str) -> Apart:

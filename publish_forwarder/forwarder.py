@@ -23,6 +23,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 
 from appending.chunks import MESSAGE_OVERHEAD_BYTES, message_bytes
 from edge.problem import Problem
+from edge.process_pool import ProcessPool
 from edge.quota import (
     NO_LIMITS,
     PUBLISHED_BYTES,
@@ -31,7 +32,6 @@ from edge.quota import (
     Usage,
     rate_limited,
 )
-from edge.workshop import Workshop
 from metadata.catalog import Catalog
 from metadata.delivery.forwarded import ForwardedRepository
 from metadata.errors import MetadataError
@@ -68,7 +68,7 @@ class PublishForwarder:
         *,
         forwarded: ForwardedRepository | None = None,
         schemas: SchemaCatalog | None = None,
-        workshop: Workshop | None = None,
+        process_pool: ProcessPool | None = None,
         admits: Callable[[int], bool] = lambda _: True,
         weight_of: Callable[[bytes], float] = lambda _: 1.0,
         quotas: Quotas = NO_LIMITS,
@@ -80,14 +80,14 @@ class PublishForwarder:
         `admits` is asked whether one more message may wait for a group that has not answered for a
         moment. `weight_of` returns a tenant's part where several tenants wait for one group.
         `quotas` are asked before anything is accepted; `usage` counts the stored messages.
-        `workshop` runs long work on bodies and schemas.
+        `process_pool` runs long work on bodies and schemas.
         """
         self.settings = settings or PublishSettings()
         self.budget = Budget(self.settings)
         self.metrics = PublishMetrics(self.budget, lambda: len(self._routes))
         self.scheduled = ScheduledMessages(catalog, store, forwarded)
-        self.schemas = SchemaCheck(schemas, workshop, self._charge)
-        self.workshop = workshop
+        self.schemas = SchemaCheck(schemas, process_pool, self._charge)
+        self.process_pool = process_pool
         self._catalog = catalog
         self._store = store
         self.quotas = quotas

@@ -10,9 +10,9 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from edge.asgi import Route
+from edge.process_pool import ProcessPool
 from edge.quota import Quotas, Usage
 from edge.tracing import Tracer
-from edge.workshop import Workshop
 from metadata.catalog import Catalog
 from metadata.delivery.forwarded import ForwardedRepository
 from metadata.topics.schema_catalog import SchemaCatalog
@@ -31,7 +31,7 @@ def open_publish_forwarder(
     store: StoreClient,
     forwarded: ForwardedRepository,
     schemas: SchemaCatalog,
-    workshop: Workshop,
+    process_pool: ProcessPool,
     admits: Callable[[int], bool],
     weight_of: Callable[[bytes], float],
     quotas: Quotas,
@@ -52,7 +52,7 @@ def open_publish_forwarder(
         settings.load(),
         forwarded=forwarded,
         schemas=schemas,
-        workshop=workshop,
+        process_pool=process_pool,
         admits=admits,
         weight_of=weight_of,
         quotas=quotas,
@@ -62,6 +62,6 @@ def open_publish_forwarder(
     return routes(forwarder)
 
 
-def open_output_reader(topics: Catalog, schemas: SchemaCatalog, workshop: Workshop) -> OutputReader:
+def open_output_reader(topics: Catalog, schemas: SchemaCatalog, process_pool: ProcessPool) -> OutputReader:
     """Open the reader of messages that are published with an ack."""
-    return OutputReader(topics, schemas, workshop)
+    return OutputReader(topics, schemas, process_pool)

@@ -12,7 +12,7 @@ import msgspec
 from edge.decode_errors import field_error
 from edge.large_bodies import dear, read_apart
 from edge.problem import FieldError, Problem, ProblemForm, invalid, not_found
-from edge.workshop import Workshop
+from edge.process_pool import ProcessPool
 from metadata.catalog import Catalog
 from metadata.errors import NotFound
 from metadata.topics.schema_catalog import SchemaCatalog
@@ -32,11 +32,11 @@ class OutputReader:
     """Reads the outputs of acks; one per process."""
 
     def __init__(
-        self, topics: Catalog, schemas: SchemaCatalog | None, workshop: Workshop | None = None
+        self, topics: Catalog, schemas: SchemaCatalog | None, process_pool: ProcessPool | None = None
     ) -> None:
         self._topics = topics
-        self._schemas = SchemaCheck(schemas, workshop)
-        self._workshop = workshop
+        self._schemas = SchemaCheck(schemas, process_pool)
+        self._process_pool = process_pool
 
     async def read(self, tenant_id: bytes, raw: bytes, *, refresh: bool = False) -> list[Output]:
         """Return the outputs in `raw`, the JSON array `publish`.
@@ -44,7 +44,7 @@ class OutputReader:
         `refresh` reads topics again, because one was found to be another than it was. Raises
         MetadataError, or a Problem that names the item and the field.
         """
-        items = await _read(self._workshop, tenant_id, raw)
+        items = await _read(self._process_pool, tenant_id, raw)
         outputs: list[Output] = []
         topics: dict[str, Topic] = {}
         size_bytes = 0
@@ -84,9 +84,9 @@ class Given(msgspec.Struct, array_like=True):
         return self.found
 
 
-async def _read(workshop: Workshop | None, tenant_id: bytes, raw: bytes) -> list[Given]:
+async def _read(process_pool: ProcessPool | None, tenant_id: bytes, raw: bytes) -> list[Given]:
     if dear(raw):
-        return await read_apart(workshop, tenant_id, list[Given], outputs_of, raw)
+        return await read_apart(process_pool, tenant_id, list[Given], outputs_of, raw)
     return outputs_of(raw)
 
 

@@ -12,8 +12,8 @@ import msgspec
 from edge.asgi import JSON, Receive, Route, Scope, Send, path_param, respond, tenant_of
 from edge.large_bodies import dear, read_apart
 from edge.problem import Problem
+from edge.process_pool import ProcessPool
 from edge.quota import PUBLISH_QUOTAS
-from edge.workshop import Workshop
 from openapi import publish, topics
 from publish_forwarder import batch_body
 from publish_forwarder.accepting import EARLY
@@ -61,7 +61,7 @@ class _Handlers:
         most_bytes = MAX_BODY_BYTES if kind is BodyKind.EVENT else MAX_MESSAGE_BYTES
         message.data = await read_body(receive, share, most_bytes, metadata.content_length)
         if kind is not BodyKind.PLAIN:
-            message = await _looked_into(forwarder.workshop, tenant_id, message, kind)
+            message = await _looked_into(forwarder.process_pool, tenant_id, message, kind)
         routes = await forwarder.routes_of(tenant_id, path_param(scope, "topic"))
         if routes.topic.schema is not None:
             await forwarder.schemas.refuse(routes.topic, message)
@@ -88,7 +88,7 @@ class _Handlers:
         metadata = parse_batch(scope["headers"])
         body = await read_body(receive, share, MAX_BODY_BYTES, metadata.content_length)
         routes = await forwarder.routes_of(tenant_id, path_param(scope, "topic"))
-        entries, delays = await batch_body.read(forwarder.workshop, tenant_id, body, metadata)
+        entries, delays = await batch_body.read(forwarder.process_pool, tenant_id, body, metadata)
         if routes.topic.schema is not None:
             entries = await forwarder.schemas.checked(routes.topic, entries)
             routes = await forwarder.routes_of(tenant_id, routes.topic.name)
@@ -137,7 +137,7 @@ class _Handlers:
 
 
 async def _looked_into(
-    workshop: Workshop | None, tenant_id: bytes, message: Message, kind: BodyKind
+    process_pool: ProcessPool | None, tenant_id: bytes, message: Message, kind: BodyKind
 ) -> Message:
     """Return the message after a look into its body.
 
@@ -152,7 +152,7 @@ async def _looked_into(
         return message
     message.data = b""
     given = msgspec.msgpack.encode(message), kind.value
-    return await read_apart(workshop, tenant_id, Message, looked_into, data, *given)
+    return await read_apart(process_pool, tenant_id, Message, looked_into, data, *given)
 
 
 def looked_into(data: bytes, message: bytes, kind: str) -> Message:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from edge.problem import FieldError
-from edge.workshop import LIMIT_S, TookTooLong, Workshop
+from edge.process_pool import LIMIT_S, ProcessPool, TookTooLong
 from schemas.definition import Definition, compile_definition, incompatible
 from schemas.limits import BadDefinition, CannotCompare, TooDear
 
@@ -62,9 +62,9 @@ class Checker:
     definition that this release does not understand.
     """
 
-    def __init__(self, workshop: Workshop | None = None) -> None:
-        """Prepare a checker; without a workshop it does all work here, however long that takes."""
-        self._workshop = workshop
+    def __init__(self, process_pool: ProcessPool | None = None) -> None:
+        """Make a checker; without a process pool it does all work here, however long it takes."""
+        self._process_pool = process_pool
         self._known: OrderedDict[tuple[str, str], Definition | BadDefinition | None] = OrderedDict()
 
     async def check(
@@ -128,10 +128,10 @@ class Checker:
     async def _apart(
         self, tenant_id: bytes, work: Callable[..., _Answer], *arguments: Any
     ) -> list[FieldError]:
-        if self._workshop is None:
+        if self._process_pool is None:
             how, listed = work(*arguments)
         else:
-            how, listed = await self._workshop.run(tenant_id, work, *arguments)
+            how, listed = await self._process_pool.run(tenant_id, work, *arguments)
         errors = [FieldError(field, detail) for field, detail in listed]
         if how == _BAD:
             raise BadDefinition(errors)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from edge.problem import FieldError, Problem, preceding_item_failed, unavailable
+from edge.process_pool import ProcessPool
 from edge.slices import Slices
-from edge.workshop import Workshop
 from metadata.errors import MetadataError, NotFound
 from metadata.topics.schema_catalog import SchemaCatalog
 from metadata.topics.schemas import Schema
@@ -37,7 +37,7 @@ class SchemaCheck:
     def __init__(
         self,
         source: SchemaCatalog | None,
-        workshop: Workshop | None = None,
+        process_pool: ProcessPool | None = None,
         charge: Callable[[bytes, int, int], None] = _free,
     ) -> None:
         """Prepare a checker.
@@ -46,7 +46,7 @@ class SchemaCheck:
         its rates like accepted ones. It raises a 429 Problem.
         """
         self._source = source
-        self._checker = Checker(workshop)
+        self._checker = Checker(process_pool)
         self._charge = charge
 
     async def refuse(self, topic: Topic, message: Message) -> None:

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from edge.message_id import MessageId
 from edge.problem import not_found, unavailable
+from edge.process_pool import ProcessPool
 from edge.quota import NO_LIMITS, Levels, Usage
-from edge.workshop import Workshop
 from metadata.types import Subscription, Topic, Unit
 from peering.shared_secret import SharedSecret
 from subscribe_forwarder.delivery.flush import AckFlusher
@@ -87,7 +87,7 @@ class SubscribeForwarder:
         throttling: Throttling | None = None,
         levels: Levels = NO_LIMITS,
         usage: Usage = NO_LIMITS,
-        workshop: Workshop | None = None,
+        process_pool: ProcessPool | None = None,
         outbox: Outbox | None = None,
         late_s: Callable[[], float] = lambda: 0.0,
         clock: Callable[[], float] = time.monotonic,
@@ -95,7 +95,7 @@ class SubscribeForwarder:
         """Make a forwarder, which owns nothing yet. `history`: the store for repeated reads, where
         they have connections of their own; `address`: where links are accepted; `links`: None where
         it shares with nobody; `levels`: the tenants' limits of messages in flight; `usage` is told
-        what they get; `workshop`: the place where slow judgements of messages run; without one,
+        what they get; `process_pool`: the place where slow judgements of messages run; without one,
         here; `outbox` writes dead letters; without one, exhausted deliveries stay open; `late_s`
         returns how late the loop calls timers now."""
         self.settings = settings or SubscribeSettings()
@@ -107,8 +107,8 @@ class SubscribeForwarder:
         self._clock = clock
         self._throttling = throttling
         self.usage, self._in_flight = usage, InFlight(levels, clock)
-        self.apart = None if workshop is None else Apart(workshop)
-        self.workshop = workshop
+        self.apart = None if process_pool is None else Apart(process_pool)
+        self.process_pool = process_pool
         self.news = News()
         self.activity = Activity()
         self._stopping = False

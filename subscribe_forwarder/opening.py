@@ -15,10 +15,10 @@ from edge.asgi import Handler, Route, Scope
 from edge.lifetime import own
 from edge.load import MachineLoad
 from edge.problem import Problem
+from edge.process_pool import ProcessPool
 from edge.quota import Levels, Quotas, Usage
 from edge.sealing import Sealer
 from edge.tracing import Tracer
-from edge.workshop import Workshop
 from metadata.catalog import Catalog
 from metadata.database import Database
 from metadata.delivery.ack_history import AckHistoryRepository
@@ -100,7 +100,7 @@ class Process:
     feed: ChangeFeed
     outputs: Outputs
     """Reads the messages that an ack publishes."""
-    workshop: Workshop
+    process_pool: ProcessPool
     load: MachineLoad
     limits: TenantLimits
     usage: Usage
@@ -249,7 +249,7 @@ def _make_forwarder(
         throttling=throttling,
         levels=process.limits,
         usage=process.usage,
-        workshop=process.workshop,
+        process_pool=process.process_pool,
         outbox=Outbox(process.store),
         late_s=lambda: process.load.loop_lag_s,
     )

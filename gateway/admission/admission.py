@@ -2,9 +2,9 @@
 
 Two things refuse. *Bounds* limit the requests that run, the requests that wait, and the bytes of
 their bodies, so memory stays flat whatever comes; while publishes queue behind the loop, a bound
-also limits how many of them run (crowd.py). The *pace* (edge/pace.py) holds while the loop is late:
-SETTLING requests may take four fifths of what it lets through, NORMAL ones nearly all of what is
-left, DEFERRABLE ones the rest, at least a twentieth.
+also limits how many of them run (publish_limit.py). The *pace* (edge/pace.py) holds while the loop
+is late: SETTLING requests may take four fifths of what it lets through, NORMAL ones nearly all of
+what is left, DEFERRABLE ones the rest, at least a twentieth.
 
 Refusing does not help a loop that is late because another program has the processor: lateness
 counts only if this process works hard, or many requests run. Publishes do not queue for a process
@@ -30,10 +30,10 @@ from edge.pace import Pace
 from edge.problem import Problem
 from edge.shares import CROWDED, FULL, Shares
 from gateway.admission import metrics
-from gateway.admission.crowd import Crowd
 from gateway.admission.kinds import Kind, Urgency
+from gateway.admission.publish_limit import PublishLimit
+from gateway.admission.queue_delay import MANY, QueueDelay
 from gateway.admission.sharing import water_level
-from gateway.admission.sojourn import CROWD, Sojourn
 
 ANONYMOUS = b""
 """The tenant of requests whose token has not been checked yet."""
@@ -106,8 +106,8 @@ class Admission:
         self._limits = limits or Limits()
         self._weight_of = weight_of
         self._pace = Pace()
-        self._sojourn = Sojourn()
-        self._crowd = Crowd()
+        self._queue_delay = QueueDelay()
+        self._publish_limit = PublishLimit()
         self._crowded = False
         """A publish was refused for it since the last tick."""
         self._tenants: dict[bytes, _Tenant] = {}
@@ -140,7 +140,7 @@ class Admission:
     @property
     def pacing(self) -> bool:
         """Whether a pace or a publish limit is in force."""
-        return self._pace.per_second is not None or self._crowd.limit is not None
+        return self._pace.per_second is not None or self._publish_limit.limit is not None
 
     @property
     def pressed(self) -> bool:
@@ -179,7 +179,7 @@ class Admission:
     ) -> None:
         """Note the end of an admitted request, and its duration if it was carried out."""
         if kind.timed and seconds is not None:
-            self._sojourn.note(seconds)
+            self._queue_delay.note(seconds)
         if kind.waits:
             self._waits.release(tenant_id)
         else:
@@ -218,8 +218,8 @@ class Admission:
         went = sum(self._went)
         self._went = [0.0, 0.0, 0.0]
         before = self._pace.per_second
-        self._tick_crowd(took_s, idle=cpu < IDLE_CPU)
-        if cpu < IDLE_CPU or (cpu < BUSY_CPU and self.running < CROWD):
+        self._tick_publish_limit(took_s, idle=cpu < IDLE_CPU)
+        if cpu < IDLE_CPU or (cpu < BUSY_CPU and self.running < MANY):
             late = 0.0
         self._pace.tick(went=went, wanted=wanted, took_s=took_s, overloaded=late)
         self._note_change(before)
@@ -250,13 +250,13 @@ class Admission:
         self._next = (self._next + 1) % len(OVERLOADED)
         return OVERLOADED[self._next]
 
-    def _tick_crowd(self, took_s: float, *, idle: bool) -> None:
-        before = self._crowd.limit
+    def _tick_publish_limit(self, took_s: float, *, idle: bool) -> None:
+        before = self._publish_limit.limit
         shared = self._shared()
-        queued = self._sojourn.tick(
+        queued = self._queue_delay.tick(
             took_s, self.publishing, shared=shared, limited=before is not None
         )
-        self._crowd.tick(
+        self._publish_limit.tick(
             running=self.publishing,
             queued=0.0 if idle else queued,
             held=self._crowded,
@@ -264,7 +264,7 @@ class Admission:
             took_s=took_s,
         )
         self._crowded = False
-        now = self._crowd.limit
+        now = self._publish_limit.limit
         if before is None and now is not None:
             metrics.changes.labels("crowded").inc()
             _log.warning("publishes queue", at_once=round(now))
@@ -279,7 +279,7 @@ class Admission:
         if tenant.rate[urgency] is not None and tenant.tokens[urgency] <= 0:
             return "delay"
         reason = _bound(self._waits if kind.waits else self._requests, tenant_id, 1, urgency)
-        crowd = self._crowd.limit
+        crowd = self._publish_limit.limit
         if crowd is not None and kind.timed and reason is None:
             crowded = self._crowds(tenant_id, tenant, urgency, crowd)
             self._crowded |= crowded

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from gateway.backup import restoring
-from gateway.backup.vault import Manifest, Vault, VaultError
+from gateway.backup.backup_directory import BackupDirectory, BackupDirectoryError, Manifest
 from gateway.up.data_dir import DataDir, Ports, State, choose_ports
 from gateway.up.supervisor import GROUPS, NODES
 from metadata.postgres.embedded import EmbeddedPostgres
@@ -25,7 +25,7 @@ HOST = "127.0.0.1"
 
 
 def restore(
-    vault: Vault,
+    backups: BackupDirectory,
     manifest: Manifest,
     path: Path,
     secrets: Path,
@@ -35,20 +35,20 @@ def restore(
     do, EmbeddedPostgresFailed, OSError."""
     old = msgspec.json.decode(secrets.read_bytes(), type=State)
     if path.exists() and any(path.iterdir()):
-        raise VaultError(f"{path} is not empty: restore into a new directory")
+        raise BackupDirectoryError(f"{path} is not empty: restore into a new directory")
     data_dir = DataDir(path)
     state = State(ack_secret=old.ack_secret, seal_keys=old.seal_keys, has_operator=True)
     ports = state.ports = choose_ports(HOST, None, old.ports)
     postgres = EmbeddedPostgres(data_dir.postgres, port=ports.postgres)
     try:
         postgres.start()
-        rows = asyncio.run(restoring.restore_postgres(postgres.url, vault, manifest))
+        rows = asyncio.run(restoring.restore_postgres(postgres.url, backups, manifest))
         tell(f"Postgres: {rows} rows")
     finally:
         postgres.stop()
     for node in NODES:
         settings = _node(data_dir, state, ports, node)
-        restoring.restore_store_node(settings, vault, manifest, tell)
+        restoring.restore_store_node(settings, backups, manifest, tell)
     # Last: only with it, it is an installation.
     data_dir.save(state)
 

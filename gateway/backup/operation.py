@@ -16,8 +16,8 @@ from rich.table import Table
 
 from gateway import logs
 from gateway.backup import installation, restoring, taking
+from gateway.backup.backup_directory import BackupDirectory, BackupDirectoryError, Manifest
 from gateway.backup.taking import Source
-from gateway.backup.vault import Manifest, Vault, VaultError
 from gateway.commands import orphan_operation
 from gateway.commands.store_view import size, terminal
 from gateway.configuration.settings import cluster_uid, log_level
@@ -36,19 +36,21 @@ WRONG_USE = 2
 NOT_FINISHED = 3
 
 
-def take(data_dir: Path | None, vault: Vault, *, keep: int | None, bytes_per_s: int) -> int:
+def take(
+    data_dir: Path | None, backups: BackupDirectory, *, keep: int | None, bytes_per_s: int
+) -> int:
     """Take a backup; return the exit status."""
 
     def work() -> None:
         source = find(data_dir)
-        with vault.writing():
-            name = asyncio.run(taking.take(source, vault, bytes_per_s=bytes_per_s, tell=_say))
-            _, manifest = vault.manifest(name)
+        with backups.writing():
+            name = asyncio.run(taking.take(source, backups, bytes_per_s=bytes_per_s, tell=_say))
+            _, manifest = backups.manifest(name)
             _say(
                 f"{name}: {manifest.messages} messages, {size(manifest.new_bytes)} of them new;"
                 f" recovery point {_time(manifest.recovery_point)}"
             )
-            for removed in vault.keep(keep) if keep is not None else ():
+            for removed in backups.keep(keep) if keep is not None else ():
                 _say(f"{removed} is removed")
 
     return _run("backup", work)
@@ -66,11 +68,11 @@ def find(data_dir: Path | None) -> Source:
     return Source(found.store, bytes.fromhex(state.cluster_uid), found.database.url)
 
 
-def show(vault: Vault, *, json: bool) -> int:
+def show(backups: BackupDirectory, *, json: bool) -> int:
     """Print the list of backups; return the exit status."""
 
     def work() -> None:
-        found = [vault.manifest(name) for name in vault.names()]
+        found = [backups.manifest(name) for name in backups.names()]
         if json:
             rows = [_row(name, manifest) for name, manifest in found]
             sys.stdout.write(msgspec.json.encode({"backups": rows}).decode() + "\n")
@@ -91,38 +93,38 @@ def show(vault: Vault, *, json: bool) -> int:
     return _run("backup list", work)
 
 
-def verify(vault: Vault, name: str | None) -> int:
+def verify(backups: BackupDirectory, name: str | None) -> int:
     """Check a backup; return the exit status."""
 
     def work() -> None:
-        chosen, manifest = vault.manifest(name)
-        restoring.verify(vault, manifest)
+        chosen, manifest = backups.manifest(name)
+        restoring.verify(backups, manifest)
         _say(f"{chosen} is whole: {size(manifest.stored_bytes)} read")
 
     return _run("backup verify", work)
 
 
-def restore_postgres(vault: Vault, name: str | None) -> int:
+def restore_postgres(backups: BackupDirectory, name: str | None) -> int:
     """Restore Postgres from a backup; return the exit status."""
 
     def work() -> None:
         url = DatabaseSettings.from_environment().url
-        chosen, manifest = vault.manifest(name)
-        rows = asyncio.run(restoring.restore_postgres(url, vault, manifest))
+        chosen, manifest = backups.manifest(name)
+        rows = asyncio.run(restoring.restore_postgres(url, backups, manifest))
         _say(f"Postgres is as in {chosen}: {rows} rows")
 
     return _run("restore postgres", work)
 
 
-def restore_node(vault: Vault, name: str | None, skip_offsets: int | None) -> int:
+def restore_node(backups: BackupDirectory, name: str | None, skip_offsets: int | None) -> int:
     """Restore a store node from a backup; return the exit status."""
 
     def work() -> None:
         settings = from_environment()
-        chosen, manifest = vault.manifest(name)
+        chosen, manifest = backups.manifest(name)
         restoring.restore_store_node(
             settings,
-            vault,
+            backups,
             manifest,
             _say,
             skip_offsets=SKIP_OFFSETS if skip_offsets is None else skip_offsets,
@@ -132,12 +134,14 @@ def restore_node(vault: Vault, name: str | None, skip_offsets: int | None) -> in
     return _run("restore node", work)
 
 
-def restore_installation(vault: Vault, name: str | None, data_dir: Path, secrets: Path) -> int:
+def restore_installation(
+    backups: BackupDirectory, name: str | None, data_dir: Path, secrets: Path
+) -> int:
     """Restore a whole installation from a backup; return the exit status."""
 
     def work() -> None:
-        chosen, manifest = vault.manifest(name)
-        installation.restore(vault, manifest, data_dir, secrets, _say)
+        chosen, manifest = backups.manifest(name)
+        installation.restore(backups, manifest, data_dir, secrets, _say)
         _say(f"{data_dir} is as in {chosen}: packetboat up --data-dir {data_dir}")
 
     return _run("restore installation", work)
@@ -150,7 +154,7 @@ def _run(command: str, work: Callable[[], None]) -> int:
         work()
     except StoreError as error:
         return _failed(command, f"not finished: {error}", NOT_FINISHED)
-    except (VaultError, NotRestorable, PackDamaged, MetadataError) as error:
+    except (BackupDirectoryError, NotRestorable, PackDamaged, MetadataError) as error:
         return _failed(command, str(error), REFUSED)
     except (EmbeddedPostgresFailed, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         return _failed(command, f"Postgres: {error}", REFUSED)

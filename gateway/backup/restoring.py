@@ -11,7 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from gateway.backup.vault import Manifest, StoredFile, Vault, VaultError
+from gateway.backup.backup_directory import (
+    BackupDirectory,
+    BackupDirectoryError,
+    Manifest,
+    StoredFile,
+)
 from gateway.recovery.keeper import ERA, WITNESS
 from metadata.postgres.dump import load
 from store_nodes.backup.restoring import SKIP_OFFSETS, Copy, restore_node
@@ -26,16 +31,16 @@ def restored_era(manifest: Manifest) -> int:
     return manifest.store_era + ERAS_SKIPPED
 
 
-async def restore_postgres(url: str, vault: Vault, manifest: Manifest) -> int:
+async def restore_postgres(url: str, backups: BackupDirectory, manifest: Manifest) -> int:
     """Restore Postgres; return the number of rows.
 
-    Raises VaultError, MetadataError, asyncpg's errors, OSError.
+    Raises BackupDirectoryError, MetadataError, asyncpg's errors, OSError.
     """
-    vault.check(list(manifest.tables.values()))
+    backups.check(list(manifest.tables.values()))
     await load(
         url,
         manifest.database,
-        lambda name: vault.open_table(manifest.tables[name]),
+        lambda name: backups.open_table(manifest.tables[name]),
         era=restored_era(manifest),
     )
     return sum(table.rows for table in manifest.database.tables)
@@ -43,14 +48,14 @@ async def restore_postgres(url: str, vault: Vault, manifest: Manifest) -> int:
 
 def restore_store_node(
     settings: StoreNodeSettings,
-    vault: Vault,
+    backups: BackupDirectory,
     manifest: Manifest,
     tell: Callable[[str], None],
     *,
     skip_offsets: int = SKIP_OFFSETS,
 ) -> None:
-    """Raises VaultError, NotRestorable, PackDamaged, OSError."""
-    copy = open_copy(vault, manifest)
+    """Raises BackupDirectoryError, NotRestorable, PackDamaged, OSError."""
+    copy = open_copy(backups, manifest)
 
     def counters(found: Mapping[str, int]) -> Mapping[str, int]:
         kept = {name: value for name, value in found.items() if not name.startswith(WITNESS)}
@@ -59,26 +64,27 @@ def restore_store_node(
     restore_node(settings, copy, counters, tell, skip_offsets=skip_offsets)
 
 
-def open_copy(vault: Vault, manifest: Manifest) -> Copy:
-    """Return the store's part of a backup; raise VaultError where it is damaged or incomplete.
+def open_copy(backups: BackupDirectory, manifest: Manifest) -> Copy:
+    """Return the store's part of a backup; raise BackupDirectoryError where it is damaged or
+    incomplete.
 
     The batches are checked when they are read.
     """
     small: list[StoredFile] = [pack.index for pack in manifest.packs]
-    vault.check(small)
-    machines = {group: vault.read(file) for group, file in manifest.machines.items()}
-    packs = tuple(vault.pack(pack) for pack in manifest.packs)
+    backups.check(small)
+    machines = {group: backups.read(file) for group, file in manifest.machines.items()}
+    packs = tuple(backups.pack(pack) for pack in manifest.packs)
     copy = Copy(bytes.fromhex(manifest.cluster_uid), machines, packs)
     copy.open()
     gap = asyncio.run(copy.gap())
     if gap is not None:
-        raise VaultError(f"it lacks {gap}")
+        raise BackupDirectoryError(f"it lacks {gap}")
     return copy
 
 
-def verify(vault: Vault, manifest: Manifest) -> None:
+def verify(backups: BackupDirectory, manifest: Manifest) -> None:
     """Check that all of a backup is there, as it was written, with all that is live; raise
-    VaultError.
+    BackupDirectoryError.
     """
-    vault.check(manifest.files())
-    open_copy(vault, manifest)
+    backups.check(manifest.files())
+    open_copy(backups, manifest)

@@ -16,7 +16,15 @@ from typing import NamedTuple
 
 import zstandard
 
-from gateway.backup.vault import Draft, Manifest, NewFile, StoredFile, StoredPack, Vault, VaultError
+from gateway.backup.backup_directory import (
+    BackupDirectory,
+    BackupDirectoryError,
+    Draft,
+    Manifest,
+    NewFile,
+    StoredFile,
+    StoredPack,
+)
 from gateway.commands.store_operation import Store
 from gateway.recovery.keeper import ERA
 from metadata.database import Database
@@ -41,10 +49,10 @@ class Source(NamedTuple):
     database_url: str
 
 
-async def take(source: Source, vault: Vault, *, bytes_per_s: int, tell: Tell) -> str:
-    """Take a backup and return its name; call it only while `vault.writing()`.
+async def take(source: Source, backups: BackupDirectory, *, bytes_per_s: int, tell: Tell) -> str:
+    """Take a backup and return its name; call it only while `backups.writing()`.
 
-    Raises StoreError, VaultError, MetadataError, asyncpg's errors, OSError.
+    Raises StoreError, BackupDirectoryError, MetadataError, asyncpg's errors, OSError.
     """
     client = source.store.client(source.cluster_uid)
     database = Database(DatabaseSettings(source.database_url))
@@ -54,20 +62,22 @@ async def take(source: Source, vault: Vault, *, bytes_per_s: int, tell: Tell) ->
         await database.connect()
         # Before the first row is read, until the last batch is copied.
         async with backup_hold.holding(database) as check:
-            return await _Backup(source, client, vault, tell).take(bytes_per_s, check)
+            return await _Backup(source, client, backups, tell).take(bytes_per_s, check)
     finally:
         await database.close()
         await client.close()
 
 
 class _Backup:
-    def __init__(self, source: Source, client: StoreClient, vault: Vault, tell: Tell) -> None:
+    def __init__(
+        self, source: Source, client: StoreClient, backups: BackupDirectory, tell: Tell
+    ) -> None:
         self._source = source
         self._client = client
-        self._vault = vault
+        self._backups = backups
         self._tell = tell
         self._began = time.time()
-        self._draft: Draft = vault.draft(self._began)
+        self._draft: Draft = backups.draft(self._began)
         self._tables: dict[str, StoredFile] = {}
         self._packs: dict[tuple[int, str], NewFile] = {}
 
@@ -78,7 +88,7 @@ class _Backup:
         self._tell(f"Postgres: {sum(table.rows for table in dumped.tables)} rows")
         writer = PackWriter(self._pack_file)
         taking = Taking(self._client, writer, bytes_per_s=bytes_per_s, tell=self._tell)
-        packs = {self._vault.pack(stored): stored for stored in older}
+        packs = {self._backups.pack(stored): stored for stored in older}
         images, kept = await taking.take(packs)
         await check()
         machines: dict[int, StoredFile] = {}
@@ -114,8 +124,8 @@ class _Backup:
     def _older(self) -> tuple[StoredPack, ...]:
         """Packs of the newest backup of the same cluster: in another one the same offset may be
         another message."""
-        for name in reversed(self._vault.names()):
-            _, found = self._vault.manifest(name)
+        for name in reversed(self._backups.names()):
+            _, found = self._backups.manifest(name)
             if found.cluster_uid == self._source.cluster_uid.hex():
                 return found.packs
         return ()
@@ -157,7 +167,7 @@ class _Compressed:
 
 def _check_eras(dumped: Dump, manifest: Manifest) -> None:
     if dumped.era > manifest.store_era:
-        raise VaultError(
+        raise BackupDirectoryError(
             f"Postgres is in era {dumped.era} and the store in era {manifest.store_era}: they are "
             "not of one installation"
         )

@@ -43,9 +43,11 @@ def take(
 ) -> None:
     """Create a backup; it copies only batches of the store that no earlier backup has."""
     from gateway.backup import operation
-    from gateway.backup.vault import Vault
+    from gateway.backup.backup_directory import BackupDirectory
 
-    raise typer.Exit(operation.take(data_dir, Vault(directory), keep=keep, bytes_per_s=bytes_per_s))
+    raise typer.Exit(
+        operation.take(data_dir, BackupDirectory(directory), keep=keep, bytes_per_s=bytes_per_s)
+    )
 
 
 @app.command("list")
@@ -55,15 +57,15 @@ def list_(
 ) -> None:
     """List the backups, oldest first."""
     from gateway.backup import operation
-    from gateway.backup.vault import Vault
+    from gateway.backup.backup_directory import BackupDirectory
 
-    raise typer.Exit(operation.show(Vault(directory), json=json))
+    raise typer.Exit(operation.show(BackupDirectory(directory), json=json))
 
 
 @app.command()
 def verify(directory: Directory, name: Name = None) -> None:
     """Read a whole backup; exit status 1 if anything is damaged or missing."""
     from gateway.backup import operation
-    from gateway.backup.vault import Vault
+    from gateway.backup.backup_directory import BackupDirectory
 
-    raise typer.Exit(operation.verify(Vault(directory), name))
+    raise typer.Exit(operation.verify(BackupDirectory(directory), name))

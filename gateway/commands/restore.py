@@ -25,9 +25,9 @@ app = typer.Typer(
 def postgres(directory: Directory, name: Name = None) -> None:
     """Fill the empty database at PACKETBOAT_DATABASE_URL."""
     from gateway.backup import operation
-    from gateway.backup.vault import Vault
+    from gateway.backup.backup_directory import BackupDirectory
 
-    raise typer.Exit(operation.restore_postgres(Vault(directory), name))
+    raise typer.Exit(operation.restore_postgres(BackupDirectory(directory), name))
 
 
 @app.command()
@@ -46,9 +46,9 @@ def node(
     """Fill the empty directory of one store node, with the settings that it will be started with:
     PACKETBOAT_STORE_*, and a new PACKETBOAT_CLUSTER_UID."""
     from gateway.backup import operation
-    from gateway.backup.vault import Vault
+    from gateway.backup.backup_directory import BackupDirectory
 
-    raise typer.Exit(operation.restore_node(Vault(directory), name, skip_offsets))
+    raise typer.Exit(operation.restore_node(BackupDirectory(directory), name, skip_offsets))
 
 
 @app.command()
@@ -65,6 +65,8 @@ def installation(
 ) -> None:
     """Create the data directory of a `packetboat up` from a backup."""
     from gateway.backup import operation
-    from gateway.backup.vault import Vault
+    from gateway.backup.backup_directory import BackupDirectory
 
-    raise typer.Exit(operation.restore_installation(Vault(directory), name, data_dir, secrets))
+    raise typer.Exit(
+        operation.restore_installation(BackupDirectory(directory), name, data_dir, secrets)
+    )

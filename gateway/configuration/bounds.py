@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from edge import large_bodies, worker, workshop
+from edge import large_bodies, process_pool, worker
 from edge.expressions import ahead
 from gateway import write_limit
 from gateway.admission import admission
@@ -279,20 +279,20 @@ AREAS = (
             Bound(
                 "work_processes",
                 "processors, memory",
-                workshop.WORKERS,
+                process_pool.WORKERS,
                 "none: tenants take turns",
                 HALF,
             ),
             Bound(
                 "work_seconds",
                 "the worker processes: CPU time of one call",
-                workshop.LIMIT_S,
+                process_pool.LIMIT_S,
                 "413, or 422; a filter is no match",
             ),
             Bound(
                 "work_wall_seconds",
                 "the worker processes: one call on a machine with too much to do",
-                workshop.WALL_S,
+                process_pool.WALL_S,
                 "as above",
             ),
             Bound(
@@ -304,21 +304,21 @@ AREAS = (
             Bound(
                 "work_seconds_per_second",
                 "processors: CPU time of one tenant",
-                workshop.CPU_PART,
+                process_pool.CPU_PART,
                 "429 `work-limited`",
             ),
             Bound(
                 "work_burst_seconds",
                 "processors: CPU time that a tenant may use at once",
-                workshop.CPU_BURST_S,
+                process_pool.CPU_BURST_S,
                 "429 `work-limited`",
             ),
             Bound(
                 "work_waiting",
                 "memory",
-                workshop.ALL_WAITING,
+                process_pool.ALL_WAITING,
                 "429 `work-limited`",
-                f"{workshop.MAX_WAITING / workshop.ALL_WAITING:.2%}",
+                f"{process_pool.MAX_WAITING / process_pool.ALL_WAITING:.2%}",
             ),
         ),
     ),

@@ -18,7 +18,7 @@ from edge.asgi import (
 from edge.caller import Caller
 from edge.departure import unless_gone
 from edge.parameters import Query
-from edge.workshop import Workshop
+from edge.process_pool import ProcessPool
 from gateway.jobs.bodies import (
     MAX_ADD_BODY_BYTES,
     spec_of,
@@ -48,10 +48,10 @@ class JobRoutes:
         reader: JobReader,
         ends: EndWatch,
         limits: JobLimits,
-        workshop: Workshop | None = None,
+        process_pool: ProcessPool | None = None,
     ) -> None:
-        """Make the routes; the `workshop` reads large bodies."""
-        self._workshop = workshop
+        """Make the routes; the process pool reads large bodies."""
+        self._process_pool = process_pool
         self._jobs = jobs
         self._steps = steps
         self._reader = reader
@@ -121,7 +121,9 @@ class JobRoutes:
             return await self._steps.retry(call.tenant_id, call.name)
 
     async def add(self, scope: Scope, receive: Receive, send: Send) -> None:
-        given = await read(self._workshop, scope, receive, MAX_ADD_BODY_BYTES, Inputs, inputs_of)
+        given = await read(
+            self._process_pool, scope, receive, MAX_ADD_BODY_BYTES, Inputs, inputs_of
+        )
         name, first = path_param(scope, "job"), given.first_index
         async with refusals():
             total = await self._steps.add(tenant_of(scope), name, first, given.inputs, self._limits)

@@ -14,8 +14,8 @@ import msgspec
 from edge.asgi import Receive, Route, Scope, Send, caller_of, path_param, respond, tenant_of
 from edge.departure import unless_gone
 from edge.problem import TYPE_BASE, Problem, invalid
+from edge.process_pool import ProcessPool
 from edge.shares import TooManyWaiting
-from edge.workshop import Workshop
 from gateway.http.decoding import read_json
 from gateway.jobs import metrics
 from gateway.jobs.bodies import MAX_COMPLETE_BODY_BYTES, MAX_FAIL_BODY_BYTES
@@ -43,10 +43,10 @@ class WorkRoutes:
         leases: JobLeaseRepository,
         claims: TaskClaims,
         transitions: TransitionBatches,
-        workshop: Workshop | None = None,
+        process_pool: ProcessPool | None = None,
     ) -> None:
-        """Create the handlers; `workshop` is where large bodies are read."""
-        self._workshop = workshop
+        """Create the handlers; `process_pool` is where large bodies are read."""
+        self._process_pool = process_pool
         self._leases = leases
         self._claims = claims
         self._transitions = transitions
@@ -85,7 +85,7 @@ class WorkRoutes:
 
     async def complete(self, scope: Scope, receive: Receive, send: Send) -> None:
         given = await read(
-            self._workshop,
+            self._process_pool,
             *(scope, receive, MAX_COMPLETE_BODY_BYTES, list[Completion], completions_of),
         )
         items = [(each.lease_id, Complete(each.output, each.wait_for)) for each in given]
@@ -93,7 +93,7 @@ class WorkRoutes:
 
     async def fail(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await read(
-            self._workshop, scope, receive, MAX_FAIL_BODY_BYTES, contract.TasksFail, failures_of
+            self._process_pool, scope, receive, MAX_FAIL_BODY_BYTES, contract.TasksFail, failures_of
         )
         items = [
             (each.lease_id, Fail(each.error.replace("\0", ""), each.retry, each.delay_seconds))

@@ -77,13 +77,13 @@ def open_control(shared: Shared) -> None:
     parts.routes += DelayedRoutes(shared.catalog, shared.store).routes()
     parts.routes += PartitionRoutes(shared.topics, placements, shared.store, mover).routes()
     parts.routes += SchemaRoutes(
-        shared.schemas, shared.catalog, shared.store, Checker(shared.workshop)
+        shared.schemas, shared.catalog, shared.store, Checker(shared.process_pool)
     ).routes()
     parts.routes += ScheduleRoutes(
         ScheduleRepository(shared.database, shared.metered.defaults),
         shared.catalog,
         Outbox(shared.store),
-        SchemaCheck(shared.schema_catalog, shared.workshop),
+        SchemaCheck(shared.schema_catalog, shared.process_pool),
     ).routes()
     parts.routes += SkipRuleRoutes(
         SkipRuleRepository(shared.database), shared.subscriptions, CursorRepository(shared.database)

@@ -29,9 +29,9 @@ def open_jobs(shared: Shared) -> None:
         JobReader(database),
         waits.ends,
         limits,
-        shared.workshop,
+        shared.process_pool,
     ).routes()
     parts.routes += PoolRoutes(JobPoolRepository(database)).routes()
     parts.routes += WorkRoutes(
-        JobLeaseRepository(database), waits.claims, waits.transitions, shared.workshop
+        JobLeaseRepository(database), waits.claims, waits.transitions, shared.process_pool
     ).routes()

@@ -12,9 +12,9 @@ from auth.development import DEV_TENANT_ID, DEV_TENANT_NAME
 from edge.asgi import Route
 from edge.lifetime import own
 from edge.load import MachineLoad
+from edge.process_pool import ProcessPool
 from edge.sealing import Sealer
 from edge.tracing import Tracer
-from edge.workshop import Workshop
 from gateway.breakers import GroupBreakers, MetadataGate
 from gateway.configuration.settings import Role, ServerSettings
 from gateway.egress_rules import EgressRules
@@ -119,7 +119,7 @@ async def open_parts(settings: ServerSettings, tracer: Tracer | None) -> AsyncIt
             sealer=Sealer.from_text(settings.seal_keys) if settings.seal_keys else None,
             identity=open_identity(settings, database, feed, rules.guard_of, stack),
             metered=metered,
-            workshop=_workshop(stack),
+            process_pool=_process_pool(stack),
             tracer=tracer,
         )
         parts.verifier = shared.identity.verifier
@@ -171,10 +171,10 @@ async def _open_store(
     return store
 
 
-def _workshop(stack: AsyncExitStack) -> Workshop:
-    workshop = Workshop()
-    stack.push_async_callback(workshop.close)
-    return workshop
+def _process_pool(stack: AsyncExitStack) -> ProcessPool:
+    process_pool = ProcessPool()
+    stack.push_async_callback(process_pool.close)
+    return process_pool
 
 
 async def _check_schema(database: Database) -> None:

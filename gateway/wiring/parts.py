@@ -13,10 +13,10 @@ from auth.principal import Principal
 from auth.verifier import CachingVerifier, TokenVerifier
 from edge.asgi import Route
 from edge.load import MachineLoad
+from edge.process_pool import ProcessPool
 from edge.quota import NO_LIMITS, Quotas, Usage
 from edge.sealing import Sealer
 from edge.tracing import Tracer
-from edge.workshop import Workshop
 from gateway.admission.admission import Admission
 from gateway.configuration.settings import ServerSettings
 from gateway.egress_rules import EgressRules
@@ -115,6 +115,6 @@ class Shared:
     """The sealer, if this process has keys to seal with: always in the roles that need it."""
     identity: Identity
     metered: Metered
-    workshop: Workshop
+    process_pool: ProcessPool
     tracer: Tracer | None
     """The tracer; None turns spans off."""

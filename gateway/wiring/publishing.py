@@ -15,7 +15,7 @@ def open_publishing(shared: Shared) -> None:
         store=shared.store,
         forwarded=ForwardedRepository(shared.database),
         schemas=shared.schema_catalog,
-        workshop=shared.workshop,
+        process_pool=shared.process_pool,
         admits=shared.store.admits,
         weight_of=shared.metered.limiter.weight,
         quotas=shared.metered.limiter,

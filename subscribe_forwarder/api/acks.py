@@ -103,7 +103,7 @@ class Action:
         ids: Ids
         publishes = False
         if self._decoder is requests.ACK:
-            request = await requests.ack_of(self._forwarder.workshop, tenant_of(scope), body)
+            request = await requests.ack_of(self._forwarder.process_pool, tenant_of(scope), body)
             ids, publishes = request.ids, bool(request.publish)
             for topic in request.topics:  # its owner takes our word that the caller may
                 await caller_of(scope).require("publish", "topic", topic)
@@ -238,7 +238,7 @@ class Acks:
         Items that are acked already count as acked.
         """
         forwarder = self._forwarder
-        request = await requests.ack_of(forwarder.workshop, tenant_of(scope), body)
+        request = await requests.ack_of(forwarder.process_pool, tenant_of(scope), body)
         ids = request.ids
         for topic in request.topics:
             await caller_of(scope).require("publish", "topic", topic)

@@ -16,7 +16,7 @@ from edge.bodies import APART, decode
 from edge.large_bodies import dear, read_apart
 from edge.parameters import Query, number_of, text_of
 from edge.problem import FieldError, invalid
-from edge.workshop import Workshop
+from edge.process_pool import ProcessPool
 from openapi import consume as contract
 from openapi.common import HEARTBEAT_SECONDS, MAX_BYTES, MAX_SECONDS, WAIT_SECONDS
 from subscribe_forwarder.api.items import Ids
@@ -108,13 +108,13 @@ def ids_of(choice: contract.MessageChoice) -> Ids:
     return Ids("message_id", choice.message_ids)
 
 
-async def ack_of(workshop: Workshop | None, tenant_id: bytes, body: bytes) -> AckRequest:
+async def ack_of(process_pool: ProcessPool | None, tenant_id: bytes, body: bytes) -> AckRequest:
     """Return the ack in a body; a body that takes long is decoded in a worker process.
 
     Raises a 400, 413, 422 or 429 Problem.
     """
     if dear(body):
-        return await read_apart(workshop, tenant_id, AckRequest, decoded_ack, body)
+        return await read_apart(process_pool, tenant_id, AckRequest, decoded_ack, body)
     return decoded_ack(body)
 
 

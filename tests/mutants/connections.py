@@ -356,7 +356,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "the work of a tenant is as urgent as requests",
         (Edit("edge/worker.py", "    os.nice(NICENESS)\n", ""),),
-        killed_by="tests/unit/edge/test_workshop.py"
+        killed_by="tests/unit/edge/test_process_pool.py"
         "::test_requests_have_the_processor_before_the_work_of_a_tenant",
         breaks="P19",
     ),

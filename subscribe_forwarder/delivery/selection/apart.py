@@ -16,7 +16,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from edge.problem import Problem
-from edge.workshop import CallFailed, TookTooLong, Workshop
+from edge.process_pool import CallFailed, ProcessPool, TookTooLong
 from store_nodes import record_batch
 from subscribe_forwarder.delivery.reading.batch import Batch
 from subscribe_forwarder.delivery.reading.judgement import Pending
@@ -61,8 +61,8 @@ def _verdicts(text: str, batch: Batch) -> list[tuple[bool, str | None]]:
 class Apart:
     """Sends the judgements of one process to its worker processes."""
 
-    def __init__(self, workshop: Workshop) -> None:
-        self._workshop = workshop
+    def __init__(self, process_pool: ProcessPool) -> None:
+        self._process_pool = process_pool
         self._under_way: dict[tuple[int, int], asyncio.Task[None]] = {}
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ class Apart:
             found = None
             while found is None:
                 try:
-                    found = await self._workshop.run(
+                    found = await self._process_pool.run(
                         tenant_id, evaluated, rule.text, batches, partition
                     )
                 except (TookTooLong, CallFailed):

@@ -23,7 +23,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec
 from prometheus_client import CollectorRegistry
 
-from edge import load, worker, workshop
+from edge import load, process_pool, worker
 from gateway import heap, server
 from gateway.access_watch import OpenRequest
 from gateway.configuration.settings import Role, ServerSettings, format_addresses
@@ -288,7 +288,7 @@ def replaced(world: World) -> list[Any]:
         mock.patch.object(load.MachineCpu, "__call__", busy),
         mock.patch.object(time, "process_time", process_time),
         mock.patch.object(os, "_exit", leave),
-        mock.patch.object(workshop, "_Worker", _Worker),
+        mock.patch.object(process_pool, "_Worker", _Worker),
         # The processes of a world are in one, whose metrics would be taken for the same.
         mock.patch.object(CollectorRegistry, "register", nothing),
         mock.patch.object(CollectorRegistry, "unregister", nothing),

@@ -12,7 +12,7 @@ import pytest
 from edge.bodies import decode
 from edge.large_bodies import HERE_BYTES, MAX_VALUES_HERE, SMALL_BYTES, dear, read_apart
 from edge.problem import FieldError, Problem
-from edge.workshop import Workshop
+from edge.process_pool import ProcessPool
 from gateway.jobs.payload import Completion, Inputs, completions_of, failures_of, inputs_of
 from openapi.jobs import TasksFail
 from publish_forwarder import batch_body
@@ -36,21 +36,21 @@ def zeros(size: int) -> bytes:
     return b"[" + b"0," * (size // 2 - 2) + b"0]"
 
 
-async def batch_of(workshop: Workshop | None, body: bytes, kind: bytes) -> batch_body.Batch:
+async def batch_of(process_pool: ProcessPool | None, body: bytes, kind: bytes) -> batch_body.Batch:
     metadata = parse_batch([(b"content-type", kind), (b"packetboat-publisher-id", b"p")])
-    return await batch_body.read(workshop, ACME, body, metadata)
+    return await batch_body.read(process_pool, ACME, body, metadata)
 
 
 @pytest.fixture
-async def workshop() -> AsyncIterator[Workshop]:
-    made = Workshop()
+async def process_pool() -> AsyncIterator[ProcessPool]:
+    made = ProcessPool()
     yield made
     await made.close()
 
 
-async def test_a_problem_of_a_worker_is_raised_as_it_was(workshop: Workshop) -> None:
+async def test_a_problem_of_a_worker_is_raised_as_it_was(process_pool: ProcessPool) -> None:
     with pytest.raises(Problem) as raised:
-        await workshop.run(ACME, refusing)
+        await process_pool.run(ACME, refusing)
     problem = raised.value
     assert (problem.status, problem.slug, problem.detail) == (422, "invalid-request", "No.")
     assert problem.errors == (FieldError("a", "wrong"),)
@@ -90,7 +90,7 @@ BATCHES: dict[str, tuple[bytes, bytes]] = {
 
 @pytest.mark.parametrize("name", BATCHES)
 async def test_a_large_batch_is_what_a_small_one_is_and_holds_up_nobody(
-    name: str, workshop: Workshop
+    name: str, process_pool: ProcessPool
 ) -> None:
     body, kind = BATCHES[name]
     expected: Any
@@ -101,7 +101,7 @@ async def test_a_large_batch_is_what_a_small_one_is_and_holds_up_nobody(
     found: Any
     async with measured() as callbacks:
         try:
-            found = (await batch_of(workshop, body, kind)).entries
+            found = (await batch_of(process_pool, body, kind)).entries
         except Problem as problem:
             found = problem.as_dict()
     assert callbacks.longest_ms < MAX_CALLBACK_MS, callbacks.longest
@@ -119,7 +119,7 @@ def described(entries: list[Message | Problem]) -> Iterator[Any]:
 
 
 async def test_text_and_bytes_in_messagepack_are_read_here() -> None:
-    """The workshop is not asked: this one would fail."""
+    """The process_pool is not asked: this one would fail."""
     items = [{"data": b"x" * 1000}, {"data": "y" * 1000}] * 400
     body = msgspec.msgpack.encode({"messages": items})
     broken: Any = object()
@@ -140,13 +140,13 @@ def test_blank_lines_cost_little() -> None:
     assert took_ms < 200
 
 
-async def test_a_large_ack(workshop: Workshop) -> None:
+async def test_a_large_ack(process_pool: ProcessPool) -> None:
     outputs = [{"topic": "t", "data": "x" * MIB}, {"topic": "u", "data": [0] * MIB}]
     refused = {"topic": "u", "data": 1, "content_type": "text/plain"}
     body = json.dumps({"ack_ids": ["a", "b"], "publish": [*outputs, refused]}).encode()
     async with measured() as callbacks:
-        ack = await requests.ack_of(workshop, ACME, body)
-        read = await read_outputs(workshop, ACME, ack.publish)
+        ack = await requests.ack_of(process_pool, ACME, body)
+        read = await read_outputs(process_pool, ACME, ack.publish)
     assert callbacks.longest_ms < MAX_CALLBACK_MS, callbacks.longest
     assert (ack.ids.field, list(ack.ids.texts)) == ("ack_id", ["a", "b"])
     assert ack.topics == ["t", "u", "u"]
@@ -186,20 +186,20 @@ JOBS: list[tuple[Any, Any, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("kind", "function", "given"), JOBS)
 async def test_a_large_body_of_workers_of_jobs(
-    kind: Any, function: Any, given: dict[str, Any], workshop: Workshop
+    kind: Any, function: Any, given: dict[str, Any], process_pool: ProcessPool
 ) -> None:
     body = json.dumps(given).encode()
     assert len(body) > SMALL_BYTES
     async with measured() as callbacks:
-        found = await read_apart(workshop, ACME, kind, function, body)
+        found = await read_apart(process_pool, ACME, kind, function, body)
     assert callbacks.longest_ms < MAX_CALLBACK_MS, callbacks.longest
     assert found == function(body)
 
 
 async def test_a_body_that_takes_too_long_is_413(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    process_pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edge.workshop.LIMIT_S", 0.01)
+    monkeypatch.setattr("edge.process_pool.LIMIT_S", 0.01)
     with pytest.raises(Problem) as refused:
-        await batch_of(workshop, BATCHES["arrays in data"][0], b"application/json")
+        await batch_of(process_pool, BATCHES["arrays in data"][0], b"application/json")
     assert (refused.value.status, refused.value.slug) == (413, "body-too-large")

@@ -240,7 +240,7 @@ def test_who_publishes_little_beside_others_is_not_to_wait_for_them(
 def test_less_urgent_publishes_are_refused_before_others() -> None:
     admission = Admission()
     crowded(admission, (FLOOD,))
-    limit = admission._crowd.limit
+    limit = admission._publish_limit.limit
     assert limit is not None
     while admission.publishing > 0.9 * limit:
         admission.leave(FLOOD, TIMED)

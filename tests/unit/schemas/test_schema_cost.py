@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge import workshop as workshop_module
+from edge import process_pool as process_pool_module
 from edge.problem import Problem
+from edge.process_pool import ProcessPool
 from edge.quota import Refusal, rate_limited
-from edge.workshop import Workshop
 from schemas import checker as checker_module
 from schemas.checker import Checker
 from schemas.limits import BadDefinition, CannotCompare
@@ -105,19 +105,19 @@ HOSTILE: dict[str, tuple[Any, bytes]] = {
 
 
 @pytest.fixture
-async def workshop(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Workshop]:
-    monkeypatch.setattr(workshop_module, "LIMIT_S", 0.5)
-    made = Workshop()
+async def process_pool(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ProcessPool]:
+    monkeypatch.setattr(process_pool_module, "LIMIT_S", 0.5)
+    made = ProcessPool()
     yield made
     await made.close()
 
 
 async def test_no_publish_with_a_json_schema_takes_long_in_one_callback(
-    workshop: Workshop,
+    process_pool: ProcessPool,
 ) -> None:
     longest_ms: dict[str, float] = {}
     for number, (what, (definition, body)) in enumerate(HOSTILE.items()):
-        check = SchemaCheck(Source(definition), workshop)
+        check = SchemaCheck(Source(definition), process_pool)
         topic = replace(TOPIC, tenant_id=number.to_bytes(16, "big"))
         async with measured() as callbacks:
             for _ in range(2):
@@ -136,8 +136,8 @@ AVRO_BODIES = [
 ]
 
 
-async def test_no_avro_body_takes_long_in_one_callback(workshop: Workshop) -> None:
-    checker = Checker(workshop)
+async def test_no_avro_body_takes_long_in_one_callback(process_pool: ProcessPool) -> None:
+    checker = Checker(process_pool)
     async with measured() as callbacks:
         for definition, body, valid in AVRO_BODIES:
             errors = await checker.check(ACME, "avro", definition, body, AVRO)
@@ -155,8 +155,8 @@ async def test_a_batch_of_small_bodies_takes_turns_with_others() -> None:
     assert callbacks.longest_ms < MAX_CALLBACK_MS, callbacks.longest
 
 
-async def test_no_definition_takes_long_in_one_callback(workshop: Workshop) -> None:
-    checker = Checker(workshop)
+async def test_no_definition_takes_long_in_one_callback(process_pool: ProcessPool) -> None:
+    checker = Checker(process_pool)
     fields = [{"name": f"f{n}", "type": ["null", "string"], "default": None} for n in range(2_000)]
     definitions = [("json_schema", json.dumps(definition)) for definition, _ in HOSTILE.values()]
     definitions.append(
@@ -173,10 +173,12 @@ async def test_no_definition_takes_long_in_one_callback(workshop: Workshop) -> N
 
 
 async def test_a_body_that_takes_too_long_is_refused_and_says_so(
-    workshop: Workshop,
+    process_pool: ProcessPool,
 ) -> None:
     definition, body = HOSTILE["an automaton of thousands of states"]
-    errors = await Checker(workshop).check(ACME, "json_schema", json.dumps(definition), body, JSON)
+    errors = await Checker(process_pool).check(
+        ACME, "json_schema", json.dumps(definition), body, JSON
+    )
     assert [error.detail for error in errors] == [
         "takes more than 2 s of computing time to be checked with this schema"
     ]
@@ -259,10 +261,10 @@ def test_ordinary_patterns_have_few_states() -> None:
     assert automaton_states(r"^[\w.+-]+@[\w.-]+\.[a-z]{2,4}$") < 20
 
 
-async def test_validating_waits_for_others(workshop: Workshop) -> None:
+async def test_validating_waits_for_others(process_pool: ProcessPool) -> None:
     """One tenant's heavy bodies do not keep another's light ones from being checked."""
     definition, body = HOSTILE["a body that is long to decode"]
-    checker = Checker(workshop)
+    checker = Checker(process_pool)
     heavy = [
         asyncio.create_task(checker.check(ACME, "json_schema", json.dumps(definition), body, JSON))
         for _ in range(6)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from edge.expressions import Expression
 from edge.problem import Problem
-from edge.workshop import Workshop
+from edge.process_pool import ProcessPool
 from openapi.common import MAX_FILTER_SAMPLES, FilterChanges, FilterPreview
 from positions.places import Bounds
 from store_nodes.queue_id import QueueId
@@ -116,24 +116,24 @@ async def test_a_tenant_that_holds_previews_leaves_places_to_others_and_all_hold
 async def test_no_expression_of_a_preview_is_evaluated_in_this_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    site, workshop = Site(), Workshop()
+    site, process_pool = Site(), ProcessPool()
     for number in range(20):
         site.store.publish(message({"n": number}))
     site.store.publish(message("text"))
-    site.apart = Apart(workshop)
+    site.apart = Apart(process_pool)
 
     def here(expression: Expression, variables: Mapping[str, object]) -> bool:
         raise AssertionError(f"{expression.text!r} is evaluated here")
 
     calls = 0
-    run = workshop.run
+    run = process_pool.run
 
     async def counted(*call: Any) -> Any:
         nonlocal calls
         calls += 1
         return await run(*call)
 
-    monkeypatch.setattr(workshop, "run", counted)
+    monkeypatch.setattr(process_pool, "run", counted)
     monkeypatch.setattr(Expression, "matches", here)
     answer: list[bytes] = []
 
@@ -148,7 +148,7 @@ async def test_no_expression_of_a_preview_is_evaluated_in_this_process(
         await PreviewRoutes(site).of_topic(scope, receive, send)
     finally:
         site.apart.close()
-        await workshop.close()
+        await process_pool.close()
     found = msgspec.json.decode(b"".join(answer), type=FilterPreview)
     assert (found.examined, found.matched, found.errors) == (21, 12, 1)
     assert calls == 1, "small batches are judged together"

@@ -16,7 +16,7 @@ import pytest
 
 from edge.asgi import ClientGone
 from edge.problem import Problem
-from edge.workshop import Workshop
+from edge.process_pool import ProcessPool
 from store_nodes.errors import Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
@@ -357,8 +357,8 @@ async def test_a_filter_over_a_huge_message_is_no_long_callback(site: Site) -> N
     """All other requests were held up by one GET of a replay while it ran (audit, proof 1)."""
     body = f"[{','.join(['1'] * 300_000)}]".encode()
     site.store.publish(Message(body, "application/json"), Message(b"[2]", "application/json"))
-    workshop = Workshop()
-    site.apart = Apart(workshop)
+    process_pool = ProcessPool()
+    site.apart = Apart(process_pool)
     try:
         async with measured() as callbacks:
             answer = await site.ask("filter=data.all(x,x%20==%201%20%26%26%20x%20!=%202)")
@@ -366,4 +366,4 @@ async def test_a_filter_over_a_huge_message_is_no_long_callback(site: Site) -> N
         assert callbacks.longest_ms < MAX_CALLBACK_MS, callbacks.longest
     finally:
         site.apart.close()
-        await workshop.close()
+        await process_pool.close()

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from edge import workshop as workshop_module
+from edge import process_pool as process_pool_module
 from edge.expressions import compile_expression
-from edge.workshop import Workshop
+from edge.process_pool import ProcessPool
 from metadata.types import SkipRule
 from store_nodes.record_batch import Message
 from subscribe_forwarder.delivery.reading.batch import Batch
@@ -92,11 +92,11 @@ def huge(item: str = "1", count: int = 400_000, kind: str = "a") -> Message:
 
 @pytest.fixture
 async def apart() -> AsyncIterator[Apart]:
-    workshop = Workshop()
-    made = Apart(workshop)
+    process_pool = ProcessPool()
+    made = Apart(process_pool)
     yield made
     made.close()
-    await workshop.close()
+    await process_pool.close()
 
 
 async def judged(selection: Selection, batch: Batch) -> list[Run]:
@@ -125,7 +125,7 @@ async def test_a_message_that_is_dear_alone_is_judged_in_another_process(apart: 
 async def test_an_evaluation_that_takes_too_long_is_true_for_nothing(
     apart: Apart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workshop_module, "LIMIT_S", 0.05)
+    monkeypatch.setattr(process_pool_module, "LIMIT_S", 0.05)
     selection = Selection("data.all(x, x == 1)", (), tenant_id=b"t" * 16, apart=apart)
     runs = await judged(selection, batch_of([huge()]))
     assert [run.how for run in runs] == [Settled.FILTERED]

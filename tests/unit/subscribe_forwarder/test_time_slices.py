@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from subscribe_forwarder.api.replay import ARROW, NDJSON
-from subscribe_forwarder.delivery.reading import parts
+from subscribe_forwarder.delivery.reading import parts, time_slices
 from subscribe_forwarder.delivery.reading.time_slices import (
     LATE_S,
     MOST_RESTS,

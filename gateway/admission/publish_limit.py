@@ -1,6 +1,6 @@
 """The publish limit, found by trying. Pure.
 
-While no publish queues, there is no limit. When publishes queue (sojourn.py), the limit lowers
+While no publish queues, there is no limit. When publishes queue (queue_delay.py), the limit lowers
 their number: they would wait for the same store, and publishes that wait there stand in the way of
 other requests on the same loop. Throughput needs only enough publishes for full batches; so the
 limit falls until publishes no longer wait for long, and then grows slowly.
@@ -18,7 +18,7 @@ CUT_S = 0.3
 _GROWTH_PER_S = 0.1
 
 
-class Crowd:
+class PublishLimit:
     """`tick` it some times a second."""
 
     __slots__ = ("_calm_s", "_limit", "_since_cut_s")

@@ -39,7 +39,7 @@ _CHUNK_BYTES = 1024 * 1024
 _DIGEST_BYTES = 32
 
 
-class VaultError(Exception):
+class BackupDirectoryError(Exception):
     """The directory, or a backup in it, is not what it must be; the text says what is wrong."""
 
 
@@ -125,10 +125,10 @@ class NewFile:
 class Draft:
     """A backup that is being taken."""
 
-    def __init__(self, vault: Path, name: str) -> None:
+    def __init__(self, backups: Path, name: str) -> None:
         self.name = name
-        self._final = vault / name
-        self._path = vault / (name + PARTIAL)
+        self._final = backups / name
+        self._path = backups / (name + PARTIAL)
         self._path.mkdir()
 
     def file(self, name: str) -> NewFile:
@@ -146,7 +146,7 @@ class Draft:
         sync_directory(self._final.parent)
 
 
-class Vault:
+class BackupDirectory:
     """One directory of backups."""
 
     def __init__(self, path: Path) -> None:
@@ -164,34 +164,40 @@ class Vault:
 
     def manifest(self, name: str | None = None) -> tuple[str, Manifest]:
         """Return the name and manifest of the newest backup, or of the one named; raises
-        VaultError.
+        BackupDirectoryError.
         """
         names = self.names()
         if not names:
-            raise VaultError(f"there is no backup in {self.path}")
+            raise BackupDirectoryError(f"there is no backup in {self.path}")
         chosen = names[-1] if name is None else name
         if chosen not in names:
-            raise VaultError(f"there is no backup {chosen} in {self.path}; the newest: {names[-1]}")
+            raise BackupDirectoryError(
+                f"there is no backup {chosen} in {self.path}; the newest: {names[-1]}"
+            )
         raw = (self.path / chosen / MANIFEST).read_bytes()
         try:
             found = msgspec.json.decode(raw, type=Manifest)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise VaultError(f"the manifest of {chosen} is damaged: {error}") from error
+            raise BackupDirectoryError(f"the manifest of {chosen} is damaged: {error}") from error
         if found.version != VERSION:
-            raise VaultError(f"{chosen} was made by another version ({found.version})")
+            raise BackupDirectoryError(f"{chosen} was made by another version ({found.version})")
         if found.sealed().digest != found.digest:
-            raise VaultError(f"the manifest of {chosen} is damaged")
+            raise BackupDirectoryError(f"the manifest of {chosen} is damaged")
         return chosen, found
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Lock the directory, made if it is missing, against other writers; raises VaultError."""
+        """Lock the directory, made if it is missing, against other writers; raises
+        BackupDirectoryError.
+        """
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         with open(self.path / "lock", "a+") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise VaultError(f"another backup is being taken into {self.path}") from None
+                raise BackupDirectoryError(
+                    f"another backup is being taken into {self.path}"
+                ) from None
             yield
 
     def draft(self, began: float) -> Draft:
@@ -222,7 +228,7 @@ class Vault:
         return removed
 
     def check(self, files: list[StoredFile]) -> None:
-        """Read them; raises VaultError naming the first that is not as it was written."""
+        """Read them; raises BackupDirectoryError naming the first that is not as it was written."""
         for file in files:
             digest, length = blake2b(digest_size=_DIGEST_BYTES), 0
             try:
@@ -231,12 +237,12 @@ class Vault:
                         digest.update(chunk)
                         length += len(chunk)
             except OSError as error:
-                raise VaultError(f"{file.path}: {error.strerror}") from error
+                raise BackupDirectoryError(f"{file.path}: {error.strerror}") from error
             if (length, digest.hexdigest()) != (file.bytes, file.digest):
-                raise VaultError(f"{file.path} is damaged")
+                raise BackupDirectoryError(f"{file.path} is damaged")
 
     def read(self, file: StoredFile) -> bytes:
-        """Return the whole file, checked; raises VaultError."""
+        """Return the whole file, checked; raises BackupDirectoryError."""
         self.check([file])
         return (self.path / file.path).read_bytes()
 
@@ -254,13 +260,13 @@ class Vault:
             yield rows
 
 
-def _thin(vault: Path, directory: Path, wanted: set[str]) -> None:
+def _thin(backups: Path, directory: Path, wanted: set[str]) -> None:
     """Remove what is in it and no backup refers to, and itself if nothing is left."""
     for path in sorted(directory.rglob("*"), reverse=True):
         if path.is_dir():
             if not any(path.iterdir()):
                 path.rmdir()
-        elif str(path.relative_to(vault)) not in wanted:
+        elif str(path.relative_to(backups)) not in wanted:
             path.unlink()
     if not any(directory.iterdir()):
         directory.rmdir()

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.admission.crowd import CALM_S, CUT_S, LEAST, LEAST_SHARED, Crowd
+from gateway.admission.publish_limit import CALM_S, CUT_S, LEAST, LEAST_SHARED, PublishLimit
 
 TICK_S = 0.1
 
 
 def run(
-    crowd: Crowd,
+    crowd: PublishLimit,
     seconds: float,
     *,
     queued: float = 0.0,
@@ -26,11 +26,11 @@ def run(
 
 
 def test_there_is_none_while_nothing_queues() -> None:
-    assert run(Crowd(), 60) is None
+    assert run(PublishLimit(), 60) is None
 
 
 def test_it_falls_by_steps_to_full_batches_and_to_half_of_them_where_others_are() -> None:
-    crowd = Crowd()
+    crowd = PublishLimit()
     assert run(crowd, TICK_S, queued=1.0) == pytest.approx(500)
     assert run(crowd, CUT_S, queued=1.0) == pytest.approx(250), "each cut needs to show"
     assert run(crowd, 10, queued=1.0) == LEAST
@@ -38,7 +38,7 @@ def test_it_falls_by_steps_to_full_batches_and_to_half_of_them_where_others_are(
 
 
 def test_it_grows_slowly_while_it_holds_somebody() -> None:
-    crowd = Crowd()
+    crowd = PublishLimit()
     low = run(crowd, 10, queued=1.0)
     assert low is not None
     found = run(crowd, 5)
@@ -47,7 +47,7 @@ def test_it_grows_slowly_while_it_holds_somebody() -> None:
 
 
 def test_it_is_over_when_it_has_held_nobody_for_a_while() -> None:
-    crowd = Crowd()
+    crowd = PublishLimit()
     run(crowd, 10, queued=1.0)
     assert run(crowd, CALM_S - TICK_S, held=False) is not None
     run(crowd, TICK_S, held=True)

@@ -115,7 +115,7 @@ class _Worker:
         self._process._transport.close()  # type: ignore[attr-defined]
 
 
-class Workshop:
+class ProcessPool:
     """The worker processes of a server process."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -15,13 +15,13 @@ from collections import deque
 TARGET_S = 0.1
 SHARED_TARGET_S = 0.005
 TIMES = 3.0
-CROWD = 128
+MANY = 128
 STANDING_TICKS = 5
 _FORGETS_S = 60.0
 """Seconds in which the least known time grows by its own size, until it is measured again."""
 
 
-class Sojourn:
+class QueueDelay:
     """Measures the queue delay: `note` each publish, `tick` some times a second."""
 
     __slots__ = ("_base_s", "_count", "_least_s", "_recent_s", "_sum_s")
@@ -51,9 +51,9 @@ class Sojourn:
             self._recent_s.append(self._sum_s / self._count)
             self._base_s = min(self._base_s * (1 + took_s / _FORGETS_S), self._least_s)
             self._least_s, self._sum_s, self._count = math.inf, 0.0, 0
-        elif running < CROWD:
+        elif running < MANY:
             self._recent_s.clear()
-        if (running < CROWD and not limited) or len(self._recent_s) < STANDING_TICKS:
+        if (running < MANY and not limited) or len(self._recent_s) < STANDING_TICKS:
             return 0.0
         target_s = max(SHARED_TARGET_S if shared else TARGET_S, TIMES * self._base_s)
         return max(0.0, min(self._recent_s) / target_s - 1.0)
