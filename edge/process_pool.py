@@ -120,7 +120,7 @@ class ProcessPool:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._slots = FairSemaphore(
+        self._permits = FairSemaphore(
             Shares(WORKERS, 1 / WORKERS), Shares(ALL_WAITING, MAX_WAITING / ALL_WAITING)
         )
         self._idle: list[_Worker] = []
@@ -172,7 +172,7 @@ class ProcessPool:
 
     async def _do(self, tenant_id: bytes, account: _Account, call: worker.Call) -> Any:
         try:
-            async with self._slots.slot(tenant_id):
+            async with self._permits.permit(tenant_id):
                 reply = await self._called(account, call)
         except TooManyWaiting as error:
             raise _too_much(1.0) from error

@@ -253,8 +253,8 @@ class TooManyWaiting(Exception):
     """No more may wait for a turn, of this tenant or of all tenants together."""
 
 
-class Slot:
-    """A slot of a semaphore, which its holder may give back early."""
+class Permit:
+    """A permit of a semaphore, which its holder may give back early."""
 
     __slots__ = ("_had", "_semaphore", "_who")
 
@@ -265,7 +265,7 @@ class Slot:
 
     @asynccontextmanager
     async def aside(self) -> AsyncIterator[None]:
-        """Give the slot back for the block, in which something else is waited for; then wait for
+        """Give the permit back for the block, in which something else is waited for; then wait for
         another.
 
         Raises TooManyWaiting.
@@ -276,14 +276,14 @@ class Slot:
         self._had = True
 
     def end(self) -> None:
-        """Give the slot back, so that others may go on; has no effect if that was done before."""
+        """Give the permit back, so that others may go on; has no effect if that was done before."""
         if self._had:
             self._had = False
             self._semaphore.release(self._who)
 
 
 class FairSemaphore:
-    """A number of slots, of which one tenant has at most its share; the others wait in turn."""
+    """A number of permits, of which one tenant has at most its share; the others wait in turn."""
 
     def __init__(self, at_once: Shares, waiting: Shares) -> None:
         self.at_once = at_once
@@ -291,22 +291,22 @@ class FairSemaphore:
         self._queue: FairQueue[asyncio.Future[None]] = FairQueue()
 
     @asynccontextmanager
-    async def slot(self, who: _Who) -> AsyncIterator[Slot]:
-        """Wait for a slot, and hold it for the block. Raises TooManyWaiting."""
+    async def permit(self, who: _Who) -> AsyncIterator[Permit]:
+        """Wait for a permit, and hold it for the block. Raises TooManyWaiting."""
         await self.acquire(who)
-        slot = Slot(self, who)
+        permit = Permit(self, who)
         try:
-            yield slot
+            yield permit
         finally:
-            slot.end()
+            permit.end()
 
     def release(self, who: _Who) -> None:
-        """Give a slot back, and serve the next that waits."""
+        """Give a permit back, and serve the next that waits."""
         self.at_once.release(who)
         self._serve()
 
     async def acquire(self, who: _Who) -> None:
-        """Wait for a slot and hold it. Raises TooManyWaiting."""
+        """Wait for a permit and hold it. Raises TooManyWaiting."""
         if not self._queue and self.at_once.take(who) is None:
             self._queue.charge(who, 1)
             return

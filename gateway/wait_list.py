@@ -231,7 +231,7 @@ class Claims(ABC, Generic[K, W, T]):
             if got := await taking:
                 await self.give_back(key, got)
 
-        async with self._tries.slot(who):
+        async with self._tries.permit(who):
             return await self.waits.to_its_end(self.take(key, wanted), undo) or None
 
 

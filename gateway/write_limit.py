@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from edge.asgi import Handler, Receive, Route, Scope, Send, tenant_of
 from edge.shares import FairSemaphore, Shares, TooManyWaiting
-from edge.write_slot import SLOT, too_many_changes
+from edge.write_permit import PERMIT, too_many_changes
 from gateway.quotas.bucket import Bucket
 
 AT_ONCE = 8
@@ -36,7 +36,7 @@ class WriteLimit:
         """Create the turns; `per_second` is the rate of one tenant."""
         self._per_second = per_second
         self._clock = clock
-        self.slots = FairSemaphore(
+        self.permits = FairSemaphore(
             Shares(AT_ONCE, OF_TENANT), Shares(MAX_WAITING, name="control_writes")
         )
         self._rates: dict[bytes, Bucket] = {}
@@ -50,8 +50,8 @@ class WriteLimit:
         async def in_turn(scope: Scope, receive: Receive, send: Send) -> None:
             tenant_id = tenant_of(scope)
             try:
-                async with self.slots.slot(tenant_id) as slot:
-                    scope[SLOT] = slot
+                async with self.permits.permit(tenant_id) as permit:
+                    scope[PERMIT] = permit
                     await self._paced(tenant_id)
                     await handler(scope, receive, send)
             except TooManyWaiting as error:

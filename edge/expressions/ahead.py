@@ -22,14 +22,14 @@ from edge.expressions.expression import (
     read_in_pieces,
 )
 from edge.shares import FairSemaphore, Shares
-from edge.write_slot import aside
+from edge.write_permit import aside
 
 SHORT_CHARS = 256
 """A filter that is no longer takes a millisecond; it is read when it is compiled."""
 PART = 0.25
 """The part of the event loop's time that new filters have."""
 AT_ONCE = 1
-_slots = FairSemaphore(Shares(AT_ONCE), Shares(math.inf))
+_permits = FairSemaphore(Shares(AT_ONCE), Shares(math.inf))
 """Nobody is refused: a request that waits counts among those under way, which are bounded."""
 
 
@@ -53,7 +53,7 @@ async def read_ahead(
 
 
 async def _read(tenant_id: bytes, text: str, variables: tuple[str, ...]) -> None:
-    async with _slots.slot(tenant_id):
+    async with _permits.permit(tenant_id):
         if is_read(text, variables):
             return
         pieces = read_in_pieces(text, variables)

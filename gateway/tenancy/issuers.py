@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edge.asgi import Route
 from edge.problem import FieldError, Problem
-from edge.write_slot import aside
+from edge.write_permit import aside
 from gateway.resources import Call, Resource, Shown, precondition_failed
 from gateway.tenancy.answers import exists_already
 from gateway.tenancy.issuer_bodies import spec_of, view

@@ -653,7 +653,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "all new filters are of one tenant",
-        (Edit("edge/expressions/ahead.py", "_turns.turn(tenant_id)", '_turns.turn(b"")'),),
+        (Edit("edge/expressions/ahead.py", "_permits.permit(tenant_id)", '_permits.permit(b"")'),),
         killed_by=f"{_AHEAD}::test_tenants_take_turns",
         breaks="P19",
     ),

@@ -126,7 +126,7 @@ async def test_tenants_take_turns() -> None:
 
 async def test_a_filter_that_was_read_or_is_short_waits_for_nobody() -> None:
     await read_ahead(ACME, new(1))
-    async with ahead._slots.slot(OTHER[TENANT]):
+    async with ahead._permits.permit(OTHER[TENANT]):
         async with asyncio.timeout(10):
             await read_ahead(ACME, new(1))
             await read_ahead(ACME, "key == 'a'")

@@ -122,7 +122,7 @@ async def test_turns_are_taken_by_tenants_in_turn() -> None:
     running: Counter[str] = Counter()
 
     async def one(who: str) -> None:
-        async with turns.slot(who):
+        async with turns.permit(who):
             running[who] += 1
             assert running[who] <= 1  # half of two
             await asyncio.sleep(0)
@@ -137,7 +137,7 @@ async def test_turns_are_taken_by_tenants_in_turn() -> None:
 
 async def test_as_many_as_may_wait_and_the_next_is_told() -> None:
     turns = FairSemaphore(Shares(1), Shares(4))
-    async with turns.slot("a"):
+    async with turns.permit("a"):
         waiting = [asyncio.ensure_future(_pass(turns, "a")) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(TooManyWaiting):
@@ -149,7 +149,7 @@ async def test_as_many_as_may_wait_and_the_next_is_told() -> None:
 
 async def test_who_is_cancelled_in_line_or_at_its_turn_leaves_nothing_behind() -> None:
     turns = FairSemaphore(Shares(1), Shares(10))
-    async with turns.slot("a"):
+    async with turns.permit("a"):
         gone = asyncio.ensure_future(_pass(turns, "b"))
         late = asyncio.ensure_future(_pass(turns, "c"))
         await asyncio.sleep(0)
@@ -162,5 +162,5 @@ async def test_who_is_cancelled_in_line_or_at_its_turn_leaves_nothing_behind() -
 
 
 async def _pass(turns: FairSemaphore, who: str) -> None:
-    async with turns.slot(who):
+    async with turns.permit(who):
         pass

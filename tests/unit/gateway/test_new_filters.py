@@ -20,7 +20,7 @@ from edge.expressions import ahead, expression
 from edge.expressions.ahead import SHORT_CHARS
 from edge.problem import Problem
 from edge.shares import FairSemaphore, Shares
-from edge.write_slot import SLOT
+from edge.write_permit import PERMIT
 from gateway.exports.exports import ExportRoutes
 from gateway.subscriptions.skip_rules import SkipRuleRoutes
 from gateway.subscriptions.subscriptions import SubscriptionRoutes
@@ -145,7 +145,7 @@ async def ask(name: str, asked: Handler, *, turn: Any = None) -> None:
         TENANT: ACME,
         CALLER: OWNER,
         SUBJECT: "client:c",
-        SLOT: turn,
+        PERMIT: turn,
         "path_params": {"topic": "orders", "partition": "0", "name": "daily"},
         "query_string": f"filter={quote(FILTER)}".encode() if name in IN_QUERY else b"",
         "headers": [],
@@ -203,7 +203,7 @@ async def test_a_change_gives_its_turn_to_others_while_its_filter_is_read(name: 
     """Filters wait for other filters of their tenant; two changes of each of four tenants that
     waited so held all turns of changes."""
     turns = FairSemaphore(Shares(2), Shares(10))
-    async with turns.slot(ACME) as turn, ahead._slots.slot(b"o" * 16):
+    async with turns.permit(ACME) as turn, ahead._permits.permit(b"o" * 16):
         asked = asyncio.create_task(ask(name, handler(name), turn=turn))
         for _ in range(20):
             await asyncio.sleep(0)

@@ -135,11 +135,11 @@ async def test_a_document_of_an_issuer_is_read_without_a_turn_or_a_transaction()
     for _ in range(50):
         await asyncio.sleep(0)
     assert reading == 2 * write_limit.AT_ONCE
-    assert (limit.slots.at_once.held, issuers.busy) == (0, 0)
+    assert (limit.permits.at_once.held, issuers.busy) == (0, 0)
     counter = Counter()
     await call(limit.around(made_up("PUT", "/x", counter.change, "manage", "topic:topic")), EVIL)
     assert counter.order == [EVIL]
     go.set()
     await asyncio.gather(*changing)
     assert issuers.made == 2 * write_limit.AT_ONCE
-    assert (limit.slots.at_once.held, issuers.most_busy) == (0, 4), "two of each tenant at a time"
+    assert (limit.permits.at_once.held, issuers.most_busy) == (0, 4), "two of each tenant at a time"

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 
 from edge.asgi import Scope
 from edge.problem import Problem
-from edge.shares import Slot, TooManyWaiting
+from edge.shares import Permit, TooManyWaiting
 
-SLOT = "packetboat.turn"
+PERMIT = "packetboat.turn"
 """The key in the scope for the turn that the request has; other requests have none."""
 
 
@@ -22,12 +22,12 @@ async def aside(scope: Scope) -> AsyncIterator[None]:
 
     The caller holds nothing of Postgres then.
     """
-    slot: Slot | None = scope.get(SLOT)
-    if slot is None:
+    permit: Permit | None = scope.get(PERMIT)
+    if permit is None:
         yield
         return
     try:
-        async with slot.aside():
+        async with permit.aside():
             yield
     except TooManyWaiting as error:
         raise too_many_changes() from error
