@@ -62,6 +62,8 @@ def open_publish_forwarder(
     return routes(forwarder)
 
 
-def open_output_reader(topics: Catalog, schemas: SchemaCatalog, process_pool: ProcessPool) -> OutputReader:
+def open_output_reader(
+    topics: Catalog, schemas: SchemaCatalog, process_pool: ProcessPool
+) -> OutputReader:
     """Open the reader of messages that are published with an ack."""
     return OutputReader(topics, schemas, process_pool)

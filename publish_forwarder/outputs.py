@@ -32,7 +32,10 @@ class OutputReader:
     """Reads the outputs of acks; one per process."""
 
     def __init__(
-        self, topics: Catalog, schemas: SchemaCatalog | None, process_pool: ProcessPool | None = None
+        self,
+        topics: Catalog,
+        schemas: SchemaCatalog | None,
+        process_pool: ProcessPool | None = None,
     ) -> None:
         self._topics = topics
         self._schemas = SchemaCheck(schemas, process_pool)

@@ -13,9 +13,8 @@ from gateway.http import connection as connections
 from gateway.http.connection import Connection
 from gateway.http.dispatch import TurnedAway
 from gateway.http.request import Malformed, parse_head
-from gateway.http.round_robin import Waiting
-from gateway.http.server import HttpServer
 from gateway.http.round_robin import TakeTurn
+from gateway.http.server import HttpServer
 from gateway.server import hypercorn_config
 
 HOST = b"Host: test\r\n"
