@@ -1,9 +1,10 @@
 """Follows the changes that other processes commit, in commit order, within a second or two.
 
-The counter row is polled each second; NOTIFY, on a connection of its own, only shortens the wait.
-A poll that finds more than it can replay (rows are kept for an hour), or a counter that went
-backwards, delivers one RESET instead. So does the first poll: caches may hold what was read before
-it, as in a process that starts while Postgres is not used, and no poll tells what changed since.
+The counter row is polled each second; a notifier only shortens the wait, and each new connection of
+it is a reason to poll. A poll that finds more than it can replay (rows are kept for an hour), or a
+counter that went backwards, delivers one RESET instead. So does the first poll: caches may hold
+what was read before it, as in a process that starts while Postgres is not used, and no poll tells
+what changed since.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-import asyncpg
 import structlog
 
 from metadata.changes import CHANNEL
 from metadata.database import Connection, Database
 from metadata.eras import POSITION, Position, Sentinel
 from metadata.errors import MetadataError
+from metadata.notifier import Notifier
 from metadata.types import Change, ChangeKind
 
 Listener = Callable[[Sequence[Change]], Awaitable[None]]
@@ -54,12 +55,6 @@ SET pruned_to = greatest(pruned_to, (SELECT max(version) FROM gone))
 FROM counter
 WHERE change_counter.id = counter.id AND EXISTS (SELECT FROM gone)
 """
-_CONNECTION_ERRORS = (
-    OSError,
-    asyncpg.PostgresError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,  # raised for some ways in which a server goes away
-)
 _log = structlog.get_logger("packetboat.feed")
 
 
@@ -82,8 +77,10 @@ class ChangeFeed:
         self._fresh_at_s = -math.inf
         self._pruned_at_s = -math.inf
         self._polling = asyncio.Lock()
-        self._wake = asyncio.Event()
-        self._ear: Connection | None = None
+        self._wake = wake = asyncio.Event()
+        self._notifier = Notifier(
+            database, CHANNEL, "packetboat-feed", lambda _: wake.set(), wake.set
+        )
         self._task: asyncio.Task[None] | None = None
 
     def add_listener(self, listener: Listener) -> None:
@@ -119,19 +116,20 @@ class ChangeFeed:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
-        if self._ear is not None:
-            self._ear.terminate()
-            self._ear = None
 
     async def _run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._notifier.run())
+            await self._follow()
+
+    async def _follow(self) -> None:
         while True:
             # Cleared before the poll: what is notified during it is looked at right after.
             self._wake.clear()
             try:
-                await self._listen()
                 await self.catch_up()
                 await self._prune()
-            except (MetadataError, *_CONNECTION_ERRORS) as error:
+            except MetadataError as error:
                 _log.debug("the change feed can't reach Postgres", error=str(error))
             except Exception:
                 # A listener's fault must not end the feed: the run of changes comes again.
@@ -139,16 +137,6 @@ class ChangeFeed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._poll_every_s):
                     await self._wake.wait()
-
-    async def _listen(self) -> None:
-        if self._ear is None or self._ear.is_closed():
-            self._ear = None
-            ear = await self._database.dedicated("packetboat-feed")
-            self._ear = ear
-            await ear.add_listener(CHANNEL, self._on_notify)
-
-    def _on_notify(self, *_: Any) -> None:
-        self._wake.set()
 
     async def _poll(self) -> bool:
         """Return whether there are more changes."""

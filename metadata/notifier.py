@@ -22,7 +22,7 @@ _FAILURES = (
     asyncpg.InternalClientError,
     MetadataError,
 )
-_log = structlog.get_logger("packetboat.bell")
+_log = structlog.get_logger("packetboat.notifier")
 
 
 class Notifier:
@@ -54,7 +54,10 @@ class Notifier:
             try:
                 await self._listen()
             except _FAILURES as error:
-                _log.debug("nothing is heard", bell=self._name, error=str(error))
+                _log.debug("nothing is heard", connection=self._name, error=str(error))
+            except Exception:
+                # It must not end its owner, who looks without notifications, too.
+                _log.exception("a notifier failed", connection=self._name)
             await asyncio.sleep(CONNECT_AGAIN_S)
 
     async def _listen(self) -> None:

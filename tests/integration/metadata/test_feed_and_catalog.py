@@ -94,7 +94,7 @@ async def test_without_notifications_the_poll_finds_changes_within_two_seconds(
 ) -> None:
     feed = ChangeFeed(world.database)
     ears = Ears(feed)
-    monkeypatch.setattr(feed, "_listen", lambda: asyncio.sleep(0))
+    monkeypatch.setattr(feed._notifier, "_listen", lambda: asyncio.sleep(0))
     await feed.start()
     ears.clear()
     try:
