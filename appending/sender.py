@@ -38,7 +38,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from appending.group_window import GroupWindow
 from store_nodes.client import Appender
@@ -408,29 +408,22 @@ class QueueSender(Generic[P]):
         if self._window is not None:
             self._window.begin(self.tenant_id, flight.size_bytes)
         try:
-            future = self._append(batch, flight.parcels, len(messages), timeout_s, ids)
+            future = self._appender.append(
+                batch,
+                len(messages),
+                self._owner.extras(parcels),
+                durability=parcels[0].durability,
+                timeout_s=timeout_s,
+                dedup=packed_ids(parcels) if ids else b"",
+                dedup_window_s=self.dedup_window_s,
+            )
         except StoreError as error:
             self._land(flight)
-            self._failed(flight.parcels, error)
+            self._failed(parcels, error)
             return False
         self._owner.sent(len(batch))
         future.add_done_callback(partial(self._answered, flight))
         return True
-
-    def _append(
-        self, batch: bytes, parcels: list[P], count: int, timeout_s: float, ids: bool
-    ) -> asyncio.Future[Receipt]:
-        """Append a batch, or stage it if the owner gives extras; return the future receipt."""
-        extras = self._owner.extras(parcels)
-        terms: dict[str, Any] = {
-            "durability": parcels[0].durability,
-            "timeout_s": timeout_s,
-            "dedup": packed_ids(parcels) if ids else b"",
-            "dedup_window_s": self.dedup_window_s,
-        }
-        if extras is None:
-            return self._appender.append_nowait(batch, count, **terms)
-        return self._appender.stage_nowait(batch, count, extras, **terms)
 
     def _get_in_line(self) -> None:
         """Wait for the group's turn, as long as an unanswered append may; the sweep may move

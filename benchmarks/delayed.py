@@ -119,7 +119,7 @@ async def stage_pending(client: StoreClient, readers: list[Reader], count: int) 
             now_us = client.clock(readers[which].group).now_us()
             due = tuple(now_us + DAY_US + n * 1000 for n in range(size))
             batch = encode([Message(b"pending")] * size, now_us)
-            await appenders[which].stage(batch, size, StageExtras(due), timeout_s=60)
+            await appenders[which].append(batch, size, StageExtras(due), timeout_s=60)
             left -= size
 
     await asyncio.gather(*(fill(which) for which in range(len(readers))))
@@ -143,7 +143,9 @@ async def stage_load(
             count = max(1, int(rate * TICK_S))
             due = tuple(now_us + rng.randrange(*AHEAD_US) for _ in range(count))
             batch = encode([Message(BODY, deliver_at_us=each) for each in due], now_us)
-            tasks.add(asyncio.ensure_future(appenders[which].stage(batch, count, StageExtras(due))))
+            tasks.add(
+                asyncio.ensure_future(appenders[which].append(batch, count, StageExtras(due)))
+            )
             staged[which] += count
         await asyncio.sleep(TICK_S)
     await asyncio.gather(*tasks)

@@ -35,8 +35,8 @@ def filled(pending: int) -> Machine:
     extras = commands.StageExtras((START_US,) * BATCH)
     for number in range(pending // BATCH):
         session = (number // 50).to_bytes(16, "big")
-        raw = commands.encode_stage(
-            QUEUE, session, number % 50 + 1, START_US + 10**9, BATCH, b"x", extras
+        raw = commands.encode_append(
+            QUEUE, session, number % 50 + 1, START_US + 10**9, BATCH, b"x", extras=extras
         )
         machine.apply(machine.applied, commands.encode_value([raw], START_US))
     assert machine.queues()[0].staged == pending
@@ -52,7 +52,9 @@ def release_and_refill(machine: Machine, number: int) -> tuple[bytes, bytes]:
     release = commands.encode(commands.Release(QUEUE, tuple(row.stage_number for row in rows)))
     session = (1 << 64 | number).to_bytes(16, "big")
     extras = commands.StageExtras((START_US,) * RELEASED)
-    refill = commands.encode_stage(QUEUE, session, 1, START_US + 10**9, RELEASED, b"x", extras)
+    refill = commands.encode_append(
+        QUEUE, session, 1, START_US + 10**9, RELEASED, b"x", extras=extras
+    )
     return (
         commands.encode_value([release], START_US),
         commands.encode_value(

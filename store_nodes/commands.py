@@ -270,75 +270,26 @@ def encode_append(
     count: int,
     batch: bytes,
     dedup: bytes = b"",
+    extras: StageExtras | None = None,
     *,
     dedup_window_s: int = DEDUP_WINDOW_S,
 ) -> bytes:
-    """Return the bytes of an append command."""
-    return _encode_append(
-        CommandKind.APPEND,
-        queue,
-        session,
-        seq,
-        deadline_us,
-        count,
-        batch,
-        dedup,
-        window_s=dedup_window_s,
-    )
-
-
-def encode_stage(
-    queue: bytes,
-    session: bytes,
-    seq: int,
-    deadline_us: int,
-    count: int,
-    batch: bytes,
-    extras: StageExtras,
-    dedup: bytes = b"",
-    *,
-    dedup_window_s: int = DEDUP_WINDOW_S,
-) -> bytes:
-    """Return a whole stage command."""
-    return _encode_append(
-        CommandKind.STAGE,
-        queue,
-        session,
-        seq,
-        deadline_us,
-        count,
-        batch,
-        dedup,
-        _encoder.encode(extras),
-        window_s=dedup_window_s,
-    )
-
-
-def _encode_append(
-    kind: CommandKind,
-    queue: bytes,
-    session: bytes,
-    seq: int,
-    deadline_us: int,
-    count: int,
-    batch: bytes,
-    dedup: bytes,
-    extras: bytes = b"",
-    *,
-    window_s: int,
-) -> bytes:
-    """Return the bytes of an append or of a stage, whose extras are not empty."""
-    length = _APPEND.size + len(dedup) + len(extras) + len(batch)
-    named = len(dedup) > 0 and window_s != DEDUP_WINDOW_S
-    window = -(-window_s // DEDUP_WINDOW_STEP_S) if named else 0
+    """Return the bytes of an append command, or of a stage command if there are extras."""
+    if extras is None:
+        kind, more = CommandKind.APPEND, b""
+    else:
+        kind, more = CommandKind.STAGE, _encoder.encode(extras)
+    length = _APPEND.size + len(dedup) + len(more) + len(batch)
+    named = len(dedup) > 0 and dedup_window_s != DEDUP_WINDOW_S
+    window = -(-dedup_window_s // DEDUP_WINDOW_STEP_S) if named else 0
     return b"".join(
         (
             _COMMAND.pack(kind, 0, window, length),
             _APPEND.pack(
-                queue, session, seq, deadline_us, count, len(dedup), len(extras), len(batch)
+                queue, session, seq, deadline_us, count, len(dedup), len(more), len(batch)
             ),
             dedup,
-            extras,
+            more,
             batch,
         )
     )

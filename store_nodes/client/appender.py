@@ -22,6 +22,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from store_nodes.client.link import NodeLink
@@ -30,7 +31,6 @@ from store_nodes.commands import (
     SESSION_BYTES,
     StageExtras,
     encode_append,
-    encode_stage,
 )
 from store_nodes.errors import (
     DedupKnown,
@@ -137,24 +137,13 @@ class _Entry:
         return self.limbo or self.pending > 0
 
 
-class _Transmission:
-    """Receives the replies to one transmission of an append."""
+class _Transmission(NamedTuple):
+    """One transmission of an append, to which replies come."""
 
-    __slots__ = ("appender", "attempt", "entry", "link", "session")
-
-    def __init__(
-        self, appender: Appender, entry: _Entry, link: NodeLink, attempt: int, session: bytes
-    ) -> None:
-        """Begin one transmission of an append."""
-        self.appender = appender
-        self.entry = entry
-        self.link = link
-        self.attempt = attempt
-        self.session = session
-
-    def __call__(self, reply: Reply | None, body: bytes) -> None:
-        """Pass a reply to the appender; None says that the connection was lost."""
-        self.appender._replied(self, reply)
+    entry: _Entry
+    link: NodeLink
+    attempt: int
+    session: bytes
 
 
 class Appender:
@@ -201,98 +190,29 @@ class Appender:
         """Number of appends that the log has not answered, with those not sent yet."""
         return len(self._window) + len(self._waiting)
 
-    async def append(
+    def append(
         self,
         batch: bytes,
         count: int,
-        *,
-        durability: Durability = Durability.QUORUM,
-        timeout_s: float = 5.0,
-        dedup: bytes = b"",
-        dedup_window_s: int = DEDUP_WINDOW_S,
-    ) -> Receipt:
-        """Store a record batch of `count` messages; raises NotDone or OutcomeUnknown.
-
-        Cancelling it does not take back a batch that was sent. `dedup` is packed
-        `commands.DEDUP_ENTRY` of the messages that have an id, remembered for `dedup_window_s`; a
-        batch with a known id is refused whole (DedupKnown).
-        """
-        return await self.append_nowait(
-            batch,
-            count,
-            durability=durability,
-            timeout_s=timeout_s,
-            dedup=dedup,
-            dedup_window_s=dedup_window_s,
-        )
-
-    def append_nowait(
-        self,
-        batch: bytes,
-        count: int,
+        extras: StageExtras | None = None,
         *,
         durability: Durability = Durability.QUORUM,
         timeout_s: float = 5.0,
         dedup: bytes = b"",
         dedup_window_s: int = DEDUP_WINDOW_S,
     ) -> asyncio.Future[Receipt]:
-        """Append a batch, and return the future of its receipt.
+        """Store a record batch of `count` messages, and return the future of its receipt.
 
-        Appends and stages take effect in the order of these calls. Raises Overloaded at once when
-        `MAX_WAITING` wait already.
+        With `extras` the messages are staged: they get their offsets when they are released, and
+        the receipt has the base stage number. Appends and stages take effect in the order of these
+        calls.
+
+        `dedup` is packed `commands.DEDUP_ENTRY` of the messages that have an id, remembered for
+        `dedup_window_s`; a batch with a known id is refused whole (DedupKnown).
+
+        Raises Overloaded at once when `MAX_WAITING` wait already; the future has NotDone or
+        OutcomeUnknown. Cancelling it does not take back a batch that was sent.
         """
-        return self._enqueue(batch, count, durability, timeout_s, dedup, dedup_window_s, None)
-
-    async def stage(
-        self,
-        batch: bytes,
-        count: int,
-        extras: StageExtras,
-        *,
-        durability: Durability = Durability.QUORUM,
-        timeout_s: float = 5.0,
-        dedup: bytes = b"",
-        dedup_window_s: int = DEDUP_WINDOW_S,
-    ) -> Receipt:
-        """Store messages that get their offsets when they are released, otherwise like `append`.
-
-        The receipt has the base stage number.
-        """
-        return await self.stage_nowait(
-            batch,
-            count,
-            extras,
-            durability=durability,
-            timeout_s=timeout_s,
-            dedup=dedup,
-            dedup_window_s=dedup_window_s,
-        )
-
-    def stage_nowait(
-        self,
-        batch: bytes,
-        count: int,
-        extras: StageExtras,
-        *,
-        durability: Durability = Durability.QUORUM,
-        timeout_s: float = 5.0,
-        dedup: bytes = b"",
-        dedup_window_s: int = DEDUP_WINDOW_S,
-    ) -> asyncio.Future[Receipt]:
-        """Stage without a task, like `append_nowait`."""
-        return self._enqueue(batch, count, durability, timeout_s, dedup, dedup_window_s, extras)
-
-    def _enqueue(
-        self,
-        batch: bytes,
-        count: int,
-        durability: Durability,
-        timeout_s: float,
-        dedup: bytes,
-        dedup_window_s: int,
-        extras: StageExtras | None,
-    ) -> asyncio.Future[Receipt]:
-        """Add an append to the wait list, send what may be sent, and return its future receipt."""
         if self._closed:
             raise Unavailable("the appender is closed")
         if len(self._waiting) >= MAX_WAITING:
@@ -388,26 +308,28 @@ class Appender:
             left_s = max(0.0, entry.deadline_s - self._owner.now_s())
             entry.deadline_us = self._clock.now_us() + int(left_s * 1e6)
         entry.seq = self._next_seq
-        entry.raw = self._encode(entry)
+        entry.raw = encode_append(
+            self._queue_raw,
+            self._session,
+            entry.seq,
+            entry.deadline_us,
+            entry.count,
+            entry.batch,
+            entry.dedup,
+            entry.extras,
+            dedup_window_s=entry.dedup_window_s,
+        )
         entry.pending = 0
         entry.limbo = False
         self._next_seq += 1
-
-    def _encode(self, entry: _Entry) -> bytes:
-        """Return the command of an append or a stage."""
-        place = (self._queue_raw, self._session, entry.seq, entry.deadline_us, entry.count)
-        window_s = entry.dedup_window_s
-        if entry.extras is None:
-            return encode_append(*place, entry.batch, entry.dedup, dedup_window_s=window_s)
-        return encode_stage(*place, entry.batch, entry.extras, entry.dedup, dedup_window_s=window_s)
 
     def _transmit(self, link: NodeLink, entry: _Entry) -> bool:
         """Send an append once; return False if the link takes no more."""
         left_ms = max(1, int((entry.deadline_s - self._owner.now_s()) * 1000))
         request_id = link.next_id()
         head = Command(request_id, self.group, entry.durability, left_ms)
-        callback = _Transmission(self, entry, link, self._attempt, self._session)
-        if not link.request(request_id, head, (entry.raw,), callback):
+        sent = _Transmission(entry, link, self._attempt, self._session)
+        if not link.request(request_id, head, (entry.raw,), partial(self._replied, sent)):
             self._stalled = True
             return False
         entry.pending += 1
@@ -432,8 +354,11 @@ class Appender:
 
     # Answers.
 
-    def _replied(self, sent: _Transmission, reply: Reply | None) -> None:
-        """Handle a reply to a transmission: settle the append, fail it or send it again."""
+    def _replied(self, sent: _Transmission, reply: Reply | None, body: bytes) -> None:
+        """Handle a reply to a transmission: settle the append, fail it or send it again.
+
+        No reply means that the connection was lost.
+        """
         entry = sent.entry
         if type(reply) is Accepted:
             if entry.durability is Durability.LEADER:

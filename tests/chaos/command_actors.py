@@ -61,7 +61,7 @@ class DelayActor:
                 payloads = [f"delay-{next(self._numbers)}" for _ in range(self._dice.randint(1, 3))]
                 dues = tuple(self._now_us() + self._delay_us() for _ in payloads)
                 held = self._dice.random() < 0.2
-                receipt = await appender.stage(
+                receipt = await appender.append(
                     encoded(*payloads),
                     len(payloads),
                     StageExtras(None if held else dues),

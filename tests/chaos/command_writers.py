@@ -86,7 +86,7 @@ class IdActor:
             # over it then is never stored.
             await asyncio.sleep(self._dice.choice((0.0, 0.0, 0.8)))
             appender = cutter.appender(self._group, self._queue)
-            future = appender.append_nowait(batch, 1, dedup=id_)
+            future = appender.append(batch, 1, dedup=id_)
             future.add_done_callback(lambda done: done.cancelled() or done.exception())
             await asyncio.sleep(self._dice.choice((0.0, 0.001, 0.004)))
         leader = cutter.leader(self._group)

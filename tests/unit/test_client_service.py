@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from store_nodes.commands import Create, Release, StageExtras, encode, encode_stage, encode_value
+from store_nodes.commands import Create, Release, StageExtras, encode, encode_append, encode_value
 from store_nodes.errors import NotLeader
 from store_nodes.machine.machine import Machine
 from store_nodes.node.client_service import ClientService
@@ -50,7 +50,7 @@ class Node(ClientService):
         self.confirmation: Callable[[], None] = lambda: None
         self.apply(encode(Create(QUEUE, 0, b"")))
         batch = encode_batch([Message(b"later")], 1)
-        self.apply(encode_stage(QUEUE, bytes(16), 1, 10**6, 1, batch, StageExtras(None)))
+        self.apply(encode_append(QUEUE, bytes(16), 1, 10**6, 1, batch, extras=StageExtras(None)))
 
     def apply(self, raw: bytes) -> None:
         at = self.machine.applied

@@ -92,7 +92,7 @@ def test_golden_append() -> None:
 
 def test_golden_stage() -> None:
     extras = c.StageExtras((5, 6, 7, 8), b"tag")
-    assert c.encode_stage(Q, SESSION, 2, 3, 4, b"batch", extras) == STAGE
+    assert c.encode_append(Q, SESSION, 2, 3, 4, b"batch", extras=extras) == STAGE
     value = c.encode_value([STAGE], 9)
     [(kind, stage)] = c.decode_value(value)
     assert kind is c.CommandKind.STAGE
@@ -182,7 +182,7 @@ def test_unknown_versions_are_refused() -> None:
 
 def test_limits_of_a_stage() -> None:
     def stage(due_us: tuple[int, ...] | None, tag: bytes = b"") -> bytes:
-        return c.encode_stage(Q, SESSION, 1, 0, 2, b"x", c.StageExtras(due_us, tag))
+        return c.encode_append(Q, SESSION, 1, 0, 2, b"x", extras=c.StageExtras(due_us, tag))
 
     for good in (stage(None), stage((0, 2**63 - 1), b"t" * c.MAX_TAG_BYTES)):
         assert c.check(good) is c.CommandKind.STAGE

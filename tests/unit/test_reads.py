@@ -16,7 +16,6 @@ from store_nodes.commands import (
     Truncate,
     encode,
     encode_append,
-    encode_stage,
     encode_value,
 )
 from store_nodes.errors import QueueTruncated, Unavailable
@@ -72,7 +71,9 @@ class Replica:
         self.seq += 1
         extras = StageExtras(due_us)
         return self.apply(
-            encode_stage(QUEUE, bytes(16), self.seq, DEADLINE_US, PER_BATCH, of(text), extras)
+            encode_append(
+                QUEUE, bytes(16), self.seq, DEADLINE_US, PER_BATCH, of(text), extras=extras
+            )
         )
 
     def apply(self, raw: bytes) -> Any:

@@ -136,7 +136,7 @@ async def test_a_released_message_is_acked_by_the_id_it_was_staged_under(
         batch = record_batch.encode(
             [Message(body, "text/plain", key="k") for body in (b"x", b"y", b"z")], 0
         )
-        receipt = await site.store.appender(group, queue).stage(batch, 3, StageExtras(None))
+        receipt = await site.store.appender(group, queue).append(batch, 3, StageExtras(None))
         await publish(site, "plain")
         assert await site.store.release(group, queue, [2, 0]) == [1, 2]
         messages = await pulled(site, 3)

@@ -137,7 +137,7 @@ async def test_killed_schedulers_lose_nothing_and_release_nothing_twice(
             due = tuple(now_us + rng.randrange(0, 6_000_000) for _ in range(count))
             names = [new_uid() for _ in range(count)]
             batch = encode([Message(name) for name in names], now_us)
-            await appenders[which].stage(batch, count, StageExtras(due))
+            await appenders[which].append(batch, count, StageExtras(due))
             staged[which] |= dict(zip(names, due, strict=True))
             await asyncio.sleep(0.02)
 
@@ -178,7 +178,7 @@ async def test_a_leaderless_group_releases_when_it_has_one_again(
             now_us = client.clock(each.group).now_us()
             due = StageExtras((now_us + rng.randrange(0, 5_000_000),))
             appender = client.appender(each.group, QueueId(topic.uid, each.number))
-            await appender.stage(encode([Message(b"x")], now_us), 1, due, timeout_s=20)
+            await appender.append(encode([Message(b"x")], now_us), 1, due, timeout_s=20)
             count += 1
     victim = client.leader(topic.partitions[0].group)
     assert victim is not None

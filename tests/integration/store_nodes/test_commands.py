@@ -53,7 +53,7 @@ async def test_a_staged_message_keeps_its_number_over_leaders_and_its_offset_for
     queue = await new_queue(client)
     appender = client.appender(0, queue)
     await appender.append(batch("first"), 1)
-    staged = await appender.stage(batch("a", "b", "c"), 3, StageExtras((0, 0, HOUR_US * 10**6)))
+    staged = await appender.append(batch("a", "b", "c"), 3, StageExtras((0, 0, HOUR_US * 10**6)))
     assert staged.base_offset == 0
     await change_leader(client)
     assert [m.stage_number for m in (await client.staged(0, queue)).staged] == [0, 1, 2]
@@ -75,7 +75,7 @@ async def test_what_was_staged_is_there_after_all_nodes_were_killed(
 ) -> None:
     queue = await new_queue(client)
     appender = client.appender(0, queue)
-    await appender.stage(batch("a", "b", "c", "d"), 4, StageExtras(None, b"tag"))
+    await appender.append(batch("a", "b", "c", "d"), 4, StageExtras(None, b"tag"))
     await client.release(0, queue, [2])
     await client.discard(0, queue, [0])
     await client.reschedule(0, queue, [1], [77])
@@ -139,7 +139,7 @@ async def test_the_window_of_an_id_ends_although_the_group_is_idle(client: Store
 async def test_an_id_of_a_staged_message_names_its_number(client: StoreClient) -> None:
     queue = await new_queue(client)
     appender = client.appender(0, queue)
-    staged = await appender.stage(batch("x"), 1, StageExtras(None), dedup=ids("s"))
+    staged = await appender.append(batch("x"), 1, StageExtras(None), dedup=ids("s"))
     with pytest.raises(DedupKnown) as caught:
         await appender.append(batch("x"), 1, dedup=ids("s"))
     (known,) = caught.value.known.values()
@@ -170,7 +170,7 @@ async def test_a_watch_tells_what_is_staged_rescheduled_and_stored(client: Store
     watch.add(queue)
     appender = client.appender(0, queue)
     await appender.append(batch("x" * 1000), 1)
-    await appender.stage(batch("y"), 1, StageExtras((HOUR_US * 10**6,)))
+    await appender.append(batch("y"), 1, StageExtras((HOUR_US * 10**6,)))
     await client.reschedule(0, queue, [0], [HOUR_US * 10**6 + 1])
     async with asyncio.timeout(10):
         while not seen or seen[-1].stage_changes < 1:
@@ -186,7 +186,7 @@ async def test_a_watch_tells_what_is_staged_rescheduled_and_stored(client: Store
 async def test_a_truncated_queue_forgets_what_was_released_there(client: StoreClient) -> None:
     queue = await new_queue(client)
     appender = client.appender(0, queue)
-    await appender.stage(batch("a", "b"), 2, StageExtras(None))
+    await appender.append(batch("a", "b"), 2, StageExtras(None))
     await client.release(0, queue, [0, 1])
     await appender.append(batch("c"), 1)
     await client.truncate(0, queue, 2, keep=(1,))
@@ -200,7 +200,7 @@ async def test_a_truncated_queue_forgets_what_was_released_there(client: StoreCl
 
 async def test_a_sealed_queue_releases_nothing_and_still_discards(client: StoreClient) -> None:
     queue = await new_queue(client)
-    await client.appender(0, queue).stage(batch("a", "b"), 2, StageExtras(None))
+    await client.appender(0, queue).append(batch("a", "b"), 2, StageExtras(None))
     successor = QueueId(queue.topic_uid, 0, 0, 1)
     await client.seal(0, queue, [(1, successor)])
     with pytest.raises(QueueSealed) as caught:
@@ -245,7 +245,7 @@ async def test_a_snapshot_of_any_node_is_the_machine_of_the_group(
     queue = await new_queue(client, 2)
     appender = client.appender(2, queue)
     await appender.append(batch("a"), 1, dedup=ids("a"))
-    await appender.stage(batch("b"), 1, StageExtras(None))
+    await appender.append(batch("b"), 1, StageExtras(None))
     await cluster.until_replicas_agree()
     images = [await client.snapshot(2, node) for node in NODES]
     assert len({image.raw for image in images}) == 1

@@ -48,7 +48,7 @@ async def fill(client: StoreClient, queue: QueueId, texts: range, group: int = 0
     for start in range(texts.start, texts.stop, 32):
         chunk = range(start, min(texts.stop, start + 32))
         await asyncio.gather(
-            *(appender.append_nowait(batch(f"{n} {PADDING}"), 1, timeout_s=30) for n in chunk)
+            *(appender.append(batch(f"{n} {PADDING}"), 1, timeout_s=30) for n in chunk)
         )
 
 
@@ -79,7 +79,7 @@ async def test_a_node_behind_by_more_than_peers_keep_is_brought_up_to_date(
     delayed = await new_queue(client, 1)
     await fill(client, queue, range(100))
     stager = client.appender(1, delayed)
-    await stager.stage(batch("early", "late"), 2, StageExtras(None), timeout_s=30)
+    await stager.append(batch("early", "late"), 2, StageExtras(None), timeout_s=30)
     await cluster.until_replicas_agree()
     cluster.kill_node(3)
     await fill(client, queue, range(100, 1500))
@@ -90,7 +90,7 @@ async def test_a_node_behind_by_more_than_peers_keep_is_brought_up_to_date(
     await client.delete(0, gone)
     known = client.appender(0, queue)
     await known.append(batch("known"), 1, dedup=ids("known"), timeout_s=30)
-    await stager.stage(batch("a", "b", "c"), 3, StageExtras(None), timeout_s=30)
+    await stager.append(batch("a", "b", "c"), 3, StageExtras(None), timeout_s=30)
     assert await client.release(1, delayed, [1, 3]) == [0, 1]
     await client.discard(1, delayed, [4])
     await until_forgotten(cluster, client)
@@ -177,7 +177,7 @@ async def test_an_install_whose_source_dies_never_takes_the_node_back(
         for start in range(numbers.start, numbers.stop, 16):
             chunk = range(start, min(numbers.stop, start + 16))
             await asyncio.gather(
-                *(appender.append_nowait(batch(f"{n} {padding}"), 1, timeout_s=30) for n in chunk)
+                *(appender.append(batch(f"{n} {padding}"), 1, timeout_s=30) for n in chunk)
             )
 
     queue = await new_queue(client)

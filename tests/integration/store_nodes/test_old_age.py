@@ -36,9 +36,7 @@ async def fill(client: StoreClient, queues: list[QueueId], count: int) -> None:
         appender = client.appender(0, queue)
         for start in range(0, count, 50):
             numbers = range(start, min(count, start + 50))
-            futures = [
-                appender.append_nowait(batch(str(n), 4000), 1, timeout_s=30) for n in numbers
-            ]
+            futures = [appender.append(batch(str(n), 4000), 1, timeout_s=30) for n in numbers]
             await asyncio.gather(*futures)
 
 

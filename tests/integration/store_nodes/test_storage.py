@@ -53,7 +53,7 @@ async def read_texts(client: StoreClient, queue: QueueId, group: int = 0) -> lis
 async def append_all(appender: Appender, texts: list[str]) -> None:
     for start in range(0, len(texts), 32):
         chunk = texts[start : start + 32]
-        futures = [appender.append_nowait(batch(text), 1, timeout_s=30) for text in chunk]
+        futures = [appender.append(batch(text), 1, timeout_s=30) for text in chunk]
         await asyncio.gather(*futures)
 
 
@@ -184,9 +184,7 @@ async def test_a_node_that_never_lives_long_leaves_a_checkpoint_all_the_same(
         appender = client.appender(0, queue)
         large = batch("large", MIB // 4)
         for _ in range(36):
-            await asyncio.gather(
-                *(appender.append_nowait(large, 1, timeout_s=30) for _ in range(4))
-            )
+            await asyncio.gather(*(appender.append(large, 1, timeout_s=30) for _ in range(4)))
         appender.close()
         for node in NODES:
             found = list((cluster.node_dirs[node] / "checkpoints").glob("checkpoint-*"))

@@ -170,18 +170,13 @@ class Load:
         batch, dedup = self._batch(ids, identified)
         for attempt in range(TRIES):
             try:
-                if due_us is None:
-                    receipt = await appender.append(
-                        batch, len(ids), timeout_s=self.options.append_timeout_s, dedup=dedup
-                    )
-                else:
-                    receipt = await appender.stage(
-                        batch,
-                        len(ids),
-                        StageExtras(due_us),
-                        timeout_s=self.options.append_timeout_s,
-                        dedup=dedup,
-                    )
+                receipt = await appender.append(
+                    batch,
+                    len(ids),
+                    None if due_us is None else StageExtras(due_us),
+                    timeout_s=self.options.append_timeout_s,
+                    dedup=dedup,
+                )
             except DedupKnown as error:
                 assert attempt, f"{ids} are known, and were never sent"
                 base = self._known(book, ids, error, staged=due_us is not None)

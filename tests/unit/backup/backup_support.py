@@ -74,14 +74,14 @@ class FakeStore:
 
     def stage(self, group: int, queue: QueueId, *texts: str) -> int:
         batch = encode([Message(text.encode()) for text in texts], 1)
-        raw = c.encode_stage(
+        raw = c.encode_append(
             queue.pack(),
             self._session(),
             1,
             self._deadline(),
             len(texts),
             batch,
-            c.StageExtras(None),
+            extras=c.StageExtras(None),
         )
         done = self.do(group, raw)
         assert isinstance(done, StageDone)

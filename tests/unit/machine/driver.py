@@ -70,7 +70,7 @@ class Driver:
     ) -> Outcome:
         limit = self.now + SECOND if deadline is None else deadline
         extras = c.StageExtras(due, tag)
-        raw = c.encode_stage(queue, session, seq, limit, count, b"batch", extras, dedup)
+        raw = c.encode_append(queue, session, seq, limit, count, b"batch", dedup, extras)
         [outcome] = self.do(raw)
         return outcome
 

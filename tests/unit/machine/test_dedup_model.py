@@ -110,15 +110,10 @@ class DedupModel(RuleBasedStateMachine):
         session = self.sessions.to_bytes(16, "big")
         deadline = 1 if late else self.d.now + 50 * SECOND
         count, raw_section = len(section), packed(section)
-        if staged:
-            raw = c.encode_stage(
-                queue, session, 1, deadline, count, b"x", c.StageExtras(None), raw_section,
-                dedup_window_s=window_s,
-            )  # fmt: skip
-        else:
-            raw = c.encode_append(
-                queue, session, 1, deadline, count, b"x", raw_section, dedup_window_s=window_s
-            )
+        extras = c.StageExtras(None) if staged else None
+        raw = c.encode_append(
+            queue, session, 1, deadline, count, b"x", raw_section, extras, dedup_window_s=window_s
+        )
         room = 0
         before = self.d.machine.offsets(queue)
         # The ids that end now are forgotten before the append is looked at.

@@ -32,8 +32,8 @@ appends = st.builds(
     st.sampled_from([2, 10, 600]),
 )
 staged = st.builds(
-    lambda queue, session, section, due, tag: c.encode_stage(
-        queue, *session, START * 2, 3, b"x", c.StageExtras(due and (due,) * 3, tag), section
+    lambda queue, session, section, due, tag: c.encode_append(
+        queue, *session, START * 2, 3, b"x", section, c.StageExtras(due and (due,) * 3, tag)
     ),
     queues,
     sessions,

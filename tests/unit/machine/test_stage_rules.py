@@ -72,7 +72,8 @@ def test_a_repeat_gets_the_receipt_of_what_it_was(d: Driver) -> None:
 
 
 def test_stage_done_says_where_the_batch_is(d: Driver) -> None:
-    raw = c.encode_stage(Q, S, 1, d.now + 1, 2, b"the batch", c.StageExtras((5, 6), b"tag"))
+    extras = c.StageExtras((5, 6), b"tag")
+    raw = c.encode_append(Q, S, 1, d.now + 1, 2, b"the batch", extras=extras)
     value = c.encode_value([raw], d.now)
     [done] = d.machine.apply(1, value)
     assert isinstance(done, StageDone)

@@ -122,40 +122,16 @@ class FakeQueue:
     sent: list[Sent] = field(default_factory=list)
     appends: int = 0
 
-    def append_nowait(
+    def append(
         self,
         batch: bytes,
         count: int,
+        extras: StageExtras | None,
         *,
         durability: Durability,
         timeout_s: float,
         dedup: bytes,
         dedup_window_s: int,
-    ) -> asyncio.Future[Receipt]:
-        return self._take(batch, count, durability, timeout_s, dedup, None)
-
-    def stage_nowait(
-        self,
-        batch: bytes,
-        count: int,
-        extras: StageExtras,
-        *,
-        durability: Durability,
-        timeout_s: float,
-        dedup: bytes,
-        dedup_window_s: int,
-    ) -> asyncio.Future[Receipt]:
-        due_us = (HELD_US,) * count if extras.due_us is None else extras.due_us
-        return self._take(batch, count, durability, timeout_s, dedup, due_us)
-
-    def _take(
-        self,
-        batch: bytes,
-        count: int,
-        durability: Durability,
-        timeout_s: float,
-        dedup: bytes,
-        due_us: tuple[int, ...] | None,
     ) -> asyncio.Future[Receipt]:
         if self.refusal is not None:
             raise self.refusal
@@ -165,6 +141,9 @@ class FakeQueue:
         assert len({name for _, name, _ in ids}) == len(ids), "an id twice in one append"
         assert not ids or durability is not Durability.LEADER, "answered before ids are looked at"
         self.appends += 1
+        due_us = None
+        if extras is not None:
+            due_us = (HELD_US,) * count if extras.due_us is None else extras.due_us
         future: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         self.sent.append(Sent(messages, durability, timeout_s, future, ids, due_us))
         if not self.held:

@@ -26,8 +26,15 @@ class WildQueue:
         self.group = group
         self.log: list[bytes] = []
 
-    def append_nowait(
-        self, batch: bytes, count: int, *, durability: Durability, timeout_s: float, **ids: object
+    def append(
+        self,
+        batch: bytes,
+        count: int,
+        extras: None,
+        *,
+        durability: Durability,
+        timeout_s: float,
+        **ids: object,
     ) -> asyncio.Future[Receipt]:
         loop = asyncio.get_running_loop()
         roll = self.dice.random()

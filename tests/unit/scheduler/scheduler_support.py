@@ -73,31 +73,48 @@ class FakeAppender:
             self._session, self._seq = self._store.next_session(), 0
             raise
 
-    def append_nowait(
+    def append(
         self,
         batch: bytes,
         count: int,
+        extras: c.StageExtras | None = None,
         *,
-        durability: Durability,
-        timeout_s: float,
-        dedup: bytes,
-        dedup_window_s: int,
-    ) -> asyncio.Future[Receipt]:
-        assert durability is Durability.QUORUM
-        return asyncio.ensure_future(
-            self.append(batch, count, dedup=dedup, dedup_window_s=dedup_window_s)
-        )
-
-    async def append(
-        self,
-        batch: bytes,
-        count: int,
-        *,
+        durability: Durability = Durability.QUORUM,
+        timeout_s: float = 5.0,
         dedup: bytes = b"",
         dedup_window_s: int = 600,
+    ) -> asyncio.Future[Receipt]:
+        assert durability is Durability.QUORUM
+        if extras is None:
+            return asyncio.ensure_future(self._append(batch, count, dedup, dedup_window_s))
+        return asyncio.ensure_future(self._stage(batch, count, extras, dedup, dedup_window_s))
+
+    async def _append(self, batch: bytes, count: int, dedup: bytes, dedup_window_s: int) -> Receipt:
+        outcome = self._take(batch, count, dedup, dedup_window_s)
+        assert isinstance(outcome, AppendDone)
+        self._store.keep(self._group, self._queue, outcome, batch)
+        self._store.tell(self._group, self._queue)
+        return Receipt(outcome.base_offset, outcome.log_time_us, outcome.duplicate)
+
+    async def _stage(
+        self, batch: bytes, count: int, extras: c.StageExtras, dedup: bytes, dedup_window_s: int
     ) -> Receipt:
+        await self._store._call("stage", self._group)
+        outcome = self._take(batch, count, dedup, dedup_window_s, extras)
+        assert isinstance(outcome, StageDone)
+        self._store.tell(self._group, self._queue)
+        return Receipt(outcome.base_stage, outcome.log_time_us, outcome.duplicate)
+
+    def _take(
+        self,
+        batch: bytes,
+        count: int,
+        dedup: bytes,
+        dedup_window_s: int,
+        extras: c.StageExtras | None = None,
+    ) -> Outcome:
         self._seq += 1
-        outcome = self._do(
+        return self._do(
             c.encode_append(
                 self._queue.pack(),
                 self._session,
@@ -106,49 +123,10 @@ class FakeAppender:
                 count,
                 batch,
                 dedup,
-                dedup_window_s=dedup_window_s,
-            ),
-        )
-        assert isinstance(outcome, AppendDone)
-        self._store.keep(self._group, self._queue, outcome, batch)
-        self._store.tell(self._group, self._queue)
-        return Receipt(outcome.base_offset, outcome.log_time_us, outcome.duplicate)
-
-    def stage_nowait(
-        self,
-        batch: bytes,
-        count: int,
-        extras: c.StageExtras,
-        *,
-        durability: Durability,
-        timeout_s: float,
-        dedup: bytes,
-        dedup_window_s: int,
-    ) -> asyncio.Future[Receipt]:
-        assert durability is Durability.QUORUM
-        return asyncio.ensure_future(self._stage(batch, count, extras, dedup, dedup_window_s))
-
-    async def _stage(
-        self, batch: bytes, count: int, extras: c.StageExtras, dedup: bytes, dedup_window_s: int
-    ) -> Receipt:
-        await self._store._call("stage", self._group)
-        self._seq += 1
-        outcome = self._do(
-            c.encode_stage(
-                self._queue.pack(),
-                self._session,
-                self._seq,
-                self._store.clock(self._group).now_us() + 60 * SECOND,
-                count,
-                batch,
                 extras,
-                dedup,
                 dedup_window_s=dedup_window_s,
-            ),
+            )
         )
-        assert isinstance(outcome, StageDone)
-        self._store.tell(self._group, self._queue)
-        return Receipt(outcome.base_stage, outcome.log_time_us, outcome.duplicate)
 
 
 class FakeWatch:
@@ -243,14 +221,14 @@ class FakeStore:
         """Stage messages; without due times they are held."""
         count = count if due_us is None else len(due_us)
         batch = encode(list(messages) or [Message(b"x")] * count, 1)
-        raw = c.encode_stage(
+        raw = c.encode_append(
             queue.pack(),
             self.next_session(),
             1,
             self.clock(group).now_us() + 60 * SECOND,
             count,
             batch,
-            c.StageExtras(due_us),
+            extras=c.StageExtras(due_us),
         )
         outcome = self.do(group, raw)
         assert isinstance(outcome, StageDone)

@@ -190,9 +190,9 @@ def interrupt(
     elif point == POINTS[1]:
 
         class Late(FakeAppender):
-            async def append(self, *args: Any, **more: Any) -> Any:
+            async def _append(self, *args: Any) -> Any:
                 await now()
-                return await super().append(*args, **more)
+                return await super()._append(*args)
 
         store.appender = lambda *target: Late(store, *target)  # type: ignore[method-assign]
     else:
@@ -502,9 +502,9 @@ class Chaotic(FakeStore):
         store = self
 
         class Slow(FakeAppender):
-            async def append(self, *args: Any, **more: Any) -> Any:
+            async def _append(self, *args: Any) -> Any:
                 await store._call("append", group)
-                return await super().append(*args, **more)
+                return await super()._append(*args)
 
         return Slow(self, group, queue)
 

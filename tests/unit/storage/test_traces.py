@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from crc32c import crc32c
 
-from store_nodes.commands import StageExtras, encode_append, encode_stage, encode_value
+from store_nodes.commands import StageExtras, encode_append, encode_value
 from store_nodes.storage.rows import OFFSETS, STAGES
 from store_nodes.storage.traces import Trace, told, traces_of
 from store_nodes.wal.frame import HEADER_BYTES, FrameKind
@@ -43,7 +43,7 @@ def values_with(*batches: bytes, staged: bool = False) -> dict[int, tuple[int, b
 
 def _command(batch: bytes, staged: bool) -> bytes:
     if staged:
-        return encode_stage(queue_id(2), SESSION, 1, 100, 2, batch, StageExtras(None))
+        return encode_append(queue_id(2), SESSION, 1, 100, 2, batch, extras=StageExtras(None))
     return encode_append(queue_id(0), SESSION, 1, 100, 2, batch)
 
 

@@ -35,7 +35,7 @@ def batches(count: int, start: int = 0) -> list[bytes]:
 async def test_appends_get_dense_offsets_in_the_order_of_the_calls():
     async with store_and_client() as (store, client):
         appender = client.appender(GROUP, QUEUE)
-        futures = [appender.append_nowait(batch, 2) for batch in batches(300)]
+        futures = [appender.append(batch, 2) for batch in batches(300)]
         receipts = await asyncio.gather(*futures)
         assert [r.base_offset for r in receipts] == list(range(0, 600, 2))
         assert store.log.stored() == batches(300)
@@ -47,7 +47,7 @@ async def test_at_most_64_are_in_flight():
     async with store_and_client() as (store, client):
         store.leader.intercept = lambda node, group, raw, reply: True
         appender = client.appender(GROUP, QUEUE)
-        futures = [appender.append_nowait(batch, 1, timeout_s=0.3) for batch in batches(100)]
+        futures = [appender.append(batch, 1, timeout_s=0.3) for batch in batches(100)]
         await asyncio.sleep(0.15)
         assert len(store.leader.commands) == 64
         results = await asyncio.gather(*futures, return_exceptions=True)
@@ -58,9 +58,9 @@ async def test_too_many_waiting_are_refused_at_once():
     async with store_and_client() as (store, client):
         store.leader.intercept = lambda node, group, raw, reply: True
         appender = client.appender(GROUP, QUEUE)
-        futures = [appender.append_nowait(b"x", 1, timeout_s=0.1) for _ in range(64 + 1024)]
+        futures = [appender.append(b"x", 1, timeout_s=0.1) for _ in range(64 + 1024)]
         with pytest.raises(Overloaded):
-            appender.append_nowait(b"x", 1)
+            appender.append(b"x", 1)
         await asyncio.gather(*futures, return_exceptions=True)
 
 
@@ -80,7 +80,7 @@ async def test_cut_after_apply_before_reply_is_stored_once(lost):
 
         store.leader.intercept = apply_and_cut
         appender = client.appender(GROUP, QUEUE)
-        futures = [appender.append_nowait(batch, 1) for batch in batches(20)]
+        futures = [appender.append(batch, 1) for batch in batches(20)]
         receipts = await asyncio.gather(*futures)
         assert store.log.stored() == batches(20)
         assert [r.base_offset for r in receipts] == list(range(20))
@@ -98,12 +98,12 @@ async def test_kill_of_the_leader_goes_on_with_the_next():
             return True
 
         store.leader.intercept = apply_but_keep_the_reply
-        futures = [appender.append_nowait(batch, 1) for batch in batches(30)]
+        futures = [appender.append(batch, 1) for batch in batches(30)]
         await until(lambda: len(store.leader.commands) == 30)
         assert client.has_leader(GROUP)
         await store.leader.kill()
         await until(lambda: not client.has_leader(GROUP), 0.5)
-        futures += [appender.append_nowait(batch, 1) for batch in batches(10, 30)]
+        futures += [appender.append(batch, 1) for batch in batches(10, 30)]
         store.elect(2)
         receipts = await asyncio.gather(*futures)
         assert store.log.stored() == batches(40)
@@ -116,7 +116,7 @@ async def test_leader_that_steps_down_names_the_next():
         appender = client.appender(GROUP, QUEUE)
         await appender.append(b"first", 1)
         store.elect(3, announce=False)
-        futures = [appender.append_nowait(batch, 1) for batch in batches(10)]
+        futures = [appender.append(batch, 1) for batch in batches(10)]
         await asyncio.gather(*futures)
         assert client.leader(GROUP) == 3
         assert store.log.stored() == [b"first", *batches(10)]
@@ -127,7 +127,7 @@ async def test_hung_leader_is_left_when_another_is_elected():
         appender = client.appender(GROUP, QUEUE)
         await appender.append(b"first", 1)
         store.leader.hang()
-        futures = [appender.append_nowait(batch, 1) for batch in batches(5)]
+        futures = [appender.append(batch, 1) for batch in batches(5)]
         await asyncio.sleep(0.1)
         began = asyncio.get_running_loop().time()
         store.leadership[GROUP] = (2, 2)
@@ -165,7 +165,7 @@ async def test_deadline_after_sending_is_unknown_and_the_next_keeps_its_place():
         appender = client.appender(GROUP, QUEUE)
         with pytest.raises(OutcomeUnknown):
             await appender.append(b"lost", 1, timeout_s=0.1)
-        later = appender.append_nowait(b"later", 1)
+        later = appender.append(b"later", 1)
         await until(lambda: len(kept) == 2)
         store.nodes[1].intercept = None
         store.elect(2)
@@ -189,7 +189,7 @@ async def test_a_session_is_kept_a_while_past_the_deadline_of_what_was_lost():
         appender = client.appender(GROUP, QUEUE)
         with pytest.raises(OutcomeUnknown):
             await appender.append(b"lost", 1, timeout_s=0.1)
-        appender.append_nowait(b"later", 1)
+        appender.append(b"later", 1)
         await until(lambda: len(kept) == 2)
         lost, later = (parse(raw) for raw in kept)
         assert (later.session, later.seq) == (lost.session, lost.seq + 1)
@@ -212,7 +212,7 @@ async def test_session_forgotten_by_the_log_is_replaced():
         await appender.append(b"before", 1)
         store.log.clock_ahead_us = 120_000_000
         await until(lambda: client.log_time_us(GROUP) > store.log.machine.log_time_us + 100_000_000)
-        futures = [appender.append_nowait(batch, 1) for batch in batches(70)]
+        futures = [appender.append(batch, 1) for batch in batches(70)]
         receipts = await asyncio.gather(*futures)
         assert [r.base_offset for r in receipts] == list(range(1, 71))
         assert store.log.stored() == [b"before", *batches(70)]
@@ -230,7 +230,7 @@ async def test_refused_without_being_proposed_leaves_no_gap():
 
         store.leader.intercept = disk_full
         appender = client.appender(GROUP, QUEUE)
-        futures = [appender.append_nowait(batch, 1) for batch in batches(10)]
+        futures = [appender.append(batch, 1) for batch in batches(10)]
         results = await asyncio.gather(*futures, return_exceptions=True)
         assert [n for n, r in enumerate(results) if isinstance(r, DiskFull)] == [3, 7]
         assert store.log.stored() == [b for b in batches(10) if b not in refused]
@@ -248,7 +248,7 @@ async def test_overloaded_is_tried_again_in_order():
 
         store.leader.intercept = sometimes
         appender = client.appender(GROUP, QUEUE)
-        futures = [appender.append_nowait(batch, 1) for batch in batches(12)]
+        futures = [appender.append(batch, 1) for batch in batches(12)]
         receipts = await asyncio.gather(*futures)
         assert store.log.stored() == batches(12)
         assert [r.base_offset for r in receipts] == list(range(12))
@@ -290,9 +290,9 @@ async def test_session_given_up_only_after_the_deadline_of_what_was_lost():
 
         store.leader.intercept = lose_then_full
         appender = client.appender(GROUP, QUEUE)
-        first = appender.append_nowait(b"lost", 1, timeout_s=0.3)
+        first = appender.append(b"lost", 1, timeout_s=0.3)
         await until(lambda: len(store.leader.commands) > 1)
-        second = appender.append_nowait(b"second", 1, timeout_s=5)
+        second = appender.append(b"second", 1, timeout_s=5)
         with pytest.raises(OutcomeUnknown):
             await first
         assert (await second).base_offset == 0
@@ -312,7 +312,7 @@ async def test_a_new_session_waits_for_what_may_still_be_applied():
 
         store.leader.intercept = silent_or_full
         appender = client.appender(GROUP, QUEUE)
-        appender.append_nowait(b"silent", 1, timeout_s=5)
+        appender.append(b"silent", 1, timeout_s=5)
         with pytest.raises(DiskFull):
             await appender.append(b"refused", 1, timeout_s=0.2)
         await asyncio.sleep(0.2)
@@ -363,7 +363,7 @@ async def test_early_durabilities_are_answered_early_without_an_offset():
 async def test_cancelled_append_is_never_half_stored():
     async with store_and_client() as (store, client):
         appender = client.appender(GROUP, QUEUE)
-        futures = [appender.append_nowait(batch, 1) for batch in batches(100)]
+        futures = [appender.append(batch, 1) for batch in batches(100)]
         for future in futures[::3]:
             future.cancel()
         await asyncio.gather(*futures, return_exceptions=True)
@@ -377,8 +377,8 @@ async def test_two_appenders_of_one_queue_do_not_disturb_each_other():
         one, two = client.appender(GROUP, QUEUE), client.appender(GROUP, QUEUE)
         futures = []
         for number in range(50):
-            futures.append(one.append_nowait(b"one %d" % number, 1))
-            futures.append(two.append_nowait(b"two %d" % number, 1))
+            futures.append(one.append(b"one %d" % number, 1))
+            futures.append(two.append(b"two %d" % number, 1))
         await asyncio.gather(*futures)
         stored = store.log.stored()
         assert [b for b in stored if b.startswith(b"one")] == [b"one %d" % n for n in range(50)]
@@ -389,10 +389,10 @@ async def test_closing_the_client_answers_every_append():
     async with store_and_client() as (store, client):
         store.leader.intercept = lambda node, group, raw, reply: True
         appender = client.appender(GROUP, QUEUE)
-        futures = [appender.append_nowait(batch, 1) for batch in batches(70)]
+        futures = [appender.append(batch, 1) for batch in batches(70)]
         await until(lambda: len(store.leader.commands) == 64)
         await client.close()
         results = await asyncio.gather(*futures, return_exceptions=True)
         assert [type(r) for r in results] == [OutcomeUnknown] * 64 + [Unavailable] * 6
         with pytest.raises(Unavailable):
-            appender.append_nowait(b"x", 1)
+            appender.append(b"x", 1)

@@ -253,14 +253,14 @@ def run(seed: int) -> set[str]:
         if world.rng.random() < 0.15 and len(futures) < 200:
             timeout_s = world.rng.choice((0.3, 2.0, 5.0))
             batch = b"%d" % len(futures)
-            futures.append(world.appender.append_nowait(batch, 1, timeout_s=timeout_s))
+            futures.append(world.appender.append(batch, 1, timeout_s=timeout_s))
         world.step(faults=True)
     world.heal()
     while not world.appender.idle or any(link.unread for link in world.links.values()):
         world.step(faults=False)
         assert world.time_s < 2000, f"seed {seed}: not over"
     world.known_leader = world.leader
-    last = world.appender.append_nowait(b"last", 1, timeout_s=5)
+    last = world.appender.append(b"last", 1, timeout_s=5)
     while not last.done():
         world.step(faults=False)
     check(world, seed, [*futures, last])
@@ -293,7 +293,7 @@ async def test_a_late_copy_cannot_come_after_what_was_sent_later(back_after_s):
     """However long the group has no leader, and with our idea of log time 0.9 s ahead."""
     world = World(0)
     world.skew_us = 900_000
-    first = world.appender.append_nowait(b"0", 1, timeout_s=0.3)
+    first = world.appender.append(b"0", 1, timeout_s=0.3)
     world.read_one(world.links[1])
     late_copy = world.open.pop()
     world.leader = world.known_leader = None
@@ -303,7 +303,7 @@ async def test_a_late_copy_cannot_come_after_what_was_sent_later(back_after_s):
         world.time_s += 0.05
         world.appender.sweep(world.time_s)
     world.rng = random.Random(1)
-    second = world.appender.append_nowait(b"1", 1, timeout_s=5)
+    second = world.appender.append(b"1", 1, timeout_s=5)
     world.leader = 2
     world.tell_leader()
     while world.links[2].unread:

@@ -83,8 +83,8 @@ async def test_what_follows_a_batch_refused_for_its_ids_is_stored_in_order_and_o
         appender = client.appender(GROUP, QUEUE)
         await appender.append(b"one", 1, dedup=ids((0, b"a", 1)))
         futures = [
-            appender.append_nowait(b"known", 1, dedup=ids((0, b"a", 1))),
-            *(appender.append_nowait(b"next %d" % number, 1) for number in range(20)),
+            appender.append(b"known", 1, dedup=ids((0, b"a", 1))),
+            *(appender.append(b"next %d" % number, 1) for number in range(20)),
         ]
         results = await asyncio.gather(*futures, return_exceptions=True)
         assert isinstance(results[0], DedupKnown)
@@ -159,7 +159,7 @@ async def test_a_staged_message_lives_from_its_number_to_its_offset():
     async with store_and_client() as (_, client):
         appender = client.appender(GROUP, QUEUE)
         await appender.append(b"before", 1)
-        receipt = await appender.stage(b"later", 3, StageExtras((0, 0, 0), b"tag"))
+        receipt = await appender.append(b"later", 3, StageExtras((0, 0, 0), b"tag"))
         assert receipt.base_offset == 0
         page = await client.staged(GROUP, QUEUE)
         assert [(m.stage_number, m.due_us, m.tag) for m in page.staged] == [
@@ -183,7 +183,7 @@ async def test_a_staged_message_lives_from_its_number_to_its_offset():
 async def test_what_is_not_due_stays_and_says_so():
     async with store_and_client() as (_, client):
         due_us = client.log_time_us(GROUP) + 3600 * 1_000_000
-        await client.appender(GROUP, QUEUE).stage(b"later", 1, StageExtras((due_us,)))
+        await client.appender(GROUP, QUEUE).append(b"later", 1, StageExtras((due_us,)))
         assert await client.release(GROUP, QUEUE, [0]) == [-1]
         changes = (await client.staged(GROUP, QUEUE)).changes
         assert await client.reschedule(GROUP, QUEUE, [0], [1]) == 1
@@ -196,7 +196,7 @@ async def test_what_is_not_due_stays_and_says_so():
 
 async def test_the_list_of_staged_messages_is_paged_by_number():
     async with store_and_client() as (_, client):
-        await client.appender(GROUP, QUEUE).stage(b"later", 5, StageExtras(None))
+        await client.appender(GROUP, QUEUE).append(b"later", 5, StageExtras(None))
         first = await client.staged(GROUP, QUEUE, limit=2)
         rest = await client.staged(GROUP, QUEUE, after=first.staged[-1].stage_number, limit=10)
         assert [m.stage_number for m in (*first.staged, *rest.staged)] == [0, 1, 2, 3, 4]
@@ -208,8 +208,8 @@ async def test_appends_and_stages_of_one_appender_share_their_order():
         appender = client.appender(GROUP, QUEUE)
         futures = []
         for number in range(30):
-            futures.append(appender.append_nowait(b"a%d" % number, 1))
-            futures.append(appender.stage_nowait(b"s%d" % number, 1, StageExtras(None)))
+            futures.append(appender.append(b"a%d" % number, 1))
+            futures.append(appender.append(b"s%d" % number, 1, StageExtras(None)))
         receipts = await asyncio.gather(*futures)
         assert [r.base_offset for r in receipts] == [n for n in range(30) for _ in range(2)]
         kinds = [raw[0] for _, raw in store.leader.commands]
@@ -221,7 +221,7 @@ async def test_a_watch_tells_of_rescheduled_messages():
         seen = []
         watch = client.watch(GROUP, seen.extend)
         watch.add(QUEUE)
-        await client.appender(GROUP, QUEUE).stage(b"later", 1, StageExtras((10**18,)))
+        await client.appender(GROUP, QUEUE).append(b"later", 1, StageExtras((10**18,)))
         await client.reschedule(GROUP, QUEUE, [0], [5])
         await until(lambda: bool(seen) and seen[-1].stage_changes == 1)
         assert seen[-1].stage_end == 1

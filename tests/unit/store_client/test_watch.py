@@ -48,7 +48,7 @@ async def test_changes_of_one_iteration_are_one_call():
         client.watch(GROUP, seen).add(QUEUE)
         await until(lambda: seen.end() == 0)
         appender = client.appender(GROUP, QUEUE)
-        await asyncio.gather(*(appender.append_nowait(b"x", 1) for _ in range(50)))
+        await asyncio.gather(*(appender.append(b"x", 1) for _ in range(50)))
         await until(lambda: seen.end() == 50)
         assert seen.calls < 20
 

@@ -158,7 +158,7 @@ async def test_corrupt_frame_closes_the_connection_and_the_append_is_stored_once
         assert link is not None
         transport = link._connection._transport
         appender = client.appender(GROUP, QUEUE)
-        future = appender.append_nowait(b"x", 1)
+        future = appender.append(b"x", 1)
         transport.write(b"".join(encode_frame(encode_head(wire.Ping(1))))[:-1] + b"\xff")
         assert (await future).base_offset == 0
         assert link.generation == 2
@@ -196,7 +196,7 @@ async def test_replies_of_one_iteration_are_one_write(monkeypatch):
 
         monkeypatch.setattr(FrameConnection, "_flush", flush)
         appender = client.appender(GROUP, QUEUE)
-        await asyncio.gather(*(appender.append_nowait(b"x" * 100, 1) for _ in range(64)))
+        await asyncio.gather(*(appender.append(b"x" * 100, 1) for _ in range(64)))
         assert writes <= 8
         assert len(store.log.stored()) == 64
 
