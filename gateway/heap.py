@@ -14,18 +14,19 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-YOUNG = 2_000
+YOUNG = 700
 """Objects made and not gone, after which a collection looks at the youngest."""
 MIDDLE = 2
-"""Collections of the youngest before one that looks at their survivors too. It looks at 8,000
-objects at most, which takes some 7 ms; nothing is answered meanwhile."""
-OLD = 700
+"""Collections of the youngest before one that looks at their survivors too. It looks at 2,800
+objects at most, which takes some 2 ms; nothing is answered meanwhile."""
+OLD = 2_000
 """Collections of the survivors before one that looks at everything: four million objects."""
 GROWN_BYTES = 16 * 2**20
 """Growth of a process after which its freed memory is given back. That takes a millisecond for each
@@ -62,14 +63,28 @@ class FreedMemory:
         self._resident = resident
         self._least_bytes = resident()
         """The least size since freed memory was given back."""
+        self._looks = 0
+        """Looks since then."""
+        self._again_after = math.inf
+        """Looks after which it is given back again."""
 
     def look(self) -> None:
-        """Give freed memory back if the process has grown by GROWN_BYTES."""
+        """Give freed memory back if the process has grown by GROWN_BYTES, and again later.
+
+        A process that still uses all memory when it has grown frees it later, and shrinks by
+        nothing then. So the pauses in which freed memory is kept are twice as long each time.
+        """
         resident_bytes = self._resident()
-        if resident_bytes - self._least_bytes < GROWN_BYTES:
+        self._looks += 1
+        if resident_bytes - self._least_bytes >= GROWN_BYTES:
+            self._again_after = 1
+        elif self._looks >= self._again_after:
+            self._again_after *= 2
+        else:
             self._least_bytes = min(self._least_bytes, resident_bytes)
             return
         self._trim()
+        self._looks = 0
         self._least_bytes = self._resident()
 
 

@@ -130,11 +130,22 @@ class Connection(asyncio.Protocol):
         if self._address is not None:
             self._server.ended(self._address)
             self._address = None
-        if self._request is not None:
-            self._request.disconnected()
-            self._request = None
+        request = self._request
+        if request is not None:
+            request.lost()
         self.resume_writing()
         self._server.unsent.forget(self.account)
+        if request is None:
+            return
+        if self._server.turns.admits(self._end_request, request.tenant_id):
+            self._end_request()
+
+    def _end_request(self) -> None:
+        """Tell the handler of the running request that its client is gone."""
+        request, self._request = self._request, None
+        if request is not None:
+            self._server.turns.handled()
+            request.disconnected()
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the client into the buffer, or into the body of the running request."""
@@ -144,11 +155,7 @@ class Connection(asyncio.Protocol):
                 self._since_s = self._server.loop.time()
                 self._silent = False
             self._buffer += data
-            if not self._in_line:
-                if self._server.turns.admits(self.take_turn, self.tenant_id):
-                    self._next_request()
-                else:
-                    self._in_line = True
+            self._ask_for_turn()
             if len(self._buffer) > READ_AHEAD_BYTES:
                 self._pause()
             return
@@ -188,7 +195,7 @@ class Connection(asyncio.Protocol):
         self._account_for_unsent()
         if self._request is None and not self.transport.is_closing():
             self.read_on()
-            self._server.loop.call_soon(self._next_request)
+            self._server.loop.call_soon(self._ask_for_turn)
 
     def write(self, data: bytes) -> None:
         """Write bytes of a response to the client."""
@@ -205,6 +212,15 @@ class Connection(asyncio.Protocol):
             self._paused = False
             self.transport.resume_reading()
 
+    def _ask_for_turn(self) -> None:
+        """Look at the next request, now or once it is this connection's turn."""
+        if self._in_line:
+            return
+        if self._server.turns.admits(self.take_turn, self.tenant_id):
+            self._next_request()
+        else:
+            self._in_line = True
+
     def take_turn(self) -> None:
         self._in_line = False
         self._waited_s = self._server.loop.time() - self._since_s
@@ -217,7 +233,7 @@ class Connection(asyncio.Protocol):
         if self.transport.is_closing():
             return
         self.read_on()
-        self._next_request()
+        self._ask_for_turn()
 
     def response_ended(self, close: bool) -> None:
         """Close the connection, or go on to the next request."""
@@ -231,7 +247,7 @@ class Connection(asyncio.Protocol):
             return
         self.read_on()
         if self._buffer:
-            self._server.loop.call_soon(self._next_request)
+            self._server.loop.call_soon(self._ask_for_turn)
 
     def close_if_idle(self) -> None:
         if self._request is None and not self._silent and not self._buffer:
@@ -350,7 +366,7 @@ class Connection(asyncio.Protocol):
             return
         self.read_on()
         if self._buffer:
-            self._server.loop.call_soon(self._next_request)
+            self._server.loop.call_soon(self._ask_for_turn)
 
     def _refuse(self, problem: Problem) -> None:
         """The problem and the end of the connection: where its request ends is not known."""
@@ -360,6 +376,7 @@ class Connection(asyncio.Protocol):
     def _start(self, request: Request, head: Head) -> None:
         """Start a task that runs the application for a request."""
         self._request = request
+        self._server.turns.handled()
         path = head.path.decode("ascii")
         scope: dict[str, Any] = {
             "type": "http",
@@ -475,7 +492,12 @@ class Request:
             self._wake()
         return taken
 
+    def lost(self) -> None:
+        """Send nothing more: a pull hands its messages to somebody who is there."""
+        self._gone = True
+
     def disconnected(self) -> None:
+        """Tell the handler, too."""
         self._gone = True
         self._wake()
 
@@ -501,7 +523,6 @@ class Request:
     async def send(self, message: MutableMapping[str, Any]) -> None:
         """Write the head or a part of the body of the response; raise ClientGone if it left."""
         if self._gone:
-            # So that a pull can hand its messages to somebody who is there.
             raise ClientGone
         if message["type"] == "http.response.start":
             if self._head_bytes is not None or self._ended:

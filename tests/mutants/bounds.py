@@ -280,7 +280,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a connection that was lost keeps its request",
-        (Edit("gateway/http/connection.py", "            self._request = None\n", ""),),
+        (
+            Edit(
+                "gateway/http/connection.py",
+                "request, self._request = self._request, None\n        if request is not None:",
+                "request = self._request\n        if request is not None:",
+            ),
+        ),
         killed_by=f"{_CYCLES}[a pull whose client leaves]",
         breaks="P19",
     ),
@@ -292,7 +298,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "one collection of garbage looks at the objects of thousands of requests",
-        (Edit("gateway/heap.py", "MIDDLE = 2\n", "MIDDLE = 10\n"),),
+        (Edit("gateway/heap.py", "YOUNG = 700\n", "YOUNG = 2_000\n"),),
         killed_by="tests/unit/gateway/test_heap.py"
         "::test_a_collection_looks_at_few_objects_however_many_requests_wait",
         breaks="P19",
@@ -480,6 +486,19 @@ MUTANTS: tuple[Mutant, ...] = (
         (Edit("gateway/heap.py", "        self._trim()\n", ""),),
         killed_by="tests/unit/gateway/test_heap.py"
         "::test_freed_memory_is_given_back_once_a_process_has_grown",
+        breaks="P19",
+    ),
+    Mutant(
+        "memory that was in use when a process was seen to grow is kept once it is freed",
+        (
+            Edit(
+                "gateway/heap.py",
+                "        elif self._looks >= self._again_after:\n",
+                "        elif False:\n",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_heap.py"
+        "::test_memory_that_is_freed_after_a_process_was_seen_to_grow_is_given_back",
         breaks="P19",
     ),
     Mutant(

@@ -280,6 +280,65 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P19",
     ),
     Mutant(
+        "a pass sends several pages as long as the description of the API",
+        (Edit("gateway/http/pages.py", "PAGES_S = 0.00025\n", "PAGES_S = 0.001\n"),),
+        killed_by="tests/unit/gateway/test_pages.py"
+        "::test_a_pass_has_one_page_as_long_as_the_description_of_the_api",
+        breaks="P19",
+    ),
+    Mutant(
+        "all requests that a pass looks at get to their handlers",
+        (
+            Edit(
+                "gateway/http/connection.py",
+                "        self._server.turns.handled()\n        path = head",
+                "        path = head",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_round_robin.py"
+        "::test_requests_that_come_at_once_get_to_few_handlers_in_a_pass",
+        breaks="P19",
+    ),
+    Mutant(
+        "the next requests of all connections that were answered follow in one pass",
+        (
+            Edit(
+                "gateway/http/connection.py",
+                "self._server.loop.call_soon(self._ask_for_turn)\n\n    def close_if_idle",
+                "self._server.loop.call_soon(self._next_request)\n\n    def close_if_idle",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_round_robin.py"
+        "::test_requests_that_come_at_once_get_to_few_handlers_in_a_pass",
+        breaks="P19",
+    ),
+    Mutant(
+        "the handlers of all clients that left end in one pass",
+        (
+            Edit(
+                "gateway/http/connection.py",
+                "if self._server.turns.admits(self._end_request, request.tenant_id):",
+                "if True:",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_round_robin.py"
+        "::test_clients_that_leave_at_once_end_few_handlers_in_a_pass",
+        breaks="P19",
+    ),
+    Mutant(
+        "a pass goes on to begin handlers for connections that wait",
+        (
+            Edit(
+                "gateway/http/round_robin.py",
+                "while self._lines and self._left and self._handlers_left > 0:",
+                "while self._lines and self._left:",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_round_robin.py"
+        "::test_few_handlers_run_of_the_requests_that_a_pass_looks_at",
+        breaks="P19",
+    ),
+    Mutant(
         "each connection of HTTP/2 has a part of a pass to itself",
         (
             Edit(
