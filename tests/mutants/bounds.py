@@ -543,7 +543,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "a body of very many values is read",
-        (Edit("edge/bodies.py", "    if not bounds.are_met(body):\n", "    if False:\n"),),
+        (
+            Edit(
+                "edge/bodies.py",
+                "    if bounds.are_met is not None and not bounds.are_met(body):\n",
+                "    if False:\n",
+            ),
+        ),
         killed_by="tests/unit/gateway/test_decoding.py"
         "::test_a_body_of_very_many_values_is_refused_and_costs_little",
         breaks="P19",
