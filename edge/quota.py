@@ -42,7 +42,7 @@ class Refusal(NamedTuple):
 
 
 class Quotas(Protocol):
-    """The rate limits of tenants."""
+    """The limits of tenants: rates, and how many of something they may have at once."""
 
     def take(self, tenant_id: bytes, quota: str, amount: float) -> Refusal | None:
         """Take an amount of a quota; return the refusal if it was not taken."""
@@ -61,12 +61,9 @@ class Quotas(Protocol):
         """
         ...
 
-
-class Levels(Protocol):
-    """The limits on how many of something a tenant may have at once."""
-
     def share(self, tenant_id: bytes, quota: str, held: int, wanted: int) -> float | None:
-        """Return the part of the limit for this process; None if there is no limit.
+        """Return the part of a limit on how many there are at once that is for this process; None
+        if there is no limit.
 
         This process holds `held` for the tenant, and would hold `wanted` more.
         """
@@ -80,7 +77,7 @@ class Usage(Protocol):
 
 
 class NoLimits:
-    """Quotas, levels and usage without limits and without counts."""
+    """Quotas and usage without limits and without counts."""
 
     def take(self, tenant_id: bytes, quota: str, amount: float) -> Refusal | None:
         return None

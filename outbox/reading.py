@@ -4,52 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from metadata.types import Partition, SealedPartition, Topic
+from store_nodes.client import StoreClient
 from store_nodes.errors import QueueNotFound, QueueTruncated, Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message, decode, peek
 
 FETCH_BYTES = 1024 * 1024
-
-
-class Entry(Protocol):
-    """One whole stored batch; `indices` are those of its messages that are here, None for all."""
-
-    @property
-    def base_offset(self) -> int: ...
-    @property
-    def log_time_us(self) -> int: ...
-    @property
-    def stage(self) -> int | None: ...
-    @property
-    def indices(self) -> tuple[int, ...] | None: ...
-    @property
-    def batch(self) -> bytes | memoryview: ...
-
-
-class Fetched(Protocol):
-    """A replica's batches from an offset on."""
-
-    @property
-    def entries(self) -> Sequence[Entry]: ...
-    @property
-    def first_offset(self) -> int: ...
-
-
-class Store(Protocol):
-    """The part of `store_nodes.client.StoreClient` that reading uses."""
-
-    async def fetch(
-        self,
-        group: int,
-        queue: QueueId,
-        offset: int,
-        max_bytes: int,
-        *,
-        min_end: int | None = None,
-    ) -> Fetched: ...
 
 
 class Stored(NamedTuple):
@@ -63,7 +26,7 @@ class Stored(NamedTuple):
 
 
 async def read(
-    store: Store, topic: Topic, partition: int, lane: int, offsets: Iterable[int]
+    store: StoreClient, topic: Topic, partition: int, lane: int, offsets: Iterable[int]
 ) -> dict[int, Stored]:
     """Return the messages that are still stored, by offset. Raises StoreError, BadBatch."""
     found: dict[int, Stored] = {}
@@ -83,7 +46,7 @@ def _generation_of(
 
 
 async def _fetch(
-    store: Store,
+    store: StoreClient,
     topic: Topic,
     of: Partition | SealedPartition,
     offset: int,

@@ -6,32 +6,12 @@ A generation whose queue is gone was trimmed whole. Raises StoreError where a gr
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from metadata.types import Partition, SealedPartition, Topic
+from store_nodes.client import StoreClient
 from store_nodes.errors import QueueNotFound
 from store_nodes.queue_id import QueueId
-
-
-class Found(Protocol):
-    """The answer of the store about a queue."""
-
-    @property
-    def first(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-
-
-class OffsetStore(Protocol):
-    """The part of `store_nodes.client.StoreClient` that finding a place needs."""
-
-    async def offsets(self, group: int, queue: QueueId) -> Found:
-        """Return the offsets, confirmed with a quorum: they include everything that was
-        answered before the call.
-        """
-        ...
-
-    async def offset_at(self, group: int, queue: QueueId, time_us: int) -> int: ...
 
 
 class Bounds(NamedTuple):
@@ -44,7 +24,7 @@ class Bounds(NamedTuple):
         return min(max(offset, self.first), self.end)
 
 
-async def bounds(store: OffsetStore, topic: Topic, number: int, lane: int = 0) -> Bounds:
+async def bounds(store: StoreClient, topic: Topic, number: int, lane: int = 0) -> Bounds:
     """Return bounds; all messages that were published before the call are below `end`."""
     *sealed, present = topic.generations(number, lane)
     found = await store.offsets(present.group, queue_of(topic, present))
@@ -55,7 +35,7 @@ async def bounds(store: OffsetStore, topic: Topic, number: int, lane: int = 0) -
     return Bounds(found.first, found.end)
 
 
-async def at_time(store: OffsetStore, topic: Topic, number: int, lane: int, time_us: int) -> int:
+async def at_time(store: StoreClient, topic: Topic, number: int, lane: int, time_us: int) -> int:
     """Return the first stored offset that is not older, else the end."""
     *sealed, present = topic.generations(number, lane)
     for each in sealed:
@@ -81,7 +61,7 @@ def queue_of(topic: Topic, generation: Partition | SealedPartition) -> QueueId:
 
 
 async def _first_of_sealed(
-    store: OffsetStore, topic: Topic, sealed: Partition | SealedPartition
+    store: StoreClient, topic: Topic, sealed: Partition | SealedPartition
 ) -> int | None:
     """Return the first offset of a sealed queue; None if nothing of it is left."""
     assert isinstance(sealed, SealedPartition)

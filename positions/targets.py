@@ -14,7 +14,8 @@ from metadata.subscriptions.snapshots import SnapshotRepository
 from metadata.types import Topic
 from openapi.positions import SeekAt
 from openapi.subscriptions import NamedStart, StartAt
-from positions.places import Bounds, OffsetStore, at_time, bounds
+from positions.places import Bounds, at_time, bounds
+from store_nodes.client import StoreClient
 
 MAX_ASKED = 64
 """The most questions to the store at the same time."""
@@ -28,7 +29,7 @@ To = NamedStart | StartAt
 class Targets:
     """The positions of topics. Raise Problems, StoreError and MetadataError."""
 
-    def __init__(self, store: OffsetStore, snapshots: SnapshotRepository) -> None:
+    def __init__(self, store: StoreClient, snapshots: SnapshotRepository) -> None:
         self._store = store
         self._snapshots = snapshots
 

@@ -35,9 +35,10 @@ from openapi.dead_letters import RedriveState
 from outbox import Item, Outbox, TopicFull
 from outbox.dead_letter import revived
 from outbox.letter_filter import compile_filter
-from outbox.reading import Store, Stored, read
+from outbox.reading import Stored, read
 from scheduler import metrics
 from scheduler.term import Term, put_off
+from store_nodes.client import StoreClient
 from store_nodes.errors import StoreError
 from store_nodes.record_batch import BadBatch
 
@@ -78,7 +79,7 @@ class Redriving:
 
     def __init__(
         self,
-        store: Store,
+        store: StoreClient,
         outbox: Outbox,
         redrives: RedriveRepository,
         letters: DeadLetterRepository,
@@ -221,7 +222,7 @@ class _Course:
     """One redrive under way: its choice of dead letters, its rate, and its work on a batch."""
 
     def __init__(
-        self, unfinished: Unfinished, store: Store, outbox: Outbox, topics: TopicRepository
+        self, unfinished: Unfinished, store: StoreClient, outbox: Outbox, topics: TopicRepository
     ) -> None:
         self.redrive = unfinished.redrive
         self.lost = 0

@@ -21,9 +21,18 @@ from collections.abc import Callable, Iterable, Sequence
 from edge.message_id import MessageId
 from edge.problem import not_found, unavailable
 from edge.process_pool import ProcessPool
-from edge.quota import NO_LIMITS, Levels, Usage
+from edge.quota import NO_LIMITS, Quotas, Usage
+from metadata.catalog import Catalog
+from metadata.delivery.assignments import AssignmentRepository
+from metadata.delivery.cursors import CursorRepository
+from metadata.delivery.forwarded import ForwardedRepository
+from metadata.delivery.hints import HintRepository
+from metadata.delivery.leases import LeaseRepository
+from metadata.feed import ChangeFeed
 from metadata.types import Subscription, Topic, Unit
+from outbox import Outbox
 from peering.shared_secret import SharedSecret
+from store_nodes.client import StoreClient
 from subscribe_forwarder.delivery.flush import AckFlusher
 from subscribe_forwarder.delivery.following import Following
 from subscribe_forwarder.delivery.handover import Handover
@@ -43,22 +52,13 @@ from subscribe_forwarder.delivery.state.lanes import Lane
 from subscribe_forwarder.delivery.state.ledger import Now
 from subscribe_forwarder.delivery.throttling.in_flight import InFlight
 from subscribe_forwarder.delivery.throttling.throttling import Throttling
-from subscribe_forwarder.delivery.undertaker import Outbox, Undertaker
+from subscribe_forwarder.delivery.undertaker import Undertaker
 from subscribe_forwarder.fleet.activity import Activity
+from subscribe_forwarder.fleet.backlogs.part import Wanted
 from subscribe_forwarder.fleet.directory import OwnerDirectory
 from subscribe_forwarder.fleet.fleet import Fleet
-from subscribe_forwarder.fleet.ports import FleetLinks, Hints
+from subscribe_forwarder.fleet.links.network import LinkNetwork
 from subscribe_forwarder.fleet.proxy.routing import Order, Routing, in_any_order
-from subscribe_forwarder.ports import (
-    Assignments,
-    Catalog,
-    Cursors,
-    Feed,
-    ForwardedMessages,
-    Leases,
-    OfTopic,
-    Store,
-)
 from subscribe_forwarder.settings import SubscribeSettings
 
 LOCATE_AT_ONCE = 32
@@ -70,22 +70,22 @@ class SubscribeForwarder:
     def __init__(
         self,
         *,
-        store: Store,
+        store: StoreClient,
         catalog: Catalog,
-        feed: Feed,
-        cursors: Cursors,
-        assignments: Assignments,
-        leases: Leases,
-        forwarded: ForwardedMessages,
+        feed: ChangeFeed,
+        cursors: CursorRepository,
+        assignments: AssignmentRepository,
+        leases: LeaseRepository,
+        forwarded: ForwardedRepository,
         ack_key: SharedSecret,
-        history: Store | None = None,
+        history: StoreClient | None = None,
         settings: SubscribeSettings | None = None,
         address: str = "",
         weight: float = 1.0,
-        links: FleetLinks | None = None,
-        hints: Hints | None = None,
+        links: LinkNetwork | None = None,
+        hints: HintRepository | None = None,
         throttling: Throttling | None = None,
-        levels: Levels = NO_LIMITS,
+        levels: Quotas = NO_LIMITS,
         usage: Usage = NO_LIMITS,
         process_pool: ProcessPool | None = None,
         outbox: Outbox | None = None,
@@ -154,7 +154,7 @@ class SubscribeForwarder:
 
     @property
     def directory(self) -> OwnerDirectory:
-        """Return the owners of units, here and elsewhere: the `fleet.ports.Directory`."""
+        """Return the owners of units, here and elsewhere: the `fleet.directory`."""
         return self._fleet.directory
 
     @property
@@ -232,7 +232,9 @@ class SubscribeForwarder:
             raise not_found("subscription", name)
         return await self._hubs.hub(subscription, part=part)
 
-    async def look_for(self, subscription: OfTopic, partitions: Iterable[int]) -> None:
+    async def look_for(
+        self, subscription: Subscription | Wanted, partitions: Iterable[int]
+    ) -> None:
         """Look for owners of partitions that nobody is known to serve.
 
         Claims the partitions that are wanted here, and tells the forwarders that are to have the
@@ -340,7 +342,11 @@ class SubscribeForwarder:
         )
 
     def _make_fleet(
-        self, assignments: Assignments, leases: Leases, hints: Hints | None, weight: float
+        self,
+        assignments: AssignmentRepository,
+        leases: LeaseRepository,
+        hints: HintRepository | None,
+        weight: float,
     ) -> Fleet:
         return Fleet(
             assignments=assignments,

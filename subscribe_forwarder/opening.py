@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from edge.asgi import Handler, Route, Scope
 from edge.lifetime import own
 from edge.load import MachineLoad
 from edge.problem import Problem
 from edge.process_pool import ProcessPool
-from edge.quota import Levels, Quotas, Usage
+from edge.quota import Quotas, Usage
 from edge.sealing import Sealer
 from edge.tracing import Tracer
 from metadata.catalog import Catalog
@@ -56,7 +56,7 @@ from subscribe_forwarder.api.push import PushRoutes
 from subscribe_forwarder.api.redrives import Redrives
 from subscribe_forwarder.api.routes import routes
 from subscribe_forwarder.api.spans import HandOutSpans
-from subscribe_forwarder.api.task_acks import TaskAcks
+from subscribe_forwarder.api.task_acks import Outputs, TaskAcks
 from subscribe_forwarder.api.trace import HandOuts, HandOutTrace
 from subscribe_forwarder.delivery.publishing import AckPublisher
 from subscribe_forwarder.delivery.throttling.flows import FlowBook
@@ -65,11 +65,10 @@ from subscribe_forwarder.delivery.throttling.throttling import Throttling
 from subscribe_forwarder.delivery.undelivered import find_undelivered
 from subscribe_forwarder.fleet.backlogs import exchange
 from subscribe_forwarder.fleet.backlogs.backlogs import Backlogs
-from subscribe_forwarder.fleet.backlogs.local import OwnHoldings
+from subscribe_forwarder.fleet.backlogs.local import Holdings
 from subscribe_forwarder.fleet.links.network import LinkNetwork
 from subscribe_forwarder.fleet.proxy import attending
 from subscribe_forwarder.forwarder import SubscribeForwarder
-from subscribe_forwarder.ports import Outputs
 from subscribe_forwarder.push.attempts import AttemptLog
 from subscribe_forwarder.push.endpoints import Endpoints
 from subscribe_forwarder.push.engine import Means
@@ -82,10 +81,6 @@ from subscribe_forwarder.push.sender import Rules, Sender
 from subscribe_forwarder.push.spans import PushSpans
 
 LINK_GRACE_S = 1.0
-
-
-class TenantLimits(Quotas, Levels, Protocol):
-    """The limits of tenants: rates, and how many of something they have at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +97,7 @@ class Process:
     """Reads the messages that an ack publishes."""
     process_pool: ProcessPool
     load: MachineLoad
-    limits: TenantLimits
+    limits: Quotas
     usage: Usage
     egress: Rules
     sealer: Sealer | None
@@ -317,7 +312,7 @@ def _open_pushing(
 
 def _open_backlogs(stack: AsyncExitStack, forwarder: SubscribeForwarder) -> Backlogs:
     """Open the backlogs that forwarders tell each other."""
-    holdings = OwnHoldings(forwarder.owners.get, forwarder.open_hub, forwarder.cursors)
+    holdings = Holdings(forwarder.owners.get, forwarder.open_hub, forwarder.cursors)
     backlogs = Backlogs(holdings, forwarder.news, forwarder.links, forwarder.look_for)
     backlogs.start()
     stack.push_async_callback(backlogs.close)

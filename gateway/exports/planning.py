@@ -14,7 +14,8 @@ from typing import NamedTuple, TypeVar
 from gateway.exports.specs import parsed_time
 from metadata.exports.types import Lane, LaneEnd, LanePosition, LaneRange, LaneState
 from metadata.types import Topic
-from positions.places import Bounds, OffsetStore, at_time, bounds
+from positions.places import Bounds, at_time, bounds
+from store_nodes.client import StoreClient
 
 ASKED_AT_ONCE = 64
 """The limit of open questions to the store."""
@@ -33,7 +34,7 @@ class Window(NamedTuple):
 class Offsets:
     """Questions about offsets that one process asks the store."""
 
-    def __init__(self, store: OffsetStore) -> None:
+    def __init__(self, store: StoreClient) -> None:
         self._store = store
         self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
 

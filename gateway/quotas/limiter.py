@@ -1,4 +1,4 @@
-"""Holds the limits of all tenants in this process: an `edge.quota.Quotas` and `Levels`.
+"""Holds the limits of all tenants in this process: the `edge.quota.Quotas`.
 
 A tenant without limits costs a dictionary look-up. Nothing here waits or reads: limits come by
 `follow` (limits.py), shares by `learn` (sharing.py). Until new ones are learned, the last shares

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from edge.caller import Caller
 from edge.problem import FieldError, Problem, invalid
 from edge.slices import Slices
+from metadata.catalog import Catalog
 from metadata.errors import NotFound
-from metadata.subscriptions.names import NamedSubscription
-from metadata.types import Subscription, Topic
+from metadata.subscriptions.names import NamedSubscription, SubscriptionNames
 from subscribe_forwarder.fleet.backlogs.part import Wanted
 
 MAX_FOLLOWED = 1000
@@ -52,25 +52,10 @@ class Selected(NamedTuple):
     """The state that holds back its messages, if one does."""
 
 
-class Subscriptions(Protocol):
-    """The part of `metadata.catalog.Catalog` that this uses."""
-
-    async def subscription(self, tenant_id: bytes, name: str) -> Subscription: ...
-    async def topic_by_uid(self, tenant_id: bytes, uid: bytes) -> Topic: ...
-
-
-class Names(Protocol):
-    """The part of `metadata.subscriptions.names.SubscriptionNames` that this uses."""
-
-    async def beginning_with(
-        self, tenant_id: bytes, prefixes: Sequence[str], limit: int
-    ) -> list[NamedSubscription]: ...
-
-
 class Selector:
     """Finds them."""
 
-    def __init__(self, subscriptions: Subscriptions, names: Names) -> None:
+    def __init__(self, subscriptions: Catalog, names: SubscriptionNames) -> None:
         self._subscriptions = subscriptions
         self._names = names
 

@@ -19,6 +19,7 @@ from edge.asgi import (
 from edge.parameters import Query, number_of
 from edge.problem import Problem
 from edge.shares import SHARE, Shares
+from metadata.feed import ChangeFeed
 from metadata.types import Change, ChangeKind
 from openapi import subscriptions as contract
 from openapi.common import HEARTBEAT_SECONDS, MAX_SECONDS
@@ -27,7 +28,6 @@ from subscribe_forwarder.api.backlog_selection import Selected, Selection, Selec
 from subscribe_forwarder.api.backlog_stream import BacklogRequest, BacklogStream
 from subscribe_forwarder.api.stream_lines import format_of
 from subscribe_forwarder.fleet.backlogs.backlogs import Backlogs
-from subscribe_forwarder.ports import Feed
 
 _MAX_BODY_BYTES = 64 * 1024
 _RETRY_AFTER_S = 5.0
@@ -38,7 +38,7 @@ class BacklogRoutes:
     """The handlers. They raise Problems, and MetadataError, which the dispatcher answers."""
 
     def __init__(
-        self, backlogs: Backlogs, selector: Selector, feed: Feed, max_streams: int
+        self, backlogs: Backlogs, selector: Selector, feed: ChangeFeed, max_streams: int
     ) -> None:
         self._backlogs = backlogs
         self._selector = selector

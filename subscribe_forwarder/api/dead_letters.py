@@ -7,11 +7,13 @@ import msgspec
 from edge.asgi import Receive, Route, Scope, Send, path_param, read_body, respond, tenant_of
 from edge.message_id import FORM_OFFSET, MessageId
 from edge.problem import not_found
+from metadata.catalog import Catalog
 from metadata.errors import NotFound
 from metadata.subscriptions.dead_letters import START, DeadLetterRepository, StoredLetter
 from metadata.types import Subscription
 from openapi import dead_letters as contract
 from outbox.dead_letter import why_not_written
+from store_nodes.client import StoreClient
 from subscribe_forwarder.api import status
 from subscribe_forwarder.api.letter_bodies import (
     MAX_BODY_BYTES,
@@ -28,14 +30,13 @@ from subscribe_forwarder.api.letter_search import (
     token_of,
 )
 from subscribe_forwarder.delivery.reading.staged import Where
-from subscribe_forwarder.ports import Catalog, Store
 
 NO_STORE = [(b"cache-control", b"no-store")]
 _encode = msgspec.json.encode
 
 
 class DeadLetters:
-    def __init__(self, catalog: Catalog, store: Store, letters: DeadLetterRepository) -> None:
+    def __init__(self, catalog: Catalog, store: StoreClient, letters: DeadLetterRepository) -> None:
         self._catalog = catalog
         self._store = store
         self._letters = letters

@@ -5,8 +5,6 @@ Any forwarder serves it: it writes the row and tells the others.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import msgspec
 
 from edge.asgi import (
@@ -23,10 +21,11 @@ from edge.asgi import (
 from edge.bodies import decode
 from edge.duplicate_keys import refuse_duplicates
 from edge.problem import not_found
-from metadata.subscriptions.flows import Flow
+from metadata.catalog import Catalog
+from metadata.subscriptions.flows import Flow, SubscriptionFlowRepository
 from metadata.types import Subscription
 from openapi import flow as contract
-from subscribe_forwarder.ports import Catalog
+from subscribe_forwarder.delivery.throttling.flows import FlowBook
 
 MAX_BODY_BYTES = 16 * 1024
 NO_STORE = [(b"cache-control", b"no-store")]
@@ -36,34 +35,10 @@ _encode = msgspec.json.encode
 _FLOW = msgspec.json.Decoder(contract.FlowSpec)
 
 
-class Flows(Protocol):
-    """The methods of `metadata.subscriptions.flows.SubscriptionFlowRepository` that this module
-    calls."""
-
-    async def put(
-        self,
-        subscription: Subscription,
-        *,
-        messages_per_second: float | None,
-        max_outstanding: int | None,
-        ttl_s: float,
-        reason: str,
-        said_by: str,
-    ) -> Flow | None: ...
-    async def end(self, subscription: Subscription) -> Flow | None: ...
-    async def get(self, tenant_id: bytes, subscription_uid: bytes) -> Flow | None: ...
-
-
-class Book(Protocol):
-    """The method of `throttling.flows.FlowBook` that this module calls."""
-
-    def tell(self, flow: Flow) -> None: ...
-
-
 class FlowRoutes:
     """The handlers. They raise Problems, and MetadataError, which the dispatcher answers."""
 
-    def __init__(self, catalog: Catalog, flows: Flows, book: Book) -> None:
+    def __init__(self, catalog: Catalog, flows: SubscriptionFlowRepository, book: FlowBook) -> None:
         self._catalog = catalog
         self._flows = flows
         self._book = book

@@ -22,11 +22,11 @@ from metadata.types import Topic
 from openapi import subscriptions, topics
 from openapi.common import FilterPreviewRequest
 from positions.places import Bounds
-from subscribe_forwarder.api.replay import Reading
 from subscribe_forwarder.delivery.reading.render import PartitionRenderer
 from subscribe_forwarder.delivery.reading.replay import LaneReplay, Replays, Truncated
 from subscribe_forwarder.delivery.selection.preview import Preview
 from subscribe_forwarder.delivery.state.lanes import Lane
+from subscribe_forwarder.forwarder import SubscribeForwarder
 
 MAX_EXAMINED_BYTES = 64 * 1024 * 1024
 MAX_PREVIEWS = 4
@@ -41,8 +41,8 @@ class PreviewRoutes:
     """The handlers. They raise Problems, StoreError and MetadataError, which the dispatcher
     answers."""
 
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
+    def __init__(self, forwarder: SubscribeForwarder) -> None:
+        self._forwarder = forwarder
         self._replays: Replays | None = None
         self._running = Shares(MAX_PREVIEWS, name="previews")
 
@@ -54,14 +54,14 @@ class PreviewRoutes:
 
     async def of_subscription(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = decode(await read_body(scope, receive, MAX_BODY_BYTES), _BODY)
-        catalog, tenant_id = self._reading.catalog, tenant_of(scope)
+        catalog, tenant_id = self._forwarder.catalog, tenant_of(scope)
         subscription = await catalog.subscription(tenant_id, path_param(scope, "name"))
         topic = await catalog.topic_by_uid(tenant_id, subscription.topic_uid)
         await self._answer(scope, send, topic, body, subscription.filter)
 
     async def of_topic(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = decode(await read_body(scope, receive, MAX_BODY_BYTES), _BODY)
-        topic = await self._reading.catalog.topic(tenant_of(scope), path_param(scope, "topic"))
+        topic = await self._forwarder.catalog.topic(tenant_of(scope), path_param(scope, "topic"))
         await self._answer(scope, send, topic, body, None)
 
     async def _answer(
@@ -86,8 +86,8 @@ class PreviewRoutes:
         await respond(send, 200, msgspec.json.encode(preview.result()))
 
     async def _read(self, topic: Topic, preview: Preview, wanted: int) -> None:
-        reading, apart = self._reading, self._reading.apart
-        replays = self._replays or Replays(reading.history, reading.catalog, reading.late_s)
+        forwarder, apart = self._forwarder, self._forwarder.apart
+        replays = self._replays or Replays(forwarder.history, forwarder.catalog, forwarder.late_s)
         self._replays = replays
         lanes = {
             Lane(each.number, each.lane): LaneReplay(replays, topic, each.number, each.lane)

@@ -5,15 +5,14 @@ Nothing here needs ownership: changes are written, and the owners hear of them.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import msgspec
 from msgspec import UNSET
 
 from edge.asgi import Receive, Route, Scope, Send, path_param, read_body, respond, tenant_of
 from edge.problem import Problem
-from metadata.subscriptions.push_attempts import PushAttempt
-from metadata.subscriptions.push_endpoints import PushEndpoint
+from metadata.catalog import Catalog
+from metadata.subscriptions.push_attempts import PushAttempt, PushAttemptRepository
+from metadata.subscriptions.push_endpoints import PushEndpointRepository
 from metadata.types import Subscription
 from openapi import push as contract
 from outbox import TopicFull
@@ -24,53 +23,22 @@ from subscribe_forwarder.api.push_bodies import (
     replay_of,
     token_of,
 )
-from subscribe_forwarder.ports import Catalog
 from subscribe_forwarder.push.engine import Means
+from subscribe_forwarder.push.pushers import Pushers
 from subscribe_forwarder.push.replaying import Replaying
 from subscribe_forwarder.push.standing import standing_of
 from subscribe_forwarder.push.trial import Tried, try_endpoint
-from subscribe_forwarder.push.verification import Verified
 
 NO_STORE = [(b"cache-control", b"no-store")]
 _encode = msgspec.json.encode
-
-
-class Attempts(Protocol):
-    """The method of `metadata.subscriptions.push_attempts.PushAttemptRepository` that is called
-    here."""
-
-    async def page(
-        self,
-        tenant_id: bytes,
-        subscription_uid: bytes,
-        *,
-        before: bytes,
-        outcome: str | None,
-        message_id: str | None,
-        limit: int,
-    ) -> list[PushAttempt]: ...
-
-
-class Endpoints(Protocol):
-    """The method of `metadata.subscriptions.push_endpoints.PushEndpointRepository` that is called
-    here."""
-
-    async def get(self, tenant_id: bytes, subscription_uid: bytes) -> PushEndpoint | None: ...
-
-
-class Pushers(Protocol):
-    """The methods of `push.pushers.Pushers` that are called here."""
-
-    async def verify_now(self, subscription: Subscription) -> Verified: ...
-    async def enable(self, subscription: Subscription) -> None: ...
 
 
 class PushRoutes:
     def __init__(
         self,
         catalog: Catalog,
-        attempts: Attempts,
-        endpoints: Endpoints,
+        attempts: PushAttemptRepository,
+        endpoints: PushEndpointRepository,
         pushers: Pushers,
         means: Means,
         replaying: Replaying,

@@ -19,6 +19,7 @@ from edge.asgi import (
 )
 from edge.parameters import Query
 from edge.problem import FieldError, Problem, invalid, not_found
+from metadata.catalog import Catalog
 from metadata.errors import Conflict, NotFound
 from metadata.subscriptions.dead_letters import DeadLetterRepository, Place, StoredLetter
 from metadata.subscriptions.redrives import MAX_UNFINISHED, Redrive, RedriveRepository, RedriveSpec
@@ -34,7 +35,6 @@ from subscribe_forwarder.api.letter_bodies import (
     uid_in_path,
 )
 from subscribe_forwarder.api.letter_search import Search, place_of, token_of
-from subscribe_forwarder.ports import Catalog
 
 SAMPLE = 5
 _encode = msgspec.json.encode

@@ -7,7 +7,7 @@ ack state is read or changed, and any process can answer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from typing import Any, Protocol
 
@@ -43,7 +43,7 @@ from subscribe_forwarder.delivery.reading.replay import Found, LaneReplay, Repla
 from subscribe_forwarder.delivery.reading.time_slices import TimeSlices
 from subscribe_forwarder.delivery.selection.apart import Apart
 from subscribe_forwarder.delivery.selection.pieces import Piece, Pieces
-from subscribe_forwarder.ports import Catalog, Store
+from subscribe_forwarder.forwarder import SubscribeForwarder
 
 NDJSON = b"application/x-ndjson"
 ARROW = b"application/vnd.apache.arrow.stream"
@@ -53,19 +53,6 @@ SEND_TIMEOUT_S = 60.0
 """Seconds a client of a stream may take nothing."""
 _NO_STORE = [(b"cache-control", b"no-store")]
 _MAX_GET_BODY_BYTES = 64 * 1024
-
-
-class Reading(Protocol):
-    """The functions that replays need; a SubscribeForwarder has them."""
-
-    @property
-    def history(self) -> Store: ...
-    @property
-    def catalog(self) -> Catalog: ...
-    @property
-    def apart(self) -> Apart | None: ...
-    @property
-    def late_s(self) -> Callable[[], float]: ...
 
 
 class Encoder(Protocol):
@@ -175,8 +162,8 @@ class _Taker:
 class ReplayRoutes:
     """Raises Problems, and StoreError and MetadataError, which the dispatcher answers."""
 
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
+    def __init__(self, forwarder: SubscribeForwarder) -> None:
+        self._forwarder = forwarder
         self._replays: Replays | None = None
 
     def routes(self) -> list[Route]:
@@ -190,7 +177,7 @@ class ReplayRoutes:
         time_us, lane = moment_of(scope)
         topic = await self._topic(scope)
         number = partition_of(scope, topic, lane)
-        store = self._reading.history
+        store = self._forwarder.history
         at = await at_time(store, topic, number, lane, time_us)
         first, end = await bounds(store, topic, number, lane)
         body = PartitionOffsets(first, end, min(max(at, first), end))
@@ -214,7 +201,7 @@ class ReplayRoutes:
         lane, turns = LaneReplay(replays, topic, number, request.lane), replays.turns
         start = await self._start(lane, topic, number, request)
         renderer = PartitionRenderer(topic.uid, number, lane=request.lane)
-        judged_by = topic.tenant_id, self._reading.apart
+        judged_by = topic.tenant_id, self._forwarder.apart
         try:
             if form is None:
                 taker = _Taker(request, start, *judged_by, counts_bytes=True)
@@ -232,18 +219,18 @@ class ReplayRoutes:
     ) -> int:
         found = await lane.look()
         if request.time_us is not None:
-            store = self._reading.history
+            store = self._forwarder.history
             at = await at_time(store, topic, number, request.lane, request.time_us)
             return found.clamp(at)
         return found.first if request.offset is None else request.offset
 
     async def _topic(self, scope: Scope) -> Topic:
-        return await self._reading.catalog.topic(tenant_of(scope), path_param(scope, "topic"))
+        return await self._forwarder.catalog.topic(tenant_of(scope), path_param(scope, "topic"))
 
     def _places(self) -> Replays:
         if self._replays is None:
-            reading = self._reading
-            self._replays = Replays(reading.history, reading.catalog, reading.late_s)
+            forwarder = self._forwarder
+            self._replays = Replays(forwarder.history, forwarder.catalog, forwarder.late_s)
         return self._replays
 
 

@@ -9,13 +9,13 @@ answers them.
 from __future__ import annotations
 
 from edge.asgi import Route
+from metadata.delivery.ack_history import AckHistoryRepository
 from openapi import consume, subscriptions, topics
 from subscribe_forwarder.api.acks import Acks
 from subscribe_forwarder.api.preview import PreviewRoutes
 from subscribe_forwarder.api.pulls import Pulls, PullsHere
 from subscribe_forwarder.api.reconciliation import Reconciliation
 from subscribe_forwarder.api.replay import ReplayRoutes
-from subscribe_forwarder.api.status import Fates
 from subscribe_forwarder.api.stream import Streams
 from subscribe_forwarder.api.trace import HandOuts
 from subscribe_forwarder.api.views import PushStatusOf, Views
@@ -26,7 +26,7 @@ from subscribe_forwarder.forwarder import SubscribeForwarder
 
 def routes(
     forwarder: SubscribeForwarder,
-    fates: Fates,
+    fates: AckHistoryRepository,
     acks: Acks,
     routing: Routing,
     trace: HandOuts | None = None,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from msgspec import UNSET
 
-from metadata.delivery.ack_history import Fate
+from metadata.delivery.ack_history import AckHistoryRepository
 from metadata.types import Partition, SealedPartition, Topic
 from openapi.push import PushStatus
 from openapi.subscriptions import Backlog, PartitionBacklog
 from openapi.topics import AckState
+from store_nodes.client import StoreClient
 from store_nodes.errors import QueueNotFound, QueueTruncated
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.api.fate import ack_state
@@ -20,25 +19,7 @@ from subscribe_forwarder.delivery.reading.batch import Batch
 from subscribe_forwarder.delivery.reading.render import PartitionRenderer
 from subscribe_forwarder.delivery.reading.staged import Where
 from subscribe_forwarder.delivery.state.lanes import Lane
-from subscribe_forwarder.ports import Catalog, Store
-
-
-class Fates(Protocol):
-    """The part of `metadata.delivery.ack_history.AckHistoryRepository` that is asked here."""
-
-    async def fates(
-        self, tenant_id: bytes, topic_uid: bytes, partition: int, lane: int, offset: int
-    ) -> list[Fate]: ...
-
-
-class Sources(Protocol):
-    """The sources of a message's fate; a SubscribeForwarder has them."""
-
-    @property
-    def history(self) -> Store: ...
-    @property
-    def catalog(self) -> Catalog: ...
-    def reader(self, subscription_uid: bytes, place: Lane) -> Reader | None: ...
+from subscribe_forwarder.forwarder import SubscribeForwarder
 
 
 def generation_of(topic: Topic, where: Where) -> Partition | SealedPartition | None:
@@ -50,7 +31,7 @@ def generation_of(topic: Topic, where: Where) -> Partition | SealedPartition | N
     return holding[-1] if holding else next(iter(generations), None)
 
 
-async def message(store: Store, topic: Topic, where: Where) -> bytes | None:
+async def message(store: StoreClient, topic: Topic, where: Where) -> bytes | None:
     """Return the members of a stored message's JSON; None when it is not there (any more).
 
     Needs no ownership. Raises StoreError.
@@ -75,7 +56,7 @@ async def message(store: Store, topic: Topic, where: Where) -> bytes | None:
 
 
 async def ack_states(
-    sources: Sources, fates: Fates, topic: Topic, where: Where
+    forwarder: SubscribeForwarder, fates: AckHistoryRepository, topic: Topic, where: Where
 ) -> dict[str, AckState] | None:
     """Return the states by subscription name; None for a message that never existed.
 
@@ -89,15 +70,15 @@ async def ack_states(
     if not any(where.offset < fate.cursor.read_to for fate in of_message):
         queue = QueueId(topic.uid, found.number, found.lane, found.generation)
         try:
-            end = (await sources.history.offsets(found.group, queue)).end
+            end = (await forwarder.history.offsets(found.group, queue)).end
         except QueueNotFound:
             return None
         if where.offset >= end:
             return None
     states: dict[str, AckState] = {}
-    for subscription in await sources.catalog.subscriptions_of(topic.tenant_id, topic.uid):
+    for subscription in await forwarder.catalog.subscriptions_of(topic.tenant_id, topic.uid):
         fate = by_uid.get(subscription.uid)
-        reader = sources.reader(subscription.uid, where.place)
+        reader = forwarder.reader(subscription.uid, where.place)
         state = None if fate is None else ack_state(fate, reader, where.offset)
         if state is not None:
             states[subscription.name] = state

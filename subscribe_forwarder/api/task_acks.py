@@ -7,9 +7,10 @@ may be acked; where one does not, nothing is done.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Protocol
 
 from edge.problem import FieldError, Problem, invalid, unavailable
+from outbox.staging import Output
 from store_nodes.errors import StoreError
 from subscribe_forwarder import metrics
 from subscribe_forwarder.api.items import Failure, Named, Place, lease_expired
@@ -18,7 +19,14 @@ from subscribe_forwarder.delivery.publishing import AckPublisher, Published
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.state.lanes import Lane
 from subscribe_forwarder.delivery.state.ledger import Now
-from subscribe_forwarder.ports import Outputs
+
+
+class Outputs(Protocol):
+    """Reads the messages that an ack publishes: `publish_forwarder.outputs.OutputReader`."""
+
+    async def read(
+        self, tenant_id: bytes, raw: bytes, *, refresh: bool = False
+    ) -> list[Output]: ...
 
 
 class TaskAcks:
@@ -53,7 +61,7 @@ class TaskAcks:
         exactly_once = hub.subscription.delivery == "exactly_once"
         refreshed = False
 
-        async def read() -> list[Any]:
+        async def read() -> list[Output]:
             nonlocal refreshed
             outputs = await self._outputs.read(tenant_id, publish, refresh=refreshed)
             refreshed = True

@@ -21,6 +21,7 @@ from edge.asgi import (
 )
 from edge.message_id import BadMessageId, MessageId
 from edge.problem import Problem, not_found
+from metadata.delivery.ack_history import AckHistoryRepository
 from metadata.types import Subscription, Topic
 from openapi import subscriptions, topics
 from openapi.flow import Throttle
@@ -51,7 +52,7 @@ class Views:
     def __init__(
         self,
         forwarder: SubscribeForwarder,
-        fates: status.Fates,
+        fates: AckHistoryRepository,
         push_status: PushStatusOf,
         routing: Routing,
     ) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from edge.message_id import MessageId
 from metadata.types import Topic
 from store_nodes import record_batch
+from store_nodes.client import StoreClient
 from store_nodes.errors import QueueNotFound
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.delivery.reading.render import PartitionRenderer, time_json
 from subscribe_forwarder.delivery.reading.staged import Nowhere
-from subscribe_forwarder.ports import Store
 
 _STATES = {Nowhere.STAGED: b"scheduled", Nowhere.DISCARDED: b"cancelled"}
 
 
-async def waiting(store: Store, topic: Topic, wanted: MessageId, fate: Nowhere) -> bytes | None:
+async def waiting(
+    store: StoreClient, topic: Topic, wanted: MessageId, fate: Nowhere
+) -> bytes | None:
     """Return the JSON of a delayed or cancelled message; None for one that is neither.
 
     The content of a cancelled message may be gone. Raises StoreError.
@@ -31,7 +33,7 @@ async def waiting(store: Store, topic: Topic, wanted: MessageId, fate: Nowhere) 
     return None
 
 
-async def due_us(store: Store, topic: Topic, wanted: MessageId) -> int | None:
+async def due_us(store: StoreClient, topic: Topic, wanted: MessageId) -> int | None:
     """Return when a delayed message is published, in µs of log time; None where that is unknown.
 
     Raises StoreError.
@@ -43,12 +45,12 @@ async def due_us(store: Store, topic: Topic, wanted: MessageId) -> int | None:
     return None
 
 
-async def _due_us(store: Store, group: int, queue: QueueId, number: int) -> int | None:
+async def _due_us(store: StoreClient, group: int, queue: QueueId, number: int) -> int | None:
     page = await store.staged(group, queue, number - 1, 1)
     return next((one.due_us for one in page.staged if one.stage_number == number), None)
 
 
-async def _members(store: Store, group: int, queue: QueueId, wanted: MessageId) -> bytes:
+async def _members(store: StoreClient, group: int, queue: QueueId, wanted: MessageId) -> bytes:
     number = wanted.stage_number
     text = str(wanted).encode("ascii")
     due_us = await _due_us(store, group, queue, number)

@@ -20,13 +20,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import structlog
 
 from edge import failpoints
 from edge.problem import Problem
+from metadata.delivery.cursors import CursorRepository
 from metadata.errors import (
     MetadataError,
     MetadataUnavailable,
@@ -38,12 +38,14 @@ from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.books import Books
 from subscribe_forwarder.delivery.flush_pace import FlushPace
 from subscribe_forwarder.delivery.news import News
-from subscribe_forwarder.delivery.state.cursor import Cursor, CursorDamaged
+from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.delivery.state.cursor import CursorDamaged
 from subscribe_forwarder.delivery.state.ledger import Ledger
-from subscribe_forwarder.ports import Cursors
 
 RETRY_S = 0.25
 MAX_RETRY_S = 2.0
+Commit = Callable[[Iterable[Reader]], Awaitable[None]]
+"""Returns once the changes of these readers are committed; raises a 503 Problem."""
 _log = structlog.get_logger("packetboat.subscribe")
 
 
@@ -57,19 +59,6 @@ def ack_unavailable(detail: str, what: str = "ack") -> Problem:
     )
 
 
-class Tracked(Protocol):
-    """A holder of a ledger, which may be replaced when the partition is claimed again."""
-
-    @property
-    def ledger(self) -> Ledger: ...
-    @property
-    def cursor(self) -> Cursor: ...
-    @property
-    def partition(self) -> Unit: ...
-
-    frozen: bool
-
-
 class _Round:
     """One flush to come, and everyone who waits for it."""
 
@@ -78,7 +67,7 @@ class _Round:
     def __init__(self) -> None:
         """Begin a flush that is still to come."""
         self.done: asyncio.Future[dict[CursorKey, str]] = asyncio.get_running_loop().create_future()
-        self.waited_for: dict[CursorKey, Tracked] = {}
+        self.waited_for: dict[CursorKey, Reader] = {}
 
 
 class AckFlusher:
@@ -86,12 +75,12 @@ class AckFlusher:
 
     def __init__(
         self,
-        cursors: Cursors,
+        cursors: CursorRepository,
         freeze: Callable[[Iterable[Unit]], None],
         *,
         timeout_s: float,
         lazy_s: float,
-        on_ready: Callable[[Sequence[Tracked]], None] | None = None,
+        on_ready: Callable[[Sequence[Reader]], None] | None = None,
         news: News | None = None,
     ) -> None:
         self.books = Books()
@@ -106,7 +95,7 @@ class AckFlusher:
         self._flushing = False
         self._wanted = False
         self._next: _Round | None = None
-        self._changed: dict[CursorKey, Tracked] = {}
+        self._changed: dict[CursorKey, Reader] = {}
         self._wake = asyncio.Event()
         self._lazy: asyncio.TimerHandle | None = None
         self._soon: asyncio.TimerHandle | None = None
@@ -118,7 +107,7 @@ class AckFlusher:
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
-    def note(self, tracked: Tracked) -> None:
+    def note(self, tracked: Reader) -> None:
         """Have a changed cursor flushed, for which nobody waits.
 
         It is written soon, or at once if a message waits for that to be delivered again.
@@ -130,12 +119,12 @@ class AckFlusher:
             loop = asyncio.get_running_loop()
             self._lazy = loop.call_later(self._lazy_s, self._lazy_is_due)
 
-    def forget(self, tracked: Tracked) -> None:
+    def forget(self, tracked: Reader) -> None:
         """Forget a cursor whose partition or subscription is no longer ours."""
         self._changed.pop(tracked.cursor.key, None)
         self.books.forget(tracked.cursor.key)
 
-    async def commit(self, all_tracked: Iterable[Tracked], what: str = "ack") -> None:
+    async def commit(self, all_tracked: Iterable[Reader], what: str = "ack") -> None:
         """Return once all that these ledgers hold now is committed; raise a 503 Problem otherwise.
 
         The Problem says that the outcome of `what` is unknown. Cancelling the caller cancels
@@ -155,7 +144,7 @@ class AckFlusher:
                     detail = failed.get(cursor.key, "The partition changed hands.")
                     raise ack_unavailable(detail, what)
 
-    def _join(self, dirty: Sequence[Tracked], what: str) -> asyncio.Future[dict[CursorKey, str]]:
+    def _join(self, dirty: Sequence[Reader], what: str) -> asyncio.Future[dict[CursorKey, str]]:
         """Return the future of the next flush, with these cursors in it; raise a 503 Problem."""
         if self._closed:
             raise ack_unavailable("This forwarder has stopped.", what)
@@ -249,10 +238,10 @@ class AckFlusher:
             round_.done.set_result(failed)
         return failed
 
-    async def _flush(self, work: Sequence[Tracked]) -> dict[CursorKey, str]:
+    async def _flush(self, work: Sequence[Reader]) -> dict[CursorKey, str]:
         """Write the changes of cursors; return the reason for each cursor that failed."""
         failed: dict[CursorKey, str] = {}
-        sound: list[Tracked] = []
+        sound: list[Reader] = []
         updates: list[CursorUpdate] = []
         for tracked in work:
             try:
@@ -263,7 +252,7 @@ class AckFlusher:
         return failed | await self._write(sound, updates) if sound else failed
 
     async def _write(
-        self, work: Sequence[Tracked], updates: Sequence[CursorUpdate]
+        self, work: Sequence[Reader], updates: Sequence[CursorUpdate]
     ) -> dict[CursorKey, str]:
         """Write updates in one statement, and handle its failure or unknown outcome."""
         ledgers = [tracked.ledger for tracked in work]
@@ -292,14 +281,14 @@ class AckFlusher:
 
     def _written(
         self,
-        work: Sequence[Tracked],
+        work: Sequence[Reader],
         ledgers: Sequence[Ledger],
         updates: Sequence[CursorUpdate],
         written: Mapping[CursorKey, int],
     ) -> dict[CursorKey, str]:
         """Tell ledgers of the commit; freeze units whose row has a later owner's epoch."""
         failed: dict[CursorKey, str] = {}
-        ready: list[Tracked] = []
+        ready: list[Reader] = []
         lost: set[Unit] = set()
         for tracked, ledger, update in zip(work, ledgers, updates, strict=True):
             difference = written.get(update.key)
@@ -326,7 +315,7 @@ class AckFlusher:
         return failed
 
     async def _refused(
-        self, work: Sequence[Tracked], error: StatementRefused
+        self, work: Sequence[Reader], error: StatementRefused
     ) -> dict[CursorKey, str]:
         """Find the row that breaks a rule of the table by flushing each alone, and freeze
         its cursor.
@@ -339,7 +328,7 @@ class AckFlusher:
                 failed |= await self._flush([tracked])
         return failed
 
-    def _set_aside(self, tracked: Tracked, error: Exception, how: str) -> dict[CursorKey, str]:
+    def _set_aside(self, tracked: Reader, error: Exception, how: str) -> dict[CursorKey, str]:
         """Freezes this one only, until its partition is claimed again: its row is not to be
         written, by a rule of the table or as what is in memory contradicts itself."""
         metrics.flush_failed.labels(how).inc()
@@ -351,13 +340,13 @@ class AckFlusher:
             return {key: "The metadata store refuses the row."}
         return {key: "The known state of the partition contradicts itself."}
 
-    def _unknown(self, work: Sequence[Tracked]) -> dict[CursorKey, str]:
+    def _unknown(self, work: Sequence[Reader]) -> dict[CursorKey, str]:
         """Handle cursors that may be written, now or later."""
         metrics.flush_failed.labels("unknown").inc()
         self._freeze({tracked.partition for tracked in work})
         return {tracked.cursor.key: "Its commit was not answered." for tracked in work}
 
-    def _again(self, work: Sequence[Tracked], how: str) -> dict[CursorKey, str]:
+    def _again(self, work: Sequence[Reader], how: str) -> dict[CursorKey, str]:
         """Nothing was written: the next flush tries the same again."""
         metrics.flush_failed.labels(how).inc()
         self._retry_s = min(MAX_RETRY_S, max(RETRY_S, 2 * self._retry_s))

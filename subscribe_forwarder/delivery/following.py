@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from edge.problem import Problem, not_found
+from metadata.catalog import Catalog
 from metadata.errors import MetadataError, NotFound, NotYet
 from metadata.types import Change, ChangeKind, Topic, Unit
 from subscribe_forwarder.delivery.hubs import Hubs
 from subscribe_forwarder.delivery.owner import Owner
 from subscribe_forwarder.delivery.ownership import Ownership
 from subscribe_forwarder.delivery.reading.tails import Tails
-from subscribe_forwarder.ports import Catalog
 
 
 class Following:

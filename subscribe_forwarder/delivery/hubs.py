@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from edge.problem import Problem, not_found, unavailable
+from metadata.catalog import Catalog
+from metadata.delivery.cursors import CursorRepository
 from metadata.errors import MetadataError
 from metadata.types import WHOLE, Subscription, Topic, Unit
 from subscribe_forwarder.delivery import selection
-from subscribe_forwarder.delivery.flush import AckFlusher, Tracked
+from subscribe_forwarder.delivery.flush import AckFlusher
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.moves import Moves
 from subscribe_forwarder.delivery.ownership import Ownership
@@ -21,7 +23,6 @@ from subscribe_forwarder.delivery.state.lanes import Lane, Lanes
 from subscribe_forwarder.delivery.state.ledger import Policy
 from subscribe_forwarder.delivery.terms import Terms
 from subscribe_forwarder.peers import is_misdirected, misdirected
-from subscribe_forwarder.ports import Catalog, Cursors
 from subscribe_forwarder.settings import SubscribeSettings
 
 MAX_LOADS = 4
@@ -37,7 +38,7 @@ class Hubs:
         self,
         *,
         catalog: Catalog,
-        cursors: Cursors,
+        cursors: CursorRepository,
         tails: Tails,
         flusher: AckFlusher,
         moves: Moves,
@@ -204,7 +205,7 @@ class Hubs:
             if hub is not None and hub.waiting:
                 hub.dispatch()
 
-    def on_ready(self, readers: Sequence[Tracked]) -> None:
+    def on_ready(self, readers: Sequence[Reader]) -> None:
         """Wake the hubs of messages that waited for a flush."""
         self.wake({reader.cursor.key.subscription_uid for reader in readers})
 

@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from edge.problem import Problem
+from metadata.delivery.assignments import AssignmentRepository
 from metadata.delivery.leases import Lease
 from metadata.errors import MetadataError
-from metadata.types import Claim, CursorKey, Epoch, Unit
+from metadata.types import Claim, Epoch, Unit
 from subscribe_forwarder import metrics
+from subscribe_forwarder.delivery.flush import Commit
 from subscribe_forwarder.delivery.owner import Owner
 from subscribe_forwarder.delivery.reader import Reader
-from subscribe_forwarder.ports import Assignments
+
+if TYPE_CHECKING:
+    from subscribe_forwarder.delivery.partitions import OwnedPartitions
 
 CLAIM_AT_ONCE = 500
 MAX_FLUSHES = 4
@@ -36,40 +40,6 @@ class Owned(NamedTuple):
     unit: Unit
     epoch: Epoch
     split_off: frozenset[bytes] = frozenset()
-
-
-class Partitions(Protocol):
-    """The actions on units as they come and go."""
-
-    async def open_partition(self, claim: Claim) -> Owner | None:
-        """Open a new unit; return None if its topic is gone."""
-        ...
-
-    async def close_partition(self, owner: Owner) -> None:
-        """Close a unit that is not ours any more; its readers are dropped."""
-        ...
-
-    def partition_adopted(self, owner: Owner) -> None:
-        """Continue a unit under a new epoch."""
-        ...
-
-    async def partition_gained(self, owner: Owner) -> None:
-        """Note that a unit serves more subscriptions than before."""
-        ...
-
-    def handing_over(self, readers: Sequence[Reader], unread: Sequence[CursorKey] = ()) -> None:
-        """Note readers that are flushed and soon another owner's, and cursors that had no
-        reader yet.
-        """
-        ...
-
-    def dropped(self, reader: Reader) -> None:
-        """Note that the partition or the cursor of a reader is not ours any more."""
-        ...
-
-    def lost(self, readers: Sequence[Reader]) -> None:
-        """Note readers that were dropped, and that another forwarder serves now, or soon."""
-        ...
 
 
 class Told(Protocol):
@@ -93,12 +63,12 @@ class Ownership:
 
     def __init__(
         self,
-        assignments: Assignments,
-        partitions: Partitions,
+        assignments: AssignmentRepository,
+        partitions: OwnedPartitions,
         told: Told,
         lease: Callable[[], Lease | None],
         require_lease: Callable[[], None],
-        flush: Callable[[Iterable[Reader]], Awaitable[None]],
+        flush: Commit,
     ) -> None:
         self._assignments = assignments
         self._partitions = partitions

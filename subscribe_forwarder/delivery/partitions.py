@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from metadata.catalog import Catalog
 from metadata.delivery.deliveries import OpenDelivery
 from metadata.errors import NotFound
 from metadata.types import Claim, CursorKey, Topic, Unit
@@ -16,11 +17,10 @@ from subscribe_forwarder.delivery.news import News
 from subscribe_forwarder.delivery.owner import Owner
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.reading.tails import Tails
-from subscribe_forwarder.ports import Catalog
 
 
 class OwnedPartitions:
-    """Acts on the units of one process; implements `ownership.Partitions`."""
+    """Acts on the units of one process, for its `Ownership`."""
 
     def __init__(
         self,
@@ -85,12 +85,13 @@ class OwnedPartitions:
         return topic
 
     async def close_partition(self, owner: Owner) -> None:
+        """Close a unit that is not ours any more; its readers are dropped."""
         self._news.moved(owner.key)
         for lane in owner.tails:
             await self._tails.close(owner.key, lane)
 
     def partition_adopted(self, owner: Owner) -> None:
-        """Goes on with what it held back."""
+        """Continue a unit under a new epoch, with what it held back."""
         self._news.moved(owner.key)
         for reader in owner.readers():
             if reader.cursor.dirty:
@@ -98,16 +99,22 @@ class OwnedPartitions:
         self.wake(owner)
 
     async def partition_gained(self, owner: Owner) -> None:
+        """Note that a unit serves more subscriptions than before."""
         await self._hubs.gained(owner.key)
 
     def handing_over(self, readers: Sequence[Reader], unread: Sequence[CursorKey] = ()) -> None:
+        """Note readers that are flushed and soon another owner's, and cursors that had no
+        reader yet.
+        """
         self._handover.give(readers)
         self._handover.pass_on(unread)
 
     def dropped(self, reader: Reader) -> None:
+        """Note that the partition or the cursor of a reader is not ours any more."""
         self._hubs.dropped(reader)
 
     def lost(self, readers: Sequence[Reader]) -> None:
+        """Note readers that were dropped, and that another forwarder serves now, or soon."""
         self._hubs.lost(readers)
 
     def on_tail(self, base: Unit, lane: int) -> None:

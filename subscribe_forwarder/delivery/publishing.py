@@ -22,7 +22,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import structlog
 
@@ -36,10 +36,11 @@ from edge.quota import (
     Usage,
     rate_limited,
 )
-from metadata.delivery.deliveries import Publication, StagedOutputs
+from metadata.delivery.deliveries import Publication
+from metadata.delivery.publications import PublicationRepository
 from metadata.errors import MetadataError
 from outbox import TopicFull
-from outbox.staging import Output, Plan, Staged, plan
+from outbox.staging import Output, Plan, Staged, Staging, plan
 from store_nodes.errors import QueueNotFound, QueueSealed, StoreError
 from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.flush import AckFlusher, ack_unavailable
@@ -70,21 +71,6 @@ class _Used(NamedTuple):
     publication: Publication
     messages: int
     size_bytes: int
-
-
-class Publications(Protocol):
-    """The part of `metadata.delivery.publications.PublicationRepository` that it uses."""
-
-    async def open(self, publications: Sequence[Publication]) -> None: ...
-    async def released(self, publications: Sequence[Publication]) -> None: ...
-    async def states_of(self, publications: Sequence[Publication]) -> dict[bytes, str]: ...
-
-
-class Staging(Protocol):
-    """The part of `outbox.staging.Staging` that it uses."""
-
-    async def stage(self, planned: Plan, tag: bytes) -> Staged: ...
-    async def release(self, places: Sequence[StagedOutputs]) -> None: ...
 
 
 class Gathering(Generic[T]):
@@ -128,7 +114,7 @@ class AckPublisher:
     def __init__(
         self,
         staging: Staging,
-        publications: Publications,
+        publications: PublicationRepository,
         flusher: AckFlusher,
         clock: Callable[[], float] = time.monotonic,
         quotas: Quotas = NO_LIMITS,

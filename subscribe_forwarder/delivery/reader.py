@@ -23,10 +23,11 @@ from subscribe_forwarder.delivery.ack_id import Head, Minter
 from subscribe_forwarder.delivery.choosing import Choosing
 from subscribe_forwarder.delivery.key_gate import KeyGate, ParkedKey
 from subscribe_forwarder.delivery.reading.batch import Batch
-from subscribe_forwarder.delivery.reading.judgement import Judgement, Selection
+from subscribe_forwarder.delivery.reading.judgement import Judgement
 from subscribe_forwarder.delivery.reading.render import delivery
 from subscribe_forwarder.delivery.reading.tail import Tail
 from subscribe_forwarder.delivery.room import Room
+from subscribe_forwarder.delivery.selection.selection import Selection
 from subscribe_forwarder.delivery.state.cursor import Cursor, Settled
 from subscribe_forwarder.delivery.state.inherited import HandedLease
 from subscribe_forwarder.delivery.state.lanes import Lane

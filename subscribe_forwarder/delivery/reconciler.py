@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import structlog
 
+from metadata.delivery.cursors import CursorRepository
 from metadata.errors import MetadataError
 from metadata.types import CursorKey
 from subscribe_forwarder.delivery.books import Books
@@ -21,7 +22,6 @@ from subscribe_forwarder.delivery.flush import AckFlusher
 from subscribe_forwarder.delivery.ownership import Ownership
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.state.ledger import Now
-from subscribe_forwarder.ports import Cursors
 
 SWEEP_EVERY_S = 5.0
 ALL_EVERY_S = 60.0
@@ -35,7 +35,7 @@ class Reconciler:
 
     def __init__(
         self,
-        cursors: Cursors,
+        cursors: CursorRepository,
         flusher: AckFlusher,
         owned: Callable[[], Ownership],
         may_touch: Callable[[], bool],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from subscribe_forwarder.delivery.reading.judgement import Selection
+from subscribe_forwarder.delivery.selection.selection import Selection
 from subscribe_forwarder.delivery.state.retry import Policy
 
 

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from edge.problem import Problem
 from metadata.errors import MetadataError
+from metadata.subscriptions.dead_letters import DeadLetterRepository
 from store_nodes.errors import StoreError
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.undertaker import Undertaker
@@ -29,14 +30,8 @@ class Forwarder(Protocol):
     async def hub(self, tenant_id: bytes, name: str, *, part: bool) -> Hub: ...
 
 
-class Letters(Protocol):
-    """The part of `metadata.subscriptions.dead_letters.DeadLetterRepository` that it uses."""
-
-    async def undelivered(self, limit: int) -> list[tuple[bytes, str]]: ...
-
-
 async def find_undelivered(
-    letters: Letters,
+    letters: DeadLetterRepository,
     forwarder: Forwarder,
     undertaker: Undertaker,
     *,

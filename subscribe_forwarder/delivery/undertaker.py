@@ -23,15 +23,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import structlog
 
+from metadata.catalog import Catalog
 from metadata.delivery.deliveries import DeadLetter, OpenDelivery, Reason
 from metadata.errors import MetadataError, NotFound
 from metadata.ids import new_uid
-from metadata.types import CursorKey, Subscription, Topic, Unit
-from outbox import Item, Placed, TopicFull
+from metadata.types import CursorKey, Subscription, Topic
+from outbox import Item, Outbox, Placed, TopicFull
 from outbox.dead_letter import (
     consumers_detail,
     dead_letter,
@@ -39,12 +40,14 @@ from outbox.dead_letter import (
     original_id,
     own_attributes,
 )
-from outbox.reading import Store, Stored, read
+from outbox.reading import Stored, read
+from store_nodes.client import StoreClient
 from store_nodes.errors import QueueNotFound, QueueSealed, StoreError, TooLarge
 from store_nodes.record_batch import BadBatch
 from subscribe_forwarder import metrics
+from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.state.cursor import Settled
-from subscribe_forwarder.ports import Catalog
+from subscribe_forwarder.delivery.state.ledger import Ledger
 
 MAX_PENDING = 100_000
 MAX_AT_ONCE = 8
@@ -54,44 +57,6 @@ MAX_BACKOFF_S = 5.0
 LOOK_EVERY_S = 0.5
 _NAME = struct.Struct(">16sIIBQ")
 _log = structlog.get_logger("packetboat.subscribe")
-
-
-class Ledger(Protocol):
-    """The part of `state.ledger.Ledger` that it uses."""
-
-    @property
-    def exceptions(self) -> Mapping[int, OpenDelivery]: ...
-    def settle(self, offsets: Sequence[int], how: Settled) -> int: ...
-    def bury(self, dead_letter: DeadLetter) -> bool: ...
-    def not_buried(self, offset: int, detail: str) -> None: ...
-
-
-class Cursor(Protocol):
-    """The part of `state.cursor.Cursor` that it uses."""
-
-    @property
-    def key(self) -> CursorKey: ...
-    @property
-    def generation(self) -> int: ...
-
-
-class Reader(Protocol):
-    """The part of `delivery.reader.Reader` that it uses."""
-
-    @property
-    def ledger(self) -> Ledger: ...
-    @property
-    def cursor(self) -> Cursor: ...
-    @property
-    def partition(self) -> Unit: ...
-    @property
-    def frozen(self) -> bool: ...
-
-
-class Outbox(Protocol):
-    """The part of `outbox.Outbox` that it uses."""
-
-    async def append(self, topic: Topic, items: Sequence[Item]) -> list[Placed]: ...
 
 
 class _Postponed(Exception):
@@ -144,7 +109,7 @@ class Undertaker:
         self,
         outbox: Outbox,
         catalog: Catalog,
-        store: Store,
+        store: StoreClient,
         note: Callable[[Any], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import structlog
 
 from edge.problem import Problem
+from metadata.delivery.assignments import AssignmentRepository
+from metadata.delivery.hints import HintRepository
 from metadata.delivery.leases import Lease
 from metadata.errors import MetadataError
 from metadata.types import Unit
 from subscribe_forwarder.delivery.ownership import Ownership
 from subscribe_forwarder.fleet.members import Members
 from subscribe_forwarder.fleet.plan import Places, Plan, plan
-from subscribe_forwarder.fleet.ports import Hints
 from subscribe_forwarder.peers import Links
-from subscribe_forwarder.ports import Assignments
 
 LIST_EVERY_S = 5.0
 HINTS_EVERY_S = 3.0
@@ -41,13 +41,13 @@ class Claims:
 
     def __init__(
         self,
-        assignments: Assignments,
+        assignments: AssignmentRepository,
         owners: Ownership,
         members: Members,
         lease: Callable[[], Lease | None],
         *,
         links: Links | None,
-        hints: Hints | None,
+        hints: HintRepository | None,
         ask: Callable[[bytes, Sequence[Unit]], None],
         clock: Callable[[], float],
     ) -> None:

@@ -14,10 +14,33 @@ from typing import NamedTuple
 from metadata.types import WHOLE, Epoch, Subscription, Unit
 from subscribe_forwarder.delivery.ownership import Owned
 from subscribe_forwarder.fleet.announcement import Announcement
-from subscribe_forwarder.fleet.ports import Place, Whereabouts
 
 MAX_FOUND = 100_000
 """Answers kept; more are found anew."""
+
+
+class Place(NamedTuple):
+    """Some partitions of a subscription, at one forwarder."""
+
+    forwarder: bytes
+    """The incarnation of the forwarder."""
+    partitions: tuple[int, ...]
+
+
+class Whereabouts(NamedTuple):
+    """The places where the partitions of a subscription are served now."""
+
+    here: tuple[int, ...]
+    """Owned by this process."""
+    elsewhere: tuple[Place, ...]
+    nowhere: tuple[int, ...]
+    """The partitions between two owners, or of one without a link to us: soon somewhere."""
+    version: int
+    """The version of the knowledge; another one means that it may have changed."""
+
+    @property
+    def all_here(self) -> bool:
+        return not self.elsewhere and not self.nowhere
 
 
 class _Entry(NamedTuple):
@@ -43,7 +66,7 @@ class _Topic:
 
 
 class OwnerDirectory:
-    """Keeps the directory of one process; implements `ports.Directory`."""
+    """The units that this process owns and that its peers have announced; one per process."""
 
     def __init__(self) -> None:
         self._me = b""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from metadata.delivery.leases import Lease
+from metadata.delivery.assignments import AssignmentRepository
+from metadata.delivery.hints import HintRepository
+from metadata.delivery.leases import Lease, LeaseRepository
 from metadata.types import Unit
-from subscribe_forwarder.delivery.ownership import Ownership, Partitions
-from subscribe_forwarder.delivery.reader import Reader
+from subscribe_forwarder.delivery.flush import Commit
+from subscribe_forwarder.delivery.ownership import Ownership
+from subscribe_forwarder.delivery.partitions import OwnedPartitions
 from subscribe_forwarder.fleet.activity import Activity
 from subscribe_forwarder.fleet.announcer import Announcer
 from subscribe_forwarder.fleet.claims import Claims
 from subscribe_forwarder.fleet.directory import OwnerDirectory
 from subscribe_forwarder.fleet.lease_keeper import LeaseKeeper
+from subscribe_forwarder.fleet.links.network import LinkNetwork
 from subscribe_forwarder.fleet.load import LoadReporter
 from subscribe_forwarder.fleet.members import Members
-from subscribe_forwarder.fleet.ports import FleetLinks, Hints
-from subscribe_forwarder.ports import Assignments, Flush, Leases
 
 
 class Fleet:
@@ -25,14 +27,14 @@ class Fleet:
     def __init__(
         self,
         *,
-        assignments: Assignments,
-        leases: Leases,
-        partitions: Partitions,
-        flush: Flush[Reader],
+        assignments: AssignmentRepository,
+        leases: LeaseRepository,
+        partitions: OwnedPartitions,
+        flush: Commit,
         require_lease: Callable[[], None],
         renewed_late: Callable[[], None],
-        links: FleetLinks | None,
-        hints: Hints | None,
+        links: LinkNetwork | None,
+        hints: HintRepository | None,
         address: Callable[[], str],
         weight: float,
         activity: Activity,
@@ -142,6 +144,7 @@ class Fleet:
     # The lease.
 
     def lease_began(self, incarnation: bytes) -> None:
+        """Begin under a new lease: whatever was owned under the last one is in doubt."""
         self.members.began(incarnation)
         self.directory.began(incarnation)
         self.owners.freeze()
@@ -150,6 +153,10 @@ class Fleet:
             self._links.identify(incarnation)
 
     def lease_renewed(self, lease: Lease, *, late: bool) -> None:
+        """Go on under the lease.
+
+        `late` says that it was over by our clock; nobody else had it meanwhile.
+        """
         now_s = self._clock()
         moved = self.members.update(lease.live, now_s)
         if self._links is not None:

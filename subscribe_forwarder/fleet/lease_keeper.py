@@ -10,15 +10,17 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
-from metadata.delivery.leases import Lease
+from metadata.delivery.leases import Lease, LeaseRepository
 from metadata.errors import LeaseLost, MetadataError
 from metadata.lease import RENEW_EVERY_S
 from subscribe_forwarder import metrics
-from subscribe_forwarder.ports import Leases
+
+if TYPE_CHECKING:
+    from subscribe_forwarder.fleet.fleet import Fleet
 
 ROLE = "subscribe"
 RETRY_S = 0.25
@@ -27,25 +29,13 @@ MIN_BETWEEN_S = 0.2
 _log = structlog.get_logger("packetboat.subscribe")
 
 
-class Holder(Protocol):
-    """Hears of the lease, at once, on the loop."""
-
-    def lease_began(self, incarnation: bytes) -> None:
-        """A new one: whatever was owned under the last is in doubt."""
-        ...
-
-    def lease_renewed(self, lease: Lease, *, late: bool) -> None:
-        """`late`: it was over by our clock, and is good again: nobody else had it."""
-        ...
-
-
 class LeaseKeeper:
     """Keeps the lease by our own clock, which stops before Postgres' does."""
 
     def __init__(
         self,
-        leases: Leases,
-        holder: Holder,
+        leases: LeaseRepository,
+        holder: Fleet,
         *,
         address: Callable[[], str],
         weight: float = 1.0,

@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import structlog
 
 from metadata.errors import MetadataError
 from metadata.ids import new_uid
-from metadata.subscriptions.push_attempts import KEPT, AttemptOf, PushAttempt
+from metadata.subscriptions.push_attempts import KEPT, AttemptOf, PushAttempt, PushAttemptRepository
 from metadata.types import Subscription
 from subscribe_forwarder.push import metrics
 from subscribe_forwarder.push.settling import Item
@@ -31,14 +31,6 @@ TRIM_AFTER = 200
 PRUNE_EVERY_S = 60.0
 MAX_DETAIL_CHARS = 500
 _log = structlog.get_logger("packetboat.push")
-
-
-class Attempts(Protocol):
-    """`metadata.subscriptions.push_attempts.PushAttemptRepository`."""
-
-    async def append(self, attempts: Sequence[AttemptOf]) -> None: ...
-    async def trim(self, subscriptions: Sequence[tuple[bytes, bytes]]) -> None: ...
-    async def prune(self) -> None: ...
 
 
 class _Noted(NamedTuple):
@@ -61,7 +53,7 @@ class _Pending:
 class AttemptLog:
     """Gathers the attempts of one process, on one event loop."""
 
-    def __init__(self, attempts: Attempts) -> None:
+    def __init__(self, attempts: PushAttemptRepository) -> None:
         self._attempts = attempts
         self._pending: dict[tuple[bytes, bytes], _Pending] = {}
         self._written: dict[tuple[bytes, bytes], int] = {}

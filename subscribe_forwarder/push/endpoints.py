@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from edge.breaker import State
-from edge.quota import NO_LIMITS, PUSH_CONCURRENCY, Levels
+from edge.quota import NO_LIMITS, PUSH_CONCURRENCY, Quotas
 from subscribe_forwarder.push import metrics
 from subscribe_forwarder.push.endpoint import Endpoint, Wake
 from subscribe_forwarder.push.origin import EndpointKey, Origin, endpoint_key
@@ -27,7 +27,7 @@ class Endpoints:
 
     def __init__(
         self,
-        levels: Levels = NO_LIMITS,
+        levels: Quotas = NO_LIMITS,
         clock: Callable[[], float] | None = None,
     ) -> None:
         """Make the endpoints; `levels`: how many requests of a tenant may be out of this

@@ -27,7 +27,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -38,21 +38,21 @@ from metadata.subscriptions.push_config import BATCHING, PushConfig
 from metadata.types import Subscription
 from openapi.flow import Throttle
 from openapi.push import PushStatus
-from subscribe_forwarder.delivery.flush import AckFlusher
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.line import Delivery, Want
 from subscribe_forwarder.delivery.sending import to_send
-from subscribe_forwarder.delivery.state.ledger import Now
+from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.push import metrics
 from subscribe_forwarder.push.attempts import AttemptLog
 from subscribe_forwarder.push.endpoint import Endpoint
 from subscribe_forwarder.push.endpoints import Endpoints
 from subscribe_forwarder.push.limiter import Load
 from subscribe_forwarder.push.outgoing import Outgoing
-from subscribe_forwarder.push.requests import PushRequest, Unsendable
+from subscribe_forwarder.push.requests import Requests, Unsendable
+from subscribe_forwarder.push.sender import Sender
 from subscribe_forwarder.push.settling import Item, Late, Settling
 from subscribe_forwarder.push.spans import PushSpans
-from subscribe_forwarder.push.verdict import Answer, Verdict, judge
+from subscribe_forwarder.push.verdict import Verdict, judge
 
 MAX_OUT_BYTES = 32 * 1024 * 1024
 """The limit of bytes of messages that are leased at once; one is sent whatever its size."""
@@ -67,33 +67,10 @@ _UNTOLD = Verdict("failed", Load.NOTHING, None, "", None, None)
 _log = structlog.get_logger("packetboat.push")
 
 
-class Sender(Protocol):
-    """`sender.Sender`."""
-
-    async def send(self, request: PushRequest, timeout_s: float) -> Answer: ...
-
-
-class Requests(Protocol):
-    """`requests.Requests`."""
-
-    def build(
-        self, subscription: Subscription, messages: Sequence[Outgoing], now_s: float
-    ) -> PushRequest: ...
-
-
-class Forwarder(Protocol):
-    """The part of `forwarder.SubscribeForwarder` that pushing uses."""
-
-    @property
-    def flusher(self) -> AckFlusher: ...
-    def now(self) -> Now: ...
-    def holds_lease(self) -> bool: ...
-
-
 class Means(NamedTuple):
     """The means that all engines of the process share."""
 
-    forwarder: Forwarder
+    forwarder: SubscribeForwarder
     endpoints: Endpoints
     requests: Requests
     sender: Sender

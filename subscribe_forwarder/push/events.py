@@ -10,19 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import structlog
 
 from edge.problem import Problem
+from metadata.catalog import Catalog
 from metadata.errors import MetadataError, NotFound
+from metadata.subscriptions.push_endpoints import PushEndpointRepository
 from metadata.tenancy.audit import AuditEntry
-from metadata.types import Subscription, Topic
-from outbox import Item, Placed, TopicFull
+from metadata.types import Subscription
+from outbox import Item, Outbox, TopicFull
 from store_nodes.errors import QueueNotFound, QueueSealed, StoreError
 from store_nodes.record_batch import Message
-from subscribe_forwarder.ports import Catalog
 
 LOOK_BACK_S = 12 * 3600.0
 """Well within the time for which the log knows names."""
@@ -30,24 +31,10 @@ TYPE = "packetboat.endpoint."
 _log = structlog.get_logger("packetboat.push")
 
 
-class Endpoints(Protocol):
-    """The part of `metadata.subscriptions.push_endpoints.PushEndpointRepository` that it uses."""
-
-    async def transitions(
-        self, subscription: Subscription, since: datetime
-    ) -> Sequence[AuditEntry]: ...
-
-
-class Outbox(Protocol):
-    """The part of `outbox.Outbox` that it uses."""
-
-    async def append(self, topic: Topic, items: Sequence[Item]) -> list[Placed]: ...
-
-
 class EndpointEvents:
     """Sends the events of one process, on one event loop."""
 
-    def __init__(self, endpoints: Endpoints, catalog: Catalog, outbox: Outbox) -> None:
+    def __init__(self, endpoints: PushEndpointRepository, catalog: Catalog, outbox: Outbox) -> None:
         self._endpoints = endpoints
         self._catalog = catalog
         self._outbox = outbox

@@ -13,20 +13,22 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
 from edge.problem import Problem
 from metadata.errors import MetadataError, NotFound
-from metadata.subscriptions.push_endpoints import PushEndpoint
+from metadata.subscriptions.push_endpoints import PushEndpoint, PushEndpointRepository
 from metadata.types import Change, ChangeKind, Subscription, Unit
 from openapi.push import PushStatus
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.push import metrics
 from subscribe_forwarder.push.engine import Engine, Means
+from subscribe_forwarder.push.events import EndpointEvents
+from subscribe_forwarder.push.requests import Requests
 from subscribe_forwarder.push.standing import Standing, retry_in_s, standing_of
-from subscribe_forwarder.push.verification import Requests, Verified, verify
+from subscribe_forwarder.push.verification import Verified, verify
 
 TICK_S = 1.0
 LOOK_AGAIN_S = 30.0
@@ -38,28 +40,6 @@ REFRESH_S = 10.0
 MAX_VERIFYING = 16
 GRACE_S = 5.0
 _log = structlog.get_logger("packetboat.push")
-
-
-class PushEndpoints(Protocol):
-    """`metadata.subscriptions.push_endpoints.PushEndpointRepository`."""
-
-    async def load(self, subscriptions: Sequence[Subscription]) -> dict[bytes, PushEndpoint]: ...
-    async def failing(self, failing_s: Sequence[tuple[Subscription, float]]) -> None: ...
-    async def well(self, subscriptions: Sequence[Subscription]) -> None: ...
-    async def verified(self, subscription: Subscription, url: str) -> bool: ...
-    async def not_verified(self, subscription: Subscription, reason: str) -> bool: ...
-    async def disable(
-        self, subscription: Subscription, reason: str, *, failing_for_s: float | None = None
-    ) -> bool: ...
-    async def enable(self, subscription: Subscription) -> bool: ...
-
-
-class Events(Protocol):
-    """`push.events.EndpointEvents`."""
-
-    async def tell(
-        self, subscription: Subscription, told: frozenset[bytes]
-    ) -> frozenset[bytes]: ...
 
 
 class Pushed:
@@ -107,10 +87,10 @@ class Pushers:
     def __init__(
         self,
         forwarder: SubscribeForwarder,
-        endpoints: PushEndpoints,
+        endpoints: PushEndpointRepository,
         means: Means,
         challenges: Requests,
-        events: Events | None = None,
+        events: EndpointEvents | None = None,
         *,
         inactive: Callable[[], Awaitable[frozenset[bytes]]] | None = None,
     ) -> None:
@@ -409,7 +389,7 @@ class Pushers:
             pushed.to_tell, pushed.telling = False, True
             _spawn(self._tell_events(self._events, pushed), self._asking)
 
-    async def _tell_events(self, events: Events, pushed: Pushed) -> None:
+    async def _tell_events(self, events: EndpointEvents, pushed: Pushed) -> None:
         try:
             pushed.told = await events.tell(pushed.subscription, pushed.told)
         finally:

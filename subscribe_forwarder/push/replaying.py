@@ -9,7 +9,6 @@ comes anyway.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Protocol
 
 import msgspec
 
@@ -18,45 +17,24 @@ from edge.message_id import BadMessageId, MessageId
 from metadata.ids import new_uid
 from metadata.types import CursorState, Subscription, Topic, Unit
 from openapi.push import NotReplayed, PushReplayed
-from outbox import Item
+from outbox import Item, Outbox
 from outbox.dead_letter import ORIGIN_ONLY, original_id
-from outbox.item import Placed
 from outbox.reading import Stored, read
 from positions.places import at_time
 from store_nodes.record_batch import Message
-from subscribe_forwarder.delivery.reading.staged import Nowhere, Where
+from subscribe_forwarder.delivery.reading.staged import Where
 from subscribe_forwarder.delivery.state.lanes import Lane
-from subscribe_forwarder.ports import Catalog, Cursors, Store
+from subscribe_forwarder.forwarder import SubscribeForwarder
 
 ORIGIN_REPLAY_OF = "replay_of"
 READ_AT_ONCE = 200
 _NAME = b"push replay"
 
 
-class Forwarder(Protocol):
-    """The members of `forwarder.SubscribeForwarder` that this module uses."""
-
-    @property
-    def catalog(self) -> Catalog: ...
-    @property
-    def history(self) -> Store: ...
-    @property
-    def cursors(self) -> Cursors: ...
-    async def locate(
-        self, subscription: Subscription, wanted: Sequence[MessageId]
-    ) -> Sequence[Where | Nowhere]: ...
-
-
-class Outbox(Protocol):
-    """The method of `outbox.Outbox` that this module calls."""
-
-    async def append(self, topic: Topic, items: Sequence[Item]) -> list[Placed]: ...
-
-
 class Replaying:
     """Publishes the messages again. It needs no ownership: it goes by the committed cursors."""
 
-    def __init__(self, forwarder: Forwarder, outbox: Outbox) -> None:
+    def __init__(self, forwarder: SubscribeForwarder, outbox: Outbox) -> None:
         self._forwarder = forwarder
         self._outbox = outbox
 

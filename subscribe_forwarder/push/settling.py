@@ -16,12 +16,11 @@ from typing import Literal, NamedTuple
 from edge.problem import Problem
 from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.ack_id import Minter
-from subscribe_forwarder.delivery.flush import Tracked
+from subscribe_forwarder.delivery.flush import Commit
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.reading.batch import Batch
 from subscribe_forwarder.delivery.state.ledger import Ledger, Now
-from subscribe_forwarder.ports import Flush
 from subscribe_forwarder.push.verdict import Verdict
 
 RETRY_S = 0.2
@@ -52,7 +51,7 @@ class Settling:
     def __init__(
         self,
         hub: Hub,
-        commit: Flush[Tracked],
+        commit: Commit,
         now: Callable[[], Now],
         late: Callable[[Late, Sequence[bytes]], None],
         settled: Callable[[], None],

@@ -11,9 +11,9 @@ import msgspec
 from metadata.types import Subscription
 from store_nodes.record_batch import Message
 from subscribe_forwarder.delivery.reading.render import PartitionRenderer, time_json
-from subscribe_forwarder.push.engine import Requests, Sender
 from subscribe_forwarder.push.outgoing import Outgoing
-from subscribe_forwarder.push.requests import Unsendable
+from subscribe_forwarder.push.requests import Requests, Unsendable
+from subscribe_forwarder.push.sender import Sender
 from subscribe_forwarder.push.verdict import Answer, Verdict, judge
 
 TYPE = "packetboat.endpoint.test"

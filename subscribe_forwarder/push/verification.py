@@ -15,30 +15,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
 from metadata.types import Subscription
-from subscribe_forwarder.push.requests import PushRequest, Unsendable
+from subscribe_forwarder.push.requests import Requests, Unsendable
+from subscribe_forwarder.push.sender import Sender
 from subscribe_forwarder.push.verdict import Answer, judge
 
 HEADER = "Packetboat-Verification"
 TYPE = "packetboat.endpoint.verification"
-
-
-class Requests(Protocol):
-    """The part of `requests.Requests` that makes challenges."""
-
-    def challenge(
-        self, subscription: Subscription, challenge_id: str, body: bytes, now_s: float
-    ) -> PushRequest: ...
-
-
-class Sender(Protocol):
-    """`sender.Sender`."""
-
-    async def send(self, request: PushRequest, timeout_s: float) -> Answer: ...
 
 
 class Verified(NamedTuple):

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from store_nodes import record_batch
+from store_nodes.client import Entry
 from store_nodes.record_batch import ORIGIN_STAGE_ID, Message
 from subscribe_forwarder import metrics
-from subscribe_forwarder.delivery.reading.judgement import ORIGIN_ONLY, Judgement, Selection, Turn
+from subscribe_forwarder.delivery.reading.judgement import ORIGIN_ONLY, Judgement, Turn
 from subscribe_forwarder.delivery.reading.render import PartitionRenderer, time_json
 from subscribe_forwarder.delivery.state.order import hash_of
-from subscribe_forwarder.ports import Buffer, Entry
+
+if TYPE_CHECKING:
+    from subscribe_forwarder.delivery.reading.tail import Tail
+    from subscribe_forwarder.delivery.selection.selection import Selection
 
 CHUNKS = 16
 _MESSAGE_OVERHEAD_BYTES = 600
@@ -46,7 +50,7 @@ class Batch:
 
     def __init__(self, entry: Entry, generation: int = 0, partition: int = 0) -> None:
         """Hold the raw bytes of a batch; its messages are decoded when one is needed."""
-        self._raw: Buffer = entry.batch
+        self._raw: bytes | memoryview = entry.batch
         self._indices = entry.indices
         self._stage = entry.stage
         self._generation = generation
@@ -165,12 +169,6 @@ class Batch:
         return None if origin is None else renderer.forwarded(origin, offset)
 
 
-class Owner(Protocol):
-    """Keeps batches within a budget, and is told when it must let one go."""
-
-    def forget(self, batch: Batch) -> None: ...
-
-
 class CacheBudget:
     """Bounds the batches of all tails together; the least recently used leaves first."""
 
@@ -178,12 +176,12 @@ class CacheBudget:
         self._limit_bytes = limit_bytes
         self.chunk_bytes = limit_bytes // CHUNKS
         """The bytes that one fetch may take: small messages cost far more here than on the wire."""
-        self._batches: OrderedDict[tuple[int, int], tuple[Owner, Batch]] = OrderedDict()
+        self._batches: OrderedDict[tuple[int, int], tuple[Tail, Batch]] = OrderedDict()
         self.used_bytes = 0
 
-    def add(self, owner: Owner, batch: Batch) -> None:
+    def add(self, tail: Tail, batch: Batch) -> None:
         """Count a cached batch, and drop the least recently used ones above the limit."""
-        self._batches[id(owner), batch.base] = owner, batch
+        self._batches[id(tail), batch.base] = tail, batch
         self.used_bytes += batch.cost_bytes
         while self.used_bytes > self._limit_bytes and len(self._batches) > 1:
             _, (of, oldest) = self._batches.popitem(last=False)
@@ -191,10 +189,10 @@ class CacheBudget:
             of.forget(oldest)
         metrics.cache_bytes.set(self.used_bytes)
 
-    def touch(self, owner: Owner, batch: Batch) -> None:
+    def touch(self, tail: Tail, batch: Batch) -> None:
         """Note a use of a batch."""
-        self._batches.move_to_end((id(owner), batch.base))
+        self._batches.move_to_end((id(tail), batch.base))
 
-    def remove(self, owner: Owner, batch: Batch) -> None:
-        del self._batches[id(owner), batch.base]
+    def remove(self, tail: Tail, batch: Batch) -> None:
+        del self._batches[id(tail), batch.base]
         self.used_bytes -= batch.cost_bytes

@@ -9,12 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from subscribe_forwarder.delivery.state.cursor import Settled
 
 if TYPE_CHECKING:
     from subscribe_forwarder.delivery.reading.batch import Batch
+    from subscribe_forwarder.delivery.selection.selection import Selection
 
 BUDGET_S = 0.005
 ORIGIN_ONLY = "only"
@@ -55,28 +56,6 @@ class Turn:
 
     def now_s(self) -> float:
         return self._clock()
-
-
-class Selection(Protocol):
-    """Selects the messages of a batch that a subscription is given."""
-
-    def verdicts(
-        self, batch: Batch, low: int = 0, high: int | None = None
-    ) -> Sequence[Settled | None] | None:
-        """Return how each message of the indices `low` … `high` − 1 is settled without delivery, or
-        None.
-
-        Returns None for all of them if everything is delivered. Raises Pending.
-        """
-        ...
-
-    def slice_end(self, batch: Batch, low: int) -> int:
-        """Return how far to go in one piece, as far as its cost is known."""
-        ...
-
-    def took(self, count: int, elapsed_s: float) -> None:
-        """A piece was judged."""
-        ...
 
 
 class Run(NamedTuple):

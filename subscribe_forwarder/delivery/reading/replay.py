@@ -15,12 +15,13 @@ from typing import NamedTuple
 
 from edge.problem import Problem
 from edge.shares import SHARE, Shares
+from metadata.catalog import Catalog
 from metadata.types import SealedPartition, Topic
 from positions.places import Bounds, bounds, holder, queue_of
+from store_nodes.client import Entry, FetchedEntries, StoreClient
 from store_nodes.errors import QueueNotFound, QueueTruncated, Unavailable
 from subscribe_forwarder.delivery.reading.batch import Batch
 from subscribe_forwarder.delivery.reading.time_slices import TimeSlices
-from subscribe_forwarder.ports import Catalog, Entry, Fetched, Store
 
 MAX_REPLAYS = 64
 """The limit of replays at a time in one process, those that wait for new messages included."""
@@ -90,7 +91,7 @@ class Replays:
 
     def __init__(
         self,
-        store: Store,
+        store: StoreClient,
         catalog: Catalog,
         late_s: Callable[[], float] = lambda: 0.0,
         clock: Callable[[], float] = time.monotonic,
@@ -203,7 +204,7 @@ class LaneReplay:
             high = min(high, end)
         return alone, Found(entries, number, self._number, offset, high)
 
-    async def _fetch(self, group: int, offset: int) -> Fetched:
+    async def _fetch(self, group: int, offset: int) -> FetchedEntries:
         queue = queue_of(self._topic, holder(self._topic, self._number, self._lane, offset))
         async with self._replays.fetching:
             return await self._replays.store.fetch(

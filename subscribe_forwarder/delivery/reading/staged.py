@@ -14,11 +14,12 @@ from typing import NamedTuple
 
 from edge.message_id import MessageId
 from metadata.delivery.due import QueueKey
+from metadata.delivery.forwarded import ForwardedRepository
 from metadata.types import SealedPartition, Topic
+from store_nodes.client import StoreClient
 from store_nodes.errors import QueueNotFound
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.delivery.state.lanes import Lane
-from subscribe_forwarder.ports import ForwardedMessages, Store
 
 MAX_REMEMBERED = 65_536
 
@@ -67,7 +68,7 @@ class StagedIds:
 class StagedLocator:
     """Finds them: what was delivered here, else what the store says, else what Postgres says."""
 
-    def __init__(self, store: Store, forwarded: ForwardedMessages, ids: StagedIds) -> None:
+    def __init__(self, store: StoreClient, forwarded: ForwardedRepository, ids: StagedIds) -> None:
         self._store = store
         self._forwarded = forwarded
         self.ids = ids

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from metadata.types import Partition, SealedPartition
+from store_nodes.client import StoreClient
 from store_nodes.errors import QueueNotFound, QueueTruncated, StoreError
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import BadBatch
@@ -25,7 +26,6 @@ from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.reading.batch import Batch, CacheBudget
 from subscribe_forwarder.delivery.reading.render import PartitionRenderer
 from subscribe_forwarder.delivery.reading.staged import StagedIds
-from subscribe_forwarder.ports import Store
 
 MAX_FETCHES = 4
 """The limit of fetches in flight per partition; subscriptions far apart in it fetch beside
@@ -57,7 +57,7 @@ class Tail:
 
     def __init__(
         self,
-        store: Store,
+        store: StoreClient,
         topic_uid: bytes,
         generations: Sequence[Partition | SealedPartition],
         budget: CacheBudget,

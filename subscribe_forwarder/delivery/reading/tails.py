@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from metadata.types import Partition, SealedPartition, Topic, Unit
+from store_nodes.client import QueueOffsets, StoreClient, Watch
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.delivery.reading.batch import CacheBudget
 from subscribe_forwarder.delivery.reading.staged import StagedIds
 from subscribe_forwarder.delivery.reading.tail import Tail
-from subscribe_forwarder.ports import Offsets, Store, Watch
 from subscribe_forwarder.settings import SubscribeSettings
 
 
@@ -35,7 +35,7 @@ class Tails:
 
     def __init__(
         self,
-        store: Store,
+        store: StoreClient,
         settings: SubscribeSettings,
         staged_ids: StagedIds,
         *,
@@ -150,7 +150,7 @@ class Tails:
         if watch is not None:
             watch.remove(queue)
 
-    def _on_offsets(self, changed: Sequence[Offsets]) -> None:
+    def _on_offsets(self, changed: Sequence[QueueOffsets]) -> None:
         """Pass queue states of a watch to the tails of their queues."""
         for offsets in changed:
             tail = self._queues.get(offsets.queue)

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from edge.problem import Problem
 from edge.process_pool import CallFailed, ProcessPool, TookTooLong
 from store_nodes import record_batch
+from store_nodes.client import Entry
 from subscribe_forwarder.delivery.reading.batch import Batch
 from subscribe_forwarder.delivery.reading.judgement import Pending
 from subscribe_forwarder.delivery.selection.pieces import Piece, Pieces
@@ -25,16 +25,6 @@ from subscribe_forwarder.delivery.selection.rule import Rule
 from subscribe_forwarder.delivery.selection.variables import Bodies
 
 TOO_LONG = "it takes too long to evaluate"
-
-
-class _Alone(NamedTuple):
-    """A batch of a few messages, as workers read it."""
-
-    base_offset: int
-    log_time_us: int
-    batch: bytes
-    stage: int | None = None
-    indices: tuple[int, ...] | None = None
 
 
 def evaluated(
@@ -45,7 +35,9 @@ def evaluated(
     A batch has its messages, its first offset and its log time.
     """
     return [
-        _verdicts(text, Batch(_Alone(offset, log_time_us, messages), 0, partition))
+        _verdicts(
+            text, Batch(Entry(offset, log_time_us, None, None, memoryview(messages)), 0, partition)
+        )
         for messages, offset, log_time_us in batches
     ]
 

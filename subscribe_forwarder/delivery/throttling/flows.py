@@ -11,13 +11,13 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 import structlog
 
 from metadata.errors import MetadataError
-from metadata.subscriptions.flows import Flow
+from metadata.subscriptions.flows import Flow, SubscriptionFlowRepository
 from metadata.types import Change, ChangeKind
 from subscribe_forwarder.delivery.throttling import metrics
 from subscribe_forwarder.peers import Links
@@ -26,13 +26,6 @@ SUBJECT = "flow"
 RETRY_S = 0.5
 TIDY_S = 10.0
 _log = structlog.get_logger("packetboat.subscribe")
-
-
-class Flows(Protocol):
-    """The part of `metadata.subscriptions.flows.SubscriptionFlowRepository` that is read here."""
-
-    async def all(self) -> list[Flow]: ...
-    async def load(self, of: Sequence[tuple[bytes, bytes]]) -> list[Flow]: ...
 
 
 class Said(NamedTuple):
@@ -66,7 +59,7 @@ class FlowBook:
 
     def __init__(
         self,
-        flows: Flows,
+        flows: SubscriptionFlowRepository,
         links: Links | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

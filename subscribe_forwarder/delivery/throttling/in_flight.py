@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 from weakref import WeakSet
 
-from edge.quota import IN_FLIGHT, Levels
+from edge.quota import IN_FLIGHT, Quotas
 from openapi.flow import Throttle
 from subscribe_forwarder.delivery.state.rate import Beside
 
@@ -35,7 +35,7 @@ class Leasing(Protocol):
 class TenantInFlight:
     """The messages of one tenant in flight; a `Beside`."""
 
-    def __init__(self, tenant_id: bytes, levels: Levels, clock: Callable[[], float]) -> None:
+    def __init__(self, tenant_id: bytes, levels: Quotas, clock: Callable[[], float]) -> None:
         self._tenant_id = tenant_id
         self._levels = levels
         self._clock = clock
@@ -93,7 +93,7 @@ class TenantInFlight:
 class InFlight:
     """All tenants of a process."""
 
-    def __init__(self, levels: Levels, clock: Callable[[], float]) -> None:
+    def __init__(self, levels: Quotas, clock: Callable[[], float]) -> None:
         self._levels = levels
         self._clock = clock
         self._tenants: dict[bytes, TenantInFlight] = {}

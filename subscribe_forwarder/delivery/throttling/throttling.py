@@ -4,29 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from openapi.flow import Throttle
-from subscribe_forwarder.delivery.state.rate import Beside
 from subscribe_forwarder.delivery.throttling.flows import Said
-
-
-class Machine(Beside, Protocol):
-    """`machine.MachineThrottle`."""
-
-    @property
-    def per_second(self) -> float | None: ...
+from subscribe_forwarder.delivery.throttling.machine import MachineThrottle
 
 
 class Throttling(NamedTuple):
     """The throttles of a process."""
 
-    machine: Machine
+    machine: MachineThrottle
     said: Callable[[bytes], Said | None]
     """Returns the capacity that holds for a subscription, by uid."""
 
 
-def of_machine(machine: Machine) -> list[Throttle]:
+def of_machine(machine: MachineThrottle) -> list[Throttle]:
     if machine.per_second is None:
         return []
     reason = "this forwarder has more to do than it can in time"

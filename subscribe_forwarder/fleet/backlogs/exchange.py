@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
@@ -30,6 +30,9 @@ from subscribe_forwarder.fleet.backlogs.part import (
 from subscribe_forwarder.fleet.backlogs.tracker import Tracker
 from subscribe_forwarder.peers import Links, Peer, PeerGone
 
+if TYPE_CHECKING:
+    from subscribe_forwarder.fleet.backlogs.backlogs import Backlogs
+
 SUBJECT = "backlog"
 FILTER = "backlog.filter"
 AT_ONCE = 500
@@ -40,30 +43,13 @@ REFRESH_S = 60.0
 _log = structlog.get_logger("packetboat.subscribe")
 
 
-class Listener(Protocol):
-    """A receiver of what peers tell."""
-
-    @property
-    def wanted(self) -> Mapping[bytes, Wanted]:
-        """Return the wanted subscriptions, by uid."""
-        ...
-
-    def heard(self, forwarder: bytes, parts: Iterable[Part]) -> None:
-        """Take parts that a forwarder has told."""
-        ...
-
-    def gone(self, forwarder: bytes) -> None:
-        """Learn that a forwarder tells nothing more."""
-        ...
-
-
 class Exchange:
     """Exchanges the messages of one process over its links."""
 
     def __init__(
         self,
         links: Links,
-        listener: Listener,
+        listener: Backlogs,
         tracker: Tracker,
         holdings: Holdings,
         on_want: Callable[[], None],

@@ -6,13 +6,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from metadata.delivery.cursors import CursorRepository
 from metadata.types import Unit
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.owner import Owner
 from subscribe_forwarder.fleet.backlogs.part import Share, Wanted
-from subscribe_forwarder.ports import Cursors
 
 REFRESH_S = 0.5
 """Seconds between two questions to the store for the ends of partitions."""
@@ -32,33 +32,21 @@ class Seen(NamedTuple):
     yet where the partition ends."""
 
 
-class Holdings(Protocol):
-    """The source of the counts."""
-
-    def see(self, wanted: Wanted) -> Seen:
-        """Return the present counts of a subscription; never waits."""
-        ...
-
-    async def load(self, wanted: Sequence[Wanted]) -> set[bytes]:
-        """Reads what `see` calls missing; the subscriptions of which cursors were found. Raises
-        MetadataError."""
-        ...
-
-
-class OwnHoldings:
+class Holdings:
     """The holdings of a SubscribeForwarder."""
 
     def __init__(
         self,
         owner_of: Callable[[Unit], Owner | None],
         hub_of: Callable[[bytes], Hub | None],
-        cursors: Cursors,
+        cursors: CursorRepository,
     ) -> None:
         self._owner_of = owner_of
         self._hub_of = hub_of
         self._cursors = cursors
 
     def see(self, wanted: Wanted) -> Seen:
+        """Return the present counts of a subscription; never waits."""
         shares: list[Share] = []
         missing: list[Unit] = []
         uid = wanted.subscription_uid
@@ -81,6 +69,10 @@ class OwnHoldings:
         )
 
     async def load(self, wanted: Sequence[Wanted]) -> set[bytes]:
+        """Read what `see` calls missing; return the subscriptions of which cursors were found.
+
+        Raises MetadataError.
+        """
         missing = {one.subscription_uid: self.see(one).missing for one in wanted}
         owners = {
             unit: owner

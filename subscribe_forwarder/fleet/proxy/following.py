@@ -14,10 +14,10 @@ from contextlib import suppress
 import msgspec
 
 from edge.problem import Problem
+from metadata.catalog import Catalog
 from metadata.errors import MetadataError
 from metadata.types import Subscription
 from subscribe_forwarder.peers import Links, Peer, PeerGone
-from subscribe_forwarder.ports import Catalog
 
 SUBJECT = "subscription changed"
 BOUND_S = 1.0

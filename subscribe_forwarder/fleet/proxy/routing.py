@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from edge.asgi import Handler, Scope, path_param, tenant_of
 from edge.problem import Problem, not_found, unavailable
+from metadata.catalog import Catalog
 from metadata.errors import MetadataError
 from metadata.types import Subscription, Topic
 from subscribe_forwarder.delivery.places import Places
 from subscribe_forwarder.fleet.backlogs.part import Wanted
-from subscribe_forwarder.fleet.ports import Directory
+from subscribe_forwarder.fleet.directory import OwnerDirectory
 from subscribe_forwarder.peers import Links, Peer, is_misdirected
-from subscribe_forwarder.ports import Catalog
 
 MAX_KNOWN = 100_000
 FAIR_EVERY = 4
@@ -62,7 +62,7 @@ class Routing:
     def __init__(
         self,
         catalog: Catalog,
-        directory: Directory,
+        directory: OwnerDirectory,
         links: Links | None,
         holds_lease: Callable[[], bool],
         look_for: LookFor,

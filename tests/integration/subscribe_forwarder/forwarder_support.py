@@ -21,8 +21,8 @@ from metadata.subscriptions.subscriptions import SubscriptionRepository
 from metadata.tenancy.tenants import TenantRepository
 from metadata.topics.topics import TopicRepository
 from metadata.types import CursorState, Subscription, SubscriptionSpec, Topic, TopicSpec
+from outbox import Outbox
 from store_nodes.queue_id import QueueId
-from subscribe_forwarder.delivery.undertaker import Outbox
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.settings import SubscribeSettings
 from tests.unit.subscribe_forwarder.subscribe_support import (

@@ -21,7 +21,7 @@ from metadata.subscriptions.push_endpoints import PushEndpointRepository
 from metadata.tenancy.audit import AuditFilter, AuditLog
 from metadata.types import RetryPolicy, Subscription
 from openapi.push import PushStatus
-from subscribe_forwarder.delivery.undertaker import Outbox
+from outbox import Outbox
 from subscribe_forwarder.push import breaker as breaker_module
 from subscribe_forwarder.push import pushers as pushers_module
 from subscribe_forwarder.push.attempts import AttemptLog

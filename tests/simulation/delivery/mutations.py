@@ -22,7 +22,7 @@ from store_nodes.commands import DEDUP_ENTRY
 from store_nodes.machine.stages import Stages
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.api import pulls
-from subscribe_forwarder.delivery.flush import AckFlusher, Tracked
+from subscribe_forwarder.delivery.flush import AckFlusher
 from subscribe_forwarder.delivery.key_gate import KeyGate
 from subscribe_forwarder.delivery.line import Delivery
 from subscribe_forwarder.delivery.reader import Reader
@@ -66,7 +66,7 @@ class Mutation(NamedTuple):
 def an_ack_is_answered_before_its_commit() -> AbstractContextManager[object]:
     original = AckFlusher.commit
 
-    async def mutated(self: AckFlusher, all_tracked: Iterable[Tracked], what: str = "ack") -> None:
+    async def mutated(self: AckFlusher, all_tracked: Iterable[Reader], what: str = "ack") -> None:
         for tracked in all_tracked:
             if tracked.cursor.dirty:
                 self.note(tracked)

@@ -71,7 +71,7 @@ class FakePeer:
 
 
 class FakeLinks:
-    """The part of `fleet.ports.FleetLinks` that owning needs."""
+    """The part of `fleet.links.network.LinkNetwork` that owning needs."""
 
     def __init__(self, network: Network) -> None:
         self._network = network

@@ -9,7 +9,7 @@ from typing import Any
 
 from edge.asgi import Handler, Receive, Scope, Send
 from metadata.types import Subscription
-from subscribe_forwarder.fleet.ports import Place, Whereabouts
+from subscribe_forwarder.fleet.directory import Place, Whereabouts
 from subscribe_forwarder.peers import FORWARDED, RACE, Peer, PeerGone
 
 PASSED_ON = (

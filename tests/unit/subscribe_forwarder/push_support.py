@@ -19,7 +19,7 @@ from metadata.subscriptions.push_config import PushConfig
 from metadata.subscriptions.push_endpoints import PushEndpoint
 from metadata.types import Change, ChangeKind, Subscription
 from openapi.push import PushStatus
-from subscribe_forwarder.delivery.undertaker import Outbox
+from outbox import Outbox
 from subscribe_forwarder.push.attempts import AttemptLog
 from subscribe_forwarder.push.endpoint import Endpoint
 from subscribe_forwarder.push.endpoints import Endpoints

@@ -23,7 +23,7 @@ import pytest
 
 from edge.asgi import AUTHORISED, CALLER, ClientGone, Handler, Route
 from edge.problem import Problem
-from metadata.delivery.ack_history import Fate, OpenFate
+from metadata.delivery.ack_history import AckHistoryRepository, Fate, OpenFate
 from metadata.delivery.books import CursorBooks
 from metadata.delivery.deliveries import OpenDelivery
 from metadata.delivery.due import QueueKey
@@ -44,7 +44,7 @@ from metadata.types import (
     TopicState,
     Unit,
 )
-from outbox import Item, Placed
+from outbox import Item, Outbox, Placed
 from peering.shared_secret import SharedSecret
 from store_nodes import record_batch
 from store_nodes.client.reads import StagedEntry, StagedPage
@@ -54,11 +54,10 @@ from store_nodes.record_batch import Message
 from store_nodes.wire import QueueOffsets, StagedInfo
 from subscribe_forwarder.api.acks import Acks
 from subscribe_forwarder.api.routes import routes
-from subscribe_forwarder.api.status import Fates
 from subscribe_forwarder.api.task_acks import TaskAcks
 from subscribe_forwarder.api.trace import HandOuts
 from subscribe_forwarder.delivery.reader import Reader
-from subscribe_forwarder.delivery.undertaker import Outbox, Undertaker
+from subscribe_forwarder.delivery.undertaker import Undertaker
 from subscribe_forwarder.fleet.proxy.routing import Routing
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.settings import SubscribeSettings
@@ -562,11 +561,11 @@ class Consumer:
         self,
         forwarder: SubscribeForwarder,
         tenant_id: bytes = TENANT,
-        fates: Fates | None = None,
+        fates: AckHistoryRepository | None = None,
     ) -> None:
         self.forwarder = forwarder
         self.tenant_id = tenant_id
-        self.fates = cast(Fates, fates)
+        self.fates = cast(AckHistoryRepository, fates)
         self._routes: list[Route] = []
 
     def handler(self, method: str, path: str) -> Handler:

@@ -20,7 +20,7 @@ from subscribe_forwarder.api.backlogs import BacklogRoutes
 from subscribe_forwarder.fleet.backlogs import backlogs as service
 from subscribe_forwarder.fleet.backlogs import interest, tracker
 from subscribe_forwarder.fleet.backlogs.backlogs import Backlogs
-from subscribe_forwarder.fleet.backlogs.local import OwnHoldings
+from subscribe_forwarder.fleet.backlogs.local import Holdings
 from tests.unit.subscribe_forwarder.stream_support import REFUSAL, OpenStream
 from tests.unit.subscribe_forwarder.subscribe_support import (
     TOPIC_UID,
@@ -74,7 +74,7 @@ class Served:
     def __init__(self, w: World, max_streams: int) -> None:
         self.w = w
         forwarder = w.forwarder
-        holdings = OwnHoldings(forwarder.owners.get, forwarder.open_hub, forwarder.cursors)
+        holdings = Holdings(forwarder.owners.get, forwarder.open_hub, forwarder.cursors)
         self.backlogs = Backlogs(holdings, forwarder.news)
         self.names = Names(w.metadata)
         selector = Selector(w.metadata, self.names)

@@ -14,8 +14,7 @@ from subscribe_forwarder.fleet.announcement import (
     announcements,
     decode,
 )
-from subscribe_forwarder.fleet.directory import OwnerDirectory
-from subscribe_forwarder.fleet.ports import Place, Whereabouts
+from subscribe_forwarder.fleet.directory import OwnerDirectory, Place, Whereabouts
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,
     TENANT,

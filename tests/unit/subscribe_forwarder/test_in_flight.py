@@ -23,7 +23,7 @@ TENANT = b"t" * 16
 
 
 class Levels:
-    """`edge.quota.Levels`."""
+    """`edge.quota.Quotas`."""
 
     def __init__(self, share: float | None) -> None:
         self.of_tenant = share
@@ -159,7 +159,7 @@ async def test_what_is_handed_out_and_acked_is_counted() -> None:
 
 
 class AnyTenant:
-    """`edge.quota.Levels`: the same share for everybody."""
+    """`edge.quota.Quotas`: the same share for everybody."""
 
     def __init__(self, share: float) -> None:
         self._share = share

@@ -644,7 +644,7 @@ async def test_what_is_out_when_it_stops_is_acked_where_it_is_now() -> None:
 
 
 class AtMost:
-    """`edge.quota.Levels`, the same for everybody."""
+    """`edge.quota.Quotas`, the same for everybody."""
 
     def __init__(self, share: float) -> None:
         self._share = share
