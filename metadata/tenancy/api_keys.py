@@ -13,7 +13,7 @@ from metadata.models import ApiKeyRow
 from metadata.tenancy.credentials import Secret, from_json, rotated, to_json
 from metadata.tenancy.named_rows import NamedRows, unguarded
 from metadata.tenancy.owners import keep_owner
-from metadata.types import ChangeKind, Page
+from metadata.types import ChangeKind
 from openapi.access import State
 
 _TOUCH = """
@@ -55,35 +55,32 @@ class ApiKey:
     last_used_at: datetime | None
 
 
-class ApiKeyRepository:
+class ApiKeyRepository(NamedRows[ApiKeyRow, ApiKey]):
     """Names are unique per tenant, key ids in all tenants."""
 
     def __init__(self, database: Database, limits: Defaults = NO_LIMITS) -> None:
-        """Use `limits` of the platform, by name; counts.OBJECT_LIMITS where they say nothing."""
-        self._database = database
-        self._rows = rows_of(database, limits)
+        """Use `limits` as NamedRows does."""
+        super().__init__(
+            database,
+            limits,
+            row=ApiKeyRow,
+            kind="key",
+            change=ChangeKind.KEY,
+            value=api_key,
+            quota=KEYS,
+        )
 
     async def by_key_id(self, key_id: str) -> ApiKey | None:
         """Return the key of any tenant: the id says whose it is."""
-        found = await self._rows.anywhere(ApiKeyRow.key_id == key_id)
+        found = await self.anywhere(ApiKeyRow.key_id == key_id)
         return found[0] if found else None
-
-    async def get(self, tenant_id: bytes, name: str) -> ApiKey:
-        """Return the key. Raises NotFound."""
-        return await self._rows.get(tenant_id, name)
-
-    async def page(
-        self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
-    ) -> Page[ApiKey]:
-        """Return a page of keys by name. Raises BadPageToken."""
-        return await self._rows.page(tenant_id, page_size, page_token)
 
     async def create(
         self, tenant_id: bytes, spec: ApiKeySpec, key_id: str, secret: Secret
     ) -> ApiKey:
         """Create a key. Conflict when the name is taken (`existing` is the key that has it)."""
         columns = {**_columns(spec), "key_id": key_id, "secrets": to_json([secret])}
-        return await self._rows.create(tenant_id, spec.name, columns)
+        return await self.create_row(tenant_id, spec.name, columns)
 
     async def update(
         self,
@@ -95,7 +92,7 @@ class ApiKeyRepository:
         force: bool = False,
     ) -> ApiKey:
         """Change a key. Raises NotFound; Conflict when `if_version` is another; LastOwner."""
-        return await self._rows.update(
+        return await self.update_row(
             tenant_id,
             name,
             lambda _: _columns(spec),
@@ -116,7 +113,7 @@ class ApiKeyRepository:
         Raises NotFound; Conflict when `if_version` is another; LastOwner.
         """
         guard = unguarded if force else keep_owner(tenant_id)
-        return await self._rows.delete(tenant_id, name, if_version=if_version, guard=guard)
+        return await self.delete_row(tenant_id, name, if_version=if_version, guard=guard)
 
     async def rotate(
         self,
@@ -133,7 +130,7 @@ class ApiKeyRepository:
         def change(present: ApiKey) -> Mapping[str, Any]:
             return {"secrets": to_json(rotated(present.secrets, secret, old_until))}
 
-        return await self._rows.update(tenant_id, name, change, if_version=if_version)
+        return await self.update_row(tenant_id, name, change, if_version=if_version)
 
     async def touch(self, used: Sequence[tuple[bytes, bytes, datetime]]) -> None:
         """Note the last use of keys, by tenant and uid; deleted keys are passed over."""
@@ -143,11 +140,7 @@ class ApiKeyRepository:
             await connection.execute(_TOUCH, *columns)
 
         if columns:
-            await self._database.statement(work, writes=True)
-
-
-def rows_of(database: Database, limits: Defaults = NO_LIMITS) -> NamedRows[ApiKeyRow, ApiKey]:
-    return NamedRows(database, ApiKeyRow, "key", ChangeKind.KEY, api_key, KEYS, limits)
+            await self.database.statement(work, writes=True)
 
 
 def _columns(spec: ApiKeySpec) -> Mapping[str, Any]:

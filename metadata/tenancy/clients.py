@@ -16,7 +16,7 @@ from metadata.models import ClientRow
 from metadata.tenancy.credentials import Secret, from_json, rotated, to_json, without
 from metadata.tenancy.named_rows import NamedRows, unguarded
 from metadata.tenancy.owners import keep_owner
-from metadata.types import ChangeKind, Page
+from metadata.types import ChangeKind
 from openapi.access import State
 
 _TOUCH = """
@@ -61,35 +61,32 @@ class Client:
     """The only permissions that an operator has; None: all."""
 
 
-class ClientRepository:
+class ClientRepository(NamedRows[ClientRow, Client]):
     """Names are unique per tenant, client ids in all tenants."""
 
     def __init__(self, database: Database, limits: Defaults = NO_LIMITS) -> None:
-        """Use `limits` of the platform, by name; counts.OBJECT_LIMITS where they say nothing."""
-        self._database = database
-        self._rows = rows_of(database, limits)
+        """Use `limits` as NamedRows does."""
+        super().__init__(
+            database,
+            limits,
+            row=ClientRow,
+            kind="client",
+            change=ChangeKind.CLIENT,
+            value=client,
+            quota=CLIENTS,
+        )
 
     async def by_client_id(self, client_id: str) -> Client | None:
         """Return the client of any tenant: the id says whose it is."""
-        found = await self._rows.anywhere(ClientRow.client_id == client_id)
+        found = await self.anywhere(ClientRow.client_id == client_id)
         return found[0] if found else None
-
-    async def get(self, tenant_id: bytes, name: str) -> Client:
-        """Return the client. Raises NotFound."""
-        return await self._rows.get(tenant_id, name)
-
-    async def page(
-        self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
-    ) -> Page[Client]:
-        """Return a page of clients by name. Raises BadPageToken."""
-        return await self._rows.page(tenant_id, page_size, page_token)
 
     async def create(
         self, tenant_id: bytes, spec: ClientSpec, client_id: str, secret: Secret
     ) -> Client:
         """Create a client. Conflict when the name is taken (`existing` has it)."""
         columns = new_columns(spec, client_id, secret)
-        return await self._rows.create(tenant_id, spec.name, columns)
+        return await self.create_row(tenant_id, spec.name, columns)
 
     async def update(
         self,
@@ -101,7 +98,7 @@ class ClientRepository:
         force: bool = False,
     ) -> Client:
         """Change a client. Raises NotFound; Conflict when `if_version` is another; LastOwner."""
-        return await self._rows.update(
+        return await self.update_row(
             tenant_id,
             name,
             lambda _: _columns(spec),
@@ -122,7 +119,7 @@ class ClientRepository:
         Raises NotFound; Conflict when `if_version` is another; LastOwner.
         """
         guard = unguarded if force else keep_owner(tenant_id)
-        return await self._rows.delete(tenant_id, name, if_version=if_version, guard=guard)
+        return await self.delete_row(tenant_id, name, if_version=if_version, guard=guard)
 
     async def add_secret(
         self,
@@ -139,7 +136,7 @@ class ClientRepository:
         def change(present: Client) -> Mapping[str, Any]:
             return {"secrets": to_json(rotated(present.secrets, secret, old_until))}
 
-        return await self._rows.update(tenant_id, name, change, if_version=if_version)
+        return await self.update_row(tenant_id, name, change, if_version=if_version)
 
     async def remove_secret(
         self,
@@ -159,7 +156,7 @@ class ClientRepository:
             return {"secrets": to_json(without(present.secrets, prefix))}
 
         guard = unguarded if force else keep_owner(tenant_id)
-        return await self._rows.update(tenant_id, name, change, if_version=if_version, guard=guard)
+        return await self.update_row(tenant_id, name, change, if_version=if_version, guard=guard)
 
     async def revoke_tokens(self, tenant_id: bytes, name: str) -> Client:
         """Refuse all tokens issued until now. Raises NotFound."""
@@ -167,7 +164,7 @@ class ClientRepository:
         def change(present: Client) -> Mapping[str, Any]:
             return {"tokens_valid_from": datetime.now(UTC)}
 
-        return await self._rows.update(tenant_id, name, change)
+        return await self.update_row(tenant_id, name, change)
 
     async def touch(self, used: Sequence[tuple[bytes, bytes, datetime]]) -> None:
         """Note the last use of clients, by tenant and uid; deleted clients are passed over."""
@@ -177,11 +174,7 @@ class ClientRepository:
             await connection.execute(_TOUCH, *columns)
 
         if columns:
-            await self._database.statement(work, writes=True)
-
-
-def rows_of(database: Database, limits: Defaults = NO_LIMITS) -> NamedRows[ClientRow, Client]:
-    return NamedRows(database, ClientRow, "client", ChangeKind.CLIENT, client, CLIENTS, limits)
+            await self.database.statement(work, writes=True)
 
 
 def new_columns(spec: ClientSpec, client_id: str, secret: Secret) -> Mapping[str, Any]:

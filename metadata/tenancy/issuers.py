@@ -22,7 +22,7 @@ from metadata.errors import MetadataError
 from metadata.models import IssuerRow
 from metadata.tenancy.named_rows import NamedRows, unguarded
 from metadata.tenancy.owners import keep_owner
-from metadata.types import ChangeKind, Page
+from metadata.types import ChangeKind
 from openapi.access import Trust
 
 
@@ -72,26 +72,30 @@ class Issuer:
     trust: Trust
 
 
-class IssuerRepository:
+class IssuerRepository(NamedRows[IssuerRow, Issuer]):
     """In a tenant names are unique, and so are issuers with an audience."""
 
     def __init__(self, database: Database, limits: Defaults = NO_LIMITS) -> None:
-        """Use `limits` of the platform, by name; counts.OBJECT_LIMITS where they say nothing."""
-        self._rows = rows_of(database, limits)
+        """Use `limits` as NamedRows does."""
+        super().__init__(
+            database,
+            limits,
+            row=IssuerRow,
+            kind="issuer",
+            change=ChangeKind.ISSUER,
+            value=issuer,
+            quota=ISSUERS,
+        )
 
     async def by_issuer(self, issuer: str) -> tuple[Issuer, ...]:
         """Return the issuers of all tenants; a token's audiences, and the proofs of each,
         tell its tenant.
         """
-        return await self._rows.anywhere(IssuerRow.issuer == issuer)
-
-    async def get(self, tenant_id: bytes, name: str) -> Issuer:
-        """Return the issuer. Raises NotFound."""
-        return await self._rows.get(tenant_id, name)
+        return await self.anywhere(IssuerRow.issuer == issuer)
 
     async def create(self, tenant_id: bytes, spec: IssuerSpec) -> Issuer:
         """Create an issuer. Conflict when the name is taken (`existing` has it); IssuerTaken."""
-        return await self._rows.create(tenant_id, spec.name, _columns(spec), _one_each)
+        return await self.create_row(tenant_id, spec.name, _columns(spec), _one_each)
 
     async def update(
         self,
@@ -102,7 +106,7 @@ class IssuerRepository:
         if_version: int | None = None,
     ) -> Issuer:
         """Change an issuer. Raises NotFound; Conflict when `if_version` is another; IssuerTaken."""
-        return await self._rows.update(
+        return await self.update_row(
             tenant_id, name, lambda _: _columns(spec), if_version=if_version, guard=_one_each
         )
 
@@ -119,13 +123,7 @@ class IssuerRepository:
         Raises NotFound; Conflict when `if_version` is another; LastOwner.
         """
         guard = unguarded if force else keep_owner(tenant_id)
-        return await self._rows.delete(tenant_id, name, if_version=if_version, guard=guard)
-
-    async def page(
-        self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
-    ) -> Page[Issuer]:
-        """Return a page of issuers by name. Raises BadPageToken."""
-        return await self._rows.page(tenant_id, page_size, page_token)
+        return await self.delete_row(tenant_id, name, if_version=if_version, guard=guard)
 
 
 @asynccontextmanager
@@ -165,10 +163,6 @@ async def follow_operator(
 def allowance(issuer: str, audience: str) -> str:
     """Return an entry of `issuers_allowed`. An issuer has no `#`."""
     return f"{issuer}#{audience}"
-
-
-def rows_of(database: Database, limits: Defaults = NO_LIMITS) -> NamedRows[IssuerRow, Issuer]:
-    return NamedRows(database, IssuerRow, "issuer", ChangeKind.ISSUER, issuer, ISSUERS, limits)
 
 
 def _columns(spec: IssuerSpec) -> Mapping[str, Any]:

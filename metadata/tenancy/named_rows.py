@@ -1,4 +1,6 @@
-"""The common part of clients, keys, policies and issuers: rows named once in each tenant.
+"""The common part of the repositories of clients, keys, policies and issuers.
+
+Their rows are named once in each tenant.
 
 Each change is one transaction under the version it takes, and is told by the change feed; one that
 leaves everything as it was takes no new version.
@@ -8,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from sqlalchemy import ColumnElement, func, select
@@ -47,20 +48,34 @@ R = TypeVar("R", ClientRow, ApiKeyRow, PolicyRow, IssuerRow)
 V = TypeVar("V", bound=Value)
 
 
-@dataclass(frozen=True, slots=True)
 class NamedRows(Generic[R, V]):
-    """`kind` names them in errors; `value` makes of a row what leaves the metadata store."""
+    """Reads and changes rows of one kind; a repository adds how its values are made and changed."""
 
-    database: Database
-    row: type[R]
-    kind: str
-    change: ChangeKind
-    value: Callable[[R], V]
-    quota: str
-    """The name of the quota that limits their number."""
-    limits: Defaults = field(default_factory=dict)
+    def __init__(
+        self,
+        database: Database,
+        limits: Defaults,
+        *,
+        row: type[R],
+        kind: str,
+        change: ChangeKind,
+        value: Callable[[R], V],
+        quota: str,
+    ) -> None:
+        """Use `limits` of the platform, by name; counts.OBJECT_LIMITS where they say nothing.
 
-    async def create(
+        `kind` names rows in errors; `value` makes of a row what leaves the metadata store; `quota`
+        is the name of the quota that limits their number.
+        """
+        self.database = database
+        self.row: type[R] = row
+        self.kind = kind
+        self.change = change
+        self.value: Callable[[R], V] = value
+        self.quota = quota
+        self.limits = limits
+
+    async def create_row(
         self, tenant_id: bytes, name: str, columns: Columns, guard: Guard = unguarded
     ) -> V:
         """Create a row. Conflict when the name is taken (`existing` has it); QuotaExceeded.
@@ -77,7 +92,7 @@ class NamedRows(Generic[R, V]):
         return await self.database.of(tenant_id).write(work)
 
     async def add(self, session: AsyncSession, tenant_id: bytes, name: str, columns: Columns) -> R:
-        """Create as `create` does, in a transaction that changes something else as well,
+        """Create as `create_row` does, in a transaction that changes something else as well,
         and tells of it.
         """
         tenant = await session.get(TenantRow, tenant_id)
@@ -95,7 +110,7 @@ class NamedRows(Generic[R, V]):
         await session.refresh(row)
         return row
 
-    async def update(
+    async def update_row(
         self,
         tenant_id: bytes,
         name: str,
@@ -125,7 +140,7 @@ class NamedRows(Generic[R, V]):
 
         return await self.database.of(tenant_id).write(work)
 
-    async def delete(
+    async def delete_row(
         self,
         tenant_id: bytes,
         name: str,
@@ -154,7 +169,9 @@ class NamedRows(Generic[R, V]):
 
         return await self.database.of(tenant_id).read(work)
 
-    async def page(self, tenant_id: bytes, page_size: int, page_token: str | None) -> Page[V]:
+    async def page(
+        self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
+    ) -> Page[V]:
         """Return a page by name. Raises BadPageToken."""
         statement = (
             select(self.row)

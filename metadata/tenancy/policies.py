@@ -17,7 +17,7 @@ from metadata.errors import QuotaExceeded
 from metadata.models import PolicyRow
 from metadata.tenancy.named_rows import NamedRows, unguarded
 from metadata.tenancy.owners import Guard, keep_owner
-from metadata.types import ChangeKind, Page
+from metadata.types import ChangeKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,26 +51,25 @@ class Policy:
     updated_at: datetime
 
 
-class PolicyRepository:
+class PolicyRepository(NamedRows[PolicyRow, Policy]):
     """Names are unique per tenant."""
 
     def __init__(self, database: Database, limits: Defaults = NO_LIMITS) -> None:
-        """Use `limits` of the platform, by name; counts.OBJECT_LIMITS where they say nothing."""
-        self._rows = rows_of(database, limits)
-        self._limits = limits
-
-    async def of_tenant(self, tenant_id: bytes) -> tuple[Policy, ...]:
-        """Return all policies of a tenant, by name."""
-        return await self._rows.of_tenant(tenant_id)
-
-    async def get(self, tenant_id: bytes, name: str) -> Policy:
-        """Return the policy. Raises NotFound."""
-        return await self._rows.get(tenant_id, name)
+        """Use `limits` as NamedRows does."""
+        super().__init__(
+            database,
+            limits,
+            row=PolicyRow,
+            kind="policy",
+            change=ChangeKind.POLICY,
+            value=policy,
+            quota=POLICIES,
+        )
 
     async def create(self, tenant_id: bytes, spec: PolicySpec) -> Policy:
         """Create a policy. Conflict when the name is taken (`existing` has it). QuotaExceeded."""
         guard = self._room_for(tenant_id, spec.name, spec.members)
-        return await self._rows.create(tenant_id, spec.name, columns_of(spec), guard)
+        return await self.create_row(tenant_id, spec.name, columns_of(spec), guard)
 
     async def update(
         self,
@@ -93,7 +92,7 @@ class PolicyRepository:
             async with room(session), owned(session):
                 yield
 
-        return await self._rows.update(
+        return await self.update_row(
             tenant_id, name, lambda _: columns_of(spec), if_version=if_version, guard=guard
         )
 
@@ -110,7 +109,7 @@ class PolicyRepository:
         Raises NotFound; Conflict when `if_version` is another; LastOwner.
         """
         guard = unguarded if force else keep_owner(tenant_id)
-        return await self._rows.delete(tenant_id, name, if_version=if_version, guard=guard)
+        return await self.delete_row(tenant_id, name, if_version=if_version, guard=guard)
 
     def _room_for(self, tenant_id: bytes, name: str, members: Sequence[str]) -> Guard:
         """Raises QuotaExceeded where the tenant's policies would have more members than they may,
@@ -118,7 +117,7 @@ class PolicyRepository:
 
         @asynccontextmanager
         async def guard(session: AsyncSession) -> AsyncIterator[None]:
-            limit = limit_of(POLICY_MEMBERS, self._limits)
+            limit = limit_of(POLICY_MEMBERS, self.limits)
             if limit:
                 size = func.jsonb_array_length(PolicyRow.members)
                 rows = await session.execute(
@@ -131,16 +130,6 @@ class PolicyRepository:
             yield
 
         return guard
-
-    async def page(
-        self, tenant_id: bytes, *, page_size: int = 100, page_token: str | None = None
-    ) -> Page[Policy]:
-        """Return a page of policies by name. Raises BadPageToken."""
-        return await self._rows.page(tenant_id, page_size, page_token)
-
-
-def rows_of(database: Database, limits: Defaults = NO_LIMITS) -> NamedRows[PolicyRow, Policy]:
-    return NamedRows(database, PolicyRow, "policy", ChangeKind.POLICY, policy, POLICIES, limits)
 
 
 def columns_of(spec: PolicySpec) -> Mapping[str, Any]:

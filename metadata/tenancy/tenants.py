@@ -28,10 +28,10 @@ from metadata.models import (
 )
 from metadata.paging import name_after, page_of
 from metadata.tenancy import clients, issuers, policies
-from metadata.tenancy.clients import Client, ClientSpec
+from metadata.tenancy.clients import Client, ClientRepository, ClientSpec
 from metadata.tenancy.credentials import Secret
 from metadata.tenancy.owners import EVERYTHING, OWNER
-from metadata.tenancy.policies import PolicySpec
+from metadata.tenancy.policies import PolicyRepository, PolicySpec
 from metadata.topics.topics import topic_count
 from metadata.types import ChangeKind, Page, Tenant, TenantSpec
 
@@ -100,8 +100,8 @@ class TenantRepository:
             last = await changes.tell(
                 session,
                 _told(row),
-                clients.rows_of(self._database).told(client),
-                policies.rows_of(self._database).told(policy),
+                ClientRepository(self._database).told(client),
+                PolicyRepository(self._database).told(policy),
             )
             row.version, client.version, policy.version = last - 2, last - 1, last
             return tenant(row), clients.client(client)
@@ -112,12 +112,12 @@ class TenantRepository:
         self, session: AsyncSession, tenant_id: bytes, owner: FirstOwner
     ) -> tuple[ClientRow, PolicyRow]:
         columns = clients.new_columns(owner.spec, owner.client_id, owner.secret)
-        client = await clients.rows_of(self._database).add(
+        client = await ClientRepository(self._database).add(
             session, tenant_id, owner.spec.name, columns
         )
         member = f"client:{owner.spec.name}"
         policy = PolicySpec(OWNERS_POLICY, OWNER, (member,), (EVERYTHING,))
-        return client, await policies.rows_of(self._database).add(
+        return client, await PolicyRepository(self._database).add(
             session, tenant_id, policy.name, policies.columns_of(policy)
         )
 
