@@ -53,8 +53,8 @@ def note_lost_votes(wal: WriteAheadLog, report: DamageReport, boot: int) -> None
     """Record that votes may be lost, durably when this returns, so that it outlives the damaged
     place.
     """
-    if not any(damage.segment == 0 for damage in wal.damages()):
-        wal.report_damage(Damage(0, boot, boot, f"votes may be lost since start {boot}"))
+    if not any(damage.segment == 0 for damage in wal.damages.open()):
+        wal.damages.add(Damage(0, boot, boot, f"votes may be lost since start {boot}"))
 
 
 def note_missing(wal: WriteAheadLog, boot: int) -> None:
@@ -63,7 +63,7 @@ def note_missing(wal: WriteAheadLog, boot: int) -> None:
 
     Until they are fetched, every start asks for them.
     """
-    wal.report_damage(Damage(NO_SEGMENT, boot, boot, f"an install in start {boot} lacked messages"))
+    wal.damages.add(Damage(NO_SEGMENT, boot, boot, f"an install in start {boot} lacked messages"))
 
 
 class Repair:
@@ -158,7 +158,7 @@ class Repair:
                     # It is set again if more damage is found meanwhile, which this attempt may not
                     # cover.
                     self._batches_whole = True
-                    self._covered = self._wal.damages()
+                    self._covered = self._wal.damages.open()
                     filled = await self._fill(client)
                     self._batches_whole = self._batches_whole and filled
                 if not self._asked_once:
@@ -167,7 +167,7 @@ class Repair:
                 report = self.report
                 whole = self._batches_whole and self._may_vote_everywhere()
                 if whole and not self._host.installing:
-                    await asyncio.to_thread(self._wal.repaired, self._covered)
+                    await asyncio.to_thread(self._wal.damages.repaired, self._covered)
                     log.info("repaired", damage=str(report))
                     if self.report is report:
                         self.report = None

@@ -199,11 +199,11 @@ def load(
     )
     pages = Pages(wal)
     known = -1
-    while len(wal.all_damages()) != known:
+    while len(wal.damages.all()) != known:
         # Frames may show damage to records that were indexed before; then everything is read once
         # more.
-        known = len(wal.all_damages())
-        batches = BatchIndex(pages, wal.report_damage)
+        known = len(wal.damages.all())
+        batches = BatchIndex(pages, wal.damages.add)
         machines = _machines(settings, loaded)
         started = Started(settings, wal, checkpoints, batches, machines, pages)
         wal.forget_instances(_passed(machines, loaded))
@@ -219,15 +219,16 @@ def load(
     above = sum(segment >= start.segment for segment in recovery.segments[:-1])
     started.replayed_bytes = above * settings.segment_bytes + wal.tail.offset
     # An earlier release called an index repaired whose rows it still used: the peers are asked.
-    again = [one for one in wal.all_damages() if one.repaired and loses_index(one)]
+    again = [one for one in wal.damages.all() if one.repaired and loses_index(one)]
     if recovery.state is RecoveryState.DAMAGED or damage or again:
         texts = [
             f"segment {one.segment} at {one.offset}: {one.reason}"
-            for one in (*wal.damages(), *again)
+            for one in (*wal.damages.open(), *again)
         ]
         checkpoint_start = start if loaded is not None else None
         started.damage = DamageReport(
-            votes=bool(damage) or any(costs_votes(one, checkpoint_start) for one in wal.damages()),
+            votes=bool(damage)
+            or any(costs_votes(one, checkpoint_start) for one in wal.damages.open()),
             texts=(*damage, *texts),
             unindexed=tuple(loader.unindexed),
             lost=loader.lost(started.is_live),
@@ -406,7 +407,7 @@ def _replay(
             )
         found.replay(record, position)
     started.wal.note_batches(loader.entries(batches))
-    damaged = [one.segment for one in started.wal.all_damages() if one.segment < FIRST_COMPACTED]
+    damaged = [one.segment for one in started.wal.damages.all() if one.segment < FIRST_COMPACTED]
     for found in (*started.found.values(), *started.strays.values()):
         found.instances.forget_attached(recovery.segments[-1] - 1)
         if damaged:

@@ -159,7 +159,7 @@ def _list_after(old: CompactedList, victims: Victims, sizes: Collection[int]) ->
 
 async def _verify(work: Compaction, victims: Victims) -> None:
     """Verify the victims; raises DamageFound. Damage known as repaired is passed over."""
-    known = {(one.segment, one.offset) for one in work.wal.all_damages() if one.repaired}
+    known = {(one.segment, one.offset) for one in work.wal.damages.all() if one.repaired}
     for segment in sorted(victims.segments):
         place: Place | None = None
         while True:

@@ -33,7 +33,7 @@ class IndexLoader:
 
     def where(self) -> Whereabouts:
         compacted = self._wal.compacted
-        return Whereabouts(compacted.first_segment, compacted.segments, self._wal.all_damages())
+        return Whereabouts(compacted.first_segment, compacted.segments, self._wal.damages.all())
 
     def segments(
         self, segments: Iterable[int], instances: Callable[[int], InstanceIndex | None]
@@ -44,7 +44,7 @@ class IndexLoader:
         that, the tables of the sidecar may still verify, but some of its rows do not.
         """
         where = self.where()
-        gone = {one.segment for one in self._wal.all_damages() if loses_index(one)}
+        gone = {one.segment for one in self._wal.damages.all() if loses_index(one)}
         for segment in segments:
             if segment in gone:
                 self.unindexed.append(segment)
@@ -53,7 +53,7 @@ class IndexLoader:
                 tables = self._pages.attach(segment)
                 self._attach(tables, where)
             except WalDamaged as error:
-                self._wal.report_damage(error.damage)
+                self._wal.damages.add(error.damage)
                 self.unindexed.append(segment)
                 continue
             self.groups[segment] = [(group, last) for group, _, last, _, _ in tables.groups]

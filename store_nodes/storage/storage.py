@@ -180,7 +180,7 @@ class Storage:
         the same. The order matters: a reader that sees the record, and repairs, also sees which
         batches are missing.
         """
-        known = {(one.segment, one.offset) for one in self._wal.all_damages()}
+        known = {(one.segment, one.offset) for one in self._wal.damages.all()}
         damages = [
             one for one in damages if loses_index(one) or (one.segment, one.offset) not in known
         ]
@@ -189,7 +189,7 @@ class Storage:
         self.excluding += 1
         try:
             lost = await self._exclude_all(damages)
-            await self._in_thread(self._wal.report_damages, damages)
+            await self._in_thread(self._wal.damages.add, *damages)
         finally:
             self.excluding -= 1
         oldest = self._checkpoints.oldest_start
@@ -208,7 +208,7 @@ class Storage:
             self._attached = segment
             compacted = self._wal.compacted
             where = Whereabouts(
-                compacted.first_segment, compacted.segments, self._wal.all_damages()
+                compacted.first_segment, compacted.segments, self._wal.damages.all()
             )
             tables = await self._in_thread(self._pages.attach, segment)
             stretches, _ = await self._in_thread(where.sound, self._pages, tables)

@@ -104,7 +104,7 @@ def _raw(
     if start is None:
         return []
     raw_bytes = sum(size for segment, size in sizes.items() if segment < FIRST_COMPACTED)
-    open_damages = {one.segment for one in wal.damages()}
+    open_damages = {one.segment for one in wal.damages.open()}
     found: list[int] = []
     for segment in range(wal.compacted.first_segment, min(start[0], attached + 1)):
         if segment in open_damages or len(found) == rules.max_raw:

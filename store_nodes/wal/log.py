@@ -53,7 +53,8 @@ class WriteAheadLog:
         self.identity: Identity = opened.identity
         self._disk = disk
         self._writer = opened.writer
-        self._book = opened.book
+        self.damages = opened.book
+        """The damages that this log knows; a damage that a `read` finds is to be added."""
         self._lock_fd = opened.lock_fd
         self._sizes = opened.sizes
         self._compacted = opened.compacted
@@ -211,31 +212,6 @@ class WriteAheadLog:
         with self._noted_lock:
             return self._sealing.entries() + self._noted.entries()
 
-    def damages(self) -> list[Damage]:
-        """Return the damages that are not repaired yet."""
-        return self._book.open()
-
-    def all_damages(self) -> list[Damage]:
-        """Return all damages; the bytes of repaired ones still do not verify."""
-        return self._book.all()
-
-    def report_damage(self, damage: Damage) -> None:
-        """Record a damage that a `read` found, so that the next start knows of it, too.
-
-        It syncs.
-        """
-        self.report_damages([damage])
-
-    def report_damages(self, damages: Iterable[Damage]) -> None:
-        """Record several damages at once, as `report_damage` does."""
-        self._book.add(list(damages))
-
-    def repaired(self, damages: Iterable[Damage] | None = None) -> None:
-        """Mark these damages, or all, as repaired: peers' copies of the lost records are written
-        and synced.
-        """
-        self._book.repaired(damages)
-
     @property
     def used_bytes(self) -> int:
         """Bytes of the segments and the spare; preallocated ones count in full."""
@@ -296,7 +272,7 @@ class WriteAheadLog:
             self._sizes.pop(segment, None)
             with self._readers_lock:
                 self._readers.pop(segment, None)
-        self._book.forget(removed.__contains__)
+        self.damages.forget(removed.__contains__)
 
     def free_bytes(self) -> int:
         """Return the free bytes of the file system, beyond those that the log has reserved."""

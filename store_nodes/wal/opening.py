@@ -133,7 +133,7 @@ def _reopen(
     book.forget(compacted.has_replaced)
     names = disk.names(directory)
     segments = sorted(one for name in names if (one := segment_of(name)) is not None)
-    book.add(_missing(segments, compacted.first_segment, start_at))
+    book.add(*_missing(segments, compacted.first_segment, start_at))
     # The files are prefetched, because a cold disk would take long to read them one after another.
     for one in (*compacted.segments, *segments):
         disk.prefetch(path_of(directory, one), SEGMENT_HEADER_BYTES)
@@ -180,7 +180,7 @@ def _compacted_list(disk: Disk, directory: Path, book: DamageBook) -> CompactedL
         segments=tuple(sorted(compacted)),
         next_segment=max([FIRST_COMPACTED, *(one + 1 for one in compacted)]),
     )
-    book.add([Damage(FIRST_COMPACTED, 0, 0, "the list of compacted segments")])
+    book.add(Damage(FIRST_COMPACTED, 0, 0, "the list of compacted segments"))
     compacted_list.store(disk, directory, made)
     return made
 
@@ -229,15 +229,15 @@ def _check_sealed(
     try:
         reader = SegmentReader(disk, directory, segment)
     except FileNotFoundError:
-        book.add([Damage(segment, 0, 0, "missing")])
+        book.add(Damage(segment, 0, 0, "missing"))
         return 0
     size = reader.size()
     if reader.header is None:
-        book.add([Damage(segment, 0, SEGMENT_HEADER_BYTES, "segment header")])
+        book.add(Damage(segment, 0, SEGMENT_HEADER_BYTES, "segment header"))
         return size
     _check_header(reader.header, identity, path)
     if not reader.is_sealed():
-        book.add([Damage(segment, size, size, "footer")])
+        book.add(Damage(segment, size, size, "footer"))
     return size
 
 
@@ -261,7 +261,7 @@ def _open_last(
     data = disk.read(fd, disk.size(fd), 0)
     header = decode_header(data[:SEGMENT_HEADER_BYTES])
     if header is None or header.segment != segment:
-        book.add([Damage(segment, 0, SEGMENT_HEADER_BYTES, "segment header")])
+        book.add(Damage(segment, 0, SEGMENT_HEADER_BYTES, "segment header"))
         disk.close(fd)
         return False, False, len(data)
     _check_header(header, identity, path)
@@ -270,7 +270,7 @@ def _open_last(
         return False, False, len(data)
     found = inspect_last(data, segment, header.seed, known_synced)
     if found.damages:
-        book.add(found.damages)
+        book.add(*found.damages)
         size = _seal_damaged(disk, fd, segment, header.seed, found)
         return False, False, size
     if found.torn:

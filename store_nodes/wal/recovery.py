@@ -248,15 +248,15 @@ class Recovery:
         try:
             reader = self._reader(segment)
         except FileNotFoundError:
-            self._book.add([Damage(segment, 0, 0, "missing")])
+            self._book.add(Damage(segment, 0, 0, "missing"))
             return
         if reader.seed is None:
-            self._book.add([Damage(segment, 0, SEGMENT_HEADER_BYTES, "segment header")])
+            self._book.add(Damage(segment, 0, SEGMENT_HEADER_BYTES, "segment header"))
             return
         data = reader.whole()
         for found in walk(data, segment, reader.seed, at):
             if isinstance(found, Hole):
-                self._book.add([damage_of(segment, found)])
+                self._book.add(damage_of(segment, found))
                 continue
             if found.kind == FrameKind.FOOTER:
                 return
@@ -283,13 +283,16 @@ class DamageBook:
         self._changing = threading.Lock()
 
     def open(self) -> list[Damage]:
+        """Return the damages that are not repaired yet."""
         return [one for one in self._all if not one.repaired]
 
     def all(self) -> list[Damage]:
+        """Return all damages; the bytes of repaired ones still do not verify."""
         return list(self._all)
 
-    def add(self, damages: list[Damage]) -> None:
-        """Add damages, durably when this returns; known ones, also repaired ones, are not added."""
+    def add(self, *damages: Damage) -> None:
+        """Add damages, so that the next start knows of them, durably when this returns; known ones,
+        also repaired ones, are not added."""
         with self._changing:
             known = {(one.segment, one.offset) for one in self._all}
             news = [one for one in damages if (one.segment, one.offset) not in known]
@@ -298,8 +301,8 @@ class DamageBook:
                 self._store()
 
     def repaired(self, damages: Iterable[Damage] | None = None) -> None:
-        """Mark damages at these places, or all, as repaired: their records are written again and
-        synced.
+        """Mark damages at these places, or all, as repaired: peers' copies of the lost records are
+        written and synced.
         """
         with self._changing:
             made_good = self.open() if damages is None else damages

@@ -116,7 +116,7 @@ class Store:
             self.state = _states.decode(found.groups[0].machine)
         self.log, recovery = open_log(self.disk, start if loaded else None)
         self.pages = Pages(self.log, cache_bytes=20_000)
-        self.batches = BatchIndex(self.pages, self.log.report_damage)
+        self.batches = BatchIndex(self.pages, self.log.damages.add)
         self.instances = InstanceIndex(self.log.compacted.oldest.get(GROUP, 0))
         loader = IndexLoader(self.log, self.pages, self.batches)
         loader.segments(
@@ -302,7 +302,7 @@ class Store:
             (self.last,) = self.log.write([batch_record(GROUP, entry, batch)])
             self.log.sync()
             self._note(moved(entry, self.last, len(batch)))
-        self.log.repaired()
+        self.log.damages.repaired()
 
     # -- invariants ----------------------------------------------------------------------------
 

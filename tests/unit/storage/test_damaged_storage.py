@@ -208,7 +208,7 @@ def test_damage_in_a_segment_whose_index_cannot_be_read_is_recorded() -> None:
     flip(store, f"{segment:016x}.settled", found.position.offset + 7)
     scrub(store)
     assert not store.fatal
-    reasons = {one.reason for one in store.log.damages() if one.segment == segment}
+    reasons = {one.reason for one in store.log.damages.open() if one.segment == segment}
     assert reasons >= {"payload", "footer"}
     assert [report.votes for report in store.reports] == [False] * len(store.reports)
     assert LostBatch(queue_id(0), False, 20, 2) in gaps(store)
@@ -253,8 +253,8 @@ def test_an_index_that_cannot_be_read_is_not_attached_again() -> None:
 def test_rows_in_use_of_an_index_that_is_known_as_repaired_are_reported() -> None:
     store = compacted_store()
     segment = without_an_index(store)
-    store.log.report_damage(Damage(segment, 0, 0, "footer"))
-    store.log.repaired()
+    store.log.damages.add(Damage(segment, 0, 0, "footer"))
+    store.log.damages.repaired()
     store.batches.locate(queue_id(0), 20, 0)
     asyncio.run(store.storage.found_damaged(store.unreadable))
     assert len(store.reports) == 1
@@ -286,7 +286,7 @@ def test_a_list_of_compacted_segments_that_does_not_verify() -> None:
     store.kill()
     assert [one.reason for one in store.recovery.damages] == ["the list of compacted segments"]
     store.check()
-    store.log.repaired()
+    store.log.damages.repaired()
     store.kill()
     assert store.recovery.damages == []
     store.check()

@@ -44,7 +44,7 @@ def test_an_earlier_value_of_an_instance_is_forgotten_with_the_segment_of_the_la
     started = load(settings_of(tmp_path))
     instances = started.found[0].instances
     places = [instances.get(0), instances.get(1), instances.get(following)]
-    started.wal.report_damage(Damage(late, 0, 0, "footer"))
+    started.wal.damages.add(Damage(late, 0, 0, "footer"))
     started.wal.close()
     assert [place and place.segment for place in places] == [late, early, late]
 

@@ -59,7 +59,7 @@ class Host:
 async def repaired(meanwhile: Callable[[Any, Repair], None]) -> tuple[Any, Host]:
     """Return the log and the node after a repair that began with the first damage."""
     log, _ = open_log(SimDisk())
-    log.report_damage(FIRST)
+    log.damages.add(FIRST)
     tasks: list[asyncio.Task[None]] = []
     host = Host(lambda: meanwhile(log, repair))
     report = DamageReport(votes=False, texts=("first",))
@@ -74,18 +74,18 @@ async def test_what_is_found_during_an_attempt_is_asked_for_in_another() -> None
     """The node took it for repaired with the rest, and lacked those messages silently."""
 
     def found(log: Any, repair: Repair) -> None:
-        log.report_damage(SECOND)
+        log.damages.add(SECOND)
         repair.found(DamageReport(votes=False, texts=("second",)))
 
     log, host = await repaired(found)
     assert host.attempts == 2
-    assert log.damages() == []
+    assert log.damages.open() == []
 
 
 async def test_what_is_put_down_and_not_yet_told_is_not_taken_for_repaired() -> None:
-    log, host = await repaired(lambda log, repair: log.report_damage(SECOND))
+    log, host = await repaired(lambda log, repair: log.damages.add(SECOND))
     assert host.attempts == 1
-    assert log.damages() == [SECOND]
+    assert log.damages.open() == [SECOND]
 
 
 async def test_damage_found_while_an_install_copies_stays_in_the_list_for_the_next_start(
@@ -108,7 +108,7 @@ async def test_damage_found_while_an_install_copies_stays_in_the_list_for_the_ne
 
         async def found() -> None:
             """Find damage once everything is copied."""
-            one.node._wal.report_damage(FIRST)
+            one.node._wal.damages.add(FIRST)
             recovering.damage_found(DamageReport(votes=False, texts=("first",)))
             await attempted.wait()
 
@@ -142,18 +142,18 @@ async def test_a_peer_that_asks_for_an_instance_of_an_unreadable_index_does_not_
                 pytest.fail("the loop ends with this exception")
         for _ in range(200):
             await asyncio.sleep(0.01)
-            if one.node._wal.all_damages():
+            if one.node._wal.damages.all():
                 break
         # Without peers nothing is missing, so the repair may be over already.
-        found = [(each.segment, each.reason) for each in one.node._wal.all_damages()]
+        found = [(each.segment, each.reason) for each in one.node._wal.damages.all()]
         assert found == [(damage.segment, damage.reason)]
 
 
 def test_a_start_asks_for_the_batches_of_an_index_that_is_called_repaired(tmp_path: Path) -> None:
     """An earlier release called it repaired, and went on with rows that it could not read."""
     wal = load(settings_of(tmp_path)).wal
-    wal.report_damage(Damage(1, 0, 0, "footer"))
-    wal.repaired()
+    wal.damages.add(Damage(1, 0, 0, "footer"))
+    wal.damages.repaired()
     wal.close()
     started = load(settings_of(tmp_path))
     started.wal.close()

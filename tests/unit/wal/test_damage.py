@@ -187,7 +187,7 @@ def test_damage_lasts_until_it_is_repaired_and_is_not_found_again() -> None:
     assert sum(a != b for a, b in zip(kept, before, strict=True)) == 1, "nothing was cut"
     log, _ = open_log(disk)
     append(log, record(4))
-    log.repaired()
+    log.damages.repaired()
     log.close()
     _, recovery = open_log(disk)
     found = content(recovery)
@@ -205,24 +205,24 @@ def test_what_is_repaired_is_forgotten_once_its_segment_is_removed(before: str) 
     flip(disk, 1, positions[4].offset)
     log, recovery = open_log(disk)
     content(recovery)
-    (damage,) = log.all_damages()
+    (damage,) = log.damages.all()
     votes = Damage(0, 7, 7, "votes may be lost since start 7")
-    log.report_damage(votes)
+    log.damages.add(votes)
     if before != "repair":
-        log.repaired()
+        log.damages.repaired()
     log = reopened(log, disk)
     kept = [damage, votes] if before == "repair" else [replace(damage, repaired=True)]
-    assert log.all_damages() == kept, "its bytes would be reported again"
+    assert log.damages.all() == kept, "its bytes would be reported again"
     log.commit_compaction(replace(log.compacted, first_segment=2), {})
     if before == "removal":
         log = reopened(log, disk)
     log.remove_segments([1])
     if before == "repair":
-        assert log.damages() == [damage, votes]
-        log.repaired()
+        assert log.damages.open() == [damage, votes]
+        log.damages.repaired()
         log = reopened(log, disk)
-    assert log.all_damages() == []
-    assert reopened(log, disk).all_damages() == []
+    assert log.damages.all() == []
+    assert reopened(log, disk).damages.all() == []
 
 
 def reopened(log: WriteAheadLog, disk: SimDisk) -> WriteAheadLog:
@@ -245,7 +245,7 @@ def test_what_a_read_finds_can_be_reported() -> None:
     flip(disk, 1, positions[3].offset)
     with pytest.raises(WalDamaged) as caught:
         log.read(positions[3])
-    log.report_damage(caught.value.damage)
+    log.damages.add(caught.value.damage)
     assert recovery.state is DAMAGED
     log.close()
     assert open_log(disk)[1].state is DAMAGED

@@ -97,7 +97,7 @@ class LogMachine(RuleBasedStateMachine):
         del self.durable[hit]
         (again,) = self.log.write([record])
         self.log.sync()
-        self.log.repaired()
+        self.log.damages.repaired()
         self.durable.append((record, again))
 
     def reopen(self, state: RecoveryState | None = None) -> None:
