@@ -350,36 +350,21 @@ class Engine:
         """There may be room at the endpoint; whether it was of use."""
         out = self._out
         self._pump()
-        if self.joined:
-            self._hub.dispatch()
         return self._out > out or bool(self._queue or self._preparing)
 
     def _pump_soon(self) -> None:
         """Have requests begin at the end of this turn of the loop."""
         if not self._pumping:
             self._pumping = True
-            asyncio.get_running_loop().call_soon(self._pump_now)
-
-    def _pump_now(self) -> None:
-        """Begin requests, then ask the hub for more messages."""
-        self._pumping = False
-        self._pump()
-        if self.joined and self._wanted() > 0:
-            self._hub.dispatch()
+            asyncio.get_running_loop().call_soon(self._pump)
 
     def _pump(self) -> None:
-        """Begin as many requests as are allowed."""
-        while (items := self._next()) is not None:
-            self._spawn(self._work(self._begin(items)))
-
-    def _begin(self, items: list[Item]) -> _Started:
-        """Count a request as begun."""
-        size = sum([len(item.batch.messages()[item.at].data) for item in items])
-        self._out += 1
-        self._out_bytes += size
-        return _Started(
-            items, self.endpoint, self._means.endpoints.begin(self.endpoint, len(items)), size
-        )
+        """Begin as many requests as are allowed, then ask the hub for more messages."""
+        self._pumping = False
+        while (started := self._begin()) is not None:
+            self._spawn(self._work(started))
+        if self.joined and self._wanted() > 0:
+            self._hub.dispatch()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run work in a task that the engine keeps."""
@@ -393,9 +378,9 @@ class Engine:
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("push failed", exc_info=error)
 
-    def _next(self) -> list[Item] | None:
-        """Return the messages of the next request, if it may begin now."""
-        queue, endpoints = self._queue, self._means.endpoints
+    def _begin(self) -> _Started | None:
+        """Begin the next request with messages of the queue, if it may begin now."""
+        queue, endpoints, endpoint = self._queue, self._means.endpoints, self.endpoint
         if (
             not queue
             or self._over
@@ -406,12 +391,12 @@ class Engine:
         ):
             return None
         spent = self._hub.subscription.delivery == "at_most_once"
-        if endpoints.room(self.endpoint) <= 0:
-            if self.endpoint.shut(endpoints.clock()):
+        if endpoints.room(endpoint) <= 0:
+            if endpoint.shut(endpoints.clock()):
                 self.give_back()
-            endpoints.wait(self.endpoint, self._waker)
+            endpoints.wait(endpoint, self._waker)
             return None
-        most = self.endpoint.messages(self._batch, endpoints.clock())
+        most = endpoint.messages(self._batch, endpoints.clock())
         items: list[Item] = []
         size = 0
         while queue and len(items) < most:
@@ -428,7 +413,11 @@ class Engine:
                 size += length
             if item.attempt > 1 and items:
                 break
-        return items or None
+        if not items:
+            return None
+        self._out += 1
+        self._out_bytes += size
+        return _Started(items, endpoint, endpoints.begin(endpoint, len(items)), size)
 
     def _is_leased(self, item: Item) -> bool:
         """Return whether a message is leased for as long as a request may take."""
@@ -465,8 +454,7 @@ class Engine:
                 self._means.endpoints.keep(started.endpoint, self._waker)
                 self._means.endpoints.ended(started.endpoint, started.began_s, verdict)
                 self._pump_soon()
-            more = self._next()
-            started = None if more is None else self._begin(more)
+            started = self._begin()
 
     async def _send(self, items: list[Item]) -> Verdict:
         """Send one request, and settle its messages by the answer."""
