@@ -50,8 +50,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "store_nodes/node/repair.py",
-                "self._wal.repaired, self._covered",
-                "self._wal.repaired",
+                "self._wal.damages.repaired, self._covered",
+                "self._wal.damages.repaired",
             ),
         ),
         breaks="P1",
