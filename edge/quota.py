@@ -31,7 +31,7 @@ ACKS = "acks"
 STORED_BYTE_HOURS = "stored_byte_hours"
 
 
-class Refusal(NamedTuple):
+class QuotaRefusal(NamedTuple):
     """More was asked for than is left."""
 
     quota: str
@@ -44,11 +44,11 @@ class Refusal(NamedTuple):
 class Quotas(Protocol):
     """The limits of tenants: rates, and how many of something they may have at once."""
 
-    def take(self, tenant_id: bytes, quota: str, amount: float) -> Refusal | None:
+    def take(self, tenant_id: bytes, quota: str, amount: float) -> QuotaRefusal | None:
         """Take an amount of a quota; return the refusal if it was not taken."""
         ...
 
-    def take_publish(self, tenant_id: bytes, messages: int, size_bytes: int) -> Refusal | None:
+    def take_publish(self, tenant_id: bytes, messages: int, size_bytes: int) -> QuotaRefusal | None:
         """Take from both rates of publishing, or from neither; return the refusal if it was not
         taken.
         """
@@ -79,10 +79,10 @@ class Usage(Protocol):
 class NoLimits:
     """Quotas and usage without limits and without counts."""
 
-    def take(self, tenant_id: bytes, quota: str, amount: float) -> Refusal | None:
+    def take(self, tenant_id: bytes, quota: str, amount: float) -> QuotaRefusal | None:
         return None
 
-    def take_publish(self, tenant_id: bytes, messages: int, size_bytes: int) -> Refusal | None:
+    def take_publish(self, tenant_id: bytes, messages: int, size_bytes: int) -> QuotaRefusal | None:
         return None
 
     def headers(self, tenant_id: bytes, quotas: Sequence[str]) -> Sequence[Header]:
@@ -98,7 +98,7 @@ class NoLimits:
 NO_LIMITS = NoLimits()
 
 
-def rate_limited(refusal: Refusal) -> Problem:
+def rate_limited(refusal: QuotaRefusal) -> Problem:
     """Return the 429 Problem of a refusal."""
     seconds = max(1, math.ceil(refusal.retry_after_s))
     return Problem.of(

@@ -37,7 +37,7 @@ SELECT version, pg_notify($1, '') FROM taken
 """
 
 
-class Told(NamedTuple):
+class FeedChange(NamedTuple):
     """A change, as readers of the feed get it."""
 
     kind: ChangeKind
@@ -49,8 +49,8 @@ class Told(NamedTuple):
 
 def of_subscription(
     one: Subscription | SubscriptionRow, kind: ChangeKind = ChangeKind.SUBSCRIPTION
-) -> Told:
-    return Told(kind, one.tenant_id, one.uid, one.name, one.topic_uid)
+) -> FeedChange:
+    return FeedChange(kind, one.tenant_id, one.uid, one.name, one.topic_uid)
 
 
 async def wait_turn(session: AsyncSession, tenant_id: bytes) -> None:
@@ -66,7 +66,7 @@ async def take_turn(connection: Connection, tenant_id: bytes) -> None:
     await connection.execute(_TURN, _lock_of(tenant_id))
 
 
-async def tell(session: AsyncSession, *told: Told) -> int:
+async def tell(session: AsyncSession, *told: FeedChange) -> int:
     """Takes a version for each that is told, in their order, and returns the last one; without any
     it takes one, of which only those hear who look at the version. Call it last: what follows may
     write the version into rows of this transaction, and no more.

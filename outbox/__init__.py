@@ -4,7 +4,7 @@ acks.
 
 from __future__ import annotations
 
-from outbox.item import Item, Placed
+from outbox.item import Item, StoredPosition
 from outbox.outbox import Outbox, TopicFull
 
-__all__ = ["Item", "Outbox", "Placed", "TopicFull"]
+__all__ = ["Item", "Outbox", "StoredPosition", "TopicFull"]

@@ -21,7 +21,7 @@ class Item(NamedTuple):
     name: bytes
 
 
-class Placed(NamedTuple):
+class StoredPosition(NamedTuple):
     """The place of a stored message; `duplicate` says that it was stored before."""
 
     partition: int
@@ -32,12 +32,12 @@ class Placed(NamedTuple):
     message_id: str
 
 
-def placed(queue: QueueId, offset: int, *, duplicate: bool = False) -> Placed:
+def placed(queue: QueueId, offset: int, *, duplicate: bool = False) -> StoredPosition:
     number = MessageId(message_id.FORM_OFFSET, queue.topic_uid, queue.partition, queue.lane, offset)
-    return Placed(queue.partition, queue.lane, offset, duplicate, str(number))
+    return StoredPosition(queue.partition, queue.lane, offset, duplicate, str(number))
 
 
-def placed_before(known: Known) -> Placed:
+def placed_before(known: Known) -> StoredPosition:
     """Return the place of the first message of that name."""
     queue = QueueId.unpack(known.queue)
     if not known.staged:
@@ -45,4 +45,4 @@ def placed_before(known: Known) -> Placed:
     number = message_id.staged(
         queue.topic_uid, queue.partition, queue.generation, known.position, lane=queue.lane
     )
-    return Placed(queue.partition, queue.lane, -1, True, str(number))
+    return StoredPosition(queue.partition, queue.lane, -1, True, str(number))

@@ -18,7 +18,7 @@ from appending.chunks import chunks
 from appending.sender import Name
 from appending.writer import NAMES_KEPT_S, Batch, Target, Writer
 from metadata.types import Topic
-from outbox.item import Item, Placed, placed, placed_before
+from outbox.item import Item, StoredPosition, placed, placed_before
 from outbox.routing import route_of, way_of
 from store_nodes.client import StoreClient
 from store_nodes.errors import Known
@@ -49,7 +49,7 @@ class Outbox:
         self._writer = Writer(store, timeout_s, wall_us=wall_us)
         self._wall_us = wall_us
 
-    async def append(self, topic: Topic, items: Sequence[Item]) -> list[Placed]:
+    async def append(self, topic: Topic, items: Sequence[Item]) -> list[StoredPosition]:
         """Append messages; return their places in the order given.
 
         Those of one partition are stored in that order. Raises TopicFull, and StoreError: then some
@@ -80,7 +80,7 @@ class _Course:
     """The places of the items of one call, by their indices."""
 
     def __init__(self, topic: Topic, items: Sequence[Item]) -> None:
-        self.done: dict[int, Placed] = {}
+        self.done: dict[int, StoredPosition] = {}
         self._topic = topic
         self._items = items
 

@@ -11,7 +11,7 @@ from store_nodes.errors import Known
 from store_nodes.queue_id import QueueId
 
 
-class Placed(NamedTuple):
+class StoredRange(NamedTuple):
     """Messages stored one after the other from `base_offset` on.
 
     `duplicate` says that an earlier publish with these ids stored them.
@@ -27,11 +27,11 @@ class Placed(NamedTuple):
         """Return the JSON receipts of the messages."""
         return self.receipts.write(self.base_offset, count, self.log_time_us, self.duplicate)
 
-    def at(self, index: int) -> Placed:
+    def at(self, index: int) -> StoredRange:
         """Return the outcome of the message at `index` alone."""
         return self._replace(base_offset=self.base_offset + index)
 
-    def again(self) -> Placed:
+    def again(self) -> StoredRange:
         """Return the outcome as told to a publisher that sent the message a second time."""
         return self._replace(duplicate=True)
 
@@ -71,7 +71,7 @@ class Scheduled(NamedTuple):
         return self._replace(duplicate=True)
 
 
-Stored = Placed | Scheduled
+Stored = StoredRange | Scheduled
 Single = Stored | Problem
 
 
@@ -126,7 +126,7 @@ def known_as(known: Known, receipts: ReceiptWriter) -> Single:
             known.log_time_us,
             duplicate=True,
         )
-    return Placed(writer, queue.partition, known.position, known.log_time_us, duplicate=True)
+    return StoredRange(writer, queue.partition, known.position, known.log_time_us, duplicate=True)
 
 
 def key_reused() -> Problem:

@@ -204,7 +204,7 @@ def claim(in_flight: InFlight, parcel: Parcel, entry: Name, part: BatchPart | No
         parcel.ids.register(parcel)
         return True
     if part is not None:
-        parcel.sink = Told(parcel, part)
+        parcel.sink = JoinedSink(parcel, part)
         parcel.places = range(len(parcel.messages))
     first, id_of_first = under_way
     if (id_of_first.fingerprint, id_of_first.covers) != (entry.fingerprint, entry.covers):
@@ -215,7 +215,7 @@ def claim(in_flight: InFlight, parcel: Parcel, entry: Name, part: BatchPart | No
     return False
 
 
-class Told:
+class JoinedSink:
     """Takes the outcome of a part that joined another: its own batch is told, too."""
 
     __slots__ = ("_future", "_part", "_places", "_sink")

@@ -44,7 +44,7 @@ DELIVER_AT = "deliver_at"
 """The field that a refusal names, also where a body has both times or none."""
 
 
-class Place(NamedTuple):
+class StagedMessagePlace(NamedTuple):
     """The place where a message was staged."""
 
     topic: Topic
@@ -101,7 +101,7 @@ class ScheduledMessages:
         )
         await respond(send, 200, msgspec.json.encode(answer))
 
-    async def _find(self, scope: Scope) -> Place:
+    async def _find(self, scope: Scope) -> StagedMessagePlace:
         """Return the place of a message; raises a Problem.
 
         It is 400 for a text that is no id, 404 for an id of another topic, and 409 for a published
@@ -124,7 +124,7 @@ class ScheduledMessages:
         for one in generations:
             if one.generation == wanted.generation:
                 queue = QueueId(topic.uid, one.number, one.lane, one.generation)
-                return Place(topic, one.group, queue, wanted.stage_number, text)
+                return StagedMessagePlace(topic, one.group, queue, wanted.stage_number, text)
         raise not_found("message", text)
 
     async def _refuse_published(self, topic: Topic, wanted: MessageId) -> NoReturn:
@@ -142,7 +142,7 @@ class ScheduledMessages:
         raise _released(str(wanted))
 
     async def _change(
-        self, place: Place, change: Awaitable[int], due_us: int | None = None
+        self, place: StagedMessagePlace, change: Awaitable[int], due_us: int | None = None
     ) -> bool:
         """Carry out a change; return whether the message was staged and is changed.
 
@@ -158,7 +158,7 @@ class ScheduledMessages:
         await self._confirm(place, due_us)
         return True
 
-    async def _confirm(self, place: Place, due_us: int | None = None) -> None:
+    async def _confirm(self, place: StagedMessagePlace, due_us: int | None = None) -> None:
         """Make a change certain, or raise a Problem: a sealed queue leads to others, which may have
         or get a copy of the message as it was before.
         """
@@ -171,10 +171,10 @@ class ScheduledMessages:
             # nothing was changed now.
             raise Unavailable(f"{place.queue} is being moved") from error
 
-    async def _is_sealed(self, place: Place) -> bool:
+    async def _is_sealed(self, place: StagedMessagePlace) -> bool:
         return (await self._store.offsets(place.group, place.queue)).sealed
 
-    async def _require_no_copy(self, place: Place, due_us: int | None = None) -> None:
+    async def _require_no_copy(self, place: StagedMessagePlace, due_us: int | None = None) -> None:
         """Raise 409 if the message was published from another queue as it was before its change.
 
         If this returns, it never will be. Raises QueueNotFound if that is unknown. A copy that was
@@ -206,7 +206,7 @@ class ScheduledMessages:
         if due_us is None or known.log_time_us < due_us:
             raise _released(place.text)
 
-    async def _require_discarded(self, place: Place) -> None:
+    async def _require_discarded(self, place: StagedMessagePlace) -> None:
         """Raise 409 or 404 unless the message was cancelled before; nothing was changed now."""
         try:
             found = await self._store.locate(place.group, place.queue, place.number)

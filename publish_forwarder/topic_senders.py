@@ -17,7 +17,7 @@ from metadata.types import Partition, SealedPartition, Topic
 from publish_forwarder.failures import is_of_topic, problem_of
 from publish_forwarder.metrics import PublishMetrics
 from publish_forwarder.moves import Moves
-from publish_forwarder.outcomes import Placed, Scheduled, Single, known_as
+from publish_forwarder.outcomes import Scheduled, Single, StoredRange, known_as
 from publish_forwarder.parcel import Parcel
 from publish_forwarder.partitioner import TopicSender, queue_of
 from publish_forwarder.receipts import ReceiptWriter
@@ -193,7 +193,7 @@ class SenderOwner:
         for parcel in parcels:
             # A receipt of an earlier transmission of the same append is no duplicate to the
             # publisher.
-            parcel.resolve(Placed(receipts, partition, offset, log_time_us))
+            parcel.resolve(StoredRange(receipts, partition, offset, log_time_us))
             offset += len(parcel.messages)
         return offset - receipt.base_offset
 

@@ -13,7 +13,7 @@ from publish_forwarder.budget import Share
 from publish_forwarder.delays import Delay
 from publish_forwarder.forwarder import PublishForwarder
 from publish_forwarder.idempotency import Producer
-from publish_forwarder.outcomes import Mixed, Outcome, Placed
+from publish_forwarder.outcomes import Mixed, Outcome, StoredRange
 from publish_forwarder.parcel import Parcel
 from publish_forwarder.router import TopicRoutes
 from store_nodes.record_batch import Message
@@ -76,7 +76,7 @@ def _end(span: Span, future: asyncio.Future[Outcome]) -> None:
         span.end(str(error))
         return
     outcome = future.result()
-    if isinstance(outcome, Placed):
+    if isinstance(outcome, StoredRange):
         span.set("messaging.destination.partition.id", str(outcome.partition))
         span.set("packetboat.offset", outcome.base_offset)
     problems = outcome.outcomes if isinstance(outcome, Mixed) else (outcome,)

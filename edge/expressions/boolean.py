@@ -8,7 +8,7 @@ boolean after all.
 
 from __future__ import annotations
 
-from edge.expressions.bounds import Refused
+from edge.expressions.bounds import ExpressionRefused
 from edge.expressions.tokens import Kind, Operands, Token, closing
 
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=", "in")
@@ -28,7 +28,9 @@ _VARIABLES = {
 
 
 def check_boolean(tokens: list[Token]) -> None:
-    """Raises Refused where the whole, or an operand that must be a boolean, certainly is none."""
+    """Raises ExpressionRefused where the whole, or an operand that must be a boolean, certainly is
+    none.
+    """
     operands = Operands(tokens)
     waiting = [operands.whole()]
     while waiting:
@@ -40,7 +42,7 @@ def check_boolean(tokens: list[Token]) -> None:
             what = _certainly(operands, operand)
             if what is not None:
                 detail = f"this is {what}, not a boolean: compare it with something"
-                raise Refused(tokens[operand[0]].at, detail)
+                raise ExpressionRefused(tokens[operand[0]].at, detail)
 
 
 def _bare(operands: Operands, operand: list[int], tokens: list[Token]) -> list[int]:

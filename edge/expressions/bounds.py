@@ -36,7 +36,7 @@ _RAW_TRIPLE = re.compile(r"[bB]?[rR][bB]?(?:\"\"\"|''')")
 _UNICODE_CLASS = re.compile(r"\\[wWdDsSbBpP]|\(\?[a-z]*[iu]")
 
 
-class Refused(ValueError):
+class ExpressionRefused(ValueError):
     """The expression is refused; `at` is where the fault begins in the text."""
 
     def __init__(self, at: int, detail: str) -> None:
@@ -46,7 +46,7 @@ class Refused(ValueError):
 
 
 def check(tokens: list[Token], variables: Collection[str]) -> None:
-    """Check an expression against all limits. Raises Refused."""
+    """Check an expression against all limits. Raises ExpressionRefused."""
     _check_strings(tokens)
     loops = list(loops_of(tokens))
     bound: set[str] = set()
@@ -62,13 +62,13 @@ def _check_strings(tokens: list[Token]) -> None:
     for token in tokens:
         if token.kind is Kind.STRING and _RAW_TRIPLE.match(token.text):
             detail = 'a raw string in triple quotes is not available; use r\'…\' or """…"""'
-            raise Refused(token.at, detail)
+            raise ExpressionRefused(token.at, detail)
 
 
 def _check_count(tokens: list[Token], text: str, most: int, what: str) -> None:
     found = [token for token in tokens if token.is_(text)]
     if len(found) > most:
-        raise Refused(found[most].at, f"at most {most} {what}")
+        raise ExpressionRefused(found[most].at, f"at most {most} {what}")
 
 
 def _called(tokens: list[Token], index: int) -> bool:
@@ -80,31 +80,39 @@ def _member(tokens: list[Token], index: int) -> bool:
 
 
 def loops_of(tokens: list[Token]) -> Iterator[tuple[int, int]]:
-    """Yield the indices of the brackets of each loop. Raises Refused for one that builds a list."""
+    """Yield the indices of the brackets of each loop. Raises ExpressionRefused for one that builds
+    a list.
+    """
     for index, token in enumerate(tokens):
         if token.kind is Kind.NAME and _member(tokens, index) and _called(tokens, index):
             if token.text in _BUILDERS:
-                raise Refused(token.at, f"{token.text} is not available; use exists or all")
+                raise ExpressionRefused(
+                    token.at, f"{token.text} is not available; use exists or all"
+                )
             if token.text in _LOOPS:
                 yield index + 1, closing(tokens, index + 1)
 
 
 def _check_loop(tokens: list[Token], opening: int, end: int, variables: Collection[str]) -> str:
-    """Check a loop, and return the name that it binds. Raises Refused."""
+    """Check a loop, and return the name that it binds. Raises ExpressionRefused."""
     name = tokens[opening + 1]
     if name.text in variables:
-        raise Refused(name.at, f"{name.text} is a variable of the message; take another name")
+        raise ExpressionRefused(
+            name.at, f"{name.text} is a variable of the message; take another name"
+        )
     for index in range(opening + 2, end):
         token = tokens[index]
         if token.kind is not Kind.NAME:
             continue
         if _member(tokens, index):
             if token.text in _LOOPS:
-                raise Refused(token.at, "a loop inside a loop")
+                raise ExpressionRefused(token.at, "a loop inside a loop")
             if token.text == "matches" and _called(tokens, index):
-                raise Refused(token.at, "matches inside a loop")
+                raise ExpressionRefused(token.at, "matches inside a loop")
         elif token.text == "data" and "data" in variables:
-            raise Refused(token.at, "data inside a loop: only the element may be looked at there")
+            raise ExpressionRefused(
+                token.at, "data inside a loop: only the element may be looked at there"
+            )
     return name.text
 
 
@@ -114,11 +122,11 @@ def _check_names(tokens: list[Token], variables: Collection[str], bound: set[str
             continue
         if _called(tokens, index):
             if token.text not in FUNCTIONS and token.text not in _LOOPS:
-                raise Refused(token.at, f"there is no function {token.text}")
+                raise ExpressionRefused(token.at, f"there is no function {token.text}")
         elif _member(tokens, index):
             continue
         elif token.text not in variables and token.text not in bound | _TYPES:
-            raise Refused(
+            raise ExpressionRefused(
                 token.at, f"there is no variable {token.text}; there are {', '.join(variables)}"
             )
 
@@ -126,7 +134,7 @@ def _check_names(tokens: list[Token], variables: Collection[str], bound: set[str
 def pattern_weight(tokens: list[Token]) -> int:
     """Return the weight of all patterns together.
 
-    Raises Refused for a pattern that may not be used.
+    Raises ExpressionRefused for a pattern that may not be used.
     """
     weight = 0
     for index, token in enumerate(tokens):
@@ -135,16 +143,16 @@ def pattern_weight(tokens: list[Token]) -> int:
         last = closing(tokens, index + 1)
         argument = tokens[last - 1]
         if last != index + 3 or argument.kind is not Kind.STRING:
-            raise Refused(token.at, 'matches takes one literal: key.matches("^a")')
+            raise ExpressionRefused(token.at, 'matches takes one literal: key.matches("^a")')
         pattern = string_of(argument) or ""
         if _UNICODE_CLASS.search(pattern):
             detail = (
                 r"a pattern without \w, \d, \s, \b, \p and (?i): name the characters, as in [0-9]"
             )
-            raise Refused(argument.at, detail)
+            raise ExpressionRefused(argument.at, detail)
         weight += _weight(pattern)
         if weight > MAX_PATTERN_WEIGHT:
-            raise Refused(
+            raise ExpressionRefused(
                 argument.at,
                 f"patterns over {MAX_PATTERN_WEIGHT}: characters, where . and [^] count ten, times"
                 " repetition counts",

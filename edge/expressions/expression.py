@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge.expressions import boolean, bounds
-from edge.expressions.bounds import Refused
+from edge.expressions.bounds import ExpressionRefused
 from edge.expressions.conjunction import Conjunction, fields_of, split
 from edge.expressions.price import Price, price_of
 from edge.expressions.tokens import Kind, NotRead, Token, rendered, scan
@@ -85,7 +85,7 @@ class _Reading(NamedTuple):
     variables: tuple[str, ...]
     fields: Mapping[str, frozenset[str] | None]
     conjunction: Conjunction
-    no_boolean: Refused | None
+    no_boolean: ExpressionRefused | None
     """Reason why it certainly gives no boolean, if it does not."""
 
 
@@ -244,7 +244,7 @@ def _compiled_and_checked(text: str, variables: tuple[str, ...]) -> Generator[No
     yield
     try:
         bounds.check(tokens, variables)
-    except Refused as refused:
+    except ExpressionRefused as refused:
         raise BadExpression(*_place(text, refused.at), refused.detail) from refused
     yield
     mentioned = set(program.variables())
@@ -254,7 +254,7 @@ def _compiled_and_checked(text: str, variables: tuple[str, ...]) -> Generator[No
     no_boolean = None
     try:
         boolean.check_boolean(tokens)
-    except Refused as refused:
+    except ExpressionRefused as refused:
         no_boolean = refused.with_traceback(None)
     yield
     price = price_of(tokens, variables)

@@ -24,7 +24,7 @@ _LESS_URGENT = Kind(Urgency.DEFERRABLE, timed=True)
 _HEAD = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: %b\r\ncontent-length: %d\r\n"
 
 
-class Refusal(NamedTuple):
+class PreparedResponse(NamedTuple):
     """A response, made ahead: `head` lacks its date, its request id and its last line."""
 
     head: bytes
@@ -32,11 +32,11 @@ class Refusal(NamedTuple):
     retry_after_s: float
 
 
-def _rendered(problem: Problem) -> Refusal:
+def _rendered(problem: Problem) -> PreparedResponse:
     body = problem.to_json()
     retry_after_s = problem.retry_after_s or 1
     head = _HEAD % (PROBLEM_JSON, len(body)) + b"retry-after: %d\r\n" % retry_after_s
-    return Refusal(head, body, retry_after_s)
+    return PreparedResponse(head, body, retry_after_s)
 
 
 _REFUSALS = {problem.retry_after_s: _rendered(problem) for problem in OVERLOADED}
@@ -57,7 +57,7 @@ class Gate:
             return _LESS_URGENT
         return self._kinds[endpoint]
 
-    def turned_away(self, tenant_id: bytes, kind: Kind, size: int) -> Refusal | None:
+    def turned_away(self, tenant_id: bytes, kind: Kind, size: int) -> PreparedResponse | None:
         """Return the refusal of a request whose body of `size` bytes is here; None: dispatch it."""
         problem = self.admission.refuses(tenant_id, kind, size)
         return None if problem is None else _REFUSALS[problem.retry_after_s]

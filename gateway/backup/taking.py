@@ -25,7 +25,7 @@ from gateway.backup.backup_directory import (
     StoredFile,
     StoredPack,
 )
-from gateway.commands.store_operation import Store
+from gateway.commands.store_operation import StoreAddresses
 from gateway.recovery.keeper import ERA
 from metadata.database import Database
 from metadata.postgres.dump import Dump, Sink, dump
@@ -44,7 +44,7 @@ Tell = Callable[[str], None]
 class Source(NamedTuple):
     """The installation that is backed up."""
 
-    store: Store
+    store: StoreAddresses
     cluster_uid: bytes
     database_url: str
 

@@ -37,7 +37,7 @@ READY_S = 10.0
 class Installation(NamedTuple):
     """Both halves of it."""
 
-    store: store_operation.Store
+    store: store_operation.StoreAddresses
     database: DatabaseSettings
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from gateway.commands.store_operation import Store, Work
+    from gateway.commands.store_operation import StoreAddresses, Work
 
 WRONG_USE = 2
 
@@ -206,7 +206,7 @@ def orphans(
     raise typer.Exit(orphan_operation.show(installation, json=json))
 
 
-def _store(context: typer.Context) -> Store:
+def _store(context: typer.Context) -> StoreAddresses:
     from gateway.commands import store_operation
 
     try:
@@ -216,7 +216,7 @@ def _store(context: typer.Context) -> Store:
         raise typer.Exit(WRONG_USE) from None
 
 
-def _run(store: Store, work: Work[object], timeout_s: float = 600.0) -> None:
+def _run(store: StoreAddresses, work: Work[object], timeout_s: float = 600.0) -> None:
     from gateway.commands import store_operation
 
     raise typer.Exit(store_operation.run(store, work, timeout_s))

@@ -35,7 +35,7 @@ R = TypeVar("R")
 Work = Callable[[Operator], Awaitable[R]]
 
 
-class Store(NamedTuple):
+class StoreAddresses(NamedTuple):
     """The addresses of the store, and the secrets to reach it."""
 
     nodes: dict[int, Address]
@@ -56,7 +56,7 @@ class Store(NamedTuple):
         )
 
 
-def find(data_dir: Path | None) -> Store:
+def find(data_dir: Path | None) -> StoreAddresses:
     """Return the store of a `packetboat up`, or the one in the environment.
 
     Raises ValueError or OSError.
@@ -68,26 +68,26 @@ def find(data_dir: Path | None) -> Store:
     settings = ServerSettings.from_environment(role=Role.PUBLISH)
     assert settings.store_secret is not None
     tls = open_peer_tls(PeerSettings.from_environment())
-    return Store(settings.store_nodes, settings.store_groups, settings.store_secret, tls)
+    return StoreAddresses(settings.store_nodes, settings.store_groups, settings.store_secret, tls)
 
 
-def _of_data_dir(data_dir: Path) -> Store:
+def _of_data_dir(data_dir: Path) -> StoreAddresses:
     state = msgspec.json.decode((data_dir / "state.json").read_bytes(), type=State)
     if state.ports is None:
         raise ValueError(f"{data_dir} was never started")
     nodes = {node: ("127.0.0.1", port) for node, port in enumerate(state.ports.store, 1)}
     tls = open_peer_tls(PeerSettings.from_environment())
-    return Store(nodes, GROUPS, SharedSecret.from_text(state.store_secret), tls)
+    return StoreAddresses(nodes, GROUPS, SharedSecret.from_text(state.store_secret), tls)
 
 
-def run(store: Store, work: Work[object], timeout_s: float = 600.0) -> int:
+def run(store: StoreAddresses, work: Work[object], timeout_s: float = 600.0) -> int:
     """Run one operation that changes something, and show its progress; return the exit status."""
     with Board(terminal()) as board:
         status, _ = _finish(store, work, timeout_s, board)
     return status
 
 
-def show(store: Store, *, watch: bool, json: bool) -> int:
+def show(store: StoreAddresses, *, watch: bool, json: bool) -> int:
     """Show the overview, once or for ever; return the exit status, which says whether the
     store is well.
     """
@@ -100,7 +100,7 @@ def show(store: Store, *, watch: bool, json: bool) -> int:
     return DONE if well else REFUSED
 
 
-def show_nodes(store: Store) -> int:
+def show_nodes(store: StoreAddresses) -> int:
     """Print the nodes, as a setting; return the exit status."""
     status, seen = _finish(store, lambda operator: operator.stable_overview(), 60.0, None)
     if seen is not None:
@@ -109,7 +109,7 @@ def show_nodes(store: Store) -> int:
 
 
 def _finish(
-    store: Store, work: Work[R], timeout_s: float, board: Board | None
+    store: StoreAddresses, work: Work[R], timeout_s: float, board: Board | None
 ) -> tuple[int, R | None]:
     try:
         return DONE, asyncio.run(_operate(store, work, timeout_s, board))
@@ -123,7 +123,9 @@ def _finish(
         return NOT_FINISHED, None
 
 
-async def _operate(store: Store, work: Work[R], timeout_s: float, board: Board | None) -> R:
+async def _operate(
+    store: StoreAddresses, work: Work[R], timeout_s: float, board: Board | None
+) -> R:
     client = store.client()
     await client.start()
     try:

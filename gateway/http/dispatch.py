@@ -37,7 +37,7 @@ from edge.problem import Problem
 from edge.quota import NO_LIMITS, REQUESTS, REQUESTS_SERVED, Quotas, Usage, rate_limited
 from gateway.access_watch import AccessWatch
 from gateway.admission.admission import ANONYMOUS, overloaded
-from gateway.admission.gate import CHECK, MOST_BYTES, PRIORITY, Gate, Refusal, body_bytes
+from gateway.admission.gate import CHECK, MOST_BYTES, PRIORITY, Gate, PreparedResponse, body_bytes
 from gateway.admission.kinds import Kind
 from gateway.http.cors import Cors, allow
 from gateway.http.parameters import refuse_unknown
@@ -75,7 +75,7 @@ class TurnedAway(NamedTuple):
     read from it yet.
     """
 
-    refusal: Refusal
+    refusal: PreparedResponse
     request_id: bytes
     tenant_id: bytes
     length: int

@@ -19,7 +19,7 @@ from gateway.wait_list import Tried, WaitList, look_after
 from metadata.database import Database
 from metadata.errors import MetadataError, MetadataUnavailable, OutcomeUnknown
 from metadata.locks.locks import Claim, Held, Lock, LockRepository
-from metadata.locks.waiters import LAST_TICKET, LockWaiterRepository, Place, notifier
+from metadata.locks.waiters import LAST_TICKET, LockWaiterRepository, Ticket, notifier
 
 MAX_WAITING = 1000
 """The number of callers that may wait for one lock, in one process."""
@@ -37,7 +37,7 @@ _LATE_S = 0.002
 class _Waiter:
     claim: Claim
     repeatable: bool
-    place: Place
+    place: Ticket
     held: Held
     """The holding that the last try found."""
     failure: MetadataError | None = None

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from edge.asgi import Header
-from edge.quota import PUBLISH_BYTES, PUBLISH_MESSAGES, PUBLISH_QUOTAS, REQUESTS, Refusal
+from edge.quota import PUBLISH_BYTES, PUBLISH_MESSAGES, PUBLISH_QUOTAS, REQUESTS, QuotaRefusal
 from gateway.quotas import metrics
 from gateway.quotas.bucket import Bucket
 from gateway.quotas.level import Level
@@ -74,7 +74,7 @@ class Limiter:
 
     # Questions of callers.
 
-    def take(self, tenant_id: bytes, quota: str, amount: float) -> Refusal | None:
+    def take(self, tenant_id: bytes, quota: str, amount: float) -> QuotaRefusal | None:
         """Take an amount from a tenant's rate; return the refusal if the rate is used up."""
         tenant = self._tenants.get(tenant_id)
         if tenant is None and (tenant := self._met(tenant_id)) is None:
@@ -92,7 +92,7 @@ class Limiter:
         bucket.tokens -= amount
         return None
 
-    def take_publish(self, tenant_id: bytes, messages: int, size_bytes: int) -> Refusal | None:
+    def take_publish(self, tenant_id: bytes, messages: int, size_bytes: int) -> QuotaRefusal | None:
         """Take a publish from the rates of messages and of bytes; return a refusal or None."""
         tenant = self._tenants.get(tenant_id)
         if tenant is None and (tenant := self._met(tenant_id)) is None:
@@ -231,11 +231,11 @@ class Limiter:
         bucket.alarm = math.inf
         self.hurry()
 
-    def _refuse(self, bucket: Bucket, tenant: _Tenant) -> Refusal:
+    def _refuse(self, bucket: Bucket, tenant: _Tenant) -> QuotaRefusal:
         metrics.refused.labels(bucket.quota).inc()
         names = PUBLISH_QUOTAS if bucket.quota in PUBLISH_QUOTAS else (bucket.quota,)
         shown = [tenant.buckets[name] for name in names if name in tenant.buckets]
-        return Refusal(bucket.quota, bucket.limit, bucket.wait_s(), _headers(shown))
+        return QuotaRefusal(bucket.quota, bucket.limit, bucket.wait_s(), _headers(shown))
 
     def _met(self, tenant_id: bytes) -> _Tenant | None:
         """Set up a tenant with the platform's limits when it is first seen; None without limits."""

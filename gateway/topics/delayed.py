@@ -38,7 +38,7 @@ _TOKEN = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,18})")
 Queue = Partition | SealedPartition
 
 
-class Place(NamedTuple):
+class StagedPosition(NamedTuple):
     """The start of the next page: a queue of the topic, and the first number of it to look at."""
 
     partition: int
@@ -71,8 +71,8 @@ class DelayedRoutes:
 
 
 async def delayed_page(
-    store: StoreClient, topic: Topic, size: int, start: Place | None = None
-) -> tuple[list[DelayedMessage], Place | None]:
+    store: StoreClient, topic: Topic, size: int, start: StagedPosition | None = None
+) -> tuple[list[DelayedMessage], StagedPosition | None]:
     """Return the messages of one page, and the start of the next one; None after the last."""
     found: list[DelayedMessage] = []
     left_bytes = MAX_FETCHED_BYTES
@@ -81,7 +81,7 @@ async def delayed_page(
         while True:
             want = size - len(found)
             if want <= 0 or left_bytes <= 0:
-                return found, Place(*_order(queue), at)
+                return found, StagedPosition(*_order(queue), at)
             name = queue_of(topic.uid, queue)
             try:
                 listed = (await store.staged(queue.group, name, at - 1, want)).staged
@@ -94,7 +94,7 @@ async def delayed_page(
                 if info.stage_number in messages:
                     found.append(_shown(topic, queue, info, messages[info.stage_number]))
             if to is not None:
-                return found, Place(*_order(queue), to)
+                return found, StagedPosition(*_order(queue), to)
             if len(listed) < want:
                 break
             at = listed[-1].stage_number + 1
@@ -147,7 +147,7 @@ def _shown(topic: Topic, queue: Queue, info: StagedInfo, message: Message) -> De
     )
 
 
-def _queues(topic: Topic, start: Place | None) -> list[Queue]:
+def _queues(topic: Topic, start: StagedPosition | None) -> list[Queue]:
     """Return all queues that a message may wait in, also sealed ones, from the one of
     `start` on.
     """
@@ -162,7 +162,7 @@ def _order(queue: Queue) -> tuple[int, int, int]:
     return queue.number, queue.lane, queue.generation
 
 
-def _place_of(token: str | None) -> Place | None:
+def _place_of(token: str | None) -> StagedPosition | None:
     """Return the place that a token names; raise 400 for a text that is no token of this
     listing.
     """
@@ -172,4 +172,4 @@ def _place_of(token: str | None) -> Place | None:
     if parts is None:
         errors = [FieldError("page_token", "one that a page of this listing gave")]
         raise invalid("The query parameter page_token does not fit.", errors, status=400)
-    return Place(*map(int, parts.groups()))
+    return StagedPosition(*map(int, parts.groups()))

@@ -50,7 +50,7 @@ SELECT EXISTS (
 _SWEEP = "DELETE FROM lock_waiters WHERE alive_until < clock_timestamp() - interval '1 minute'"
 
 
-class Place(NamedTuple):
+class Ticket(NamedTuple):
     """A place in the line of a lock."""
 
     tenant_id: bytes
@@ -81,7 +81,7 @@ class LockWaiterRepository:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def join(self, tenant_id: bytes, name: str, ticket: int | None = None) -> Place:
+    async def join(self, tenant_id: bytes, name: str, ticket: int | None = None) -> Ticket:
         """Take the last place in the line, or keep the place of a ticket."""
 
         async def work(connection: Connection) -> int:
@@ -91,9 +91,9 @@ class LockWaiterRepository:
         found = await self._database.statement(
             work, writes=True, deadline_s=RENEW_DEADLINE_S, tenant_id=tenant_id
         )
-        return Place(tenant_id, name, found)
+        return Ticket(tenant_id, name, found)
 
-    async def renew(self, places: Collection[Place]) -> set[int]:
+    async def renew(self, places: Collection[Ticket]) -> set[int]:
         """Renew places; return the tickets that still exist."""
         tenants, names, tickets = (list(column) for column in zip(*places, strict=True))
 
@@ -103,7 +103,7 @@ class LockWaiterRepository:
 
         return await self._database.statement(work, writes=True, deadline_s=RENEW_DEADLINE_S)
 
-    async def leave(self, place: Place) -> None:
+    async def leave(self, place: Ticket) -> None:
         """Leave the line without the lock; if the lock is free, notify the others that they may be
         next.
         """

@@ -74,7 +74,7 @@ DELETE FROM dead_letters WHERE ctid = ANY(ARRAY(
 """
 
 
-class Place(NamedTuple):
+class DeadLetterPosition(NamedTuple):
     """The place where a listing continues: behind this dead letter."""
 
     dead_at: datetime
@@ -88,7 +88,7 @@ class Waiting(NamedTuple):
     detail: str | None
 
 
-START = Place(datetime(1970, 1, 1, tzinfo=UTC), bytes(16))
+START = DeadLetterPosition(datetime(1970, 1, 1, tzinfo=UTC), bytes(16))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,8 @@ class StoredLetter:
     redrive_uid: bytes | None
 
     @property
-    def place(self) -> Place:
-        return Place(self.dead_at, self.uid)
+    def place(self) -> DeadLetterPosition:
+        return DeadLetterPosition(self.dead_at, self.uid)
 
 
 class DeadLetterRepository:
@@ -136,7 +136,7 @@ class DeadLetterRepository:
         subscription_uid: bytes,
         *,
         state: State = "open",
-        after: Place = START,
+        after: DeadLetterPosition = START,
         limit: int,
     ) -> list[StoredLetter]:
         """Return at most `limit` dead letters, oldest first; fewer are the last."""

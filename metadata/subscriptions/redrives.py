@@ -25,7 +25,7 @@ from metadata.subscriptions.dead_letters import COLUMNS as LETTER_COLUMNS
 from metadata.subscriptions.dead_letters import (
     KEPT_DAYS,
     PRUNE_AT_ONCE,
-    Place,
+    DeadLetterPosition,
     StoredLetter,
     letter_of,
 )
@@ -244,11 +244,11 @@ class RedriveRepository:
         tenant_id: bytes,
         subscription_uid: bytes,
         *,
-        before: Place | None = None,
+        before: DeadLetterPosition | None = None,
         limit: int,
     ) -> list[Redrive]:
         """Return at most `limit` redrives, newest first; fewer are the last."""
-        place = before or Place(NEWEST, bytes(16))
+        place = before or DeadLetterPosition(NEWEST, bytes(16))
 
         async def work(connection: Connection) -> list[Redrive]:
             rows = await connection.fetch(_PAGE, tenant_id, subscription_uid, *place, limit)
@@ -279,7 +279,9 @@ class RedriveRepository:
 
         return await self._database.statement(work, writes=False)
 
-    async def letters(self, redrive: Redrive, after: Place, limit: int) -> list[StoredLetter]:
+    async def letters(
+        self, redrive: Redrive, after: DeadLetterPosition, limit: int
+    ) -> list[StoredLetter]:
         """Return the next dead letters that it may take, oldest first; fewer than `limit`
         are the last.
         """

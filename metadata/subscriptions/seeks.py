@@ -62,7 +62,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class CursorTarget:
     """A target as a cursor row can hold it. `holes` lie below `floor` and are still stored."""
 
     start: int
@@ -79,7 +79,7 @@ class Placed:
 
 def place(
     target: Target, trimmed_to: int, kept: Sequence[int] = (), still_open: Iterable[int] = ()
-) -> Placed:
+) -> CursorTarget:
     """Return the target, not below the trimmed offsets.
 
     `kept` are offsets below `trimmed_to` that are stored all the same; those among them that a
@@ -98,7 +98,7 @@ def place(
     holes = tuple(sorted(open_below))
     if acked and acked[0][0] == floor:
         floor, acked = acked[0][1], acked[1:]
-    return Placed(min((floor, *holes)), floor, read_to, acked, holes)
+    return CursorTarget(min((floor, *holes)), floor, read_to, acked, holes)
 
 
 class Position(NamedTuple):
@@ -231,7 +231,7 @@ async def kept_offsets(
     return kept
 
 
-def set_position(cursor: CursorRow, placed: Placed) -> None:
+def set_position(cursor: CursorRow, placed: CursorTarget) -> None:
     """Set the row to the placed position: only the offsets in `placed` are settled, all of
     them acked.
     """
@@ -248,7 +248,7 @@ def set_position(cursor: CursorRow, placed: Placed) -> None:
 
 
 def hole_rows(
-    cursor: CursorRow, placed: Placed, keys: Mapping[int, int | None] | None = None
+    cursor: CursorRow, placed: CursorTarget, keys: Mapping[int, int | None] | None = None
 ) -> list[DeliveryRow]:
     """Return the rows of the holes; `keys` are the hashes of their ordering keys, where known."""
     keys = keys or {}

@@ -232,8 +232,8 @@ class NamedRows(Generic[R, V]):
             raise Conflict(self.kind, name, f"is at version {row.version}", self.value(row))
         return row
 
-    def told(self, row: R) -> changes.Told:
-        return changes.Told(self.change, row.tenant_id, row.uid, row.name)
+    def told(self, row: R) -> changes.FeedChange:
+        return changes.FeedChange(self.change, row.tenant_id, row.uid, row.name)
 
     async def _told(self, session: AsyncSession, row: R) -> V:
         row.version = await changes.tell(session, self.told(row))

@@ -94,7 +94,7 @@ class QuotaRepository:
             row.updated_at = func.now()
             await session.flush()
             await session.refresh(row)
-            told = changes.Told(ChangeKind.QUOTA, tenant_id, tenant_id, tenant.name)
+            told = changes.FeedChange(ChangeKind.QUOTA, tenant_id, tenant_id, tenant.name)
             row.version = await changes.tell(session, told)
             return _quota(tenant_id, row, exempt=not tenant.built_in_limits)
 

@@ -63,7 +63,7 @@ class RevokedTokenRepository:
                 .values(jti=token.jti, tenant_id=token.tenant_id, expires_at=token.expires_at)
                 .on_conflict_do_nothing()
             )
-            told = changes.Told(ChangeKind.TOKEN, token.tenant_id, token.jti, "revoked")
+            told = changes.FeedChange(ChangeKind.TOKEN, token.tenant_id, token.jti, "revoked")
             await changes.tell(session, told)
 
         await self._database.platform.write(work)

@@ -91,7 +91,7 @@ class SigningKeyRepository:
             kid = turn.added.kid if turn.added is not None else ""
             await session.flush()
             ring = await _ring(session)
-            await changes.tell(session, changes.Told(ChangeKind.TOKEN, NOBODY, NOBODY, kid))
+            await changes.tell(session, changes.FeedChange(ChangeKind.TOKEN, NOBODY, NOBODY, kid))
             return ring
 
         return await self._database.platform.write(work)

@@ -316,8 +316,8 @@ async def _put(session: AsyncSession, row: TenantRow, followed: Sequence[IssuerR
     return tenant(row)
 
 
-def _told(row: TenantRow) -> changes.Told:
-    return changes.Told(ChangeKind.TENANT, row.tenant_id, row.tenant_id, row.name)
+def _told(row: TenantRow) -> changes.FeedChange:
+    return changes.FeedChange(ChangeKind.TENANT, row.tenant_id, row.tenant_id, row.name)
 
 
 def tenant(row: TenantRow) -> Tenant:

@@ -265,7 +265,9 @@ class RetentionRepository:
                     continue
                 row.full_reason = flag.reason
                 row.full_detail = flag.detail if flag.reason is not None else None
-                told.append(changes.Told(ChangeKind.TOPIC, tenant_id, row.uid, row.name, row.uid))
+                told.append(
+                    changes.FeedChange(ChangeKind.TOPIC, tenant_id, row.uid, row.name, row.uid)
+                )
             if told:
                 await changes.tell(session, *told)
 

@@ -338,8 +338,8 @@ async def _put(session: AsyncSession, row: ScheduleRow, topic_name: str) -> Sche
     return _schedule_of(row, topic_name)
 
 
-def _told(row: ScheduleRow) -> changes.Told:
-    return changes.Told(ChangeKind.SCHEDULE, row.tenant_id, row.uid, row.name, row.topic_uid)
+def _told(row: ScheduleRow) -> changes.FeedChange:
+    return changes.FeedChange(ChangeKind.SCHEDULE, row.tenant_id, row.uid, row.name, row.topic_uid)
 
 
 def _schedule(found: _Found) -> Schedule:

@@ -252,8 +252,8 @@ async def _touch(session: AsyncSession, row: SchemaRow) -> Schema:
     return replace(schema, version=row.version)
 
 
-def _told(tenant_id: bytes, name: str) -> changes.Told:
-    return changes.Told(ChangeKind.SCHEMA, tenant_id, NO_UID, name)
+def _told(tenant_id: bytes, name: str) -> changes.FeedChange:
+    return changes.FeedChange(ChangeKind.SCHEMA, tenant_id, NO_UID, name)
 
 
 def _schema(found: _Found) -> Schema:

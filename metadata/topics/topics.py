@@ -278,7 +278,7 @@ def _apply(row: TopicRow, spec: TopicSpec) -> bool:
     return bool(different)
 
 
-async def _drop_readers(session: AsyncSession, topic: TopicRow) -> list[changes.Told]:
+async def _drop_readers(session: AsyncSession, topic: TopicRow) -> list[changes.FeedChange]:
     """Delete assignments, then cursors, each locked in key order like claims and flushes lock them.
 
     Returns the changes of the subscriptions to tell.
@@ -305,13 +305,16 @@ async def _drop_readers(session: AsyncSession, topic: TopicRow) -> list[changes.
         .returning(SubscriptionRow.uid, SubscriptionRow.name)
     )
     return [
-        changes.Told(ChangeKind.SUBSCRIPTION, topic.tenant_id, uid, name, topic.uid)
+        changes.FeedChange(ChangeKind.SUBSCRIPTION, topic.tenant_id, uid, name, topic.uid)
         for uid, name in dropped.all()
     ]
 
 
 async def turn(
-    session: AsyncSession, row: TopicRow, state: TopicState, before: Sequence[changes.Told] = ()
+    session: AsyncSession,
+    row: TopicRow,
+    state: TopicState,
+    before: Sequence[changes.FeedChange] = (),
 ) -> Topic:
     """Give the topic a new version, told to the feed after the changes `before`."""
     row.state = state.value
@@ -322,8 +325,8 @@ async def turn(
     return topic_of(row)
 
 
-def _told(row: TopicRow) -> changes.Told:
-    return changes.Told(ChangeKind.TOPIC, row.tenant_id, row.uid, row.name, row.uid)
+def _told(row: TopicRow) -> changes.FeedChange:
+    return changes.FeedChange(ChangeKind.TOPIC, row.tenant_id, row.uid, row.name, row.uid)
 
 
 def new_partition(

@@ -73,7 +73,7 @@ class HandshakeFailed(ConnectionError):
     """A handshake ended because the other side is not the intended one, or refuses this side."""
 
 
-class Refused(HandshakeFailed):
+class RefusedByPeer(HandshakeFailed):
     """A side that proved the secret refuses this one, with a code of the protocol."""
 
     def __init__(self, text: str, code: int) -> None:
@@ -82,7 +82,7 @@ class Refused(HandshakeFailed):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class PeerRefusal:
     """The reason why a side that has proved itself is not admitted; the Goodbye carries `code`."""
 
     text: str
@@ -128,7 +128,7 @@ class Welcome(_Head, tag=4):
 
 Message = Hello | Challenge | Proof | Welcome | Goodbye
 _decode = msgspec.msgpack.Decoder(Message).decode
-Admit = Callable[[bytes], Refusal | None]
+Admit = Callable[[bytes], PeerRefusal | None]
 """Judges the claim of a side that has proved itself; raises BadFrame if it is no claim."""
 
 
@@ -393,7 +393,7 @@ class Dialling(_Side[H]):
             # Only a listener that has proved itself can refuse with a code.
             text = f"refused: {message.text}"
             code = message.code if self._challenge else 0
-            self._fail(Refused(text, code) if code else HandshakeFailed(text))
+            self._fail(RefusedByPeer(text, code) if code else HandshakeFailed(text))
         else:
             self._fail(HandshakeFailed("not a handshake"))
 

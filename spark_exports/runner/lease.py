@@ -23,7 +23,7 @@ class LeaseLost(Exception):
     """The run belongs to another runner by now, or to none."""
 
 
-class Refused(Exception):
+class RunRefused(Exception):
     """The platform refuses for good; `code` and the text say why."""
 
     def __init__(self, code: str, text: str) -> None:
@@ -49,7 +49,7 @@ class Lease:
         self._ends_s = asked_s + self._seconds
 
     async def try_while_it_lasts(self, what: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Call until there is an answer. Raises LeaseLost or Refused."""
+        """Call until there is an answer. Raises LeaseLost or RunRefused."""
         pause_s = FIRST_PAUSE_S
         while (left_s := self.left_s) > 0:
             try:
@@ -60,7 +60,7 @@ class Lease:
             except Conflict as error:
                 raise LeaseLost(str(error)) from error
             except (InvalidRequest, NotFound) as error:
-                raise Refused(error.slug, str(error)) from error
+                raise RunRefused(error.slug, str(error)) from error
             except PacketboatError as error:
                 metrics.failed_calls.labels(what).inc()
                 log.warning("call-failed", call=what, error=str(error))

@@ -35,7 +35,7 @@ from spark_exports.order import (
 from spark_exports.runner import metrics
 from spark_exports.runner.driver import BadLine, Driver, ending
 from spark_exports.runner.driver_log import DriverLog
-from spark_exports.runner.lease import Lease, LeaseLost, Refused
+from spark_exports.runner.lease import Lease, LeaseLost, RunRefused
 from spark_exports.runner.platform import EndState, ExportRuns
 from spark_exports.runner.secrets import Redaction
 from spark_exports.runner.settings import RunnerSettings, driver_environment
@@ -200,7 +200,7 @@ class Attempt:
             )
         except LeaseLost:
             self._end_for(Why.LEASE_LOST)
-        except Refused as error:
+        except RunRefused as error:
             self._refusal = ExportFailure(error.code, str(error))
             self._end_for(Why.REFUSED)
         else:
@@ -220,7 +220,7 @@ class Attempt:
         while True:
             try:
                 renewed = await self._renew()
-            except (LeaseLost, Refused):
+            except (LeaseLost, RunRefused):
                 self._end_for(Why.LEASE_LOST)
                 return
             if renewed.token != self._token:
@@ -237,7 +237,7 @@ class Attempt:
                 continue
 
     async def _renew(self) -> ExportLease:
-        """Renew the lease, with progress and log. Raises LeaseLost or Refused."""
+        """Renew the lease, with progress and log. Raises LeaseLost or RunRefused."""
         self._news.clear()
         progress, text = self._progress, self._log.take()
 
@@ -309,7 +309,7 @@ class Attempt:
                     log=text,
                 ),
             )
-        except (LeaseLost, Refused) as error:
+        except (LeaseLost, RunRefused) as error:
             # The table has the rows that were committed, and the next attempt finds them there.
             self._bound.warning("run-lost", said=state, error=str(error))
             return "lost"

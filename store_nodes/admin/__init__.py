@@ -7,7 +7,7 @@ and continues from there.
 
 from __future__ import annotations
 
-from store_nodes.admin.errors import AdminError, NotFinished, Refused
+from store_nodes.admin.errors import AdminError, NotFinished, OperationRefused
 from store_nodes.admin.operator import Note, Operator, Progress
 from store_nodes.admin.overview import GroupRow, NodeRow, Overview
 
@@ -17,8 +17,8 @@ __all__ = [
     "NodeRow",
     "NotFinished",
     "Note",
+    "OperationRefused",
     "Operator",
     "Overview",
     "Progress",
-    "Refused",
 ]

@@ -1,8 +1,8 @@
 """The errors of operations.
 
 AdminError
-├── Refused       a rule forbids it, or what was given does not fit; nothing more is done
-└── NotFinished   a part of it is done; the same call again continues
+├── OperationRefused  a rule forbids it, or what was given does not fit; nothing more is done
+└── NotFinished       a part of it is done; the same call again continues
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ class AdminError(Exception):
     """An operation failed; the text says why and what to do."""
 
 
-class Refused(AdminError):
+class OperationRefused(AdminError):
     """A rule forbids the operation, or its arguments do not fit the cluster."""
 
 

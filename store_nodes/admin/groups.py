@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from store_nodes.admin.errors import Refused
+from store_nodes.admin.errors import OperationRefused
 from store_nodes.admin.operator import Operator
 from store_nodes.commands import GROUPS_COUNTER
 from store_nodes.errors import Conflict, OutcomeUnknown
@@ -13,13 +13,13 @@ async def add_groups(operator: Operator, total: int | None = None) -> int:
     there are. With a `total` it may be repeated."""
     seen = await operator.stable_overview()
     if not seen.groups:
-        raise Refused("no group is known: no node answers")
+        raise OperationRefused("no group is known: no node answers")
     have = max(row.group for row in seen.groups) + 1
     counted = await operator.client.counter(0, GROUPS_COUNTER)
     have = max(have, counted)
     wanted = have + 1 if total is None else total
     if wanted < have:
-        raise Refused(f"there are {have} groups already, and groups are never removed")
+        raise OperationRefused(f"there are {have} groups already, and groups are never removed")
     if wanted > have:
         operator.say(f"{have} groups become {wanted}")
         await _count(operator, counted, wanted)
@@ -37,7 +37,9 @@ async def _count(operator: Operator, counted: int, wanted: int) -> None:
     except (Conflict, OutcomeUnknown):
         now = await operator.client.counter(0, GROUPS_COUNTER, timeout_s=30.0)
         if now < wanted:
-            raise Refused(f"another operator changes the groups too (counter {now})") from None
+            raise OperationRefused(
+                f"another operator changes the groups too (counter {now})"
+            ) from None
 
 
 async def _are_led(operator: Operator, wanted: int) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from store_nodes.admin.errors import NotFinished, Refused
+from store_nodes.admin.errors import NotFinished, OperationRefused
 from store_nodes.admin.operator import Operator
 from store_nodes.admin.overview import MAX_LAG_INSTANCES, GroupRow, Overview
 
@@ -18,7 +18,9 @@ async def transfer(operator: Operator, group: int, node: int) -> None:
     seen = await operator.stable_overview()
     row = _group(seen, group)
     if node not in row.voters:
-        raise Refused(f"node {node} is no voter of group {group}, only {list(row.voters)} are")
+        raise OperationRefused(
+            f"node {node} is no voter of group {group}, only {list(row.voters)} are"
+        )
     _check_fit(seen, row, node)
     operator.say(f"node {node} shall lead", group)
     await operator.client.transfer(group, node, timeout_s=TRANSFER_S)
@@ -51,11 +53,12 @@ async def balance(operator: Operator) -> None:
 async def drain(operator: Operator, node: int) -> None:
     """Move every leadership off `node`, so that stopping it interrupts nothing.
 
-    Raises Refused if a group would be left without a quorum. `balance` brings the leaders back.
+    Raises OperationRefused if a group would be left without a quorum. `balance` brings the leaders
+    back.
     """
     seen = await operator.stable_overview()
     if seen.node(node) is None:
-        raise Refused(f"node {node} is not known")
+        raise OperationRefused(f"node {node} is not known")
     why = "the others"
 
     async def may_stop() -> bool:
@@ -70,7 +73,7 @@ async def drain(operator: Operator, node: int) -> None:
     try:
         await operator.until(may_stop, lambda: why, patience_s)
     except NotFinished:
-        raise Refused(f"node {node} must not be stopped now: {why}") from None
+        raise OperationRefused(f"node {node} must not be stopped now: {why}") from None
     leads = Counter(row.leader for row in seen.groups)
     wanted: dict[int, int] = {}
     for row in seen.groups:
@@ -94,14 +97,14 @@ async def drain(operator: Operator, node: int) -> None:
 def _group(seen: Overview, group: int) -> GroupRow:
     row = seen.group(group)
     if row is None or not row.voters:
-        raise Refused(f"group {group} is not known")
+        raise OperationRefused(f"group {group} is not known")
     return row
 
 
 def _check_fit(seen: Overview, row: GroupRow, node: int) -> None:
     unfit = _unfit(seen, row, node)
     if unfit:
-        raise Refused(f"node {node} {unfit}")
+        raise OperationRefused(f"node {node} {unfit}")
 
 
 def _unfit(seen: Overview, row: GroupRow, node: int) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 from peering.shared_secret import SharedSecret
 from peering.tls import PeerTls
-from store_nodes.admin.errors import NotFinished, Refused
+from store_nodes.admin.errors import NotFinished, OperationRefused
 from store_nodes.admin.operator import LOOK_AGAIN_S, Operator
 from store_nodes.admin.overview import Overview
 from store_nodes.commands import Reconfigure
@@ -96,7 +96,7 @@ async def replace_node(
     other way round. `old` must not come back. `force` is that of `add_node`.
     """
     if old == new:
-        raise Refused(f"node {old} cannot replace itself: a lost directory needs a new id")
+        raise OperationRefused(f"node {old} cannot replace itself: a lost directory needs a new id")
     seen = await operator.stable_overview()
     _check_known(seen, old)
     _check_new(seen, new)
@@ -191,7 +191,7 @@ async def _leave(operator: Operator, group: int, node: int) -> None:
 async def _step(
     operator: Operator, group: int, node: int, role: str, address: str, labels: dict[str, str]
 ) -> None:
-    """Repeat a step until the group's log has it; raises Refused or NotFinished."""
+    """Repeat a step until the group's log has it; raises OperationRefused or NotFinished."""
     loop = asyncio.get_running_loop()
     refused_at_s: float | None = None
     while True:
@@ -208,7 +208,7 @@ async def _step(
             trouble = error
             refused_at_s = refused_at_s or loop.time()
             if role != VOTER and loop.time() - refused_at_s > REFUSED_FOR_GOOD_S:
-                raise Refused(f"group {group}: {error}") from None
+                raise OperationRefused(f"group {group}: {error}") from None
             row = (await operator.overview()).node(node)
             if role == VOTER and row is not None and row.state == "down":
                 trouble = f"node {node} does not answer: {row.why}"
@@ -243,10 +243,10 @@ def _is_done(held: Membership, node: int, role: str) -> bool:
 
 def _check_new(seen: Overview, node: int) -> None:
     if not seen.groups:
-        raise Refused("no group is known: no node answers")
+        raise OperationRefused("no group is known: no node answers")
     used = [group for group, each in seen.memberships.items() if node in each.removed]
     if used:
-        raise Refused(
+        raise OperationRefused(
             f"node {node} was removed (groups {used}) and its id is never used again;"
             " give the new node an id that no node has had"
         )
@@ -254,11 +254,11 @@ def _check_new(seen: Overview, node: int) -> None:
 
 def _check_known(seen: Overview, node: int) -> None:
     if not seen.groups:
-        raise Refused("no group is known: no node answers")
+        raise OperationRefused("no group is known: no node answers")
     if not any(
         each.member(node) is not None or node in each.removed for each in seen.memberships.values()
     ):
-        raise Refused(f"node {node} is and was in no group")
+        raise OperationRefused(f"node {node} is and was in no group")
 
 
 def _check_zones(
@@ -282,13 +282,15 @@ def _check_zones(
             after = _with(after, node, zone)
         if remove and after.member(remove) is not None:
             if after.voters == (remove,):
-                raise Refused(f"node {remove} is the last voter of group {group}")
+                raise OperationRefused(f"node {remove} is the last voter of group {group}")
             after = after.after(Reconfigure(after.version + 1, remove, REMOVED, "", {}))
         crowded, needed = after.crowded_zone(), after.needed_zone()
         if crowded is not None and held.crowded_zone() is None:
-            raise Refused(f"{_would_hold(crowded, 'a majority', group, after)} into another zone")
+            raise OperationRefused(
+                f"{_would_hold(crowded, 'a majority', group, after)} into another zone"
+            )
         if needed is not None and held.needed_zone() is None and not force:
-            raise Refused(
+            raise OperationRefused(
                 f"{_would_hold(needed, 'half', group, after)} into a zone of its own, or accept"
                 " that with --force, as on the way to an odd number of voters"
             )
@@ -321,7 +323,7 @@ async def _check_reached(
     try:
         place = parse_address(address)
     except ValueError as error:
-        raise Refused(str(error)) from None
+        raise OperationRefused(str(error)) from None
     operator.say(f"looking for node {node} at {address}")
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + REACH_S
@@ -330,7 +332,7 @@ async def _check_reached(
             connection = await dial(place, Identity(secret), Role.CLIENT, node, Nobody(), tls=tls)
         except (OSError, TimeoutError) as error:
             if loop.time() >= deadline_s:
-                raise Refused(
+                raise OperationRefused(
                     f"no node {node} at {address} ({str(error) or type(error).__name__}); start it"
                     " first, with PACKETBOAT_STORE_JOIN=1"
                 ) from None

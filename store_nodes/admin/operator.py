@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from store_nodes.admin.errors import NotFinished, Refused
+from store_nodes.admin.errors import NotFinished, OperationRefused
 from store_nodes.admin.overview import Overview, overview
 from store_nodes.client import StoreClient
 from store_nodes.commands import GROUPS_COUNTER
@@ -155,4 +155,4 @@ class Operator:
 def _first_of(failed: ExceptionGroup[Exception]) -> Exception:
     """Return a refusal if there is one, because it says more than a time-out."""
     errors = failed.exceptions
-    return next((error for error in errors if isinstance(error, Refused)), errors[0])
+    return next((error for error in errors if isinstance(error, OperationRefused)), errors[0])

@@ -48,7 +48,7 @@ class Pack:
 
 
 class PackWriter:
-    """Writes fetched batches to packs, as a `copying.Store`.
+    """Writes fetched batches to packs, as a `copying.BatchStorage`.
 
     `open_file` returns a new file for the number of a pack and the part of it, `"pack"` or
     `"index"`.

@@ -55,12 +55,12 @@ from store_nodes.machine.counters import compare_and_set
 from store_nodes.machine.dedup import DedupTable
 from store_nodes.machine.outcomes import (
     CheckpointWanted,
+    CommandRefused,
     CreateDone,
     DeleteDone,
     LeaderWished,
     MembershipSet,
     Outcome,
-    Refused,
 )
 from store_nodes.machine.queues import MAX_OFFSET, Queue, QueueInfo, QueueOffsets
 from store_nodes.machine.sessions import Session
@@ -139,7 +139,7 @@ class Machine:
         """Append or stage messages in a queue; refuse them if the queue is not there."""
         queue = self._queues.get(command.queue)
         if queue is None:
-            return Refused(command.queue, QueueNotFound())
+            return CommandRefused(command.queue, QueueNotFound())
         outcome, made = queue.append(command, self.log_time_us, self._dedup, extras)
         if made is not None:
             self._expire(queue, command.session, made)
@@ -162,10 +162,10 @@ class Machine:
             case Checkpoint(reason):
                 return CheckpointWanted(reason)
             case Reconfigure():
-                return Refused(b"", NotAllowed("a membership changes in a value of its own"))
+                return CommandRefused(b"", NotAllowed("a membership changes in a value of its own"))
         queue = self._queues.get(command.queue)
         if queue is None:
-            return Refused(command.queue, QueueNotFound())
+            return CommandRefused(command.queue, QueueNotFound())
         match command:
             case Seal(_, successors):
                 return queue.seal(successors)
@@ -183,25 +183,25 @@ class Machine:
         try:
             self.membership = self.membership.after(step)
         except (Conflict, NotAllowed) as error:
-            return Refused(b"", error)
+            return CommandRefused(b"", error)
         return MembershipSet(self.membership.version)
 
     def _transfer(self, node: int) -> Outcome:
         if node and self.membership.members and node not in self.membership.voters:
-            return Refused(b"", NotAllowed(f"node {node} is no voter of this group"))
+            return CommandRefused(b"", NotAllowed(f"node {node} is no voter of this group"))
         self.preferred_leader = node
         return LeaderWished(node)
 
     def _create(self, command: Create) -> Outcome:
         if len(command.meta) > MAX_META_BYTES or not 0 <= command.base <= MAX_OFFSET:
-            return Refused(command.queue, TooLarge())
+            return CommandRefused(command.queue, TooLarge())
         if command.queue in self._tombstones:
-            return Refused(command.queue, QueueExists("the queue id was used and deleted"))
+            return CommandRefused(command.queue, QueueExists("the queue id was used and deleted"))
         queue = self._queues.get(command.queue)
         if queue is None:
             queue = self._queues[command.queue] = Queue(command.queue, command.base, command.meta)
         elif (queue.base, queue.meta) != (command.base, command.meta):
-            return Refused(command.queue, QueueExists("created with another base or meta"))
+            return CommandRefused(command.queue, QueueExists("created with another base or meta"))
         return CreateDone(command.queue, queue.end)
 
     def _expire(self, queue: Queue, session_id: bytes, session: Session) -> None:

@@ -131,7 +131,7 @@ class CheckpointWanted(msgspec.Struct, frozen=True, gc=False):
     queue: bytes = b""
 
 
-class Refused(msgspec.Struct, frozen=True):
+class CommandRefused(msgspec.Struct, frozen=True):
     """A command changed no queue; `error` is the client's answer.
 
     `duplicate` says that the sequence was refused before and this is its old receipt.
@@ -155,5 +155,5 @@ Outcome = (
     | MembershipSet
     | LeaderWished
     | CheckpointWanted
-    | Refused
+    | CommandRefused
 )

@@ -17,8 +17,8 @@ from store_nodes.errors import (
 from store_nodes.machine.dedup import DedupTable, bucket_end
 from store_nodes.machine.outcomes import (
     AppendDone,
+    CommandRefused,
     Outcome,
-    Refused,
     ReleaseDone,
     SealDone,
     StagedChanged,
@@ -132,9 +132,9 @@ class Queue:
             # An id stored before the seal is known after it, too. Nothing here takes a sequence.
             known = dedup.known(append.dedup) if append.dedup else None
             error = DedupKnown(known) if known else QueueSealed(self.end, self.successors)
-            return Refused(self.queue, error), None
+            return CommandRefused(self.queue, error), None
         if append.seq != last_seq + 1:
-            return Refused(self.queue, SequenceGap(last_seq + 1)), None
+            return CommandRefused(self.queue, SequenceGap(last_seq + 1)), None
         made = None
         if session is None:
             session = made = self.sessions[append.session] = Session()
@@ -142,21 +142,21 @@ class Queue:
             known = dedup.known(append.dedup)
             if known:
                 session.refused(DedupKnown, log_time_us)
-                return Refused(self.queue, DedupKnown(known)), made
+                return CommandRefused(self.queue, DedupKnown(known)), made
         if append.deadline_us < log_time_us:
             session.refused(DeadlinePassed, log_time_us)
-            return Refused(self.queue, DeadlinePassed()), made
+            return CommandRefused(self.queue, DeadlinePassed()), made
         base = self.end if extras is None else self.stage_end
         if (
             base + append.messages > MAX_OFFSET
             or append.deadline_us > log_time_us + MAX_DEADLINE_AHEAD_US
         ):
             session.refused(TooLarge, log_time_us)
-            return Refused(self.queue, TooLarge()), made
+            return CommandRefused(self.queue, TooLarge()), made
         if append.dedup:
             if not dedup.has_room(append.dedup):
                 session.refused(Overloaded, log_time_us)
-                return Refused(self.queue, Overloaded("too many ids are remembered")), made
+                return CommandRefused(self.queue, Overloaded("too many ids are remembered")), made
             dedup.remember(
                 append.dedup,
                 self.queue,
@@ -198,7 +198,7 @@ class Queue:
     def _repeat(self, session: Session, append: Append, dedup: DedupTable) -> Outcome:
         receipt = session.receipt(append.seq) if append.seq > 0 else None
         if receipt is None:
-            return Refused(self.queue, OutcomeUnknown("the receipt is no longer kept"), True)
+            return CommandRefused(self.queue, OutcomeUnknown("the receipt is no longer kept"), True)
         if isinstance(receipt, tuple):
             base, count, log_time_us = receipt
             if count >= STAGED_COUNT:
@@ -208,8 +208,8 @@ class Queue:
         if issubclass(receipt, DedupKnown):
             # The ids are looked up again: those known then are known now, except for ids forgotten
             # since.
-            return Refused(self.queue, DedupKnown(dedup.known(append.dedup)), True)
-        return Refused(self.queue, receipt(), True)
+            return CommandRefused(self.queue, DedupKnown(dedup.known(append.dedup)), True)
+        return CommandRefused(self.queue, receipt(), True)
 
     def release(self, command: Release, log_time_us: int) -> Outcome:
         """Release staged messages; a sealed queue gives no new offset, but returns those given
@@ -219,9 +219,9 @@ class Queue:
         if stages is None:
             return ReleaseDone(self.queue, (None,) * len(numbers), (), log_time_us)
         if self.sealed and stages.would_release(numbers, log_time_us):
-            return Refused(self.queue, QueueSealed(self.end, self.successors))
+            return CommandRefused(self.queue, QueueSealed(self.end, self.successors))
         if self.end + len(numbers) > MAX_OFFSET:
-            return Refused(self.queue, TooLarge())
+            return CommandRefused(self.queue, TooLarge())
         readable = self.readable
         offsets, runs = stages.release(numbers, self.end, readable, log_time_us)
         if runs:
@@ -247,7 +247,7 @@ class Queue:
         refused.
         """
         if self.sealed and successors != self.successors:
-            return Refused(self.queue, QueueSealed(self.end, self.successors))
+            return CommandRefused(self.queue, QueueSealed(self.end, self.successors))
         self.sealed = True
         self.successors = successors
         return SealDone(self.queue, self.end)

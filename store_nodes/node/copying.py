@@ -50,7 +50,7 @@ class Missing(NamedTuple):
     end: int
 
 
-class Told(NamedTuple):
+class PeerAnswers(NamedTuple):
     """The answers of peers about a number that none of them gave."""
 
     ends: list[int]
@@ -81,7 +81,7 @@ class Had(Protocol):
         """Return the parts of the offsets, or stage numbers, [first, end) that no batch has."""
 
 
-class Store(Protocol):
+class BatchStorage(Protocol):
     """The storage that takes fetched batches."""
 
     @property
@@ -135,7 +135,7 @@ class Sources:
 class Copier:
     """One attempt to fill in missing batches; it makes no more than `bytes_per_s` of traffic."""
 
-    def __init__(self, store: Store, sources: Sources, bytes_per_s: int) -> None:
+    def __init__(self, store: BatchStorage, sources: Sources, bytes_per_s: int) -> None:
         self.copied_bytes = 0
         self._store = store
         self._client = sources.client
@@ -233,9 +233,9 @@ class Copier:
                 return found
         return []
 
-    async def _told(self, queue: bytes, staged: bool, at: int) -> Told:
+    async def _told(self, queue: bytes, staged: bool, at: int) -> PeerAnswers:
         """Ask the peers, of which none gave the number `at`, what they know of what they lost."""
-        told = Told([], [])
+        told = PeerAnswers([], [])
         for node in self._sources.in_turn():
             try:
                 status = await self._status(node)
@@ -263,7 +263,7 @@ class Copier:
                 return status
             await asyncio.sleep(TRACING_S)
 
-    def _own(self, group: int, told: Told) -> _Found:
+    def _own(self, group: int, told: PeerAnswers) -> _Found:
         """Return the batch that every peer lost, if it is among the values accepted here."""
         accepted = self._store.accepted(group)
         for trace in told.traces:

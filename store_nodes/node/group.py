@@ -55,11 +55,11 @@ from store_nodes.machine.machine import Machine
 from store_nodes.machine.outcomes import (
     AppendDone,
     CheckpointWanted,
+    CommandRefused,
     CounterSet,
     DeleteDone,
     LeaderWished,
     Outcome,
-    Refused,
     ReleaseDone,
     StageDone,
     TruncateDone,
@@ -408,7 +408,7 @@ class Group:
                 self._shell.counter_set(self, name, value)
             case CheckpointWanted(reason):
                 self._shell.checkpoint_wanted(self, reason)
-            case Refused(_, DedupKnown() as error):
+            case CommandRefused(_, DedupKnown() as error):
                 error.known = self._dated(error.known)
 
     def _dated(self, known: Mapping[int, Known]) -> dict[int, Known]:

@@ -18,7 +18,7 @@ import msgspec
 import structlog
 from crc32c import crc32c
 
-from peering.rpc.handshake import Refusal
+from peering.rpc.handshake import PeerRefusal
 from store_nodes.wal.disk import Disk, OsDisk, read_whole, write_atomically
 from store_nodes.wire import REFUSED, Remote
 
@@ -77,7 +77,7 @@ class KnownPeers:
         """
         return {node: known.boot for node, known in sorted(self._known.items())}
 
-    def meet(self, remote: Remote) -> Refusal | None:
+    def meet(self, remote: Remote) -> PeerRefusal | None:
         """Remember a peer that has proved its identity, durably, or return why it is refused."""
         known = self._known.get(remote.node)
         if known is None:
@@ -85,7 +85,7 @@ class KnownPeers:
             return None
         reason = _less_than_known(remote, known)
         if reason is not None:
-            return Refusal(
+            return PeerRefusal(
                 f"node {remote.node} is refused: {reason}. {REMEDY.format(node=remote.node)}",
                 REFUSED,
             )

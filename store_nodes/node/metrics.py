@@ -22,7 +22,7 @@ Summary = Mapping[str, Any]
 """The result of `Node.summary()`."""
 
 
-class Told(Protocol):
+class MeasuredNode(Protocol):
     """The part of a node that the metrics describe."""
 
     def summary(self) -> dict[str, object]: ...
@@ -31,14 +31,14 @@ class Told(Protocol):
     def groups(self) -> Mapping[int, Group]: ...
 
 
-def families(node: Told) -> list[Metric]:
+def families(node: MeasuredNode) -> list[Metric]:
     """Return all metric families, with their present values."""
     summary = node.summary()
     name = str(summary["node"])
     return [*_node_families(name, summary), *_group_families(name, list(node.groups.values()))]
 
 
-def unready(node: Told) -> dict[str, str]:
+def unready(node: MeasuredNode) -> dict[str, str]:
     """Return what this node lacks to take its full part in every group, in words; empty if nothing.
 
     It may answer reads all the same. It does not know how far it is behind; others do.

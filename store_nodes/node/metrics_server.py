@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from edge.exposition import exposition
 from edge.page_server import JSON, Cached, Page, PageServer
-from store_nodes.node.metrics import Told, families, unready
+from store_nodes.node.metrics import MeasuredNode, families, unready
 from store_nodes.settings import Address
 
 ANSWER_S = 5.0
@@ -31,7 +31,7 @@ class MetricsServer:
     process.
     """
 
-    def __init__(self, node: Told, *, old_names: bool = False) -> None:
+    def __init__(self, node: MeasuredNode, *, old_names: bool = False) -> None:
         """Prepare a server; `old_names` adds the metrics under their names of release 0.2."""
         self._node = node
         self._old_names = old_names
@@ -71,7 +71,7 @@ class MetricsServer:
     def _exposition(self) -> Page:
         return Page(200, CONTENT_TYPE_LATEST, exposition(REGISTRY, old_names=self._old_names))
 
-    def _ask(self, question: Callable[[Told], _Result]) -> _Result:
+    def _ask(self, question: Callable[[MeasuredNode], _Result]) -> _Result:
         """Return the answer to `question` about the node, asked on its loop by a thread."""
         assert self._loop is not None
         answer: Future[_Result] = Future()

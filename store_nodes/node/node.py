@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from peering.rpc.handshake import Refusal
+from peering.rpc.handshake import PeerRefusal
 from peering.tls import PeerTls
 from store_nodes.checkpoint.format import Checkpoint
 from store_nodes.client import SnapshotImage
@@ -395,7 +395,7 @@ class Node:
         if self._peers is not None:
             self._peers.tell()
 
-    def meet(self, remote: Remote) -> Refusal | None:
+    def meet(self, remote: Remote) -> PeerRefusal | None:
         """Accept a peer that proved its identity, or refuse it if it has less than it once had."""
         refusal = self._known.meet(remote)
         if refusal is not None:

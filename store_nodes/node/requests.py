@@ -14,11 +14,11 @@ from store_nodes.commands import Reconfigure
 from store_nodes.errors import OutcomeUnknown, StoreError, Unavailable
 from store_nodes.machine.outcomes import (
     AppendDone,
+    CommandRefused,
     CounterSet,
     CreateDone,
     MembershipSet,
     Outcome,
-    Refused,
     ReleaseDone,
     SealDone,
     StagedChanged,
@@ -56,9 +56,10 @@ class CommandReply(Protocol):
     def failed(self, error: StoreError, *, decided: bool) -> None:
         """Answer that the command failed.
 
-        With `decided`, the log decided it (a machine's Refused), for every transmission of the
-        command. Otherwise it was refused here and never proposed, such as NotLeader and Overloaded.
-        A command that was proposed and whose outcome is not known is `OutcomeUnknown`, not decided.
+        With `decided`, the log decided it (a machine's CommandRefused), for every transmission of
+        the command. Otherwise it was refused here and never proposed, such as NotLeader and
+        Overloaded. A command that was proposed and whose outcome is not known is `OutcomeUnknown`,
+        not decided.
         """
 
 
@@ -210,7 +211,7 @@ def answer(reply: CommandReply, outcome: Outcome, log_time_us: int) -> None:
                 outcome.log_time_us,
                 duplicate=outcome.duplicate,
             )
-        case Refused():
+        case CommandRefused():
             reply.failed(outcome.error, decided=True)
         case ReleaseDone():
             reply.released(outcome.offsets, outcome.log_time_us)

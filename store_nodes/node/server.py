@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from peering.rpc.frames import encode_head
-from peering.rpc.handshake import Listening, Refusal
+from peering.rpc.handshake import Listening, PeerRefusal
 from peering.rpc.listening import PeerListener
 from peering.tls import PeerTls
 from store_nodes.node.client_service import ClientService
@@ -79,15 +79,15 @@ class StoreServer:
     def _ended(self, connection: StoreConnection) -> None:
         self._connections.pop(connection, None)
 
-    def _admit(self, remote: Remote) -> Refusal | None:
+    def _admit(self, remote: Remote) -> PeerRefusal | None:
         if remote.cluster_uid not in (b"", self._identity.cluster_uid):
-            return Refusal("another cluster")
+            return PeerRefusal("another cluster")
         if remote.role is Role.CLIENT:
             return None
         if self._admit_peer is None or self._adopt_peer is None:
-            return Refusal("peers are not served here")
+            return PeerRefusal("peers are not served here")
         if not remote.cluster_uid:
-            return Refusal("a peer must name its cluster")
+            return PeerRefusal("a peer must name its cluster")
         return self._admit_peer(remote)
 
     def _welcome(self, claim: bytes) -> bytes:

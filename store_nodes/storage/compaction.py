@@ -33,7 +33,7 @@ from store_nodes.storage.instance_index import InstanceIndex
 from store_nodes.storage.life import Life, QueueLife
 from store_nodes.storage.pages import Pages
 from store_nodes.storage.rows import OFFSETS, STAGES, Row, entry_of, space_of
-from store_nodes.storage.scrub import Place, verify
+from store_nodes.storage.scrub import FramePosition, verify
 from store_nodes.storage.sidecar import Tables, extent_of
 from store_nodes.storage.space import Extent
 from store_nodes.wal.compacted import CompactedList
@@ -161,7 +161,7 @@ async def _verify(work: Compaction, victims: Victims) -> None:
     """Verify the victims; raises DamageFound. Damage known as repaired is passed over."""
     known = {(one.segment, one.offset) for one in work.wal.damages.all() if one.repaired}
     for segment in sorted(victims.segments):
-        place: Place | None = None
+        place: FramePosition | None = None
         while True:
             reader = work.wal.reader(segment)
             piece = await work.in_thread(verify, reader, place, UNIT_BYTES)

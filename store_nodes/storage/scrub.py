@@ -11,7 +11,7 @@ from store_nodes.wal.recovery import Damage, Hole, damage_of, walk
 from store_nodes.wal.segment import SEGMENT_HEADER_BYTES, SegmentReader
 
 
-class Place(NamedTuple):
+class FramePosition(NamedTuple):
     """A frame's start, and the header CRC of the frame before it, None if that is unknown."""
 
     at: int
@@ -21,19 +21,19 @@ class Place(NamedTuple):
 class Piece(NamedTuple):
     """The result of reading a piece; reading continues at `after`, None at the segment's end."""
 
-    after: Place | None
+    after: FramePosition | None
     read_bytes: int
     damages: list[Damage]
 
 
-def verify(reader: SegmentReader, place: Place | None, budget_bytes: int) -> Piece:
+def verify(reader: SegmentReader, place: FramePosition | None, budget_bytes: int) -> Piece:
     """Verify about `budget_bytes` of a sealed segment's frames, from `place` (None: its start)
     on.
     """
     segment, seed = reader.segment, reader.seed
     if seed is None:
         return Piece(None, 0, [Damage(segment, 0, SEGMENT_HEADER_BYTES, "segment header")])
-    place = place or Place(SEGMENT_HEADER_BYTES, seed)
+    place = place or FramePosition(SEGMENT_HEADER_BYTES, seed)
     data = reader.raw(place.at, budget_bytes)
     done, previous = 0, place.previous
     while (found := _sound(data, done, segment, seed, previous)) is not None:
@@ -41,7 +41,7 @@ def verify(reader: SegmentReader, place: Place | None, budget_bytes: int) -> Pie
         if found.kind == FrameKind.FOOTER:
             return Piece(None, done, _end_damages(reader, seed))
     if done:
-        return Piece(Place(place.at + done, previous), len(data), [])
+        return Piece(FramePosition(place.at + done, previous), len(data), [])
     return _look_closer(reader, seed, place)
 
 
@@ -58,7 +58,7 @@ def _end_damages(reader: SegmentReader, seed: int) -> list[Damage]:
     return [Damage(reader.segment, size, size, "footer")] if trailer is None else []
 
 
-def _look_closer(reader: SegmentReader, seed: int, place: Place) -> Piece:
+def _look_closer(reader: SegmentReader, seed: int, place: FramePosition) -> Piece:
     """Read the rest of the segment, because the frame here is damaged or larger than a piece."""
     segment = reader.segment
     rest = reader.raw(place.at, reader.size() - place.at)
@@ -66,15 +66,17 @@ def _look_closer(reader: SegmentReader, seed: int, place: Place) -> Piece:
     if found is not None:
         if found.kind == FrameKind.FOOTER:
             return Piece(None, len(rest), _end_damages(reader, seed))
-        return Piece(Place(place.at + found.end, found.crc), found.end, [])
+        return Piece(FramePosition(place.at + found.end, found.crc), found.end, [])
     misplaced = _sound(rest, 0, segment, seed, None)
     if misplaced is not None:
         end = place.at + misplaced.end
-        return Piece(Place(end, None), misplaced.end, [Damage(segment, place.at, end, "chain")])
+        return Piece(
+            FramePosition(end, None), misplaced.end, [Damage(segment, place.at, end, "chain")]
+        )
     hole = next(walk(rest, segment, seed, 0), None)
     if not isinstance(hole, Hole):
         end = reader.size()
         return Piece(None, len(rest), [Damage(segment, place.at, end, "missing: frames")])
     damage = damage_of(segment, hole._replace(at=place.at, end=place.at + hole.end))
-    after = Place(place.at + hole.end, None) if hole.followed else None
+    after = FramePosition(place.at + hole.end, None) if hole.followed else None
     return Piece(after, len(rest), [damage])

@@ -33,7 +33,7 @@ from store_nodes.storage.damage import (
 from store_nodes.storage.instance_index import InstanceIndex
 from store_nodes.storage.life import Life
 from store_nodes.storage.pages import Pages
-from store_nodes.storage.scrub import Place, verify
+from store_nodes.storage.scrub import FramePosition, verify
 from store_nodes.storage.sidecar import extent_of
 from store_nodes.storage.victims import Rules, choose
 from store_nodes.wal.errors import WalDamaged
@@ -113,7 +113,7 @@ class Storage:
         self._removals: list[tuple[float, list[int]]] = []
         self._measured: dict[int, tuple[int, int, float]] = {}
         """Compacted segment → (live bytes, the index's estimate at that time, the time)."""
-        self._scrub: tuple[int, Place | None] | None = None
+        self._scrub: tuple[int, FramePosition | None] | None = None
         self._scrub_left: list[int] = []
         self._scrub_due_s = time.monotonic() + random.uniform(
             0, min(MAX_FIRST_SCRUB_S, self._settings.scrub_pass_s)

@@ -12,7 +12,7 @@ from peering.rpc import dialling
 from peering.rpc.connection import FrameHandler
 from peering.rpc.dialling import Address
 from peering.rpc.frames import BadFrame, encode_head
-from peering.rpc.handshake import HANDSHAKE_TIMEOUT_S, Party, Refusal, RpcProtocol
+from peering.rpc.handshake import HANDSHAKE_TIMEOUT_S, Party, PeerRefusal, RpcProtocol
 from peering.shared_secret import SharedSecret
 from peering.tls import PeerTls
 from store_nodes.transport.legacy import Version2
@@ -61,7 +61,7 @@ class Identity:
         return Party(self.secret, encode_head(claim))
 
 
-Admit = Callable[[Remote], Refusal | None]
+Admit = Callable[[Remote], PeerRefusal | None]
 """Returns why a side is refused, or None if it is admitted."""
 
 

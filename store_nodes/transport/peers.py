@@ -16,7 +16,7 @@ import structlog
 
 from peering.rpc.dialling import Address, Backoff, keep_dialling
 from peering.rpc.frames import Buffer, Goodbye
-from peering.rpc.handshake import Refusal, Refused
+from peering.rpc.handshake import PeerRefusal, RefusedByPeer
 from peering.tls import PeerTls
 from store_nodes.transport.handshake import (
     FIRST_RETRY_S,
@@ -154,18 +154,18 @@ class PeerNetwork:
         link = self._links.get(node)
         return link.remote.incarnation if link is not None else None
 
-    def admit(self, remote: Remote) -> Refusal | None:
+    def admit(self, remote: Remote) -> PeerRefusal | None:
         """Return why StoreServer must refuse a peer, or None."""
         if remote.node not in self._addresses:
             return self._not_a_member(remote.node)
         if remote.node > self._identity.node:
-            return Refusal("the lower node id dials")
+            return PeerRefusal("the lower node id dials")
         return self._meet(remote)
 
-    def _not_a_member(self, node: int) -> Refusal:
+    def _not_a_member(self, node: int) -> PeerRefusal:
         if node in self._removed:
-            return Refusal(f"node {node} was removed; its id is never used again", REFUSED)
-        return Refusal(f"node {node} is not a peer")
+            return PeerRefusal(f"node {node} was removed; its id is never used again", REFUSED)
+        return PeerRefusal(f"node {node} is not a peer")
 
     def adopt(self, connection: StoreConnection, remote: Remote) -> None:
         """Take a peer's welcomed connection from StoreServer.
@@ -240,7 +240,7 @@ class PeerNetwork:
                 admit=self._meet,
                 tls=self._tls,
             )
-        except Refused as error:
+        except RefusedByPeer as error:
             if error.code == REFUSED:
                 self._events.on_refused(node, str(error))
         except (OSError, TimeoutError) as error:

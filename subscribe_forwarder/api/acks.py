@@ -26,8 +26,8 @@ from subscribe_forwarder.api.hubs import hub_of
 from subscribe_forwarder.api.items import (
     Failure,
     Ids,
+    LaneItem,
     Named,
-    Place,
     UnknownPartition,
     lease_expired,
     lease_of,
@@ -284,7 +284,7 @@ class Acks:
         delay_s = request.delay_seconds
         delay_ms = None if delay_s is None else int(delay_s * 1000)
 
-        def nack(reader: Reader, place: Place, now: Now) -> bool:
+        def nack(reader: Reader, place: LaneItem, now: Now) -> bool:
             return reader.ledger.fail(place.offset, now, delay_ms, request.reason)
 
         await self._each(
@@ -295,7 +295,7 @@ class Acks:
         """Reject messages durably: they become dead letters."""
         request = decode(body, requests.REJECT)
 
-        def reject(reader: Reader, place: Place, now: Now) -> bool:
+        def reject(reader: Reader, place: LaneItem, now: Now) -> bool:
             return reader.ledger.reject(place.offset, now, request.reason)
 
         hub = await hub_of(self._forwarder, scope)
@@ -312,7 +312,7 @@ class Acks:
         """Release messages: they are delivered again at once, and no attempt counts."""
         ids = requests.ids_of(decode(body, requests.RELEASE))
 
-        def release(reader: Reader, place: Place, now: Now) -> bool:
+        def release(reader: Reader, place: LaneItem, now: Now) -> bool:
             return reader.ledger.give_back(place.offset)
 
         await self._each(scope, send, ids, release, "released", what="release")
@@ -322,7 +322,7 @@ class Acks:
         request = decode(body, requests.MODIFY)
         seconds = request.deadline_seconds
 
-        def modify(reader: Reader, place: Place, now: Now) -> bool:
+        def modify(reader: Reader, place: LaneItem, now: Now) -> bool:
             if not seconds:
                 return reader.ledger.fail(place.offset, now, 0, None)
             return reader.ledger.extend(place.offset, now.ms + int(seconds * 1000))
@@ -343,7 +343,7 @@ class Acks:
         scope: Scope,
         send: Send,
         ids: Ids,
-        act: Callable[[Reader, Place, Now], bool],
+        act: Callable[[Reader, LaneItem, Now], bool],
         ended: str | None,
         *,
         what: str,
@@ -381,8 +381,8 @@ class Acks:
         await respond(send, 200, _results(Done, ids, named.failures))
 
     def _held(
-        self, reader: Reader, places: Sequence[Place], failures: list[Failure]
-    ) -> list[Place]:
+        self, reader: Reader, places: Sequence[LaneItem], failures: list[Failure]
+    ) -> list[LaneItem]:
         """Return the acks of an exactly-once subscription whose lease holds the message.
 
         Repeats of an ack are no failure, and nothing to do.

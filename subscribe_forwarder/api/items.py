@@ -51,7 +51,7 @@ class Failure(NamedTuple):
     problem: Problem
 
 
-class Place(NamedTuple):
+class LaneItem(NamedTuple):
     """One item of a lane. From an ack id, `attempt` and `epoch` name the lease meant."""
 
     item: int
@@ -64,7 +64,7 @@ class Named(NamedTuple):
     """The items by lane, in the order given, and those that name nothing. `gone` are those
     whose message is no longer stored, which makes them settled."""
 
-    places: dict[Lane, list[Place]]
+    places: dict[Lane, list[LaneItem]]
     failures: list[Failure]
     gone: list[int]
 
@@ -93,7 +93,7 @@ async def resolve(
     return await _by_message_ids(ids.texts, subscription, readers, topic, locate)
 
 
-def lease_of(reader: Reader, place: Place) -> Problem | None:
+def lease_of(reader: Reader, place: LaneItem) -> Problem | None:
     """Return why the place does not belong to the present lease of its message; None if it does."""
     ledger = reader.ledger
     grant = ledger.grant_of(place.offset)
@@ -119,7 +119,7 @@ def _by_ack_ids(
     key: SharedSecret,
 ) -> Named:
     """Return the messages that ack ids name, with a failure for each bad id."""
-    places: dict[Lane, list[Place]] = {}
+    places: dict[Lane, list[LaneItem]] = {}
     failures: list[Failure] = []
     minters = {reader.minter.prefix: reader.minter for reader in readers.values()}
     for index, text in enumerate(texts):
@@ -137,7 +137,7 @@ def _by_ack_ids(
         if problem is not None:
             failures.append(Failure(index, problem))
             continue
-        place = Place(index, offset, attempt, head.epoch)
+        place = LaneItem(index, offset, attempt, head.epoch)
         places.setdefault(Lane(head.partition, head.lane), []).append(place)
     return Named(places, failures, [])
 
@@ -232,7 +232,7 @@ def _place(
     if reader is None or not reader.cursor.start <= offset < reader.cursor.read_to:
         named.failures.append(Failure(index, _not_delivered()))
     else:
-        named.places.setdefault(lane, []).append(Place(index, offset))
+        named.places.setdefault(lane, []).append(LaneItem(index, offset))
 
 
 def _ack_id_required() -> Problem:

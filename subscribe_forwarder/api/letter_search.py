@@ -13,8 +13,8 @@ from edge.problem import FieldError, invalid
 from edge.slices import Slices
 from metadata.subscriptions.dead_letters import (
     START,
+    DeadLetterPosition,
     DeadLetterRepository,
-    Place,
     StoredLetter,
 )
 from openapi.dead_letters import State
@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
     letters: list[StoredLetter]
     examined: int
-    next_place: Place | None
+    next_place: DeadLetterPosition | None
 
 
 class Search:
@@ -51,7 +51,7 @@ class Search:
         self._state = state
 
     async def page(
-        self, wanted: Filter | None, after: Place, limit: int, max_examined: int
+        self, wanted: Filter | None, after: DeadLetterPosition, limit: int, max_examined: int
     ) -> Found:
         """Find the first `limit` dead letters for which the filter is true.
 
@@ -92,14 +92,14 @@ class Search:
             after = found.next_place
 
 
-def token_of(place: Place | None) -> str | None:
+def token_of(place: DeadLetterPosition | None) -> str | None:
     if place is None:
         return None
     micros = (place.dead_at - _UNIX) // timedelta(microseconds=1)
     return urlsafe_b64encode(_TOKEN.pack(1, micros, place.uid)).decode()
 
 
-def place_of(token: str | None) -> Place | None:
+def place_of(token: str | None) -> DeadLetterPosition | None:
     """Return the place of a page token; raises a 400 for a token that is not ours."""
     if token is None:
         return None
@@ -114,4 +114,4 @@ def place_of(token: str | None) -> Place | None:
             [FieldError("page_token", "`next_page_token` of the page before")],
             status=400,
         )
-    return Place(moment, uid)
+    return DeadLetterPosition(moment, uid)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from edge.parameters import Query, refused, text_of
 from edge.problem import FieldError, invalid
 from openapi.consume import AFFINITY, MAX_PARTITION, MAX_PARTITIONS, PARTITIONS
-from subscribe_forwarder.delivery.places import Places
+from subscribe_forwarder.delivery.places import PartitionChoice
 from subscribe_forwarder.delivery.state.rate import NAMELESS
 
 _RULE = f"numbers from 0 to {MAX_PARTITION}, {MAX_PARTITIONS} at most, with commas between"
 
 
-def places_of(query: Query, consumer: str) -> Places | None:
+def places_of(query: Query, consumer: str) -> PartitionChoice | None:
     """Return the partitions that a query chooses, None for all; raise a 400 Problem."""
     text = text_of(PARTITIONS, query.text("partitions"), _RULE)
     named = None
@@ -24,7 +24,7 @@ def places_of(query: Query, consumer: str) -> Places | None:
 
 def chosen(
     partitions: frozenset[int] | None, affinity: bool, consumer: str, *, status: int
-) -> Places | None:
+) -> PartitionChoice | None:
     """Return the choice of partitions, None for all; raise a Problem of that status."""
     if partitions is None and not affinity:
         return None
@@ -33,11 +33,11 @@ def chosen(
     elif affinity and consumer == NAMELESS:
         wrong = FieldError("consumer", "needed with affinity: the partitions are dealt to it")
     else:
-        return Places(partitions, affinity)
+        return PartitionChoice(partitions, affinity)
     raise invalid("The choice of partitions does not fit.", [wrong], status=status)
 
 
-def query_of(places: Places | None) -> dict[str, object]:
+def query_of(places: PartitionChoice | None) -> dict[str, object]:
     """Return the parameters, to be passed on."""
     if places is None:
         return {}

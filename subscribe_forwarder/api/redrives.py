@@ -21,7 +21,11 @@ from edge.parameters import Query
 from edge.problem import FieldError, Problem, invalid, not_found
 from metadata.catalog import Catalog
 from metadata.errors import Conflict, NotFound
-from metadata.subscriptions.dead_letters import DeadLetterRepository, Place, StoredLetter
+from metadata.subscriptions.dead_letters import (
+    DeadLetterPosition,
+    DeadLetterRepository,
+    StoredLetter,
+)
 from metadata.subscriptions.redrives import MAX_UNFINISHED, Redrive, RedriveRepository, RedriveSpec
 from metadata.types import Subscription
 from openapi import dead_letters as contract
@@ -120,7 +124,11 @@ class Redrives:
             subscription.tenant_id, subscription.uid, before=before, limit=page_size + 1
         )
         shown = found[:page_size]
-        last = Place(shown[-1].created_at, shown[-1].uid) if len(found) > len(shown) else None
+        last = (
+            DeadLetterPosition(shown[-1].created_at, shown[-1].uid)
+            if len(found) > len(shown)
+            else None
+        )
         listing = contract.RedrivePage([view(redrive) for redrive in shown], token_of(last))
         await respond(send, 200, _encode(listing), headers=NO_STORE)
 

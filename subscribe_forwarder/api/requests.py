@@ -21,7 +21,7 @@ from openapi import consume as contract
 from openapi.common import HEARTBEAT_SECONDS, MAX_BYTES, MAX_SECONDS, WAIT_SECONDS
 from subscribe_forwarder.api.items import Ids
 from subscribe_forwarder.api.places import chosen, places_of
-from subscribe_forwarder.delivery.places import Places
+from subscribe_forwarder.delivery.places import PartitionChoice
 from subscribe_forwarder.delivery.state.rate import NAMELESS
 
 MAX_BODY_BYTES = 2 * 1024 * 1024
@@ -64,7 +64,7 @@ class PullRequest(msgspec.Struct, frozen=True):
     wait_s: float = 0.0
     min_messages: int = 1
     consumer: str = NAMELESS
-    places: Places | None = None
+    places: PartitionChoice | None = None
     """The partitions to take from; None is all."""
 
     @property
@@ -84,7 +84,7 @@ class StreamRequest(msgspec.Struct, frozen=True):
     ends_after_s: float
     """Seconds until the stream ends; infinite for one that does not."""
     consumer: str
-    places: Places | None = None
+    places: PartitionChoice | None = None
 
 
 ACK = msgspec.json.Decoder(Ack)

@@ -13,7 +13,7 @@ from edge.problem import FieldError, Problem, invalid, unavailable
 from outbox.staging import Output
 from store_nodes.errors import StoreError
 from subscribe_forwarder import metrics
-from subscribe_forwarder.api.items import Failure, Named, Place, lease_expired
+from subscribe_forwarder.api.items import Failure, LaneItem, Named, lease_expired
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.publishing import AckPublisher, Published
 from subscribe_forwarder.delivery.reader import Reader
@@ -84,7 +84,7 @@ class TaskAcks:
         return published
 
 
-def _only(readers: Mapping[Lane, Reader], named: Named) -> tuple[Reader, Sequence[Place]]:
+def _only(readers: Mapping[Lane, Reader], named: Named) -> tuple[Reader, Sequence[LaneItem]]:
     """Return the reader and the places of the one partition to which the ids belong."""
     if named.failures:
         raise _of(named.failures[0])
@@ -101,7 +101,7 @@ def several_partitions() -> Problem:
     )
 
 
-def _require_leases(reader: Reader, places: Sequence[Place]) -> None:
+def _require_leases(reader: Reader, places: Sequence[LaneItem]) -> None:
     for place in places:
         lease = place.offset, place.epoch, place.attempt
         if not reader.ledger.holds(*lease) and not reader.ledger.acked_under(*lease):

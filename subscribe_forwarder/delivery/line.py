@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from edge.problem import Problem
 from subscribe_forwarder import metrics
-from subscribe_forwarder.delivery.places import Places
+from subscribe_forwarder.delivery.places import PartitionChoice
 from subscribe_forwarder.delivery.reader import Taken
 from subscribe_forwarder.delivery.state.rate import NAMELESS
 from subscribe_forwarder.peers import is_misdirected
@@ -22,7 +22,7 @@ class Want(NamedTuple):
     consumer: str = NAMELESS
     lease_from_s: float = 0.0
     """The time at which the leases begin, by the hub's clock: when a response leaves."""
-    places: Places | None = None
+    places: PartitionChoice | None = None
     """The places to take from; None for all partitions."""
 
 

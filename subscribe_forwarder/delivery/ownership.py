@@ -42,7 +42,7 @@ class Owned(NamedTuple):
     split_off: frozenset[bytes] = frozenset()
 
 
-class Told(Protocol):
+class OwnershipListener(Protocol):
     """Hears of the units that are owned here."""
 
     def own(self, owned: Sequence[Owned]) -> None: ...
@@ -65,7 +65,7 @@ class Ownership:
         self,
         assignments: AssignmentRepository,
         partitions: OwnedPartitions,
-        told: Told,
+        told: OwnershipListener,
         lease: Callable[[], Lease | None],
         require_lease: Callable[[], None],
         flush: Commit,

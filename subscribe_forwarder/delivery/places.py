@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Places(NamedTuple):
+class PartitionChoice(NamedTuple):
     """Named partitions, or with `affinity` those that belong to the consumer."""
 
     partitions: frozenset[int] | None = None

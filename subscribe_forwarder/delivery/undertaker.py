@@ -32,7 +32,7 @@ from metadata.delivery.deliveries import DeadLetter, OpenDelivery, Reason
 from metadata.errors import MetadataError, NotFound
 from metadata.ids import new_uid
 from metadata.types import CursorKey, Subscription, Topic
-from outbox import Item, Outbox, Placed, TopicFull
+from outbox import Item, Outbox, StoredPosition, TopicFull
 from outbox.dead_letter import (
     consumers_detail,
     dead_letter,
@@ -308,7 +308,7 @@ class Undertaker:
         except NotFound:
             raise _Postponed(f"there is no topic {name!r}") from None
 
-    async def _append(self, topic: Topic, items: Sequence[Item]) -> list[Placed]:
+    async def _append(self, topic: Topic, items: Sequence[Item]) -> list[StoredPosition]:
         if not items:
             return []
         try:
@@ -399,7 +399,12 @@ def _name(place: _Place) -> bytes:
 
 
 def _row(
-    uid: bytes, dead: OpenDelivery, found: Stored, original: str, letters: Topic, where: Placed
+    uid: bytes,
+    dead: OpenDelivery,
+    found: Stored,
+    original: str,
+    letters: Topic,
+    where: StoredPosition,
 ) -> DeadLetter:
     message = found.message
     return DeadLetter(

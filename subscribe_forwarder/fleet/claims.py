@@ -21,7 +21,7 @@ from metadata.errors import MetadataError
 from metadata.types import Unit
 from subscribe_forwarder.delivery.ownership import Ownership
 from subscribe_forwarder.fleet.members import Members
-from subscribe_forwarder.fleet.plan import Places, Plan, plan
+from subscribe_forwarder.fleet.plan import Plan, WantedOwners, plan
 from subscribe_forwarder.peers import Links
 
 LIST_EVERY_S = 5.0
@@ -62,7 +62,7 @@ class Claims:
         self._clock = clock
         self._hints: Mapping[Unit, bytes] = {}
         self._hints_at_s = self._listed_at_s = -1e9
-        self._places: tuple[object, Places] | None = None
+        self._places: tuple[object, WantedOwners] | None = None
         self._still: object = None
         """The state under which no unit had to be given away, split or merged."""
         self._free: set[Unit] = set()
@@ -249,11 +249,11 @@ class Claims:
                 self._hints, self._places = hints, None
                 self._hopeless.clear()
 
-    def _places_now(self) -> Places:
+    def _places_now(self) -> WantedOwners:
         living = self._members.living(self._clock())
         key = {incarnation: one.weight for incarnation, one in living.items()}
         if self._places is None or self._places[0] != key:
-            self._places = (key, Places(living, self._hints))
+            self._places = (key, WantedOwners(living, self._hints))
         self._places[1].living = living
         return self._places[1]
 

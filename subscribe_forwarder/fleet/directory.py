@@ -19,7 +19,7 @@ MAX_FOUND = 100_000
 """Answers kept; more are found anew."""
 
 
-class Place(NamedTuple):
+class OwnedElsewhere(NamedTuple):
     """Some partitions of a subscription, at one forwarder."""
 
     forwarder: bytes
@@ -32,7 +32,7 @@ class Whereabouts(NamedTuple):
 
     here: tuple[int, ...]
     """Owned by this process."""
-    elsewhere: tuple[Place, ...]
+    elsewhere: tuple[OwnedElsewhere, ...]
     nowhere: tuple[int, ...]
     """The partitions between two owners, or of one without a link to us: soon somewhere."""
     version: int
@@ -175,7 +175,7 @@ class OwnerDirectory:
                 here.append(number)
             else:
                 elsewhere.setdefault(entry.owner, []).append(number)
-        places = tuple(Place(owner, tuple(those)) for owner, those in elsewhere.items())
+        places = tuple(OwnedElsewhere(owner, tuple(those)) for owner, those in elsewhere.items())
         return Whereabouts(tuple(here), places, tuple(nowhere), version)
 
     def _entry(self, unit: Unit) -> _Entry | None:

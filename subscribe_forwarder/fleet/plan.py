@@ -21,7 +21,7 @@ MAX_PARTED = 8
 """Units split off, and merged back, in one round."""
 
 
-class Places:
+class WantedOwners:
     """The places where units are wanted, as long as nobody comes or goes and no hint changes."""
 
     def __init__(self, living: Mapping[bytes, Member], hints: Mapping[Unit, bytes]) -> None:
@@ -75,7 +75,7 @@ class Plan:
 
 def plan(
     me: bytes,
-    places: Places,
+    places: WantedOwners,
     owned: Mapping[Unit, frozenset[bytes]],
     nobodys: Iterable[Unit],
     now_s: float,
@@ -113,7 +113,7 @@ def plan(
 
 
 def _receives(
-    wanted: bytes | None, me: bytes, places: Places, now_s: float, reachable: Container[bytes]
+    wanted: bytes | None, me: bytes, places: WantedOwners, now_s: float, reachable: Container[bytes]
 ) -> bool:
     """Return whether it is another forwarder that has lived for a while and can be reached."""
     if wanted is None or wanted == me or wanted not in reachable:
@@ -124,7 +124,7 @@ def _receives(
 def _given(
     me: bytes,
     unit: Unit,
-    places: Places,
+    places: WantedOwners,
     now_s: float,
     reachable: Container[bytes],
 ) -> bool:
@@ -133,7 +133,7 @@ def _given(
     return _receives(places.of(unit), me, places, now_s, reachable)
 
 
-def _claimed(me: bytes, unit: Unit, places: Places) -> bool:
+def _claimed(me: bytes, unit: Unit, places: WantedOwners) -> bool:
     """Return whether we claim the unit.
 
     A split-off part is claimed only where a hint wants it here; else it goes back to its partition.

@@ -17,7 +17,7 @@ import structlog
 from edge.asgi import Handler
 from edge.problem import Problem
 from peering.rpc.dialling import Address, Backoff, dial, keep_dialling
-from peering.rpc.handshake import Listening, Party, Refusal, RpcProtocol
+from peering.rpc.handshake import Listening, Party, PeerRefusal, RpcProtocol
 from peering.rpc.listening import PeerListener
 from peering.shared_secret import SharedSecret
 from peering.tls import PeerTls
@@ -216,17 +216,17 @@ class LinkNetwork:
     def _closed(self, connection: LinkConnection) -> None:
         self._connections.pop(connection, None)
 
-    def _refusal(self, own: bytes, peer: bytes) -> Refusal | None:
+    def _refusal(self, own: bytes, peer: bytes) -> PeerRefusal | None:
         """Return why a peer that dialled, when this was `own`, is not let in."""
         if own != self._incarnation or self._closing:
-            return Refusal("another incarnation")
+            return PeerRefusal("another incarnation")
         if peer == own:
-            return Refusal("this is yourself")
+            return PeerRefusal("this is yourself")
         if not peer:
-            return Refusal("it has no name")
+            return PeerRefusal("it has no name")
         old = self._links.get(peer)
         if old is not None and old.dialled and peer > own:
-            return Refusal("there is a link")
+            return PeerRefusal("there is a link")
         return None
 
     def _open(self, connection: LinkConnection, peer: bytes, own: bytes, *, dialled: bool) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from subscribe_forwarder.delivery.hub import Hub
-from subscribe_forwarder.delivery.places import Places
+from subscribe_forwarder.delivery.places import PartitionChoice
 from subscribe_forwarder.fleet.proxy.routing import HERE, Found, Routing
 
 SUBJECT = "attends"
@@ -43,7 +43,11 @@ class Attending:
             routing.links.hears(SUBJECT, lambda _, body: self._take(_decode(body)))
 
     def tell(
-        self, found: Found, consumer: str, places: Places | None, stays_s: float = ATTENDS_S
+        self,
+        found: Found,
+        consumer: str,
+        places: PartitionChoice | None,
+        stays_s: float = ATTENDS_S,
     ) -> None:
         """Tell each owner of a part of the subscription, if it matters there; never waits."""
         if places is None or not places.affinity:

@@ -13,7 +13,7 @@ from edge.problem import Problem, not_found, unavailable
 from metadata.catalog import Catalog
 from metadata.errors import MetadataError
 from metadata.types import Subscription, Topic
-from subscribe_forwarder.delivery.places import Places
+from subscribe_forwarder.delivery.places import PartitionChoice
 from subscribe_forwarder.fleet.backlogs.part import Wanted
 from subscribe_forwarder.fleet.directory import OwnerDirectory
 from subscribe_forwarder.peers import Links, Peer, is_misdirected
@@ -136,7 +136,7 @@ class Routing:
     async def topic(self, subscription: Subscription) -> Topic:
         return await self.catalog.topic_by_uid(subscription.tenant_id, subscription.topic_uid)
 
-    async def find(self, scope: Scope, places: Places | None = None) -> Found:
+    async def find(self, scope: Scope, places: PartitionChoice | None = None) -> Found:
         """Find all of its partitions, or those that are named; raises what `subscription` does."""
         subscription = await self.subscription(scope)
         total = (await self.topic(subscription)).partition_count

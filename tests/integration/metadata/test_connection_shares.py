@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from metadata.database import Connection, Database
 from metadata.ids import new_uid
 from metadata.locks.locks import Claim, Lock, LockRepository
-from metadata.locks.waiters import LAST_TICKET, LockWaiterRepository, Place
+from metadata.locks.waiters import LAST_TICKET, LockWaiterRepository, Ticket
 from metadata.settings import DatabaseSettings
 from tests.integration.metadata.world import World
 
@@ -133,7 +133,7 @@ async def test_places_in_the_line_of_a_lock(served: Database, way: str) -> None:
         if way == "join":
             await places.join(tenant_id, NAME, LAST_TICKET)
         else:
-            await places.leave(Place(tenant_id, NAME, LAST_TICKET))
+            await places.leave(Ticket(tenant_id, NAME, LAST_TICKET))
 
     async def quick(tenant_id: bytes) -> None:
         await places.leave(await places.join(tenant_id, NAME))

@@ -28,7 +28,7 @@ from metadata.topics.placements import PlacementRepository
 from metadata.topics.topics import TopicRepository
 from metadata.types import SubscriptionSpec, Topic, TopicSpec
 from publish_forwarder.forwarder import PublishForwarder
-from publish_forwarder.outcomes import Placed
+from publish_forwarder.outcomes import StoredRange
 from store_nodes.client import StoreClient
 from store_nodes.record_batch import Message
 from subscribe_forwarder.forwarder import SubscribeForwarder
@@ -178,7 +178,7 @@ class Load:
             except Problem as problem:
                 self.failures["unkeyed" if key is None else "keyed"].append(str(problem))
             else:
-                assert isinstance(placed, Placed)
+                assert isinstance(placed, StoredRange)
                 self.published[placed.partition, placed.base_offset] = name, number
                 number += 1
             self.slowest_s = max(self.slowest_s, loop.time() - began_s)

@@ -16,7 +16,7 @@ from gateway.quotas.limits import TenantLimit
 from harness.cluster import ChaosCluster
 from metadata.database import Database
 from publish_forwarder.delays import Delay
-from publish_forwarder.outcomes import Placed, Scheduled
+from publish_forwarder.outcomes import Scheduled, StoredRange
 from scheduler import settings as scheduler_settings
 from scheduler.service import Scheduler
 from store_nodes.record_batch import Message
@@ -48,10 +48,10 @@ async def test_an_id_is_known_after_its_partition_went_elsewhere(
 ) -> None:
     async with Site.open(nodes, database, 2) as site:
 
-        async def publish(number: int) -> Placed:
+        async def publish(number: int) -> StoredRange:
             message = Message(b"%d" % number, "text/plain", idempotency_key=f"order-{number}")
             placed = await site.publisher.publish(site.tenant_id, "orders", message)
-            assert isinstance(placed, Placed)
+            assert isinstance(placed, StoredRange)
             return placed
 
         first = [await publish(number) for number in range(8)]

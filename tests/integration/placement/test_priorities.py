@@ -11,7 +11,7 @@ from harness.cluster import ChaosCluster
 from metadata.database import Database
 from metadata.types import TopicSpec
 from publish_forwarder.delays import Delay
-from publish_forwarder.outcomes import Placed, Scheduled
+from publish_forwarder.outcomes import Scheduled, StoredRange
 from store_nodes.record_batch import Message
 from tests.integration.placement.placement_support import Site
 from tests.integration.placement.test_ids_and_delays import drained, scheduling
@@ -23,10 +23,12 @@ KEYS = 4
 KEY = "a key"
 
 
-async def publish(site: Site, data: str, priority: int, key: str | None, **more: Any) -> Placed:
+async def publish(
+    site: Site, data: str, priority: int, key: str | None, **more: Any
+) -> StoredRange:
     message = Message(data.encode(), "text/plain", key=key, priority=priority, **more)
     placed = await site.publisher.publish(site.tenant_id, "orders", message)
-    assert isinstance(placed, Placed)
+    assert isinstance(placed, StoredRange)
     return placed
 
 

@@ -17,7 +17,7 @@ from metadata.types import Partition, SealedPartition, Topic
 from publish_forwarder.delays import Delay
 from publish_forwarder.forwarder import PublishForwarder
 from publish_forwarder.idempotency import Producer
-from publish_forwarder.outcomes import Placed, Scheduled, Single
+from publish_forwarder.outcomes import Scheduled, Single, StoredRange
 from publish_forwarder.partitioner import queue_of
 from publish_forwarder.settings import PublishSettings
 from store_nodes.client import StoreClient
@@ -68,7 +68,7 @@ async def kill_leader(cluster: ChaosCluster, client: StoreClient, group: int = G
     return node
 
 
-async def keyed(forwarder: PublishForwarder, number: int) -> Placed:
+async def keyed(forwarder: PublishForwarder, number: int) -> StoredRange:
     """Publish until the message is known to be stored, as a client with an idempotency key does."""
     message = Message(b"%d" % number, key=f"k{number % 5}", idempotency_key=f"i{number}")
     while True:
@@ -79,7 +79,7 @@ async def keyed(forwarder: PublishForwarder, number: int) -> Placed:
                 raise
             await asyncio.sleep(0.05)
         else:
-            assert isinstance(placed, Placed)
+            assert isinstance(placed, StoredRange)
             return placed
 
 
@@ -95,8 +95,8 @@ async def test_the_retry_of_a_killed_leaders_publish_is_a_duplicate_at_the_next_
         async with forwarder_of(client, FakeCatalog(made)) as another:
             for each in (forwarder, another):
                 again = await each.publish(TENANT, "orders", message)
-                assert isinstance(first, Placed)
-                assert isinstance(again, Placed)
+                assert isinstance(first, StoredRange)
+                assert isinstance(again, StoredRange)
                 assert again.duplicate
                 assert (again.base_offset, again.log_time_us) == (
                     first.base_offset,
@@ -164,10 +164,10 @@ async def test_a_batch_and_its_retry_after_the_leader_died(
         await kill_leader(cluster, client)
         async with forwarder_of(client, FakeCatalog(made)) as another:
             again = await results(another, messages, producer)
-        places = [(p.partition, p.base_offset) for p in first if isinstance(p, Placed)]
+        places = [(p.partition, p.base_offset) for p in first if isinstance(p, StoredRange)]
         assert len(places) == 50
-        assert [(p.partition, p.base_offset) for p in again if isinstance(p, Placed)] == places
-        assert all(p.duplicate for p in again if isinstance(p, Placed))
+        assert [(p.partition, p.base_offset) for p in again if isinstance(p, StoredRange)] == places
+        assert all(p.duplicate for p in again if isinstance(p, StoredRange))
 
 
 async def test_a_delayed_message_is_staged_once_and_can_be_cancelled(
@@ -247,7 +247,7 @@ async def test_a_partition_moves_while_it_is_published_to(
             if count % 2:
                 message = Message(text.encode(), key=f"k{name}", idempotency_key=f"m{name}-{count}")
                 again = await forwarder.publish(TENANT, "orders", message)
-                assert isinstance(again, Placed)
+                assert isinstance(again, StoredRange)
                 assert again.duplicate
         assert len(await read_texts(client, successor, 1)) == len(after)
 

@@ -32,7 +32,7 @@ from metadata.database import Connection, Database
 from metadata.errors import NotFound
 from metadata.locks.catalog import LockCatalog
 from metadata.locks.locks import Claim, Held
-from metadata.locks.waiters import Place
+from metadata.locks.waiters import Ticket
 from metadata.settings import DatabaseSettings
 from tests.abuse.connections import CLIENT_HELLO, HEADERS, PREFACE, SETTINGS, frame
 from tests.unit.subscribe_forwarder import subscribe_support as forwarders
@@ -74,11 +74,11 @@ class Locks:
         await asyncio.sleep(0)
         return Held("somebody", 60.0)
 
-    async def join(self, tenant_id: bytes, name: str) -> Place:
+    async def join(self, tenant_id: bytes, name: str) -> Ticket:
         self.tickets += 1
-        return Place(tenant_id, name, self.tickets)
+        return Ticket(tenant_id, name, self.tickets)
 
-    async def leave(self, place: Place) -> None: ...
+    async def leave(self, place: Ticket) -> None: ...
 
 
 async def answered(scope: Scope, receive: Receive, send: Send) -> None:

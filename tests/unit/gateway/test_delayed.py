@@ -10,7 +10,7 @@ import pytest
 from edge import message_id
 from edge.problem import Problem
 from gateway.topics import delayed
-from gateway.topics.delayed import Place, delayed_page
+from gateway.topics.delayed import StagedPosition, delayed_page
 from metadata.types import SealedPartition
 from openapi.topics import DelayedMessage
 from store_nodes import record_batch
@@ -67,7 +67,7 @@ class Store:
 
 async def every(store: Store, size: int, of: Any = TOPIC) -> list[DelayedMessage]:
     found: list[DelayedMessage] = []
-    start: Place | None = None
+    start: StagedPosition | None = None
     while True:
         page, then = await delayed_page(store, of, size, start)
         assert len(page) <= size

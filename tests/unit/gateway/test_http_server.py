@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from edge.asgi import WAITED, ClientGone, Receive, Scope, Send, respond
-from gateway.admission.gate import Refusal
+from gateway.admission.gate import PreparedResponse
 from gateway.http import connection as connections
 from gateway.http.connection import Connection
 from gateway.http.dispatch import TurnedAway
@@ -639,7 +639,7 @@ async def test_who_reads_no_answers_is_not_read_either(server: tuple[HttpServer,
     peer.close()
 
 
-REFUSAL = Refusal(b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 2\r\n", b"no", 1.0)
+REFUSAL = PreparedResponse(b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 2\r\n", b"no", 1.0)
 
 
 def turning_away(served: HttpServer, own: bool) -> list[bytes]:

@@ -12,7 +12,7 @@ from gateway.command import app
 from gateway.commands import store_operation
 from gateway.up.data_dir import Ports, State
 from peering.shared_secret import SharedSecret
-from store_nodes.admin import NotFinished, Operator, Refused
+from store_nodes.admin import NotFinished, OperationRefused, Operator
 from store_nodes.errors import OutcomeUnknown
 
 SECRET = "ab" * 32
@@ -63,7 +63,7 @@ def test_wrong_use_is_status_2(arguments: list[str], word: str) -> None:
 
 @pytest.mark.parametrize(
     ("ending", "status"),
-    [(None, 0), (Refused("no"), 1), (NotFinished("later"), 3), (OutcomeUnknown("?"), 3)],
+    [(None, 0), (OperationRefused("no"), 1), (NotFinished("later"), 3), (OutcomeUnknown("?"), 3)],
 )
 def test_the_exit_status_says_how_it_ended(
     monkeypatch: pytest.MonkeyPatch, ending: Exception | None, status: int
@@ -76,5 +76,5 @@ def test_the_exit_status_says_how_it_ended(
         raise AssertionError("not called")
 
     monkeypatch.setattr(store_operation, "_operate", operate)
-    store = store_operation.Store({}, 1, b"")
+    store = store_operation.StoreAddresses({}, 1, b"")
     assert store_operation.run(store, work) == status

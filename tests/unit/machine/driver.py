@@ -7,9 +7,9 @@ from store_nodes import errors
 from store_nodes.machine.machine import Machine
 from store_nodes.machine.outcomes import (
     AppendDone,
+    CommandRefused,
     CreateDone,
     Outcome,
-    Refused,
     ReleaseDone,
     StageDone,
 )
@@ -105,7 +105,7 @@ def with_queue() -> Driver:
 
 
 def refusal(outcome: Outcome) -> errors.StoreError:
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, CommandRefused)
     return outcome.error
 
 

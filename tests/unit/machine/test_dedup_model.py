@@ -13,7 +13,7 @@ from store_nodes import commands as c
 from store_nodes import errors
 from store_nodes.errors import Known
 from store_nodes.machine import dedup as table
-from store_nodes.machine.outcomes import AppendDone, Outcome, Refused, StageDone
+from store_nodes.machine.outcomes import AppendDone, CommandRefused, Outcome, StageDone
 from tests.unit.machine.driver import Q2, SECOND, Driver, Q, with_queue
 
 MAX_ENTRIES = 30
@@ -127,16 +127,16 @@ class DedupModel(RuleBasedStateMachine):
         if queue not in self.sealed:
             self.sent.append(Sent(raw, outcome, section, now))
         match outcome:
-            case Refused(error=errors.DedupKnown() as error):
+            case CommandRefused(error=errors.DedupKnown() as error):
                 assert error.known == known
                 assert known
-            case Refused(error=errors.QueueSealed()):
+            case CommandRefused(error=errors.QueueSealed()):
                 assert queue in self.sealed
                 assert not known
-            case Refused(error=errors.DeadlinePassed()):
+            case CommandRefused(error=errors.DeadlinePassed()):
                 assert late
                 assert not known
-            case Refused(error=errors.Overloaded()):
+            case CommandRefused(error=errors.Overloaded()):
                 assert count > room
                 assert not known
             case AppendDone() | StageDone():
@@ -163,12 +163,12 @@ class DedupModel(RuleBasedStateMachine):
         self.settle()
         assert [self.d.machine.offsets(queue) for queue in (Q, Q2)] == before
         match sent.outcome:
-            case Refused(error=errors.DedupKnown()):
-                assert isinstance(again, Refused)
+            case CommandRefused(error=errors.DedupKnown()):
+                assert isinstance(again, CommandRefused)
                 assert isinstance(again.error, errors.DedupKnown)
                 assert again.error.known == self.expected(sent.section)
-            case Refused(_, error):
-                assert isinstance(again, Refused)
+            case CommandRefused(_, error):
+                assert isinstance(again, CommandRefused)
                 assert type(again.error) is type(error)
             case AppendDone(_, base, count, log_time_us):
                 queue = sent.outcome.queue

@@ -9,7 +9,7 @@ from store_nodes import errors
 from store_nodes.errors import Known
 from store_nodes.machine import dedup as table
 from store_nodes.machine.machine import Machine
-from store_nodes.machine.outcomes import AppendDone, Refused
+from store_nodes.machine.outcomes import AppendDone, CommandRefused
 from tests.unit.machine.driver import (
     Q2,
     S2,
@@ -52,7 +52,7 @@ def test_a_refused_batch_consumes_its_sequence_and_repeats(d: Driver) -> None:
     first = d.append(2, count=2, dedup=dedup("b", "a"))
     again = d.append(2, count=2, dedup=dedup("b", "a"))
     assert known(first) == known(again) == {1: Known(0, False, True, Q)}
-    assert isinstance(again, Refused)
+    assert isinstance(again, CommandRefused)
     assert again.duplicate
     assert base(d.append(3, dedup=dedup("b"))) == 1
 
@@ -175,7 +175,7 @@ def test_a_full_table_refuses_and_forgets_nothing(
     assert isinstance(refusal(full), errors.Overloaded)
     again = d.append(2, count=2, dedup=dedup("c", "e"))
     assert isinstance(refusal(again), errors.Overloaded)
-    assert isinstance(again, Refused)
+    assert isinstance(again, CommandRefused)
     assert again.duplicate
     assert base(d.append(3, dedup=dedup("c"))) == 2
     assert known(d.append(4, dedup=dedup("a")))

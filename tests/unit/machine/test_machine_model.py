@@ -14,10 +14,10 @@ from store_nodes.errors import SequenceGap
 from store_nodes.machine.machine import Machine
 from store_nodes.machine.outcomes import (
     AppendDone,
+    CommandRefused,
     CreateDone,
     DeleteDone,
     Outcome,
-    Refused,
     SealDone,
 )
 from tests.unit.machine.machine_twin import DAY, SECOND, Twin
@@ -92,11 +92,11 @@ def value(step: Step) -> bytes:
 
 def short(outcome: Outcome) -> tuple[object, ...]:
     match outcome:
-        case Refused(error=SequenceGap() as gap):
+        case CommandRefused(error=SequenceGap() as gap):
             return ("SequenceGap", gap.expected)
-        case Refused(duplicate=True) if type(outcome.error).__name__ != "OutcomeUnknown":
+        case CommandRefused(duplicate=True) if type(outcome.error).__name__ != "OutcomeUnknown":
             return ("again", type(outcome.error).__name__, 0, 0)
-        case Refused():
+        case CommandRefused():
             return (type(outcome.error).__name__,)
         case AppendDone():
             head = ("again", "stored") if outcome.duplicate else ("stored",)

@@ -9,9 +9,9 @@ from store_nodes import errors
 from store_nodes.machine.machine import Machine
 from store_nodes.machine.outcomes import (
     AppendDone,
+    CommandRefused,
     CreateDone,
     DeleteDone,
-    Refused,
     SealDone,
     TruncateDone,
 )
@@ -241,7 +241,7 @@ def test_a_refusal_for_the_deadline_consumes_and_repeats(d: Driver) -> None:
     late = d.append(1, deadline=d.now - 1)
     assert isinstance(refusal(late), errors.DeadlinePassed)
     again = d.append(1, deadline=d.now + SECOND)
-    assert isinstance(again, Refused)
+    assert isinstance(again, CommandRefused)
     assert isinstance(again.error, errors.DeadlinePassed)
     assert again.duplicate
     assert base(d.append(2)) == 0
@@ -310,7 +310,7 @@ def test_one_value_with_many_commands(d: Driver) -> None:
         c.encode(c.Seal(Q2)),
         c.encode_append(Q2, S, 3, until, 1, b"c"),
     )
-    kinds = [type(o.error if isinstance(o, Refused) else o).__name__ for o in outcomes]
+    kinds = [type(o.error if isinstance(o, CommandRefused) else o).__name__ for o in outcomes]
     assert kinds == [
         "CreateDone",
         "AppendDone",

@@ -13,7 +13,7 @@ from store_nodes import commands as c
 from store_nodes.machine import stages
 from store_nodes.machine.machine import Machine
 from store_nodes.machine.outcomes import (
-    Refused,
+    CommandRefused,
     ReleaseDone,
     SealDone,
     StagedChanged,
@@ -125,7 +125,7 @@ class StageModel(RuleBasedStateMachine):
             and (self.messages[n].due_us is None or self.messages[n].due_us <= now)
         ]
         if self.sealed and due:
-            assert isinstance(outcome, Refused)
+            assert isinstance(outcome, CommandRefused)
             return
         assert isinstance(outcome, ReleaseDone)
         expected: list[int | None] = []

@@ -13,7 +13,7 @@ from store_nodes.machine import stages
 from store_nodes.machine.machine import Machine
 from store_nodes.machine.outcomes import (
     AppendDone,
-    Refused,
+    CommandRefused,
     ReleaseDone,
     ReleasedRun,
     StagedChanged,
@@ -383,7 +383,7 @@ def test_a_release_costs_the_same_however_many_are_pending() -> None:
 
 
 def test_a_stage_refused_for_a_gap_has_no_number(d: Driver) -> None:
-    assert isinstance(d.stage(3, session=S2), Refused)
+    assert isinstance(d.stage(3, session=S2), CommandRefused)
     assert base_stage(d.stage(1, session=S2)) == 0
 
 

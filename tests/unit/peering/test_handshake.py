@@ -32,9 +32,9 @@ from peering.rpc.handshake import (
     Hello,
     Listening,
     Party,
+    PeerRefusal,
     Proof,
-    Refusal,
-    Refused,
+    RefusedByPeer,
     RpcProtocol,
     Welcome,
 )
@@ -109,7 +109,7 @@ class Listener:
         self.protocol = protocol
         self.judged: list[bytes] = []
         self.opened: list[bytes] = []
-        self.refusal: Refusal | None = None
+        self.refusal: PeerRefusal | None = None
         self.heard = Heard()
         self.more = b""
         self.port = 0
@@ -126,7 +126,7 @@ class Listener:
         )
         return connection
 
-    def admit(self, claim: bytes) -> Refusal | None:
+    def admit(self, claim: bytes) -> PeerRefusal | None:
         self.judged.append(claim)
         return self.refusal
 
@@ -493,7 +493,7 @@ async def test_a_claim_is_judged_by_the_dialer_too() -> None:
             await dialled(listener.port, expect=lambda claim: "not that one")
         assert listener.judged == []
         with pytest.raises(HandshakeFailed, match="stay away"):
-            await dialled(listener.port, admit=lambda claim: Refusal("stay away", 7))
+            await dialled(listener.port, admit=lambda claim: PeerRefusal("stay away", 7))
         await until(lambda: listener.heard.texts == ["stay away"])
 
 
@@ -542,10 +542,10 @@ async def test_a_stranger_cannot_say_goodbye_for_good() -> None:
     async with answering(answer) as port:
         with pytest.raises(HandshakeFailed, match="refused: stop") as caught:
             await dialled(port)
-        assert not isinstance(caught.value, Refused)
+        assert not isinstance(caught.value, RefusedByPeer)
     async with listening() as listener:
-        listener.refusal = Refusal("stop", 7)
-        with pytest.raises(Refused, match="refused: stop") as refused:
+        listener.refusal = PeerRefusal("stop", 7)
+        with pytest.raises(RefusedByPeer, match="refused: stop") as refused:
             await dialled(listener.port)
         assert refused.value.code == 7
         assert listener.opened == []

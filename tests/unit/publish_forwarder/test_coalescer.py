@@ -7,7 +7,7 @@ import pytest
 from edge.partition import partition_of
 from edge.problem import Problem
 from publish_forwarder.forwarder import PublishForwarder
-from publish_forwarder.outcomes import Outcome, Placed
+from publish_forwarder.outcomes import Outcome, StoredRange
 from store_nodes.client.appender import Receipt
 from store_nodes.errors import (
     DiskFull,
@@ -64,7 +64,7 @@ async def test_a_lone_message_goes_at_once() -> None:
         placed = await publish(forwarder, b"a", KEY)
         await run_ready(2)
         result = await placed
-        assert isinstance(result, Placed)
+        assert isinstance(result, StoredRange)
         assert (result.partition, result.base_offset) == (HOME, 0)
 
 
@@ -91,7 +91,7 @@ async def test_what_arrives_while_an_append_is_in_flight_goes_in_the_next() -> N
         assert [len(sent.messages) for sent in queue.sent] == [50]
         queue.release()
         placed = [await future for future in (first, *rest)]
-        assert [p.base_offset for p in placed if isinstance(p, Placed)] == list(range(51))
+        assert [p.base_offset for p in placed if isinstance(p, StoredRange)] == list(range(51))
 
 
 async def test_an_append_is_bounded_in_bytes_and_messages() -> None:
@@ -172,7 +172,7 @@ async def test_unkeyed_messages_not_done_go_to_another_partition_at_once(
         store.partition(at).fail(error)
         await run_ready()
         placed = future.result()
-        assert isinstance(placed, Placed)
+        assert isinstance(placed, StoredRange)
         assert placed.partition != at
         assert store.stored() == [b"a"]
         assert forwarder.metrics.rerouted == 1
@@ -190,7 +190,7 @@ async def test_keyed_messages_not_done_wait_in_front_for_their_own_partition() -
         await run_ready()
         store.partition(HOME).release()
         for future in (first, second, third):
-            assert isinstance(await future, Placed)
+            assert isinstance(await future, StoredRange)
         assert [m.data for m in store.partition(HOME).log] == [b"1", b"2", b"3"]
 
 
@@ -206,12 +206,12 @@ async def test_a_mixed_append_is_taken_apart_when_it_fails() -> None:
         await run_ready()
         store.partition(at).fail(Unavailable("no leader"))
         placed = await unkeyed
-        assert isinstance(placed, Placed)
+        assert isinstance(placed, StoredRange)
         assert placed.partition != at
         assert not keyed.done()
         store.partition(at).held = False
         placed = await keyed
-        assert isinstance(placed, Placed)
+        assert isinstance(placed, StoredRange)
         assert placed.partition == at
 
 
@@ -226,7 +226,7 @@ async def test_an_unknown_outcome_is_told_and_not_sent_again() -> None:
         await run_ready()
         assert slug(lost) == "outcome-unknown"
         store.partition(0).release()
-        assert isinstance(await after, Placed)
+        assert isinstance(await after, StoredRange)
         assert store.stored() == [b"after"]
         assert forwarder.metrics.unknown == 1
 
@@ -264,7 +264,7 @@ async def test_a_refusal_raised_at_once_is_retried_within_the_deadline() -> None
         future = await publish(forwarder, b"a", KEY)
         await asyncio.sleep(0.05)
         store.partition(HOME).refusal = None
-        assert isinstance(await future, Placed)
+        assert isinstance(await future, StoredRange)
 
 
 async def test_past_its_deadline_a_message_is_told_not_done() -> None:
@@ -287,14 +287,14 @@ async def test_what_waits_behind_a_stalled_append_moves_on() -> None:
         await run_ready()
         behind = await publish(forwarder, b"behind")
         placed = await behind
-        assert isinstance(placed, Placed)
+        assert isinstance(placed, StoredRange)
         assert placed.partition != at
         assert not stuck.done()
         fresh = await (await publish(forwarder, b"fresh"))
-        assert isinstance(fresh, Placed)
+        assert isinstance(fresh, StoredRange)
         assert fresh.partition != at
         store.partition(at).release()
-        assert isinstance(await stuck, Placed)
+        assert isinstance(await stuck, StoredRange)
 
 
 async def test_keyed_messages_stay_behind_a_stalled_append() -> None:
@@ -307,7 +307,7 @@ async def test_keyed_messages_stay_behind_a_stalled_append() -> None:
         await asyncio.sleep(0.1)
         store.partition(HOME).release()
         for future in futures:
-            assert isinstance(await future, Placed)
+            assert isinstance(await future, StoredRange)
         assert [m.data for m in store.partition(HOME).log] == [b"0", b"1"]
 
 
@@ -319,7 +319,7 @@ async def test_a_receipt_of_an_earlier_transmission_is_no_duplicate_to_the_publi
         await run_ready()
         store.partition(HOME).sent[0].future.set_result(Receipt(17, 1, True))
         placed = await future
-        assert isinstance(placed, Placed)
+        assert isinstance(placed, StoredRange)
         assert (placed.base_offset, placed.duplicate) == (17, False)
 
 
@@ -351,12 +351,12 @@ async def test_nothing_more_waits_for_a_group_that_does_not_answer() -> None:
         refused = await publish(forwarder, b"refused", KEY)
         assert slug(refused) == "partition-unavailable"
         elsewhere = await publish(forwarder, b"elsewhere")
-        assert isinstance(await elsewhere, Placed)
+        assert isinstance(await elsewhere, StoredRange)
         out.clear()
         tried = await publish(forwarder, b"tried", KEY)
         store.partition(HOME).release()
         placed = [await future for future in (stuck, behind, tried)]
-        assert [p.base_offset for p in placed if isinstance(p, Placed)] == [0, 1, 2]
+        assert [p.base_offset for p in placed if isinstance(p, StoredRange)] == [0, 1, 2]
 
 
 async def test_a_group_that_answers_is_not_asked_about() -> None:
@@ -369,5 +369,5 @@ async def test_a_group_that_answers_is_not_asked_about() -> None:
 
     async with running(store, admits=admits) as forwarder:
         futures = [await publish(forwarder, b"%d" % n, KEY) for n in range(20)]
-        assert all(isinstance(outcome, Placed) for outcome in await asyncio.gather(*futures))
+        assert all(isinstance(outcome, StoredRange) for outcome in await asyncio.gather(*futures))
     assert asked == []

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from edge.problem import Problem
 from metadata.errors import MetadataUnavailable
 from publish_forwarder.forwarder import PublishForwarder
-from publish_forwarder.outcomes import Placed
+from publish_forwarder.outcomes import StoredRange
 from publish_forwarder.settings import PublishSettings, load
 from store_nodes.errors import QueueNotFound, Unavailable
 from store_nodes.record_batch import Message
@@ -35,7 +35,7 @@ async def test_publish_says_where_the_message_is() -> None:
     store = FakeStore()
     async with running(store) as forwarder:
         placed = await forwarder.publish(TENANT, "orders", Message(b"x", key="k"))
-        assert isinstance(placed, Placed)
+        assert isinstance(placed, StoredRange)
         assert store.partition(placed.partition).log[placed.base_offset].data == b"x"
 
 
@@ -45,7 +45,7 @@ async def test_publish_batch_answers_in_the_order_given() -> None:
         messages = [Message(b"%d" % n, key=f"k{n}" if n % 2 else None) for n in range(50)]
         results = await forwarder.publish_batch(TENANT, "orders", messages)
         for message, placed in zip(messages, results, strict=True):
-            assert isinstance(placed, Placed)
+            assert isinstance(placed, StoredRange)
             assert store.partition(placed.partition).log[placed.base_offset] == message
 
 
@@ -54,7 +54,7 @@ async def test_a_batch_is_cut_into_parcels_of_a_megabyte() -> None:
     async with running(store) as forwarder:
         messages = [Message(bytes(300 * 1024)) for _ in range(12)]
         results = await forwarder.publish_batch(TENANT, "orders", messages)
-        assert {p.partition for p in results if isinstance(p, Placed)} == {0, 1, 2, 3}
+        assert {p.partition for p in results if isinstance(p, StoredRange)} == {0, 1, 2, 3}
 
 
 async def test_an_unknown_topic_is_not_found_and_asked_for_each_time() -> None:
@@ -90,7 +90,7 @@ async def test_a_topic_made_again_shares_nothing_with_its_namesake() -> None:
             queue.refusal = QueueNotFound("deleted")
         assert (await refused(forwarder)).slug == "topic-changed"
         placed = await forwarder.publish(TENANT, "orders", Message(b"new", key="k"))
-        assert isinstance(placed, Placed)
+        assert isinstance(placed, StoredRange)
         assert store.partition(placed.partition, again.uid).log[0].data == b"new"
 
 
@@ -223,7 +223,7 @@ async def test_close_waits_for_what_was_accepted_and_refuses_the_rest() -> None:
         assert not closing.done()
         for number in range(4):
             store.partition(number).release()
-        assert isinstance(await task, Placed)
+        assert isinstance(await task, StoredRange)
         await closing
 
 

@@ -12,7 +12,7 @@ from edge.problem import Problem
 from publish_forwarder.delays import Delay
 from publish_forwarder.forwarder import PublishForwarder
 from publish_forwarder.idempotency import Producer, batch_id, fingerprint, key_id
-from publish_forwarder.outcomes import Placed, Single
+from publish_forwarder.outcomes import Single, StoredRange
 from store_nodes.errors import OutcomeUnknown, Overloaded, Unavailable
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
@@ -331,7 +331,7 @@ async def test_a_producers_batch_with_other_content_is_refused() -> None:
         results = await results_of(forwarder, b"a", b"c", producer=PRODUCER)
         assert [r.slug for r in results if isinstance(r, Problem)] == ["idempotency-key-reused"] * 2
         fresh = await results_of(forwarder, b"a", b"c", producer=PRODUCER._replace(sequence=8))
-        assert all(isinstance(result, Placed) for result in fresh)
+        assert all(isinstance(result, StoredRange) for result in fresh)
 
 
 async def test_a_producers_batch_sent_twice_at_once_is_stored_once() -> None:
@@ -346,7 +346,7 @@ async def test_a_producers_batch_sent_twice_at_once_is_stored_once() -> None:
         for number in range(4):
             store.partition(number).release()
         first, second = [await task for task in tasks]
-        assert [r.again() for r in first if isinstance(r, Placed)] == second
+        assert [r.again() for r in first if isinstance(r, StoredRange)] == second
         assert store.stored() == [b"a", b"b"]
 
 

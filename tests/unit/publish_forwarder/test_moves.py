@@ -15,7 +15,7 @@ from metadata.types import Partition, SealedPartition, Topic
 from publish_forwarder.delays import Delay
 from publish_forwarder.forwarder import PublishForwarder
 from publish_forwarder.idempotency import Producer
-from publish_forwarder.outcomes import Outcome, Placed
+from publish_forwarder.outcomes import Outcome, StoredRange
 from store_nodes.errors import Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
@@ -131,7 +131,7 @@ async def test_a_moved_partition_takes_its_messages_along_in_order(log_first: bo
         store.partition(HOME).release()
         for future in futures:
             outcome = await future
-            assert isinstance(outcome, Placed)
+            assert isinstance(outcome, StoredRange)
             assert outcome.partition == HOME
         assert [m.data for m in open_queue(store, new, HOME).log] == [
             b"%d" % n for n in range(len(futures))
@@ -153,7 +153,7 @@ async def test_what_the_old_queue_took_before_the_seal_stays_there() -> None:
         await run_ready()
         store.partition(HOME).answer()
         for future in (first, second):
-            assert isinstance(await future, Placed)
+            assert isinstance(await future, StoredRange)
         assert [m.data for m in store.partition(HOME).log] == [b"0"]
         assert [m.data for m in open_queue(store, new, HOME).log] == [b"1"]
 
@@ -171,7 +171,7 @@ async def test_unkeyed_messages_of_a_sealed_partition_go_elsewhere_at_once() -> 
         for number in range(4):
             store.partition(number).release()
         outcome = await future
-        assert isinstance(outcome, Placed)
+        assert isinstance(outcome, StoredRange)
         assert outcome.partition != at
 
 
@@ -192,7 +192,7 @@ async def test_messages_wait_until_the_successor_is_known_and_no_longer_than_the
         assert not future.done()
         catalog.failure = None
         tell(catalog, new)
-        assert isinstance(await future, Placed)
+        assert isinstance(await future, StoredRange)
         assert store.stored() == [b"x"]
 
 
@@ -229,7 +229,7 @@ async def test_a_grown_topic_spreads_what_waited_by_its_new_partitions() -> None
             store.partition(number).release()
         for number, future in futures.items():
             outcome = await future
-            assert isinstance(outcome, Placed)
+            assert isinstance(outcome, StoredRange)
             assert outcome.partition == partition_of(keys[number % 12], 5)
             stored = open_queue(store, new, outcome.partition).log[outcome.base_offset]
             assert stored.data == b"%d" % number
@@ -337,18 +337,18 @@ async def test_a_producers_batch_is_known_after_a_growth(caught: bool) -> None:
             for number in range(2):
                 store.partition(number).release()
             first = await task
-            assert await joined == [each.again() for each in first if isinstance(each, Placed)]
+            assert await joined == [each.again() for each in first if isinstance(each, StoredRange)]
         else:
             first = await send(forwarder)
             seal(store, old, new)
             catalog.cached[TENANT, "orders"] = new
-        places = [(p.partition, p.base_offset) for p in first if isinstance(p, Placed)]
+        places = [(p.partition, p.base_offset) for p in first if isinstance(p, StoredRange)]
         assert len(places) == 30
         for queue in store.queues.values():
             assert [int(m.data) for m in queue.log] == sorted(int(m.data) for m in queue.log)
         again = await send(forwarder)
-        assert [(p.partition, p.base_offset) for p in again if isinstance(p, Placed)] == places
-        assert all(p.duplicate for p in again if isinstance(p, Placed))
+        assert [(p.partition, p.base_offset) for p in again if isinstance(p, StoredRange)] == places
+        assert all(p.duplicate for p in again if isinstance(p, StoredRange))
         assert len(store.stored()) == 30
         assert forwarder.budget.held_bytes == 0
         assert forwarder._acceptor._in_flight == {}
@@ -407,7 +407,7 @@ async def test_a_message_without_an_id_does_not_pass_one_whose_id_is_asked_for()
         assert open_queue(store, new, HOME).log == []
         store.partition(HOME).release()
         for future in futures:
-            assert isinstance(await future, Placed)
+            assert isinstance(await future, StoredRange)
         stored = [message.data for message in open_queue(store, new, HOME).log]
         assert stored == [b"0", b"1", b"2", b"3"]
 

@@ -12,7 +12,7 @@ from edge import message_id
 from edge.asgi import Receive
 from edge.partition import partition_of
 from metadata.types import Partition, SealedPartition, Topic
-from publish_forwarder.outcomes import Placed
+from publish_forwarder.outcomes import StoredRange
 from publish_forwarder.routes import routes
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
@@ -118,8 +118,8 @@ async def test_a_known_key_is_known_whatever_priority_it_comes_with(in_flight: b
             await run_ready()
         lane(store, number, 0).release()
         first, again = [await future for future in futures]
-        assert isinstance(first, Placed)
-        assert isinstance(again, Placed)
+        assert isinstance(first, StoredRange)
+        assert isinstance(again, StoredRange)
         assert (first.duplicate, again.duplicate) == (False, True)
         assert (again.receipts.lane, again.base_offset) == (0, first.base_offset)
         assert store.stored() == [b"x"]
@@ -194,6 +194,6 @@ async def test_the_lanes_of_a_moved_partition_take_their_messages_along() -> Non
             assert {n % 2 for n in data} == {of}
         known_before = Message(b"0", key=KEY, priority=1, idempotency_key="first")
         again = await forwarder.publish(TENANT, "orders", known_before)
-        assert isinstance(again, Placed)
+        assert isinstance(again, StoredRange)
         assert (again.duplicate, again.receipts.lane) == (True, 0), "the old group knows it"
         assert sorted(map(int, store.stored())) == [0, 2, 3, 4, 5, 6]

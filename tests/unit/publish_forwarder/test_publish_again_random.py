@@ -13,7 +13,7 @@ from edge.problem import Problem
 from metadata.types import Topic
 from publish_forwarder.forwarder import PublishForwarder
 from publish_forwarder.idempotency import Producer
-from publish_forwarder.outcomes import Placed
+from publish_forwarder.outcomes import StoredRange
 from store_nodes.errors import NotLeader, OutcomeUnknown, Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
@@ -64,9 +64,9 @@ class WildStore(FakeStore):
 
 async def until_certain(
     forwarder: PublishForwarder, dice: random.Random, messages: list[Message], producer: Producer
-) -> list[list[Placed]]:
+) -> list[list[StoredRange]]:
     """The answers to each time it was stored, or known to be."""
-    answers: list[list[Placed]] = []
+    answers: list[list[StoredRange]] = []
     while not answers or dice.random() < 0.3:
         try:
             results = await forwarder.publish_batch(
@@ -77,7 +77,7 @@ async def until_certain(
             )
         except Problem:
             continue
-        placed = [result for result in results if isinstance(result, Placed)]
+        placed = [result for result in results if isinstance(result, StoredRange)]
         problems = {result.slug for result in results if isinstance(result, Problem)}
         assert problems <= {
             *("outcome-unknown", "partition-unavailable", "topic-changed"),

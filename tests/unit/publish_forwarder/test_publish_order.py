@@ -8,7 +8,7 @@ import random
 import pytest
 
 from edge.problem import Problem
-from publish_forwarder.outcomes import Outcome, Placed
+from publish_forwarder.outcomes import Outcome, StoredRange
 from store_nodes.client.appender import Receipt
 from store_nodes.errors import DiskFull, NotLeader, OutcomeUnknown, Overloaded, Unavailable
 from store_nodes.queue_id import QueueId
@@ -104,7 +104,7 @@ async def test_order_and_truth_hold_whatever_the_store_does(seed: int, prioritie
     assert len(stored) == len(set(stored)), "a message is stored twice"
     for data, future in answers.items():
         outcome = future.result()
-        if isinstance(outcome, Placed):
+        if isinstance(outcome, StoredRange):
             queue = store.queues[outcome.partition, outcome.receipts.lane]
             assert queue.log[outcome.base_offset] == data
         elif isinstance(outcome, Problem) and outcome.slug != "outcome-unknown":

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from edge.partition import partition_of
-from publish_forwarder.outcomes import Placed
+from publish_forwarder.outcomes import StoredRange
 from publish_forwarder.partitioner import routing_key
 from publish_forwarder.router import TopicRoutes
 from store_nodes.record_batch import Message
@@ -64,7 +64,7 @@ async def test_a_slow_publisher_reaches_all_partitions() -> None:
     store = FakeStore()
     async with running(store) as forwarder:
         placed = [await forwarder.publish(TENANT, "orders", Message(b"")) for _ in range(8)]
-        assert [one.partition for one in placed if isinstance(one, Placed)] == [0, 1, 2, 3] * 2
+        assert [one.partition for one in placed if isinstance(one, StoredRange)] == [0, 1, 2, 3] * 2
 
 
 async def test_a_slow_publisher_passes_over_what_has_no_leader() -> None:
@@ -72,7 +72,7 @@ async def test_a_slow_publisher_passes_over_what_has_no_leader() -> None:
     store.leaderless = {1, 2}
     async with running(store) as forwarder:
         placed = [await forwarder.publish(TENANT, "orders", Message(b"")) for _ in range(4)]
-        assert [one.partition for one in placed if isinstance(one, Placed)] == [0, 3] * 2
+        assert [one.partition for one in placed if isinstance(one, StoredRange)] == [0, 3] * 2
 
 
 async def test_a_large_batch_takes_one_partition_each() -> None:

@@ -14,7 +14,7 @@ from edge.quota import (
     PUSH_CONCURRENCY,
     REQUESTS,
     STORED_BYTES,
-    Refusal,
+    QuotaRefusal,
     rate_limited,
 )
 from gateway.quotas.bucket import BURST_S, policy_of
@@ -203,7 +203,7 @@ def test_the_429_says_which_limit_and_when() -> None:
     limiter = limiter_of(Clock(), publish_messages_per_second=2.5)
     limiter.take_publish(ONE, 10, 1)
     refusal = limiter.take_publish(ONE, 1, 1)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, QuotaRefusal)
     problem = rate_limited(refusal)
     assert (problem.status, problem.slug) == (429, "rate-limited")
     assert problem.extra == {"quota": PUBLISH_MESSAGES, "limit": 2.5}

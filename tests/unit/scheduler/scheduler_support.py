@@ -30,8 +30,8 @@ from store_nodes.errors import DedupKnown, Known, StoreError, Unavailable
 from store_nodes.machine.machine import Machine
 from store_nodes.machine.outcomes import (
     AppendDone,
+    CommandRefused,
     Outcome,
-    Refused,
     ReleaseDone,
     SealDone,
     StagedChanged,
@@ -187,7 +187,7 @@ class FakeStore:
         machine = self.machines[group]
         value = c.encode_value([raw], self.clock(group).now_us())
         (outcome,) = machine.apply(machine.applied, value)
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, CommandRefused):
             raise outcome.error
         return outcome
 

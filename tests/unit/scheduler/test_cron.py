@@ -15,7 +15,7 @@ from metadata.errors import LeaseLost, MetadataError, MetadataUnavailable, Outco
 from metadata.locks.locks import Lock
 from metadata.topics.schedules import DueSchedule, Progress
 from metadata.types import Change, ChangeKind, Retention, Topic, TopicState
-from outbox import Item, Placed, TopicFull
+from outbox import Item, StoredPosition, TopicFull
 from scheduler.cron import Cron
 from scheduler.cron_round import items_of
 from store_nodes.errors import Unavailable
@@ -103,7 +103,7 @@ class World:
     async def get_by_uid(self, tenant_id: bytes, uid: bytes) -> Topic:
         return self.topic
 
-    async def append(self, topic: Topic, items: Sequence[Item]) -> list[Placed]:
+    async def append(self, topic: Topic, items: Sequence[Item]) -> list[StoredPosition]:
         self.appends += 1
         fault = self.faults.take()
         if topic.full is not None:
@@ -114,7 +114,7 @@ class World:
         self.log |= {item.name: item.message for item in items if item.name not in self.log}
         if fault == "after":
             raise Unavailable("not answered")
-        return [Placed(0, 0, 0, known[n], item.name.hex()) for n, item in enumerate(items)]
+        return [StoredPosition(0, 0, 0, known[n], item.name.hex()) for n, item in enumerate(items)]
 
     def cron(self) -> Cron:
         return Cron(self, self, self, wall=lambda: self.now, monotonic_s=lambda: self.seconds)
@@ -253,7 +253,7 @@ async def test_a_message_that_is_refused_or_a_partition_that_is_away_fails_alone
     bad, *good = [world.add(number) for number in range(3)]
     append = world.append
 
-    async def refusing(topic: Topic, items: Sequence[Item]) -> list[Placed]:
+    async def refusing(topic: Topic, items: Sequence[Item]) -> list[StoredPosition]:
         if any(bad in item.name for item in items):
             raise Unavailable("no leader")
         return await append(topic, items)
@@ -276,7 +276,7 @@ async def test_a_long_time_due_is_made_in_rounds_of_bounded_size() -> None:
     sizes: list[int] = []
     append = world.append
 
-    async def counting(topic: Topic, items: Sequence[Item]) -> list[Placed]:
+    async def counting(topic: Topic, items: Sequence[Item]) -> list[StoredPosition]:
         sizes.append(sum(len(item.message.data) for item in items))
         return await append(topic, items)
 

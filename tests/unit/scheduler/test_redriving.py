@@ -12,10 +12,10 @@ from typing import Any, Literal
 import pytest
 
 from metadata.errors import LeaseLost, MetadataUnavailable, NotFound
-from metadata.subscriptions.dead_letters import Place, StoredLetter
+from metadata.subscriptions.dead_letters import DeadLetterPosition, StoredLetter
 from metadata.subscriptions.redrives import Redrive, RedriveState, Unfinished
 from metadata.types import Partition, Retention, Topic, TopicState
-from outbox import Item, Placed
+from outbox import Item, StoredPosition
 from outbox.letter_filter import compile_filter
 from outbox.reading import Stored
 from scheduler import redriving as module
@@ -114,7 +114,9 @@ class World:
         going_on = self.redrive.state in ("running", "cancelling") and not self.suspended.is_set()
         return [Unfinished(self.redrive, "reader", "orders")] if going_on else []
 
-    async def letters(self, redrive: Redrive, after: Place, limit: int) -> list[StoredLetter]:
+    async def letters(
+        self, redrive: Redrive, after: DeadLetterPosition, limit: int
+    ) -> list[StoredLetter]:
         return [one for one in self.open if one.place > after][:limit]
 
     async def progress(
@@ -152,7 +154,7 @@ class World:
 
     # As the outbox.
 
-    async def append(self, topic: Topic, items: Sequence[Item]) -> list[Placed]:
+    async def append(self, topic: Topic, items: Sequence[Item]) -> list[StoredPosition]:
         if self.failures:
             raise self.failures.pop()
         self.published += [item.message for item in items]

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from edge import process_pool as process_pool_module
 from edge.problem import Problem
 from edge.process_pool import ProcessPool
-from edge.quota import Refusal, rate_limited
+from edge.quota import QuotaRefusal, rate_limited
 from schemas import checker as checker_module
 from schemas.checker import Checker
 from schemas.limits import BadDefinition, CannotCompare
@@ -190,7 +190,7 @@ async def test_what_is_refused_takes_from_the_quota() -> None:
     def charge(tenant_id: bytes, messages: int, size_bytes: int) -> None:
         taken.append((tenant_id, messages, size_bytes))
         if len(taken) > 2:
-            raise rate_limited(Refusal("publish_messages_per_second", 1.0, 1.0, ()))
+            raise rate_limited(QuotaRefusal("publish_messages_per_second", 1.0, 1.0, ()))
 
     check = SchemaCheck(Source({"type": "integer"}), charge=charge)
     bad, good = Message(b'"x"', content_type=JSON), Message(b"1", content_type=JSON)

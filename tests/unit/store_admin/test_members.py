@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from store_nodes.admin import Note, NotFinished, Operator, Refused, members
+from store_nodes.admin import Note, NotFinished, OperationRefused, Operator, members
 from store_nodes.client import Reconfigure, StoreClient
 from store_nodes.commands import GROUPS_COUNTER
 from store_nodes.errors import NotAllowed, OutcomeUnknown, Unavailable
@@ -288,28 +288,32 @@ async def test_what_was_cut_short_goes_on_when_it_is_run_again(after_steps: int)
 
 async def test_a_zone_is_not_crowded() -> None:
     store = FakeGroups({**THREE, 4: "a"})
-    with pytest.raises(Refused, match="zone a would hold a majority of the voters of group 0"):
+    with pytest.raises(
+        OperationRefused, match="zone a would hold a majority of the voters of group 0"
+    ):
         await members.add_node(store.operator(), 5, "host:5", zone="a")
     assert store.steps == []
     await members.add_node(store.operator(), 5, "host:5", zone="b")
     store.steps.clear()
-    with pytest.raises(Refused, match="another zone"):
+    with pytest.raises(OperationRefused, match="another zone"):
         await members.replace_node(store.operator(), 2, 6, "host:6", zone="a")
     assert store.steps == []
 
 
 async def test_half_of_the_voters_are_in_one_zone_by_force_only() -> None:
     store = FakeGroups(THREE)
-    with pytest.raises(Refused, match=r"zone a would hold half .* \[1, 4\] of \[1, 2, 3, 4\]"):
+    with pytest.raises(
+        OperationRefused, match=r"zone a would hold half .* \[1, 4\] of \[1, 2, 3, 4\]"
+    ):
         await members.add_node(store.operator(), 4, "host:4", zone="a")
     assert store.steps == []
     await members.add_node(store.operator(), 4, "host:4", zone="d")
     store.steps.clear()
-    with pytest.raises(Refused, match="zone b would hold half"):
+    with pytest.raises(OperationRefused, match="zone b would hold half"):
         await members.replace_node(store.operator(), 4, 5, "host:5", zone="b")
     assert store.steps == []
     await members.add_node(store.operator(), 5, "host:5", zone="d")
-    with pytest.raises(Refused, match="zone d would hold half"):
+    with pytest.raises(OperationRefused, match="zone d would hold half"):
         await members.remove_node(store.operator(), 1)
     await members.remove_node(store.operator(), 1, force=True)
     assert store.voters() == {(2, 3, 4, 5)}
@@ -337,21 +341,21 @@ async def test_what_cannot_be_is_refused_before_anything_is_done(call: Any, why:
     await members.add_node(store.operator(), 9, "host:9")
     await members.remove_node(store.operator(), 9)
     store.steps.clear()
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(OperationRefused, match=why):
         await call(store.operator())
     assert store.steps == []
 
 
 async def test_the_last_voter_stays() -> None:
     store = FakeGroups({1: ""})
-    with pytest.raises(Refused, match="last voter"):
+    with pytest.raises(OperationRefused, match="last voter"):
         await members.remove_node(store.operator(), 1)
 
 
 async def test_a_rule_that_goes_on_forbidding_a_step_is_the_answer() -> None:
     store = FakeGroups(THREE)
     store.refuse = "only node 1 can be reached"
-    with pytest.raises(Refused, match="group 0: only node 1 can be reached"):
+    with pytest.raises(OperationRefused, match="group 0: only node 1 can be reached"):
         await members.remove_node(store.operator(), 2)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from peering.rpc.connection import FrameConnection
 from peering.rpc.frames import LAYOUT, FrameReader, Goodbye, encode_frame, encode_head
-from peering.rpc.handshake import HandshakeFailed, Refusal, Refused
+from peering.rpc.handshake import HandshakeFailed, PeerRefusal, RefusedByPeer
 from peering.shared_secret import SharedSecret
 from store_nodes import wire
 from store_nodes.client import StoreClient
@@ -255,7 +255,7 @@ class Node:
         self.tails: dict[int, int] = {}
         self.refusals: list[tuple[int, str]] = []
         self.met: list[wire.Remote] = []
-        self.refuses: Refusal | None = None
+        self.refuses: PeerRefusal | None = None
         self.events: list[tuple[str, int]] = []
         self.port = 0
 
@@ -278,7 +278,7 @@ class Node:
         await self.network.close()
         await self.server.close()
 
-    def meet(self, remote: wire.Remote) -> Refusal | None:
+    def meet(self, remote: wire.Remote) -> PeerRefusal | None:
         self.met.append(remote)
         return self.refuses
 
@@ -367,7 +367,7 @@ async def test_peers_tell_who_they_are_and_how_far_their_log_is(nodes, monkeypat
 @pytest.mark.parametrize("refusing", [1, 2], ids=["the dialer refuses", "the listener refuses"])
 async def test_a_refused_node_is_told_by_whoever_dialed(nodes, refusing):
     refused = 3 - refusing
-    nodes[refusing].refuses = Refusal("an older copy", wire.REFUSED)
+    nodes[refusing].refuses = PeerRefusal("an older copy", wire.REFUSED)
     nodes[1].network._links[2].connection.abort("as if the network had failed")
     await until(lambda: nodes[refused].refusals != [])
     node, text = nodes[refused].refusals[0]
@@ -389,7 +389,7 @@ async def test_a_stranger_cannot_tell_a_node_to_stop(nodes):
     at = ("127.0.0.1", server.sockets[0].getsockname()[1])
     with pytest.raises(HandshakeFailed) as caught:
         await dial(at, nodes[1].identity, wire.Role.PEER, 2, Collector())
-    assert not isinstance(caught.value, Refused)
+    assert not isinstance(caught.value, RefusedByPeer)
     server.close()
 
 

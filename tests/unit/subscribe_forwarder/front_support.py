@@ -9,7 +9,7 @@ from typing import Any
 
 from edge.asgi import Handler, Receive, Scope, Send
 from metadata.types import Subscription
-from subscribe_forwarder.fleet.directory import Place, Whereabouts
+from subscribe_forwarder.fleet.directory import OwnedElsewhere, Whereabouts
 from subscribe_forwarder.peers import FORWARDED, RACE, Peer, PeerGone
 
 PASSED_ON = (
@@ -54,7 +54,9 @@ class MapDirectory:
             by_owner.setdefault(self._map.owners.get(partition), []).append(partition)
         here = tuple(by_owner.pop(self._me, ()))
         nowhere = tuple(by_owner.pop(None, ()))
-        elsewhere = tuple(Place(o, tuple(ps)) for o, ps in by_owner.items() if o is not None)
+        elsewhere = tuple(
+            OwnedElsewhere(o, tuple(ps)) for o, ps in by_owner.items() if o is not None
+        )
         return Whereabouts(here, elsewhere, nowhere, self._map.version)
 
     async def changed(self, subscription: Subscription, version: int) -> None:

@@ -44,7 +44,7 @@ from metadata.types import (
     TopicState,
     Unit,
 )
-from outbox import Item, Outbox, Placed
+from outbox import Item, Outbox, StoredPosition
 from peering.shared_secret import SharedSecret
 from store_nodes import record_batch
 from store_nodes.client.reads import StagedEntry, StagedPage
@@ -704,7 +704,7 @@ def open_fate_of(row: CursorState, offset: int) -> OpenFate | None:
 class NoOutbox:
     """The outbox of a forwarder of which no dead letter is written."""
 
-    async def append(self, topic: Topic, items: Sequence[Item]) -> list[Placed]:
+    async def append(self, topic: Topic, items: Sequence[Item]) -> list[StoredPosition]:
         raise NotImplementedError
 
 

@@ -14,7 +14,7 @@ from subscribe_forwarder.fleet.announcement import (
     announcements,
     decode,
 )
-from subscribe_forwarder.fleet.directory import OwnerDirectory, Place, Whereabouts
+from subscribe_forwarder.fleet.directory import OwnedElsewhere, OwnerDirectory, Whereabouts
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,
     TENANT,
@@ -50,7 +50,7 @@ def test_here_elsewhere_and_nowhere() -> None:
     known.own(owned(1))
     known.hear(ONE, Announcement(owned=(owned(2, 1), owned(3, 3))))
     found = where(known, 5)
-    assert found[:3] == ((0,), (Place(ONE, (1, 3)),), (2, 4))
+    assert found[:3] == ((0,), (OwnedElsewhere(ONE, (1, 3)),), (2, 4))
     assert not found.all_here
     assert where(known, 1).all_here
     assert known.owners() == {ME: 1, ONE: 2}
@@ -62,7 +62,7 @@ def test_the_higher_epoch_is_right_whatever_came_first() -> None:
         for peer in order:
             known.hear(peer, Announcement(owned=(owned(5 if peer == TWO else 4),)))
         known.hear(ONE, Announcement(released=(unit(),)))
-        assert where(known).elsewhere == (Place(TWO, (0,)),)
+        assert where(known).elsewhere == (OwnedElsewhere(TWO, (0,)),)
 
 
 def test_a_claim_of_ours_is_taken_over_by_a_later_one_only() -> None:
@@ -71,9 +71,9 @@ def test_a_claim_of_ours_is_taken_over_by_a_later_one_only() -> None:
     known.hear(ONE, Announcement(owned=(owned(4),)))
     assert where(known).all_here
     known.hear(ONE, Announcement(owned=(owned(6),)))
-    assert where(known).elsewhere == (Place(ONE, (0,)),)
+    assert where(known).elsewhere == (OwnedElsewhere(ONE, (0,)),)
     known.disown(unit())
-    assert where(known).elsewhere == (Place(ONE, (0,)),)
+    assert where(known).elsewhere == (OwnedElsewhere(ONE, (0,)),)
 
 
 def test_what_a_peer_announced_dies_with_its_link() -> None:
@@ -88,7 +88,7 @@ def test_a_full_announcement_replaces_what_came_before() -> None:
     known = directory()
     known.hear(ONE, Announcement(owned=(owned(1), owned(2, 1))))
     known.hear(ONE, Announcement(full=True, owned=(owned(2, 1),)))
-    assert where(known, 2)[1:3] == ((Place(ONE, (1,)),), (0,))
+    assert where(known, 2)[1:3] == ((OwnedElsewhere(ONE, (1,)),), (0,))
 
 
 def test_what_is_split_off_is_where_it_says_and_nowhere_until_then() -> None:
@@ -97,7 +97,7 @@ def test_what_is_split_off_is_where_it_says_and_nowhere_until_then() -> None:
     assert where(known).nowhere == (0,)
     assert known.find(OTHER, [0]).all_here
     known.hear(ONE, Announcement(owned=(owned(2, part_of=SUBSCRIPTION_UID),)))
-    assert where(known).elsewhere == (Place(ONE, (0,)),)
+    assert where(known).elsewhere == (OwnedElsewhere(ONE, (0,)),)
     known.own(owned(1, 0))
     assert where(known).all_here, "the partition's owner says what is split off it"
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from edge.problem import Problem
-from metadata.subscriptions.dead_letters import Place
+from metadata.subscriptions.dead_letters import DeadLetterPosition
 from subscribe_forwarder.api.letter_bodies import (
     discard_of,
     filter_of,
@@ -114,7 +114,7 @@ async def test_a_listing_is_refused_by_parameter(query: str) -> None:
 
 
 def test_page_tokens_are_places_and_nothing_else() -> None:
-    place = Place(_UNIX.replace(year=2026, microsecond=123_456), bytes.fromhex(UID))
+    place = DeadLetterPosition(_UNIX.replace(year=2026, microsecond=123_456), bytes.fromhex(UID))
     assert place_of(token_of(place)) == place
     assert (place_of(None), token_of(None)) == (None, None)
     for text in ("", "x", "é", "AAAA", (token_of(place) or "")[:-4]):

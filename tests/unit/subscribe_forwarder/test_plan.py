@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from metadata.types import Unit
 from subscribe_forwarder.fleet.members import Member
-from subscribe_forwarder.fleet.plan import MAX_GIVEN, Places, plan
+from subscribe_forwarder.fleet.plan import MAX_GIVEN, WantedOwners, plan
 from subscribe_forwarder.fleet.rendezvous import home
 
 TENANT = b"t" * 16
@@ -69,14 +69,14 @@ def test_weights_are_shares() -> None:
 
 
 def test_partitions_of_a_topic_have_one_home_but_for_hints() -> None:
-    places = Places(living([1, 2, 3]), {unit(5, 2): member(3)})
+    places = WantedOwners(living([1, 2, 3]), {unit(5, 2): member(3)})
     assert len({places.of(unit(5, number)) for number in (0, 1, 3, 4)}) == 1
     assert places.of(unit(5, 2)) == member(3)
 
 
 def test_a_hint_for_one_who_does_not_live_says_nothing() -> None:
     hints = {unit(5, 2): member(9), unit(5, 2, 4): member(9)}
-    places, without = Places(living([1, 2, 3]), hints), Places(living([1, 2, 3]), {})
+    places, without = WantedOwners(living([1, 2, 3]), hints), WantedOwners(living([1, 2, 3]), {})
     assert places.of(unit(5, 2)) == without.of(unit(5, 2))
     assert places.parted(unit(5, 2, 4)) is None
     assert places.to_split() == []
@@ -94,7 +94,7 @@ class Fleet:
 
     def __init__(self, numbers: list[int], hints: Mapping[Unit, bytes]) -> None:
         self.members = living(numbers)
-        self.places = Places(self.members, hints)
+        self.places = WantedOwners(self.members, hints)
         self.owned: dict[bytes, set[Unit]] = {one: set() for one in self.members}
         self.bases = {unit(topic, number) for topic in range(6) for number in range(3)}
         self.parts: set[Unit] = set()
@@ -102,12 +102,12 @@ class Fleet:
     def join(self, number: int) -> None:
         self.members = living([*(one[0] for one in self.members), number])
         self.owned[member(number)] = set()
-        self.places = Places(self.members, self.places._hints)
+        self.places = WantedOwners(self.members, self.places._hints)
 
     def die(self, one: bytes) -> None:
         self.members = {key: value for key, value in self.members.items() if key != one}
         del self.owned[one]
-        self.places = Places(self.members, self.places._hints)
+        self.places = WantedOwners(self.members, self.places._hints)
 
     def free(self) -> set[Unit]:
         return (self.bases | self.parts) - {each for owned in self.owned.values() for each in owned}
@@ -164,7 +164,7 @@ def test_a_fleet_comes_to_rest_with_every_unit_where_it_is_wanted(
     fleet.join(7)
     fleet.settle()
     fleet.check()
-    fleet.places = Places(fleet.members, other_hints)
+    fleet.places = WantedOwners(fleet.members, other_hints)
     fleet.settle()
     fleet.check()
     fleet.die(next(iter(fleet.members)))
@@ -173,7 +173,7 @@ def test_a_fleet_comes_to_rest_with_every_unit_where_it_is_wanted(
 
 
 def test_what_is_given_away_is_bounded_and_topic_by_topic() -> None:
-    places = Places(living([1, 2]), {})
+    places = WantedOwners(living([1, 2]), {})
     away = [n for n in range(200) if places.of(unit(n)) == member(2)]
     owned = {unit(n, number): NOBODY for n in away for number in range(4)}
     todo = plan(member(1), places, owned, (), 10.0, reachable=places.living)
@@ -186,17 +186,17 @@ def test_what_is_given_away_is_bounded_and_topic_by_topic() -> None:
 
 def test_nothing_is_given_to_the_young_or_the_unreachable() -> None:
     everybody = living([1, 2])
-    (away,) = [n for n in range(50) if Places(everybody, {}).of(unit(n)) == member(2)][:1]
+    (away,) = [n for n in range(50) if WantedOwners(everybody, {}).of(unit(n)) == member(2)][:1]
     owned = {unit(away): NOBODY}
-    young = Places(living([1, 2], settled_s=11.0), {})
+    young = WantedOwners(living([1, 2], settled_s=11.0), {})
     assert plan(member(1), young, owned, (), 10.0, reachable=everybody).give == []
-    grown = Places(everybody, {})
+    grown = WantedOwners(everybody, {})
     assert plan(member(1), grown, owned, (), 10.0, reachable={member(1)}).give == []
     assert plan(member(1), grown, owned, (), 10.0, reachable=everybody).give == [unit(away)]
 
 
 def test_what_is_nobodys_is_claimed_by_the_young_too() -> None:
-    young = Places(living([1, 2], settled_s=11.0), {})
+    young = WantedOwners(living([1, 2], settled_s=11.0), {})
     free = {unit(n) for n in range(20)}
     taken = [plan(member(n), young, {}, free, 10.0).claim for n in (1, 2)]
     assert sorted(taken[0] + taken[1]) == sorted(free)

@@ -15,7 +15,7 @@ from msgspec import structs
 from metadata.delivery.deliveries import DeadLetter, OpenDelivery, Reason
 from metadata.errors import NotFound
 from metadata.types import CursorKey, Subscription, Topic, Unit
-from outbox import Item, Placed, TopicFull
+from outbox import Item, StoredPosition, TopicFull
 from outbox.dead_letter import PREFIX, consumers_detail, not_written, revived, why_not_written
 from store_nodes.errors import TooLarge, Unavailable
 from store_nodes.queue_id import QueueId
@@ -105,7 +105,7 @@ class World:
 
     # As an outbox and a catalog.
 
-    async def append(self, topic: Topic, items: Sequence[Item]) -> list[Placed]:
+    async def append(self, topic: Topic, items: Sequence[Item]) -> list[StoredPosition]:
         self.appends += 1
         await asyncio.sleep(0)
         self.failure(items)
@@ -113,7 +113,7 @@ class World:
         for item in items:
             known = item.name in self.appended
             self.appended.setdefault(item.name, item.message)
-            placed.append(Placed(0, 0, list(self.appended).index(item.name), known, "id"))
+            placed.append(StoredPosition(0, 0, list(self.appended).index(item.name), known, "id"))
         return placed
 
     async def topic(self, tenant_id: bytes, name: str, *, refresh: bool = False) -> Topic:
