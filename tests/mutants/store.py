@@ -209,7 +209,11 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "repaired damage of a segment that is removed stays in the list",
         (
-            Edit("store_nodes/wal/log.py", "        self._book.forget(removed.__contains__)\n", ""),
+            Edit(
+                "store_nodes/wal/log.py",
+                "        self.damages.forget(removed.__contains__)\n",
+                "",
+            ),
             Edit("store_nodes/wal/opening.py", "    book.forget(compacted.has_replaced)\n", ""),
         ),
         breaks="P5",

@@ -25,7 +25,11 @@ class Log:
     def sizes(self) -> dict[int, int]:
         return dict.fromkeys(SEGMENTS, MIB)
 
-    def damages(self) -> list[Any]:
+    @property
+    def damages(self) -> Log:
+        return self
+
+    def open(self) -> list[Any]:
         return []
 
 
