@@ -36,6 +36,8 @@ from tests.security.tenants import Actor
 TRACED = Path(__file__).with_name("traced.py")
 QUIET_AFTER_S = 0.05
 """Seconds after an answer in which followers and flushes end what the request began."""
+QUIET_BEFORE_S = 0.3
+"""Seconds before a journey in which followers hear that earlier messages are chosen."""
 IDLE_SHARE = 0.25
 """A function that more of the idle times than this called belongs to no journey."""
 WARM_ROUNDS = 5
@@ -163,11 +165,11 @@ def journey(site: Site, act: Callable[[], None], before: Callable[[], None], rou
     idle = Counter[Function]()
     for _ in range(rounds):
         before()
-        time.sleep(QUIET_AFTER_S)
+        time.sleep(QUIET_BEFORE_S)
         began_s = time.monotonic()
         made.append(site.traced(act))
         took_s = time.monotonic() - began_s - QUIET_AFTER_S
-        time.sleep(QUIET_AFTER_S)
+        time.sleep(QUIET_BEFORE_S)
         idle.update(site.traced(partial(time.sleep, took_s)).keys())
     always = set.intersection(*(set(calls) for calls in made))
     its = [function for function in always if idle[function] <= IDLE_SHARE * rounds]

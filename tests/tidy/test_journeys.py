@@ -19,6 +19,11 @@ C = Function("server", "gateway/c.py", "c")
 TICK = Function("server", "gateway/a.py", "A.tick")
 
 
+@pytest.fixture(autouse=True)
+def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.journeys.__main__.QUIET_BEFORE_S", 0.0)
+
+
 class Site:
     """Answers with calls that the test gives, for rounds and for idle times by turns."""
 
