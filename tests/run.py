@@ -27,7 +27,7 @@ from tests.second_look import look_again
 
 PYTEST = (sys.executable, "-m", "pytest", "-q", "--durations=10")
 REPORTS = ROOT / "build/tests"
-MINUTES = 30
+MINUTES = 16
 """Minutes that `make test` takes on two cores."""
 AT_ONCE = 4
 """Runs of a stage at a time; with more, waits of tests end too early on two cores."""
