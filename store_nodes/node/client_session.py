@@ -115,26 +115,24 @@ class _Reply:
 
 
 class _WatchStream:
-    """One watch of a client: the latest state of each changed queue, sent once per iteration."""
+    """One watch of a client: the latest state of each changed queue, sent as soon as the client
+    reads.
+    """
 
     def __init__(self, session: ClientSession, stream_id: int) -> None:
         self._session = session
         self._id = stream_id
         self._changed: dict[bytes, QueueOffsets] = {}
-        self._scheduled = False
         self.handle: QueueWatch | None = None
 
     def sink(self, queues: Sequence[QueueOffsets]) -> None:
-        """Note changed queues, and send them at the end of this turn of the loop."""
+        """Send the states of changed queues; those that the client does not read yet are kept."""
         for queue in queues:
             self._changed[queue.queue] = queue
-        if not self._scheduled and self._changed:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self.flush)
+        self.flush()
 
     def flush(self) -> None:
         """Send the latest state of changed queues, as long as the client reads them."""
-        self._scheduled = False
         connection = self._session.connection
         while self._changed and connection.open and not connection.congested:
             names = list(self._changed)[:MAX_WATCHED_PER_FRAME]

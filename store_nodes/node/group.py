@@ -361,19 +361,17 @@ class Group:
 
     def _apply(self, chosen: Sequence[tuple[int, bytes]]) -> None:
         """Apply chosen values in order, index their batches, and answer their commands."""
-        changed: dict[bytes, None] = {}
         for instance, value in chosen:
             outcomes = self.machine.apply(instance, value)
             position = self.positions.pop(instance)
             self.instances.put(instance, position)
             for outcome in outcomes:
                 self._take_outcome(outcome, position)
-                changed[outcome.queue] = None
+            # Before the commands are answered: so the watches are told in the same write.
+            self._shell.queues_changed(self, [outcome.queue for outcome in outcomes])
             self.line.applied(instance, outcomes, self.machine.log_time_us)
             if (instance + 1) % DIGEST_EVERY_INSTANCES == 0:
                 self.replica.note_digest(instance, self.machine.digest)
-        if changed:
-            self._shell.queues_changed(self, list(changed))
         if self._applied_waiters:
             self._wake_readers()
 
