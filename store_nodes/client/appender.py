@@ -370,9 +370,13 @@ class Appender:
             entry.under_way = False
         if entry.resolved:
             return
+        stored = b""
         if type(reply) is Appended:
             self._clock.at_least(reply.log_time_us)
-            self._resolve(entry, Receipt(reply.base_offset, reply.log_time_us, reply.duplicate))
+            receipt = Receipt(reply.base_offset, reply.log_time_us, reply.duplicate)
+            if entry.extras is None and not reply.duplicate:
+                stored = entry.batch
+            self._resolve(entry, receipt)
         elif sent.session != self._session:
             return  # the session was replaced: none of its appends can be applied any more
         elif isinstance(reply, Failed):
@@ -382,6 +386,8 @@ class Appender:
             self._retry(sent)
         self._trim()
         self._pump()
+        if stored:
+            self._owner.appended(self._queue_raw, receipt, stored)
 
     def _failed(self, sent: _Transmission, error: StoreError, decided: bool) -> None:
         entry = sent.entry

@@ -16,11 +16,11 @@ import structlog
 from peering.rpc.dialling import Address
 from peering.shared_secret import SharedSecret
 from peering.tls import PeerTls
-from store_nodes.client.appender import Appender
+from store_nodes.client.appender import Appender, Receipt
 from store_nodes.client.guard import GroupGuard
 from store_nodes.client.leaders import LeaderTable, LogClock
 from store_nodes.client.link import NodeLink
-from store_nodes.client.watch import OnChange, Watch
+from store_nodes.client.watch import OnAppend, OnChange, Watch
 from store_nodes.errors import StoreError, Unavailable
 from store_nodes.transport.handshake import Identity
 from store_nodes.wire import LeaderView, NodeView, Reply
@@ -62,6 +62,7 @@ class Connections:
         self._table = LeaderTable(groups, len(self._links))
         self._busy: dict[Appender, None] = {}
         self._watches: dict[Watch, None] = {}
+        self._append_listeners: dict[bytes, list[OnAppend]] = {}
         self._changes: dict[int, asyncio.Event] = {group: asyncio.Event() for group in groups}
         self._fetching = asyncio.Semaphore(MAX_FETCHES_AT_ONCE)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -134,9 +135,9 @@ class Connections:
         """Return the group's log time now, as estimated from its leader's readings."""
         return self._table.clock(group).now_us()
 
-    def watch(self, group: int, on_change: OnChange) -> Watch:
+    def watch(self, group: int, on_change: OnChange, on_append: OnAppend | None = None) -> Watch:
         """Open a stream of changes of the queues added to it; see `Watch`."""
-        watch = Watch(self, group, on_change)
+        watch = Watch(self, group, on_change, on_append)
         self._watches[watch] = None
         watch.kick()
         return watch
@@ -174,6 +175,22 @@ class Connections:
     def drop_watch(self, watch: Watch) -> None:
         """Forget a closed watch."""
         self._watches.pop(watch, None)
+
+    def tell_of_appends(self, queue: bytes, on_append: OnAppend) -> None:
+        """Call `on_append` with each append of this client that is stored in the queue."""
+        self._append_listeners.setdefault(queue, []).append(on_append)
+
+    def tell_no_more(self, queue: bytes, on_append: OnAppend) -> None:
+        """Undo one `tell_of_appends`."""
+        listeners = self._append_listeners[queue]
+        listeners.remove(on_append)
+        if not listeners:
+            del self._append_listeners[queue]
+
+    def appended(self, queue: bytes, receipt: Receipt, batch: bytes) -> None:
+        """Tell the listeners of a queue of an append that is stored in it."""
+        for on_append in self._append_listeners.get(queue, ()):
+            on_append(queue, receipt, batch)
 
     def next_change(self, group: int) -> asyncio.Event:
         """Return an event that is set when the group's leader, or the connection to it, changes."""

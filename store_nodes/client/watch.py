@@ -2,6 +2,9 @@
 
 Its events are hints, each the latest state of a queue. After a reconnect the node tells the state
 of every watched queue again, which makes missed ones harmless.
+
+A watch may also take what this client itself appends to its queues, as soon as the log has answered
+that it is stored: then nobody has to fetch it. That is a hint, too, and may be missing.
 """
 
 from __future__ import annotations
@@ -17,18 +20,30 @@ from store_nodes.wire import Failed, QueueOffsets, Reply, Watched, WatchEdit
 from store_nodes.wire import Watch as OpenWatch
 
 if TYPE_CHECKING:
+    from store_nodes.client.appender import Receipt
     from store_nodes.client.connections import Connections
 
 OnChange = Callable[[Sequence[QueueOffsets]], None]
+OnAppend = Callable[[bytes, "Receipt", bytes], None]
+"""Takes a queue, the receipt of an append of this client to it, and the record batch; it never
+fails.
+"""
 
 
 class Watch:
     """The stream of one group; made by `StoreClient.watch`."""
 
-    def __init__(self, owner: Connections, group: int, on_change: OnChange) -> None:
+    def __init__(
+        self,
+        owner: Connections,
+        group: int,
+        on_change: OnChange,
+        on_append: OnAppend | None = None,
+    ) -> None:
         self.group = group
         self._owner = owner
         self._on_change = on_change
+        self._on_append = on_append
         self._queues: set[bytes] = set()
         self._link: NodeLink | None = None
         self._link_generation = 0
@@ -45,6 +60,8 @@ class Watch:
         raw = queue.pack()
         if raw not in self._queues and not self._closed:
             self._queues.add(raw)
+            if self._on_append is not None:
+                self._owner.tell_of_appends(raw, self._on_append)
             if self._link is not None:
                 self._link.send(WatchEdit(self._stream_id, (raw,), ()))
 
@@ -53,13 +70,16 @@ class Watch:
         raw = queue.pack()
         if raw in self._queues:
             self._queues.discard(raw)
+            self._stop_telling(raw)
             if self._link is not None:
                 self._link.send(WatchEdit(self._stream_id, (), (raw,)))
 
     def close(self) -> None:
-        """End the watch; `on_change` is not called again."""
+        """End the watch; neither `on_change` nor `on_append` is called again."""
         if not self._closed:
             self._closed = True
+            for raw in self._queues:
+                self._stop_telling(raw)
             self._leave()
             self._owner.drop_watch(self)
 
@@ -79,6 +99,10 @@ class Watch:
         self._link, self._link_generation, self._stream_id = link, link.generation, stream_id
         if self._queues:
             link.send(WatchEdit(stream_id, tuple(self._queues), ()))
+
+    def _stop_telling(self, queue: bytes) -> None:
+        if self._on_append is not None:
+            self._owner.tell_no_more(queue, self._on_append)
 
     def _leave(self) -> None:
         link, self._link = self._link, None

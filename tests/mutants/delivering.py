@@ -514,4 +514,43 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_a_repeated_ack_changes_nothing",
         breaks="P9",
     ),
+    Mutant(
+        "a message with a delay is delivered as soon as this process has staged it",
+        (
+            Edit(
+                "store_nodes/client/appender.py",
+                "if entry.extras is None and not reply.duplicate:",
+                "if not reply.duplicate:",
+            ),
+        ),
+        killed_by="tests/unit/store_client/test_watch.py"
+        "::test_own_appends_are_told_once_they_are_stored",
+        breaks="P2",
+    ),
+    Mutant(
+        "what this process appends is delivered under the offset after it",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/reading/tails.py",
+                "receipt.base_offset, receipt.log_time_us",
+                "receipt.base_offset + 1, receipt.log_time_us",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_appended_here.py"
+        "::test_it_is_rendered_as_it_is_stored",
+        breaks="P2",
+    ),
+    Mutant(
+        "what this process appends is kept however far its readers are behind",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/reading/tail.py",
+                "if self._unread_bytes > MAX_UNREAD_BYTES:",
+                "if self._unread_bytes < 0:",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_appended_here.py"
+        "::test_readers_that_are_far_behind_fetch_it",
+        breaks="P19",
+    ),
 )

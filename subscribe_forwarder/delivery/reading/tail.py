@@ -1,8 +1,9 @@
 """Shares the messages of one lane of a partition among all its subscriptions.
 
-One fetch serves all readers that wait for its offsets. A batch is decoded once, when a message of
-it is first delivered, and keeps its rendered messages. A byte budget over all partitions decides
-which batches stay; a later reader fetches again.
+The tail keeps what this process itself appends, as long as a reader keeps up. It fetches all else
+from the store; one fetch serves all readers that wait for its offsets. A batch is decoded once,
+when a message of it is first delivered, and keeps its rendered messages. A byte budget over all
+partitions decides which batches stay; a later reader fetches again.
 
 A partition that was moved, or whose topic grew, is a chain of queues in which each begins with the
 offset where the one before was sealed. Readers see one sequence of offsets.
@@ -18,7 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from metadata.types import Partition, SealedPartition
-from store_nodes.client import StoreClient
+from store_nodes.client import Entry, StoreClient
 from store_nodes.errors import QueueNotFound, QueueTruncated, StoreError
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import BadBatch
@@ -31,6 +32,8 @@ MAX_FETCHES = 4
 """The limit of fetches in flight per partition; subscriptions far apart in it fetch beside
 each other.
 """
+MAX_UNREAD_BYTES = 1024 * 1024
+"""Bytes of appends of this process that are kept before a reader has come to the last of them."""
 MIN_BACKOFF_S = 0.02
 MAX_BACKOFF_S = 1.0
 MAX_GONE = 10_000
@@ -90,6 +93,7 @@ class Tail:
         self._links: list[_Link] = []
         self._bases: list[int] = []
         self._batches: list[Batch] = []
+        self._unread_bytes = 0
         self._fetching: dict[int, asyncio.Task[None]] = {}
         self._refreshing: asyncio.Task[None] | None = None
         self._backoff_s = 0.0
@@ -131,6 +135,8 @@ class Tail:
         batch = self._batches[index]
         if offset >= batch.end:
             return None
+        if index == len(self._batches) - 1:
+            self._unread_bytes = 0
         self._budget.touch(self, batch)
         return batch
 
@@ -165,6 +171,19 @@ class Tail:
         for link in reversed(self._links):
             if link.packed == queue:
                 if self._note(link, first, end):
+                    self._on_change()
+                return
+
+    def on_append(self, queue: bytes, entry: Entry) -> None:
+        """Keep a batch that this process has appended to a queue, unless too much is unread."""
+        if self._unread_bytes > MAX_UNREAD_BYTES:
+            return  # its readers are behind: they fetch it in their turn
+        for link in reversed(self._links):
+            if link.packed == queue:
+                self._unread_bytes += len(entry.batch)
+                batch = Batch(entry, link.generation, link.queue.partition)
+                self._keep(batch)
+                if self._note(link, link.first, batch.end):
                     self._on_change()
                 return
 
@@ -273,14 +292,18 @@ class Tail:
             return False
         for batch in batches:
             batch.chunk_end = batches[-1].end
-            index = bisect_left(self._bases, batch.base)
-            if index < len(self._bases) and self._bases[index] == batch.base:
-                self._batches[index].chunk_end = batch.chunk_end
-                continue
-            self._bases.insert(index, batch.base)
-            self._batches.insert(index, batch)
-            self._budget.add(self, batch)
+            self._keep(batch)
         return True
+
+    def _keep(self, batch: Batch) -> None:
+        """Put a batch into the cache, unless it is there."""
+        index = bisect_left(self._bases, batch.base)
+        if index < len(self._bases) and self._bases[index] == batch.base:
+            self._batches[index].chunk_end = max(self._batches[index].chunk_end, batch.chunk_end)
+            return
+        self._bases.insert(index, batch.base)
+        self._batches.insert(index, batch)
+        self._budget.add(self, batch)
 
     async def _refresh(self) -> None:
         """Ask the store for the end of the newest queue; follow a sealed one to its successor."""

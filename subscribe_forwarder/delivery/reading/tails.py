@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from metadata.types import Partition, SealedPartition, Topic, Unit
-from store_nodes.client import QueueOffsets, StoreClient, Watch
+from store_nodes.client import Entry, QueueOffsets, Receipt, StoreClient, Watch
 from store_nodes.queue_id import QueueId
 from subscribe_forwarder.delivery.reading.batch import CacheBudget
 from subscribe_forwarder.delivery.reading.staged import StagedIds
@@ -141,7 +141,9 @@ class Tails:
             self._queues[queue.pack()] = tail
             watch = self._watches.get(group)
             if watch is None:
-                watch = self._watches[group] = self._store.watch(group, self._on_offsets)
+                watch = self._watches[group] = self._store.watch(
+                    group, self._on_offsets, self._on_append
+                )
             watch.add(queue)
 
     def _unwatch(self, queue: QueueId, group: int) -> None:
@@ -156,3 +158,10 @@ class Tails:
             tail = self._queues.get(offsets.queue)
             if tail is not None:
                 tail.on_offsets(offsets.queue, offsets.first, offsets.end)
+
+    def _on_append(self, queue: bytes, receipt: Receipt, batch: bytes) -> None:
+        """Pass what this process has appended to the tail of its queue, which need not fetch it."""
+        tail = self._queues.get(queue)
+        if tail is not None:
+            stored = Entry(receipt.base_offset, receipt.log_time_us, None, None, memoryview(batch))
+            tail.on_append(queue, stored)

@@ -29,7 +29,7 @@ from store_nodes.machine.outcomes import AppendDone, Outcome, StageDone
 from store_nodes.node.client_service import FetchedEntry, FetchResult, GroupSnapshot, StagedBatch
 from store_nodes.node.requests import CommandReply, answer
 from store_nodes.node.server import StoreServer
-from store_nodes.node.watches import WatchSink
+from store_nodes.node.watches import Watch, Watches, WatchSink
 from store_nodes.queue_id import QueueId
 from store_nodes.transport.handshake import Identity
 from store_nodes.wire import LeaderView, NodeView, QueueInfo, QueueOffsets, StagedInfo
@@ -52,7 +52,8 @@ class FakeLog:
         self.batches: dict[bytes, list[FetchedEntry]] = {}
         self.staged: dict[bytes, list[StagedBatch]] = {}
         self.clock_ahead_us = 0
-        self.watchers: list[FakeWatch] = []
+        self.watches = Watches(self._offsets_or_none)
+        self.watchers: list[OpenWatch] = []
 
     def now_us(self) -> int:
         return max(self.machine.log_time_us + 1, time.time_ns() // 1000 + self.clock_ahead_us)
@@ -73,8 +74,7 @@ class FakeLog:
             batch = value[at : at + outcome.batch_bytes]
             entry = FetchedEntry(outcome.base_offset, outcome.log_time_us, batch)
             self.batches.setdefault(outcome.queue, []).append(entry)
-        for watcher in list(self.watchers):
-            watcher.changed(outcome.queue)
+        self.watches.changed(self.group, [outcome.queue])
         return outcome
 
     def offsets(self, queue: bytes) -> QueueOffsets:
@@ -88,34 +88,27 @@ class FakeLog:
             stage_changes=found.stage_changes,
         )
 
+    def _offsets_or_none(self, _: int, queue: bytes) -> QueueOffsets | None:
+        try:
+            return self.offsets(queue)
+        except StoreError:
+            return None
+
     def stored(self, queue: QueueId = QUEUE) -> list[bytes]:
         return [bytes(entry.batch) for entry in self.batches.get(queue.pack(), [])]
 
 
-class FakeWatch:
+class OpenWatch(Watch):
+    """A watch that its log counts until it is closed."""
+
     def __init__(self, log: FakeLog, sink: WatchSink) -> None:
-        self.log = log
-        self.sink = sink
-        self.queues: set[bytes] = set()
-        log.watchers.append(self)
-
-    def changed(self, queue: bytes) -> None:
-        if queue in self.queues:
-            try:
-                self.sink([self.log.offsets(queue)])
-            except StoreError:
-                return
-
-    def add(self, queue: bytes) -> None:
-        self.queues.add(queue)
-        self.changed(queue)
-
-    def remove(self, queue: bytes) -> None:
-        self.queues.discard(queue)
+        super().__init__(log.watches, log.group, sink)
+        self._watchers = log.watchers
+        self._watchers.append(self)
 
     def close(self) -> None:
-        if self in self.log.watchers:
-            self.log.watchers.remove(self)
+        super().close()
+        self._watchers.remove(self)
 
 
 class FakeNode:
@@ -274,11 +267,11 @@ class FakeNode:
     async def status(self, *, groups: bool = True) -> dict[str, object]:
         return {"node": self.node}
 
-    def watch(self, group: int, sink: WatchSink) -> FakeWatch:
+    def watch(self, group: int, sink: WatchSink) -> OpenWatch:
         leader, _ = self.store.leadership[group]
         if leader != self.node:
             raise NotLeader(leader)
-        return FakeWatch(self.store.logs[group], sink)
+        return OpenWatch(self.store.logs[group], sink)
 
 
 class FakeStore:

@@ -135,6 +135,10 @@ class World:
     def busy(self, appender: Appender) -> None:
         pass
 
+    def appended(self, queue: bytes, receipt: Receipt, batch: bytes) -> None:
+        assert queue == QUEUE.pack()
+        assert self.stored[receipt.base_offset] == batch, "told of what is not stored"
+
     def refused_by(self, link: Link, group: int, hint: int | None) -> None:
         if self.known_leader != hint:
             self.known_leader = hint

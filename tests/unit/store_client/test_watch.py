@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from store_nodes.client import Receipt, StageExtras
+from store_nodes.errors import QueueSealed
 from store_nodes.queue_id import QueueId
 from store_nodes.wire import QueueOffsets
 from tests.unit.store_client.store_client_support import (
@@ -108,3 +112,44 @@ async def test_closed_watch_is_closed_at_the_node():
         await until(lambda: not store.log.watchers)
         await client.appender(GROUP, QUEUE).append(b"x", 1)
         assert seen.end() == 0
+
+
+async def test_own_appends_are_told_once_they_are_stored():
+    async with store_and_client([QUEUE, OTHER]) as (_, client):
+        told: list[tuple[bytes, int, bytes]] = []
+
+        def on_append(queue: bytes, receipt: Receipt, batch: bytes) -> None:
+            assert not receipt.duplicate
+            told.append((queue, receipt.base_offset, batch))
+
+        watch = client.watch(GROUP, Seen(), on_append)
+        watch.add(QUEUE)
+        appender, other = client.appender(GROUP, QUEUE), client.appender(GROUP, OTHER)
+        await asyncio.gather(
+            appender.append(b"a", 2),
+            appender.append(b"staged", 1, StageExtras(None)),
+            other.append(b"elsewhere", 1),
+            appender.append(b"b", 1),
+        )
+        assert told == [(QUEUE.pack(), 0, b"a"), (QUEUE.pack(), 2, b"b")]
+        watch.remove(QUEUE)
+        watch.add(OTHER)
+        await appender.append(b"c", 1)
+        await other.append(b"d", 1)
+        assert told[2:] == [(OTHER.pack(), 1, b"d")]
+        watch.close()
+        await other.append(b"e", 1)
+        assert len(told) == 3
+
+
+async def test_an_append_that_is_refused_is_not_told():
+    async with store_and_client() as (_, client):
+        told: list[bytes] = []
+        watch = client.watch(GROUP, Seen(), lambda queue, receipt, batch: told.append(batch))
+        watch.add(QUEUE)
+        appender = client.appender(GROUP, QUEUE)
+        await appender.append(b"x", 1)
+        await client.seal(GROUP, QUEUE)
+        with pytest.raises(QueueSealed):
+            await appender.append(b"y", 1)
+        assert told == [b"x"]

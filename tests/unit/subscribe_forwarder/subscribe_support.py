@@ -47,6 +47,7 @@ from metadata.types import (
 from outbox import Item, Outbox, StoredPosition
 from peering.shared_secret import SharedSecret
 from store_nodes import record_batch
+from store_nodes.client import Receipt
 from store_nodes.client.reads import StagedEntry, StagedPage
 from store_nodes.errors import QueueNotFound, QueueTruncated, StoreError
 from store_nodes.queue_id import QueueId
@@ -157,9 +158,15 @@ class StagedOne:
 
 
 class FakeWatch:
-    def __init__(self, store: FakeStore, on_change: Callable[[Sequence[QueueOffsets]], None]):
+    def __init__(
+        self,
+        store: FakeStore,
+        on_change: Callable[[Sequence[QueueOffsets]], None],
+        on_append: Callable[[bytes, Receipt, bytes], None] | None,
+    ):
         self._store = store
         self.on_change = on_change
+        self.on_append = on_append
         self.queues: set[QueueId] = set()
 
     def add(self, queue: QueueId) -> None:
@@ -192,14 +199,21 @@ class FakeStore:
         partition: int = 0,
         generation: int = 0,
         lane: int = 0,
+        here: bool = False,
         **fields: Any,
     ) -> list[int]:
-        """Appends one batch; its offsets."""
+        """Append one batch, by the client of the tails if it is appended `here`; return its
+        offsets.
+        """
         queue_id, queue = self._open(partition, generation, lane)
         messages, batch = _batch(bodies, fields)
+        receipt = Receipt(queue.end, LOG_TIME_US + queue.end, duplicate=False)
         queue.entries.append(Entry(queue.end, LOG_TIME_US + queue.end, batch, None, len(messages)))
         base = queue.end
         queue.end += len(messages)
+        for watch in self.watches:
+            if here and watch.on_append is not None and queue_id in watch.queues:
+                watch.on_append(queue_id.pack(), receipt, batch)
         if not self.silent:
             self.tell(queue_id)
         return list(range(base, queue.end))
@@ -332,8 +346,13 @@ class FakeStore:
         entries = (entry for entry in found.entries if entry.log_time_us >= time_us)
         return max(found.first, min((entry.base_offset for entry in entries), default=found.end))
 
-    def watch(self, group: int, on_change: Callable[[Sequence[QueueOffsets]], None]) -> FakeWatch:
-        self.watches.append(FakeWatch(self, on_change))
+    def watch(
+        self,
+        group: int,
+        on_change: Callable[[Sequence[QueueOffsets]], None],
+        on_append: Callable[[bytes, Receipt, bytes], None] | None = None,
+    ) -> FakeWatch:
+        self.watches.append(FakeWatch(self, on_change, on_append))
         return self.watches[-1]
 
     def _queue(self, queue: QueueId) -> FakeQueue:
