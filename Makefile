@@ -163,7 +163,7 @@ test-spark: $(INSTALLED) ## Tests of Spark and exports with another Spark: SPARK
 	$(BIN)/python -m tests.other_spark $(SPARK) $(PYTEST_ARGS)
 
 .PHONY: bench
-bench: $(INSTALLED) ## Measure, with NATS and RabbitMQ beside us where they are installed
+bench: $(INSTALLED) ## Measure, with Kafka, NATS and RabbitMQ beside us where they can be had
 	$(BIN)/python -m benchmarks
 
 COMMIT ?= 0.2.0

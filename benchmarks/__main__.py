@@ -21,7 +21,7 @@ from benchmarks.settings import BenchSettings
 from benchmarks.systems import System, system
 from harness.processes import NotReady
 
-console = Console(width=130, highlight=False, soft_wrap=True)
+console = Console(width=150, highlight=False, soft_wrap=True)
 
 
 def warn_of_memory_disk(directory: Path) -> None:
@@ -77,7 +77,7 @@ def run_round(
                 console.print(f"SKIPPED {each.name}, {name}: {reason}", style="bold")
             else:
                 errors = f"  {row['failed']} failed {row.get('errors')}" if row["failed"] else ""
-                console.print(f"  {each.name}, {name}: {row['rate']:,.0f}/s{errors}")
+                console.print(f"  {each.name}, {name}: {report.headline(row)}{errors}")
             rows.append(row)
             output.write(json_line(row) + "\n")
             output.flush()

@@ -34,10 +34,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.__main__ import json_line, warn_of_memory_disk
+from benchmarks.cases import BATCH_JSON, DRAIN, DRAIN_MESSAGES, LATENCY, LATENCY_PER_S
 from benchmarks.packetboat_cluster import PacketboatCluster, pause, run_load
 from benchmarks.sdk_publish import OURS, Ours
 from benchmarks.settings import BenchSettings
-from benchmarks.systems import BATCH_JSON, DRAIN, DRAIN_MESSAGES, LATENCY, LATENCY_PER_S
 from harness import releases
 from harness.measure import median
 from harness.processes import NotReady

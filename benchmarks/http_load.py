@@ -1,5 +1,5 @@
 """Load on Packetboat over HTTP, printed as one JSON object: `python -m benchmarks.http_load
-post|batch|drain|stream|latency …`.
+post|batch|drain|stream|latency|steady …`.
 
 It is a process of its own, so that its CPU is not counted as the server's.
 """
@@ -19,7 +19,7 @@ import uvloop
 from benchmarks.body import age_s, stamped_text, text_body
 from benchmarks.stream_client import open_stream
 from harness.http_client import Answer, Connection, connect, request
-from harness.measure import CpuMeter, percentile
+from harness.measure import CpuMeter, longest_gap_ms, percentile
 
 MESSAGES_PER_REQUEST = 64
 PULL_MESSAGES = 500
@@ -67,6 +67,7 @@ class Load:
         self.n = 0
         self.failed = 0
         self.errors: list[str] = []
+        self.longest_gap_ms = float("nan")
 
     async def connection(self) -> Connection:
         return await connect(self.host, self.port)
@@ -271,6 +272,38 @@ async def latency(load: Load) -> float:
     return elapsed
 
 
+async def steady(load: Load) -> float:
+    """Open loop of single POSTs at a rate, without keys and without consumers."""
+    expected = int(load.options.rate * load.options.seconds)
+    idle = [await load.connection() for _ in range(PUBLISH_CONNECTIONS)]
+    whole = load.request(
+        "POST", f"/topics/{load.options.topic}/messages", text_body().encode(), "text/plain"
+    )
+    start = time.perf_counter()
+    confirmed = [start]
+
+    async def publish() -> None:
+        connection = idle.pop() if idle else await load.connection()
+        sent = time.perf_counter()
+        answer = await connection.send(whole)
+        idle.append(connection)
+        if answer.status == 201:
+            confirmed.append(time.perf_counter())
+            load.latencies.append(confirmed[-1] - sent)
+            load.n += 1
+        else:
+            load.fail("publish", answer)
+
+    publishes = []
+    for index in range(expected):
+        await asyncio.sleep(max(0.0, start + index / load.options.rate - time.perf_counter()))
+        publishes.append(asyncio.create_task(publish()))
+    await asyncio.gather(*publishes)
+    end = time.perf_counter()
+    load.longest_gap_ms = longest_gap_ms(confirmed, end)
+    return end - start
+
+
 async def _consumer(load: Load, expected: int, done: asyncio.Event) -> None:
     subscription = load.options.subscription
     connection, acks = await load.connection(), await load.connection()
@@ -306,7 +339,14 @@ async def _consumer(load: Load, expected: int, done: asyncio.Event) -> None:
             done.set()
 
 
-CASES = {"post": post, "batch": batch, "drain": drain, "stream": stream, "latency": latency}
+CASES = {
+    "post": post,
+    "batch": batch,
+    "drain": drain,
+    "stream": stream,
+    "latency": latency,
+    "steady": steady,
+}
 
 
 async def run(options: argparse.Namespace) -> Result:
@@ -327,6 +367,7 @@ async def run(options: argparse.Namespace) -> Result:
         "failed": load.failed,
         "errors": load.errors,
         "requests": len(load.latencies),
+        "longest_gap_ms": load.longest_gap_ms,
         "server_cpu_s": servers,
         "machine_cpu_s": machine,
         "client_cpu_s": time.process_time(),

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.measure import cpu_by_pid
+from harness.measure import cpu_by_pid, tree
 from harness.processes import NotReady, Processes, wait_until
 from harness.settings import WITHOUT_QUOTAS
 from peering.shared_secret import SharedSecret
@@ -116,7 +119,7 @@ class PacketboatCluster:
             raise NotReady(f"{len(found)} of 3 store nodes answered")
         return found
 
-    async def _statuses(self) -> dict[int, dict[str, object]]:
+    async def _statuses(self) -> dict[int, dict[str, Any]]:
         ports = self._state["ports"]["store"]
         client = StoreClient(
             {node: ("127.0.0.1", port) for node, port in enumerate(ports, 1)},
@@ -129,6 +132,31 @@ class PacketboatCluster:
             return await client.status()
         finally:
             await client.close()
+
+    def most_leading(self) -> int:
+        """Return the store node that leads most groups."""
+        statuses = asyncio.run(self._statuses())
+        led = [group["leader"] for status in statuses.values() for group in status["groups"]]
+        return max({node for node in led if node}, key=led.count)
+
+    def kill_node(self, node: int) -> None:
+        """Kill a store node with SIGKILL; its supervisor starts it again."""
+        name = f"PACKETBOAT_STORE_NODE_ID={node}".encode()
+        for pid in tree(self.pids()):
+            with contextlib.suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                if b"store-node" in words and name in variables:
+                    os.kill(pid, signal.SIGKILL)
+                    return
+        raise NotReady(f"node {node} does not run")
+
+    def await_nodes(self) -> None:
+        """Wait until every store node tells its status. Raises NotReady."""
+        wait_until(self._all_nodes_tell, timeout_s=30, what="all store nodes")
+
+    def _all_nodes_tell(self) -> bool:
+        return all("groups" in status for status in asyncio.run(self._statuses()).values())
 
     def pids(self) -> list[int]:
         """Return the process id of the supervisor, whose tree is the whole cluster."""
@@ -174,6 +202,21 @@ def run_load(cluster: Loaded, case: str, *, seconds: float, **options: object) -
     run = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 40)
     if run.returncode != 0:
         raise NotReady(f"{case}: {run.stderr.strip()[-500:]}")
+    result: dict[str, Any] = json.loads(run.stdout)
+    return result
+
+
+def run_sdk_load(cluster: Loaded, case: str, name: str, seconds: float) -> dict[str, Any]:
+    """Run one case of benchmarks.sdk_load in two processes, on a topic and a subscription of this
+    name. Raises NotReady.
+    """
+    command = [sys.executable, "-m", "benchmarks.sdk_load", case, "--processes", "2"]
+    command += ["--url", cluster.url, "--token", cluster.token, "--seconds", str(seconds)]
+    command += ["--topic", name, "--subscription", name]
+    command += ["--pids", ",".join(map(str, cluster.pids()))]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60)
+    if run.returncode != 0:
+        raise NotReady(f"SDK, {case}: {run.stderr.strip()[-500:]}")
     result: dict[str, Any] = json.loads(run.stdout)
     return result
 

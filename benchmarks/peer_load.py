@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import uvloop
 
-from harness.measure import CpuMeter, percentile
+from harness.measure import CpuMeter, longest_gap_ms, percentile
 
 PROCESSES = 2
 BODY_BYTES = 1024
@@ -171,6 +171,7 @@ class Rabbit:
         await self._connection.close()
 
 
+CASES = ("publish", "fill", "drain", "drain-pull", "latency", "steady")
 PEERS: dict[str, Callable[[list[str]], Peer]] = {"nats": Nats, "rabbit": Rabbit}
 Result = dict[str, Any]
 
@@ -235,6 +236,7 @@ async def receive(peer: Peer, seconds: float, limit: int, *, pull: bool = False)
 async def at_rate(peer: Peer, per_second: float, seconds: float) -> Result:
     """Open loop: one message each 1/rate, whatever became of the ones before."""
     start = time.perf_counter() + 0.5
+    confirmed = [start]
     failed: list[str] = []
 
     async def one() -> None:
@@ -242,13 +244,28 @@ async def at_rate(peer: Peer, per_second: float, seconds: float) -> Result:
             await peer.publish(stamped_body())
         except Exception as error:  # any client error is a failed publish
             failed.append(repr(error)[:120])
+        else:
+            confirmed.append(time.perf_counter())
 
     publishes = []
     for index in range(int(per_second * seconds)):
         await asyncio.sleep(max(0.0, start + index / per_second - time.perf_counter()))
         publishes.append(asyncio.ensure_future(one()))
     await asyncio.gather(*publishes)
-    return {"latencies": [], "errors": failed[:3], "failed": len(failed), "elapsed_s": seconds}
+    return {
+        "latencies": [],
+        "errors": failed[:3],
+        "failed": len(failed),
+        "elapsed_s": seconds,
+        "confirmed": len(confirmed) - 1,
+        "longest_gap_ms": longest_gap_ms(confirmed, time.perf_counter()),
+    }
+
+
+async def steady(peer: Peer, per_second: float, seconds: float) -> Result:
+    """Publish at a rate; the confirmed messages are those that count."""
+    result = await at_rate(peer, per_second, seconds)
+    return result | {"n": result["confirmed"]}
 
 
 def _process(
@@ -296,13 +313,14 @@ def in_processes(
     samples = [sample for answer in answers for sample in answer["latencies"]]
     return {
         "clients_cpu_s": sum(answer.get("cpu_s", 0.0) for answer in answers),
-        "n": len(samples),
+        "n": sum(answer.get("n", len(answer["latencies"])) for answer in answers),
         "elapsed_s": max(answer["elapsed_s"] for answer in answers),
         "wall_s": wall,
         "p50_ms": percentile(samples, 50) * 1e3,
         "p99_ms": percentile(samples, 99) * 1e3,
         "failed": sum(answer["failed"] for answer in answers),
         "errors": [error for answer in answers for error in answer["errors"]][:3],
+        "longest_gap_ms": max(answer.get("longest_gap_ms", 0.0) for answer in answers),
         "server_cpu_s": servers,
         "machine_cpu_s": machine,
     }
@@ -319,7 +337,7 @@ def main() -> None:
     """Measure one case, and print one JSON object to stdout."""
     parser = argparse.ArgumentParser()
     parser.add_argument("peer", choices=PEERS)
-    parser.add_argument("case", choices=("publish", "fill", "drain", "drain-pull", "latency"))
+    parser.add_argument("case", choices=CASES)
     parser.add_argument("--urls", required=True)
     parser.add_argument("--pids", required=True)
     parser.add_argument("--seconds", type=float, default=4)
@@ -340,6 +358,8 @@ def main() -> None:
     elif options.case in ("drain", "drain-pull"):
         pull = options.case == "drain-pull"
         acts = [lambda peer: receive(peer, seconds, NO_LIMIT, pull=pull)] * PROCESSES
+    elif options.case == "steady":
+        acts = [lambda peer: steady(peer, options.rate, seconds)]
     else:
         expected = int(options.rate * seconds)
         acts = [

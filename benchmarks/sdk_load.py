@@ -1,6 +1,7 @@
-"""Publishing with the SDK, as one JSON object: `python -m benchmarks.sdk_load async|sync …`.
+"""Load by the SDK, as one JSON object: `python -m benchmarks.sdk_load async|sync|drain …`.
 
-`sdk` in it is where the SDK was imported from.
+`async` and `sync` publish, `drain` pulls pages and acks them. `sdk` in the object is where the SDK
+was imported from.
 
 The same loops in the same number of processes as `peer_load` has for the peers' clients, so that
 the two can be set beside each other.
@@ -21,12 +22,17 @@ from packetboat import AsyncClient, Client, PacketboatError, PendingReceipt
 from benchmarks.peer_load import PEERS, OnBody, Peer, Result, in_processes, saturate, stamped_body
 
 KEYS = 1000
+PULL_MESSAGES = 500
+PULLERS = 2
+"""Pulls at once in each process."""
+EMPTY_PULLS = 3
 
 
 class Packetboat:
     """One topic; `key_of` counts through keys, or gives none."""
 
     topic = ""
+    subscription = ""
     keyed = False
 
     def __init__(self, urls: list[str]) -> None:
@@ -35,7 +41,10 @@ class Packetboat:
 
     async def open(self) -> None:
         self._client = AsyncClient(self._url, self._token)
-        await self._client.publish(self.topic, b"connects, as the peers do here")
+        if self.subscription:
+            await self._client.whoami()
+        else:
+            await self._client.publish(self.topic, b"connects, as the peers do here")
 
     async def reset(self) -> None:
         """Do nothing: a topic is made for each run."""
@@ -70,6 +79,35 @@ class Packetboat:
             "cpu_s": time.process_time() - cpu_s,
         }
 
+    async def drain(self, seconds: float) -> Result:
+        """Pull pages and ack each, some at once, until three pulls in a row had none."""
+        start = last = time.perf_counter()
+        cpu_s, acked = time.process_time(), 0
+
+        async def worker() -> None:
+            nonlocal last, acked
+            empty = 0
+            while time.perf_counter() < start + seconds and empty < EMPTY_PULLS:
+                messages = await self._client.pull(self.subscription, max_messages=PULL_MESSAGES)
+                if not messages:
+                    empty += 1
+                    await asyncio.sleep(0.05)
+                    continue
+                empty = 0
+                settled = await self._client.ack(self.subscription, messages)
+                acked += settled.count
+                last = time.perf_counter()
+
+        await asyncio.gather(*(worker() for _ in range(PULLERS)))
+        return {
+            "n": acked,
+            "latencies": [],
+            "errors": [],
+            "failed": 0,
+            "elapsed_s": last - start,
+            "cpu_s": time.process_time() - cpu_s,
+        }
+
     async def consume(self, on_body: OnBody) -> None:
         raise NotImplementedError("it publishes")
 
@@ -89,10 +127,11 @@ class Packetboat:
 def main() -> None:
     """Measure one case, and print one JSON object to stdout."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("case", choices=("async", "sync"))
+    parser.add_argument("case", choices=("async", "sync", "drain"))
     parser.add_argument("--url", required=True)
     parser.add_argument("--token", required=True)
     parser.add_argument("--topic", required=True)
+    parser.add_argument("--subscription", default="")
     parser.add_argument("--pids", required=True)
     parser.add_argument("--keyed", action="store_true")
     parser.add_argument("--seconds", type=float, default=4)
@@ -101,6 +140,7 @@ def main() -> None:
     options = parser.parse_args()
     share = options.in_flight // options.processes
     Packetboat.topic, Packetboat.keyed = options.topic, options.keyed
+    Packetboat.subscription = options.subscription
     PEERS["packetboat"] = Packetboat
 
     async def threads(peer: Peer) -> Result:
@@ -110,7 +150,11 @@ def main() -> None:
     async def loop(peer: Peer) -> Result:
         return await saturate(peer, share, options.seconds)
 
-    act: Any = loop if options.case == "async" else threads
+    async def drain(peer: Peer) -> Result:
+        assert isinstance(peer, Packetboat)
+        return await peer.drain(options.seconds)
+
+    act: Any = {"async": loop, "sync": threads, "drain": drain}[options.case]
     pids = [int(pid) for pid in options.pids.split(",")]
     where = [options.url, options.token]
     row = in_processes("packetboat", where, pids, [act] * options.processes)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
-SYSTEMS = ("packetboat", "rabbit", "nats-always", "nats-default")
+SYSTEMS = ("packetboat", "rabbit", "nats-always", "nats-default", "kafka")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class BenchSettings:
 
     rounds: int = 3
     case_s: float = 4.0
-    budget_s: float = 450.0
+    budget_s: float = 1_200.0
     """No new round is begun that would not end by then."""
     only: tuple[str, ...] = SYSTEMS
     directory: Path | None = None
@@ -35,7 +35,7 @@ class BenchSettings:
         return cls(
             rounds=1 if quick else 3,
             case_s=2.0 if quick else 4.0,
-            budget_s=100.0 if quick else 450.0,
+            budget_s=300.0 if quick else 1_200.0,
             only=only,
             directory=Path(directory) if directory else None,
             results=Path(environment.get("BENCH_RESULTS", str(RESULTS))),

@@ -6,6 +6,7 @@ own.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Sequence
 
@@ -27,6 +28,12 @@ def median(samples: Sequence[float]) -> float:
         return float("nan")
     half = len(kept) // 2
     return kept[half] if len(kept) % 2 else (kept[half - 1] + kept[half]) / 2
+
+
+def longest_gap_ms(times_s: Sequence[float], end_s: float) -> float:
+    """Return the longest time between two successive events, or between the last and the end."""
+    pairs = itertools.pairwise([*sorted(times_s), end_s])
+    return max(later - earlier for earlier, later in pairs) * 1e3
 
 
 def _stat(pid: int) -> tuple[int, float]:

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from benchmarks.cases import BATCH_JSON, IDLE, POST_256, PUBLISH_256
 from benchmarks.report import NATS_DEFAULT, RABBIT, TARGETS, US, Row, check, derive, medians
-from benchmarks.systems import BATCH_JSON, POST_256, PUBLISH_256
 from harness.measure import median, percentile
 
 
@@ -27,6 +27,13 @@ def test_a_row_has_its_rate_and_its_cost_per_message() -> None:
 
 def test_nothing_done_is_no_figure() -> None:
     assert math.isnan(row(US, POST_256, 0, 0)["server_us"])
+
+
+def test_an_idle_system_has_a_share_of_a_core_and_no_rate() -> None:
+    found = row(US, IDLE, 0, 0, server_cpu_s=0.03)
+    assert found["core_percent"] == pytest.approx(1.5)
+    assert math.isnan(found["rate"])
+    assert math.isnan(row(US, POST_256, 0, 100)["core_percent"])
 
 
 def test_a_ratio_is_the_median_of_the_ratios_of_each_round() -> None:
