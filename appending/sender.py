@@ -1,8 +1,8 @@
 """Gathers the messages for one queue and appends them: the one way into the log.
 
 Publishing, the outbox, staging and the forwarding of delayed messages all append through a
-`QueueSender`. An append request (`Parcel`) holds messages that are stored together or not at all. A
-queue sender promises:
+`QueueSender`. An append request (`Appendable`) holds messages that are stored together or not at
+all. A queue sender promises:
 
 1. **At once, or in a batch.** A request that comes while nothing is in flight is sent at the end of
    this turn of the loop; requests that come meanwhile go together in the next append. There is no
@@ -97,7 +97,7 @@ class Names(Protocol):
     def entries(self) -> Sequence[Name]: ...
 
 
-class Parcel(Protocol):
+class Appendable(Protocol):
     """An append request: messages that are stored together or not at all, in one queue.
 
     It is tried until `deadline_s` of the loop's clock. A `pinned` one never changes its partition.
@@ -117,7 +117,7 @@ class Parcel(Protocol):
     def ids(self) -> Names | None: ...
 
 
-P = TypeVar("P", bound=Parcel)
+P = TypeVar("P", bound=Appendable)
 
 
 class Owner(Protocol[P]):
@@ -134,7 +134,7 @@ class Owner(Protocol[P]):
         """
         ...
 
-    def reroute(self, parcel: P, away_from: QueueSender[P]) -> bool:
+    def reroute(self, request: P, away_from: QueueSender[P]) -> bool:
         """Return whether another queue sender took the request."""
         ...
 
@@ -144,11 +144,11 @@ class Owner(Protocol[P]):
         """
         ...
 
-    def accepted_us(self, parcels: Sequence[P]) -> int:
+    def accepted_us(self, requests: Sequence[P]) -> int:
         """Return the time at which the messages of these requests count as accepted."""
         ...
 
-    def extras(self, parcels: Sequence[P]) -> StageExtras | None:
+    def extras(self, requests: Sequence[P]) -> StageExtras | None:
         """Return the extra fields with which these requests are staged; None appends them."""
         ...
 
@@ -157,26 +157,26 @@ class Owner(Protocol[P]):
         ...
 
     def stored(
-        self, parcels: Sequence[P], receipt: Receipt, size_bytes: int, seconds: float
+        self, requests: Sequence[P], receipt: Receipt, size_bytes: int, seconds: float
     ) -> None:
         """Learn that all messages of these requests are stored, one after the other from the
         receipt's offset.
         """
         ...
 
-    def known(self, parcel: P, known: dict[int, Known]) -> P | None:
+    def known(self, request: P, known: dict[int, Known]) -> P | None:
         """Learn that the log has the messages at these indices; return the rest that is to be
         stored.
         """
         ...
 
-    def failed(self, parcel: P, error: StoreError) -> None:
+    def failed(self, request: P, error: StoreError) -> None:
         """Learn that the request is not stored and never will be (NotDone), or that this is
         unknown.
         """
         ...
 
-    def ended(self, sender: QueueSender[P], parcels: list[P], error: StoreError) -> bool:
+    def ended(self, sender: QueueSender[P], requests: list[P], error: StoreError) -> bool:
         """Learn that the queue is sealed or gone; return whether the owner has taken care of the
         requests.
         """
@@ -190,11 +190,11 @@ class Owner(Protocol[P]):
 class _Flight(Generic[P]):
     """One append without an answer so far."""
 
-    __slots__ = ("parcels", "sent_at_s", "size_bytes")
+    __slots__ = ("requests", "sent_at_s", "size_bytes")
 
-    def __init__(self, parcels: list[P], sent_at_s: float, size_bytes: int) -> None:
+    def __init__(self, requests: list[P], sent_at_s: float, size_bytes: int) -> None:
         """Begin an append that has no answer yet."""
-        self.parcels = parcels
+        self.requests = requests
         self.sent_at_s = sent_at_s
         self.size_bytes = size_bytes
 
@@ -296,12 +296,12 @@ class QueueSender(Generic[P]):
         """Whether no request waits and no append is in flight."""
         return not self.in_flight and not self.pending
 
-    def add(self, parcel: P) -> None:
+    def add(self, request: P) -> None:
         """Add a request behind all others, and have it sent at the end of this turn of the loop."""
         if self.stalled and not (self.held or self.closed) and not self._owner.admits(self.group):
-            self._turn_away(parcel)
+            self._turn_away(request)
             return
-        self.pending.append(parcel)
+        self.pending.append(request)
         if len(self.in_flight) >= self._max_in_flight or self._retry is not None:
             if not self.waiting:
                 self._owner.waits(self)
@@ -311,23 +311,23 @@ class QueueSender(Generic[P]):
             self._scheduled = True
             self._loop.call_soon(self._send)
 
-    def _turn_away(self, parcel: P) -> None:
+    def _turn_away(self, request: P) -> None:
         """Refuse or reroute a request, because the group has not answered for a while."""
-        if parcel.pinned or not self._owner.reroute(parcel, self):
+        if request.pinned or not self._owner.reroute(request, self):
             error = NotTaken(f"Partition {self.partition} has taken nothing for a while.")
-            self._owner.failed(parcel, error)
+            self._owner.failed(request, error)
 
-    def withdraw(self, parcel: P) -> bool:
+    def withdraw(self, request: P) -> bool:
         """Remove a request that still waits; return whether it did. Its owner is told nothing."""
         try:
-            self.pending.remove(parcel)
+            self.pending.remove(request)
         except ValueError:
             return False
         return True
 
-    def put_first(self, parcels: Iterable[P]) -> None:
+    def put_first(self, requests: Iterable[P]) -> None:
         """Put requests that were accepted for an older queue before all that wait here."""
-        self.pending.extendleft(reversed(list(parcels)))
+        self.pending.extendleft(reversed(list(requests)))
         self._wake()
 
     def hold(self) -> None:
@@ -348,19 +348,19 @@ class QueueSender(Generic[P]):
         if not self.in_flight:
             self._owner.quiet(self)
 
-    def wait_for_successor(self, parcels: list[P]) -> None:
+    def wait_for_successor(self, requests: list[P]) -> None:
         """Keep requests that the sealed queue did not take in front, and close the sender; `quiet`
         follows.
 
         Those that another sender takes go there at once.
         """
         self.closed = self.stalled = True
-        self._keep([p for p in parcels if p.pinned or not self._owner.reroute(p, self)])
+        self._keep([p for p in requests if p.pinned or not self._owner.reroute(p, self)])
 
     def take_all(self) -> list[P]:
         """Take all waiting requests, so that they can be moved."""
-        parcels, self.pending = list(self.pending), deque()
-        return parcels
+        requests, self.pending = list(self.pending), deque()
+        return requests
 
     def _wake(self) -> None:
         if self.pending and self._retry is None and not self._scheduled:
@@ -399,11 +399,11 @@ class QueueSender(Generic[P]):
 
     def _send_one(self) -> bool:
         """Send one append of waiting requests; return whether it is on its way."""
-        parcels, messages, ids = self._take()
+        requests, messages, ids = self._take()
         now_s = self._loop.time()
-        timeout_s = max(1.0, max(parcel.deadline_s for parcel in parcels) - now_s)
-        batch = encode(messages, self._owner.accepted_us(parcels))
-        flight = _Flight(parcels, now_s, sum([parcel.size_bytes for parcel in parcels]))
+        timeout_s = max(1.0, max(request.deadline_s for request in requests) - now_s)
+        batch = encode(messages, self._owner.accepted_us(requests))
+        flight = _Flight(requests, now_s, sum([request.size_bytes for request in requests]))
         self.in_flight.append(flight)
         if self._window is not None:
             self._window.begin(self.tenant_id, flight.size_bytes)
@@ -411,15 +411,15 @@ class QueueSender(Generic[P]):
             future = self._appender.append(
                 batch,
                 len(messages),
-                self._owner.extras(parcels),
-                durability=parcels[0].durability,
+                self._owner.extras(requests),
+                durability=requests[0].durability,
                 timeout_s=timeout_s,
-                dedup=packed_ids(parcels) if ids else b"",
+                dedup=packed_ids(requests) if ids else b"",
                 dedup_window_s=self.dedup_window_s,
             )
         except StoreError as error:
             self._land(flight)
-            self._failed(parcels, error)
+            self._failed(requests, error)
             return False
         self._owner.sent(len(batch))
         future.add_done_callback(partial(self._answered, flight))
@@ -448,32 +448,32 @@ class QueueSender(Generic[P]):
         """
         pending = self.pending
         first = pending.popleft()
-        parcels = [first]
+        requests = [first]
         if not pending:
-            return parcels, first.messages, first.ids is not None
+            return requests, first.messages, first.ids is not None
         durability = first.durability
         names = _names_of(first)
         messages = list(first.messages)
         room = self._max_append_bytes - first.size_bytes
         joins = self._joins
         while pending:
-            parcel = pending[0]
+            request = pending[0]
             if (
-                parcel.size_bytes > room
-                or len(messages) + len(parcel.messages) > MAX_BATCH_MESSAGES
-                or parcel.durability != durability
-                or (joins is not None and not joins(first, parcel))
+                request.size_bytes > room
+                or len(messages) + len(request.messages) > MAX_BATCH_MESSAGES
+                or request.durability != durability
+                or (joins is not None and not joins(first, request))
             ):
                 break
-            if parcel.ids is not None:
-                more = _names_of(parcel)
+            if request.ids is not None:
+                more = _names_of(request)
                 if not names.isdisjoint(more):
                     break
                 names |= more
-            room -= parcel.size_bytes
-            messages += parcel.messages
-            parcels.append(pending.popleft())
-        return parcels, messages, bool(names)
+            room -= request.size_bytes
+            messages += request.messages
+            requests.append(pending.popleft())
+        return requests, messages, bool(names)
 
     def _land(self, flight: _Flight[P]) -> None:
         """Remove an answered append from those in flight, so that its bytes count no more."""
@@ -487,92 +487,92 @@ class QueueSender(Generic[P]):
         There is one callback for each append; per message only the receipt costs time.
         """
         self._land(flight)
-        if not flight.parcels:
+        if not flight.requests:
             return  # `stop` has told the owner
         if future.cancelled():
-            self._failed(flight.parcels, OutcomeUnknown("the store client was closed"))
+            self._failed(flight.requests, OutcomeUnknown("the store client was closed"))
             return
         error = future.exception()
         if error is not None:
             if not isinstance(error, StoreError):
                 error = OutcomeUnknown(f"{type(error).__name__}: {error}")
-            self._failed(flight.parcels, error)
+            self._failed(flight.requests, error)
             return
         self.stalled = self.held or self.closed
         self._retry_s = RETRY_FIRST_S
         seconds = self._loop.time() - flight.sent_at_s
-        self._owner.stored(flight.parcels, future.result(), flight.size_bytes, seconds)
+        self._owner.stored(flight.requests, future.result(), flight.size_bytes, seconds)
         if self.pending:
             self._send()
         elif self.closed and not self.in_flight:
             self._owner.quiet(self)
 
-    def _failed(self, parcels: list[P], error: StoreError) -> None:
+    def _failed(self, requests: list[P], error: StoreError) -> None:
         self.stalled = self.held or self.closed
-        if not self._goes_on(parcels, error):
+        if not self._goes_on(requests, error):
             if not isinstance(error, NotDone) or isinstance(error, _LASTING):
-                self._give_up(parcels, error)
+                self._give_up(requests, error)
             else:
-                self._not_done(parcels, error)
+                self._not_done(requests, error)
         if self.closed:
             if not self.in_flight:
                 self._owner.quiet(self)
         else:
             self._wake()
 
-    def _goes_on(self, parcels: list[P], error: StoreError) -> bool:
+    def _goes_on(self, requests: list[P], error: StoreError) -> bool:
         """Return whether the answer says where the requests are, or where they continue."""
         if isinstance(error, DedupKnown):
-            return self._known(parcels, error.known)
+            return self._known(requests, error.known)
         if isinstance(error, QueueSealed | QueueNotFound):
-            return self._owner.ended(self, parcels, error)
+            return self._owner.ended(self, requests, error)
         return False
 
-    def _known(self, parcels: list[P], known: dict[int, Known]) -> bool:
+    def _known(self, requests: list[P], known: dict[int, Known]) -> bool:
         """Tell the owner which messages the log has; the rest goes again, first and in order."""
         left: list[P] = []
         base = found = 0
-        for parcel in parcels:
-            rest: P | None = parcel
-            ids = parcel.ids.entries if parcel.ids is not None else ()
+        for request in requests:
+            rest: P | None = request
+            ids = request.ids.entries if request.ids is not None else ()
             hits = {e.at: known[base + e.at] for e in ids if base + e.at in known}
-            base += len(parcel.messages)
+            base += len(request.messages)
             if hits:
                 found += len(hits)
-                rest = self._owner.known(parcel, hits)
+                rest = self._owner.known(request, hits)
             if rest is not None:
                 left.append(rest)
         self.pending.extendleft(reversed(left))
         return found > 0
 
-    def _not_done(self, parcels: list[P], error: NotDone) -> None:
+    def _not_done(self, requests: list[P], error: NotDone) -> None:
         """Reroute requests that are not in the log, or send them again in order until their
         deadlines.
         """
         now_s = self._loop.time()
         stay = []
-        for parcel in parcels:
-            if not parcel.pinned and self._owner.reroute(parcel, self):
+        for request in requests:
+            if not request.pinned and self._owner.reroute(request, self):
                 continue
             if (
-                parcel.deadline_s <= now_s
+                request.deadline_s <= now_s
                 or isinstance(error, DiskFull)  # another leader may have room, this one has none
-                or (parcel.ids is not None and isinstance(error, Overloaded))  # of ids, for now
+                or (request.ids is not None and isinstance(error, Overloaded))  # of ids, for now
                 or self._stopped
                 or not self._owner.repeats
             ):
-                self._owner.failed(parcel, error)
+                self._owner.failed(request, error)
             else:
-                stay.append(parcel)
+                stay.append(request)
         if stay and not self.closed:
             self._retry = self._loop.call_later(self._retry_s, self._send)
             self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
         self._keep(stay)
 
-    def _keep(self, parcels: list[P]) -> None:
+    def _keep(self, requests: list[P]) -> None:
         """Put requests back in front."""
-        self.pending.extendleft(reversed(parcels))
-        if parcels and not self.waiting:
+        self.pending.extendleft(reversed(requests))
+        if requests and not self.waiting:
             self._owner.waits(self)
 
     def sweep(self, now_s: float, has_leader: bool) -> None:
@@ -586,12 +586,12 @@ class QueueSender(Generic[P]):
         if not (slow or self._retry is not None or not has_leader):
             return
         kept: deque[P] = deque()
-        for parcel in self.pending:
-            if parcel.deadline_s <= now_s:
+        for request in self.pending:
+            if request.deadline_s <= now_s:
                 text = f"Partition {self.partition} could not take the message in time."
-                self._owner.failed(parcel, NotTaken(text))
-            elif parcel.pinned or not self._owner.reroute(parcel, self):
-                kept.append(parcel)
+                self._owner.failed(request, NotTaken(text))
+            elif request.pinned or not self._owner.reroute(request, self):
+                kept.append(request)
         self.pending = kept
 
     def stop(self) -> None:
@@ -604,16 +604,16 @@ class QueueSender(Generic[P]):
             self._retry = None
         self.give_up_pending(Stopping("This process is shutting down."))
         for flight in self.in_flight:
-            parcels, flight.parcels = flight.parcels, []
-            self._give_up(parcels, OutcomeUnknown("this process is stopping"))
+            requests, flight.requests = flight.requests, []
+            self._give_up(requests, OutcomeUnknown("this process is stopping"))
 
     def give_up_pending(self, error: NotDone) -> None:
         """Fail all waiting requests, because there is nowhere to move them."""
         self._give_up(self.take_all(), error)
 
-    def _give_up(self, parcels: list[P], error: StoreError) -> None:
-        for parcel in parcels:
-            self._owner.failed(parcel, error)
+    def _give_up(self, requests: list[P], error: StoreError) -> None:
+        for request in requests:
+            self._owner.failed(request, error)
 
 
 class Sweep(Generic[P]):
@@ -649,19 +649,19 @@ class Sweep(Generic[P]):
             self._handle = loop.call_later(SWEEP_S, self._run)
 
 
-def packed_ids(parcels: Iterable[Parcel]) -> bytes:
+def packed_ids(requests: Iterable[Appendable]) -> bytes:
     """Return the dedup section of an append of these requests."""
     entries = []
     base = 0
-    for parcel in parcels:
-        if parcel.ids is not None:
+    for request in requests:
+        if request.ids is not None:
             entries += [
                 DEDUP_ENTRY.pack(base + entry.at, entry.name, entry.fingerprint)
-                for entry in parcel.ids.entries
+                for entry in request.ids.entries
             ]
-        base += len(parcel.messages)
+        base += len(request.messages)
     return b"".join(entries)
 
 
-def _names_of(parcel: Parcel) -> set[bytes]:
-    return {entry.name for entry in parcel.ids.entries} if parcel.ids is not None else set()
+def _names_of(request: Appendable) -> set[bytes]:
+    return {entry.name for entry in request.ids.entries} if request.ids is not None else set()

@@ -204,12 +204,12 @@ class Writer:
         if len(sender.pending) >= MAX_WAITING:
             raise Overloaded(f"{MAX_WAITING} batches wait for {target.queue}")
         loop = asyncio.get_running_loop()
-        parcel = _Waited(batch, tag, loop.time() + self._timeout_s, loop.create_future())
-        sender.add(parcel)
+        request = _Waited(batch, tag, loop.time() + self._timeout_s, loop.create_future())
+        sender.add(request)
         try:
-            return await parcel.future
+            return await request.future
         except asyncio.CancelledError:
-            sender.withdraw(parcel)
+            sender.withdraw(request)
             raise
 
     def _sender(self, target: Target, *, staging: bool) -> QueueSender[_Waited]:
@@ -247,40 +247,40 @@ class _Owner:
     def admits(self, group: int) -> bool:
         return True
 
-    def reroute(self, parcel: _Waited, away_from: QueueSender[_Waited]) -> bool:
+    def reroute(self, request: _Waited, away_from: QueueSender[_Waited]) -> bool:
         return False
 
     def waits(self, sender: QueueSender[_Waited]) -> None:
         self._sweep.add(sender)
 
-    def accepted_us(self, parcels: Sequence[_Waited]) -> int:
-        return parcels[0].batch.accepted_us or self._wall_us()
+    def accepted_us(self, requests: Sequence[_Waited]) -> int:
+        return requests[0].batch.accepted_us or self._wall_us()
 
-    def extras(self, parcels: Sequence[_Waited]) -> StageExtras | None:
-        tag = parcels[0].tag
+    def extras(self, requests: Sequence[_Waited]) -> StageExtras | None:
+        tag = requests[0].tag
         return None if tag is None else StageExtras(None, tag)
 
     def sent(self, batch_bytes: int) -> None:
         return
 
     def stored(
-        self, parcels: Sequence[_Waited], receipt: Receipt, size_bytes: int, seconds: float
+        self, requests: Sequence[_Waited], receipt: Receipt, size_bytes: int, seconds: float
     ) -> None:
         base = receipt.base_offset
-        for parcel in parcels:
-            if not parcel.future.done():
-                parcel.future.set_result(receipt._replace(base_offset=base))
-            base += len(parcel.messages)
+        for request in requests:
+            if not request.future.done():
+                request.future.set_result(receipt._replace(base_offset=base))
+            base += len(request.messages)
 
-    def known(self, parcel: _Waited, known: dict[int, Known]) -> None:
-        self.failed(parcel, DedupKnown(known))
+    def known(self, request: _Waited, known: dict[int, Known]) -> None:
+        self.failed(request, DedupKnown(known))
 
-    def failed(self, parcel: _Waited, error: StoreError) -> None:
-        if not parcel.future.done():
-            parcel.future.set_exception(error)
+    def failed(self, request: _Waited, error: StoreError) -> None:
+        if not request.future.done():
+            request.future.set_exception(error)
 
     def ended(
-        self, sender: QueueSender[_Waited], parcels: list[_Waited], error: StoreError
+        self, sender: QueueSender[_Waited], requests: list[_Waited], error: StoreError
     ) -> bool:
         return False
 
@@ -288,8 +288,8 @@ class _Owner:
         return
 
 
-def _join(first: _Waited, parcel: _Waited) -> bool:
-    return first.tag == parcel.tag and first.batch.accepted_us == parcel.batch.accepted_us
+def _join(first: _Waited, request: _Waited) -> bool:
+    return first.tag == request.tag and first.batch.accepted_us == request.batch.accepted_us
 
 
 def successor_of(

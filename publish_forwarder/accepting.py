@@ -16,13 +16,13 @@ from appending.chunks import message_bytes
 from appending.sender import Name
 from edge.partition import partition_of
 from edge.problem import Problem, refuse
+from publish_forwarder.append_request import AppendRequest, Ids, InFlight, Sink, claim
 from publish_forwarder.batches import Batch, BatchPart
 from publish_forwarder.budget import Share
 from publish_forwarder.delays import Delay, now_us
 from publish_forwarder.failures import topic_changed
 from publish_forwarder.idempotency import Producer, fingerprint, key_id
 from publish_forwarder.outcomes import Outcome, each
-from publish_forwarder.parcel import Ids, InFlight, Parcel, Sink, claim
 from publish_forwarder.partitioner import routing_key
 from publish_forwarder.router import TopicRoutes
 from store_nodes.record_batch import Message
@@ -97,28 +97,30 @@ class Acceptor:
         self._in_flight: InFlight = {}
         self._loop = asyncio.get_running_loop()
 
-    def once(self, routes: TopicRoutes, parcel: Parcel, key: str) -> None:
+    def once(self, routes: TopicRoutes, append_request: AppendRequest, key: str) -> None:
         """Send one message that has an idempotency key and no delay."""
         topic = routes.topic
         if topic.dedup_window_s:
-            entry = Name(0, key_id(topic.uid, key), fingerprint([(parcel.messages[0], None)]))
-            if not claim(self._in_flight, parcel, entry):
+            entry = Name(
+                0, key_id(topic.uid, key), fingerprint([(append_request.messages[0], None)])
+            )
+            if not claim(self._in_flight, append_request, entry):
                 return
-        self._send(routes, parcel)
+        self._send(routes, append_request)
 
-    def one(self, request: Request, message: Message, size_bytes: int) -> Parcel:
+    def one(self, request: Request, message: Message, size_bytes: int) -> AppendRequest:
         """Send a message with a delay, whose memory is reserved."""
         due_us = request.due_us(0)
-        parcel = self._parcel(request, [message], size_bytes, [due_us])
+        append_request = self._append_request(request, [message], size_bytes, [due_us])
         entry = self._id_of(request, message, 0)
-        parcel.pinned = routing_key(message) is not None
-        if entry is None or claim(self._in_flight, parcel, entry):
-            self._send(request.routes, parcel)
-        return parcel
+        append_request.pinned = routing_key(message) is not None
+        if entry is None or claim(self._in_flight, append_request, entry):
+            self._send(request.routes, append_request)
+        return append_request
 
     def many(
         self, request: Request, messages: Sequence[Message]
-    ) -> list[tuple[Parcel, Sequence[int]]]:
+    ) -> list[tuple[AppendRequest, Sequence[int]]]:
         """Send many messages; return each append request with the indices of its messages."""
         if request.producer is not None and any(m.idempotency_key is not None for m in messages):
             refuse(
@@ -133,38 +135,42 @@ class Acceptor:
         repeats = self._ids_of(request, messages, ids)
         groups = _grouped(request, messages, sizes, due_us, repeats)
         batch = self._batch(request, messages)
-        parcels: list[tuple[Parcel, Sequence[int]]] = []
-        parts: list[Parcel] = []
+        append_requests: list[tuple[AppendRequest, Sequence[int]]] = []
+        parts: list[AppendRequest] = []
         for partition, indices in groups:
-            parcel = self._parcel(
+            append_request = self._append_request(
                 request,
                 [messages[index] for index in indices],
                 sum(sizes[index] for index in indices),
                 [due_us[index] for index in indices],
             )
-            parcels.append((parcel, indices))
-            parcel.pinned = partition is not None
+            append_requests.append((append_request, indices))
+            append_request.pinned = partition is not None
             if batch is not None:
                 assert partition is not None
                 spread = request.routes.first_partitions()
                 lane = request.routes.lane_of(messages[indices[0]])
-                staged = parcel.due_us is not None
+                staged = append_request.due_us is not None
                 part = BatchPart(batch, indices, staged, spread, partition, lane)
                 batch.open += 1
-                if not claim(self._in_flight, parcel, part.entry(request.routes.topic.uid), part):
+                if not claim(
+                    self._in_flight, append_request, part.entry(request.routes.topic.uid), part
+                ):
                     continue
             else:
-                self._name(parcel, indices, ids)
-            parts.append(parcel)
-        for parcel in parts:
-            self._send(request.routes, parcel)
+                self._name(append_request, indices, ids)
+            parts.append(append_request)
+        for append_request in parts:
+            self._send(request.routes, append_request)
         for index in repeats:
-            parcel = self._parcel(request, [messages[index]], sizes[index], [due_us[index]])
-            parcel.pinned = True
-            parcels.append((parcel, [index]))
-            if claim(self._in_flight, parcel, ids[index]):
-                self._send(request.routes, parcel)
-        return parcels
+            append_request = self._append_request(
+                request, [messages[index]], sizes[index], [due_us[index]]
+            )
+            append_request.pinned = True
+            append_requests.append((append_request, [index]))
+            if claim(self._in_flight, append_request, ids[index]):
+                self._send(request.routes, append_request)
+        return append_requests
 
     def _ids_of(
         self, request: Request, messages: Sequence[Message], ids: dict[int, Name]
@@ -194,7 +200,9 @@ class Acceptor:
         contents = fingerprint([(message, request.delays.get(index))])
         return Name(0, key_id(topic.uid, key), contents)
 
-    def _name(self, parcel: Parcel, indices: Sequence[int], ids: dict[int, Name]) -> None:
+    def _name(
+        self, append_request: AppendRequest, indices: Sequence[int], ids: dict[int, Name]
+    ) -> None:
         """Give an append request the ids of its messages."""
         entries = [
             ids[index]._replace(at=position)
@@ -202,8 +210,8 @@ class Acceptor:
             if index in ids
         ]
         if entries:
-            parcel.ids = Ids(entries, self._in_flight)
-            parcel.ids.register(parcel)
+            append_request.ids = Ids(entries, self._in_flight)
+            append_request.ids.register(append_request)
 
     def _batch(self, request: Request, messages: Sequence[Message]) -> Batch | None:
         """Return the batch of a producer's publish, whose parts have one id each; None without a
@@ -223,7 +231,7 @@ class Acceptor:
                 old.resolve(_like(batch.failed))
             return
         spread = routes.next_partitions(_part_of(waiting[0]).partitions)
-        found: dict[tuple[int, bool, int], list[tuple[int, Parcel, int]]] = {}
+        found: dict[tuple[int, bool, int], list[tuple[int, AppendRequest, int]]] = {}
         for old in waiting:
             part = _part_of(old)
             for position, index in enumerate(part.indices):
@@ -235,35 +243,37 @@ class Acceptor:
         sent = []
         for (partition, staged, lane), rows in found.items():
             rows.sort(key=lambda row: row[0])
-            parcel = _gathered(rows, sinks)
+            append_request = _gathered(rows, sinks)
             indices = [row[0] for row in rows]
             part = BatchPart(batch, indices, staged, spread, partition, lane)
-            if claim(self._in_flight, parcel, part.entry(topic_uid), part):
-                sent.append(parcel)
-        for parcel in sent:
-            self._send(routes, parcel)
+            if claim(self._in_flight, append_request, part.entry(topic_uid), part):
+                sent.append(append_request)
+        for append_request in sent:
+            self._send(routes, append_request)
 
-    def _send(self, routes: TopicRoutes, parcel: Parcel) -> None:
-        if parcel.ids is not None and parcel.durability is Durability.LEADER:
+    def _send(self, routes: TopicRoutes, append_request: AppendRequest) -> None:
+        if append_request.ids is not None and append_request.durability is Durability.LEADER:
             # A batch with a known id is refused whole, and the rest of it is sent again. So the log
             # has to decide before any message of it is answered.
-            parcel.durability = Durability.QUORUM
-        if not parcel.pinned:
-            held = parcel.share.held_messages
-            partitioner = routes.partitioner_of(parcel)
-            sender = partitioner.unkeyed(len(parcel.messages), parcel.size_bytes, held)
-            partitioner.of_kind(sender, parcel).add(parcel)
+            append_request.durability = Durability.QUORUM
+        if not append_request.pinned:
+            held = append_request.share.held_messages
+            partitioner = routes.partitioner_of(append_request)
+            sender = partitioner.unkeyed(
+                len(append_request.messages), append_request.size_bytes, held
+            )
+            partitioner.of_kind(sender, append_request).add(append_request)
             return
-        for sender, part in routes.place(parcel):
+        for sender, part in routes.place(append_request):
             sender.add(part)
 
-    def _parcel(
+    def _append_request(
         self,
         request: Request,
         messages: list[Message],
         size_bytes: int,
         due_us: Sequence[int | None],
-    ) -> Parcel:
+    ) -> AppendRequest:
         durability = request.durability
         future: asyncio.Future[Outcome] | None = None
         if durability is not Durability.NONE:
@@ -272,7 +282,7 @@ class Acceptor:
         due = [each for each in due_us if each is not None]
         for message, at_us in zip(messages, due, strict=False):
             message.deliver_at_us = at_us
-        return Parcel(
+        return AppendRequest(
             messages,
             size_bytes,
             False,
@@ -300,8 +310,8 @@ class _Scatter:
 
 
 def _gathered(
-    rows: Sequence[tuple[int, Parcel, int]], sinks: Mapping[int, tuple[Sink, Sequence[int]]]
-) -> Parcel:
+    rows: Sequence[tuple[int, AppendRequest, int]], sinks: Mapping[int, tuple[Sink, Sequence[int]]]
+) -> AppendRequest:
     """Return an append request of messages from others, given as (order, request, position in
     it).
     """
@@ -310,20 +320,20 @@ def _gathered(
     for _, old, position in rows:
         sink, places = sinks[id(old)]
         targets.append((sink, places[position]))
-    parcel = first.part([], _Scatter(targets), range(len(rows)))
+    append_request = first.part([], _Scatter(targets), range(len(rows)))
     for _, old, position in rows:
         message = old.messages[position]
-        parcel.messages.append(message)
-        parcel.size_bytes += message_bytes(message)
+        append_request.messages.append(message)
+        append_request.size_bytes += message_bytes(message)
     if first.due_us is not None:
-        parcel.due_us = [(old.due_us or [])[position] for _, old, position in rows]
-    return parcel
+        append_request.due_us = [(old.due_us or [])[position] for _, old, position in rows]
+    return append_request
 
 
-def _part_of(parcel: Parcel) -> BatchPart:
-    assert parcel.ids is not None
-    assert parcel.ids.part is not None
-    return parcel.ids.part
+def _part_of(append_request: AppendRequest) -> BatchPart:
+    assert append_request.ids is not None
+    assert append_request.ids.part is not None
+    return append_request.ids.part
 
 
 def _like(failed: Problem | None) -> Problem:

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from appending.sender import Name
 from edge.problem import Problem
+from publish_forwarder.append_request import AppendRequest
 from publish_forwarder.delays import Delay
 from publish_forwarder.idempotency import Producer, batch_id, fingerprint
 from publish_forwarder.outcomes import Mixed, Outcome
-from publish_forwarder.parcel import Parcel
 from store_nodes.record_batch import Message
 
 
@@ -45,9 +45,9 @@ class Batch:
         """Number of parts that are neither answered nor wait."""
         self.failed: Problem | None = None
         self._put_anew = put_anew
-        self._waiting: list[Parcel] = []
+        self._waiting: list[AppendRequest] = []
 
-    def wait(self, part: Parcel) -> None:
+    def wait(self, part: AppendRequest) -> None:
         """Let a part wait, because it belongs to no partition any more."""
         self._waiting.append(part)
         self._closed()
@@ -60,7 +60,7 @@ class Batch:
                 self.failed = each
         self._closed()
 
-    def take_waiting(self) -> list[Parcel]:
+    def take_waiting(self) -> list[AppendRequest]:
         """Return the waiting parts, which count as open again."""
         waiting, self._waiting = self._waiting, []
         self.open = len(waiting)

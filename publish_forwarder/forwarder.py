@@ -38,6 +38,7 @@ from metadata.errors import MetadataError
 from metadata.topics.schema_catalog import SchemaCatalog
 from metadata.types import Topic
 from publish_forwarder.accepting import EARLY, Acceptor, Request
+from publish_forwarder.append_request import AppendRequest
 from publish_forwarder.budget import Budget, Share
 from publish_forwarder.delays import Delay
 from publish_forwarder.failures import problem_of_lookup, stopping
@@ -45,7 +46,6 @@ from publish_forwarder.idempotency import Producer
 from publish_forwarder.metrics import PublishMetrics
 from publish_forwarder.moves import Moves, kept_senders
 from publish_forwarder.outcomes import Outcome, Single, Stored, each
-from publish_forwarder.parcel import Parcel
 from publish_forwarder.partitioner import TopicSender
 from publish_forwarder.router import TopicRoutes
 from publish_forwarder.scheduled import ScheduledMessages
@@ -169,7 +169,7 @@ class PublishForwarder:
         message: Message,
         durability: Durability,
         delay: Delay | None = None,
-    ) -> Parcel:
+    ) -> AppendRequest:
         """Accept one message into a queue sender, or raise a Problem.
 
         The future of the returned append request gets the outcome.
@@ -182,17 +182,17 @@ class PublishForwarder:
             return self._acceptor.one(request, message, size_bytes)
         key, idempotency_key = message.key, message.idempotency_key
         pinned = key is not None or idempotency_key is not None
-        parcel = self._parcel(message, size_bytes, pinned, durability, share)
+        append_request = self._append_request(message, size_bytes, pinned, durability, share)
         if idempotency_key is not None:
-            self._acceptor.once(routes, parcel, idempotency_key)
-            return parcel
+            self._acceptor.once(routes, append_request, idempotency_key)
+            return append_request
         partitioner = routes.by_priority[message.priority]
         if key is None:
             sender = partitioner.unkeyed(1, size_bytes, share.held_messages)
         else:
             sender = partitioner.keyed(key)
-        sender.add(parcel)
-        return parcel
+        sender.add(append_request)
+        return append_request
 
     def publish_many_nowait(
         self,
@@ -202,7 +202,7 @@ class PublishForwarder:
         durability: Durability,
         delays: Mapping[int, Delay] | None = None,
         producer: Producer | None = None,
-    ) -> list[tuple[Parcel, Sequence[int]]]:
+    ) -> list[tuple[AppendRequest, Sequence[int]]]:
         """Accept all messages or raise a Problem; return each append request with its messages'
         indices.
 
@@ -228,11 +228,11 @@ class PublishForwarder:
         """
         routes = await self.routes_of(tenant_id, topic_name)
         share = self.budget.share(tenant_id)
-        parcel = self.publish_nowait(routes, share, message, durability, delay)
-        outcome = await parcel.future if parcel.future is not None else None
+        append_request = self.publish_nowait(routes, share, message, durability, delay)
+        outcome = await append_request.future if append_request.future is not None else None
         if isinstance(outcome, Problem):
             raise outcome
-        return parcel.publish_id or _stored(outcome)
+        return append_request.publish_id or _stored(outcome)
 
     async def publish_batch(
         self,
@@ -250,16 +250,18 @@ class PublishForwarder:
         routes = await self.routes_of(tenant_id, topic_name)
         share = self.budget.share(tenant_id)
         results: list[Single | str] = [""] * len(messages)
-        parcels = self.publish_many_nowait(routes, share, messages, durability, delays, producer)
-        for parcel, indices in parcels:
-            outcome = await parcel.future if parcel.future is not None else None
+        append_requests = self.publish_many_nowait(
+            routes, share, messages, durability, delays, producer
+        )
+        for append_request, indices in append_requests:
+            outcome = await append_request.future if append_request.future is not None else None
             singles = each(outcome, len(indices)) if outcome is not None else [None] * len(indices)
             for position, (index, single) in enumerate(zip(indices, singles, strict=True)):
-                if isinstance(single, Problem) or not parcel.publish_id:
+                if isinstance(single, Problem) or not append_request.publish_id:
                     assert single is not None
                     results[index] = single
                 else:
-                    results[index] = f"{parcel.publish_id}-{position}"
+                    results[index] = f"{append_request.publish_id}-{position}"
         return results
 
     def _take(self, routes: TopicRoutes, share: Share, size_bytes: int, messages: int) -> None:
@@ -283,14 +285,14 @@ class PublishForwarder:
         self._usage.count(tenant_id, PUBLISHED_MESSAGES, messages)
         self._usage.count(tenant_id, PUBLISHED_BYTES, texts_bytes)
 
-    def _parcel(
+    def _append_request(
         self,
         message: Message,
         size_bytes: int,
         pinned: bool,
         durability: Durability,
         share: Share,
-    ) -> Parcel:
+    ) -> AppendRequest:
         """Return the append request of one message without a delay."""
         loop = self._loop
         future: asyncio.Future[Outcome] | None = None
@@ -303,7 +305,7 @@ class PublishForwarder:
             # The caller is answered now; the append is watched like any other.
             durability = Durability.QUORUM
         deadline_s = loop.time() + self.settings.timeout_s
-        return Parcel(
+        return AppendRequest(
             [message], size_bytes, pinned, durability, deadline_s, share, future, publish_id
         )
 

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from metadata.catalog import Catalog
 from metadata.errors import MetadataError, NotFound
 from metadata.types import Topic
+from publish_forwarder.append_request import AppendRequest
 from publish_forwarder.failures import topic_changed
-from publish_forwarder.parcel import Parcel
 from publish_forwarder.partitioner import Partitioner, TopicSender, queue_of
 from publish_forwarder.router import TopicRoutes
 from store_nodes.errors import QueueNotFound
@@ -82,14 +82,14 @@ class Moves:
             task = asyncio.get_running_loop().create_task(self._follow(topic))
             self._following[topic.uid] = task
 
-    def onward(self, topic: Topic, parcels: list[Parcel], after_us: int) -> None:
+    def onward(self, topic: Topic, requests: list[AppendRequest], after_us: int) -> None:
         """Pass on requests that have been to a sealed queue, which did not know them."""
         routes = self._routes.get(topic.uid)
-        for parcel in parcels:
+        for request in requests:
             if routes is None:
-                parcel.resolve(topic_changed())
+                request.resolve(topic_changed())
                 continue
-            for sender, part in routes.place(parcel, after_us):
+            for sender, part in routes.place(request, after_us):
                 sender.add(part)
 
     async def _follow(self, topic: Topic) -> None:

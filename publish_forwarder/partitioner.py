@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING
 from appending.sender import QueueSender
 from edge.partition import partition_of
 from metadata.types import Partition, SealedPartition, Topic
+from publish_forwarder.append_request import AppendRequest
 from publish_forwarder.batches import BatchPart
-from publish_forwarder.parcel import Parcel
 from publish_forwarder.settings import PublishSettings
 from store_nodes.commands import REMEMBERED_WINDOWS
 from store_nodes.queue_id import QueueId
@@ -38,7 +38,7 @@ from store_nodes.record_batch import Message
 if TYPE_CHECKING:
     from publish_forwarder.topic_senders import TopicSenders
 
-TopicSender = QueueSender[Parcel]
+TopicSender = QueueSender[AppendRequest]
 
 
 def routing_key(message: Message) -> str | None:
@@ -141,24 +141,24 @@ class Partitioner:
         self._bytes += size_bytes
         return sender
 
-    def of_kind(self, sender: TopicSender, parcel: Parcel) -> TopicSender:
+    def of_kind(self, sender: TopicSender, request: AppendRequest) -> TopicSender:
         """Return the sender, or the staging one of its partition if the messages have a delay."""
-        if parcel.due_us is None:
+        if request.due_us is None:
             return sender
         return self._stage_sender(sender.partition)
 
-    def reroute(self, parcel: Parcel, away_from: TopicSender) -> bool:
+    def reroute(self, request: AppendRequest, away_from: TopicSender) -> bool:
         """Give a request to another queue sender; return whether one took it.
 
         The number of reroutes is bounded, so that no request moves for ever.
         """
-        if parcel.reroutes >= 2 * len(self.senders):
+        if request.reroutes >= 2 * len(self.senders):
             return False
         other = self._open_sender(min(away_from.partition, len(self.senders) - 1))
         if other is None:
             return False
-        parcel.reroutes += 1
-        self.of_kind(self.senders[other], parcel).add(parcel)
+        request.reroutes += 1
+        self.of_kind(self.senders[other], request).add(request)
         return True
 
     def next_partitions(self, partitions: int) -> int:
@@ -168,38 +168,40 @@ class Partitioner:
         later = (one.of_partitions for one in self._remembered() if one.of_partitions > partitions)
         return min(later, default=len(self.senders))
 
-    def place(self, parcel: Parcel, after_us: int = 0) -> list[tuple[TopicSender, Parcel]]:
+    def place(
+        self, request: AppendRequest, after_us: int = 0
+    ) -> list[tuple[TopicSender, AppendRequest]]:
         """Return the next queue sender of a pinned request, which is cut if its messages go
         different ways.
 
         The list is empty if the request waits for the other parts of its batch. The queues sealed
         until `after_us` have been asked already.
         """
-        ids = parcel.ids
+        ids = request.ids
         if ids is not None and ids.part is not None:
-            sender = self._next_of_part(parcel, ids.part, after_us)
+            sender = self._next_of_part(request, ids.part, after_us)
             if sender is None:
-                ids.part.batch.wait(parcel)
+                ids.part.batch.wait(request)
                 return []
-            return [(sender, parcel)]
-        if len(parcel.messages) == 1:
-            key = routing_key(parcel.messages[0])
+            return [(sender, request)]
+        if len(request.messages) == 1:
+            key = routing_key(request.messages[0])
             assert key is not None
-            return [(self._next(key, parcel, after_us), parcel)]
+            return [(self._next(key, request, after_us), request)]
         ways: dict[TopicSender, list[int]] = {}
-        for index, message in enumerate(parcel.messages):
+        for index, message in enumerate(request.messages):
             key = routing_key(message)
             assert key is not None
-            ways.setdefault(self._next(key, parcel, after_us), []).append(index)
+            ways.setdefault(self._next(key, request, after_us), []).append(index)
         if len(ways) == 1:
             (sender,) = ways
-            return [(sender, parcel)]
-        return list(zip(ways, parcel.cut(list(ways.values())), strict=True))
+            return [(sender, request)]
+        return list(zip(ways, request.cut(list(ways.values())), strict=True))
 
-    def _next(self, key: str, parcel: Parcel, after_us: int) -> TopicSender:
+    def _next(self, key: str, request: AppendRequest, after_us: int) -> TopicSender:
         at = partition_of(key, len(self.senders))
-        asking = self._asking(key, at, after_us, has_ids=parcel.ids is not None)
-        return asking or self.of_kind(self.senders[at], parcel)
+        asking = self._asking(key, at, after_us, has_ids=request.ids is not None)
+        return asking or self.of_kind(self.senders[at], request)
 
     def _asking(self, key: str, at: int, after_us: int, *, has_ids: bool) -> TopicSender | None:
         """Return the sender of a sealed queue that must be asked first, or None.
@@ -215,7 +217,9 @@ class Partitioner:
                     return sender
         return None
 
-    def _next_of_part(self, parcel: Parcel, part: BatchPart, after_us: int) -> TopicSender | None:
+    def _next_of_part(
+        self, request: AppendRequest, part: BatchPart, after_us: int
+    ) -> TopicSender | None:
         """Return the next sender of a part, as long as keys are spread as its id says; None after
         that.
         """
@@ -227,7 +231,7 @@ class Partitioner:
                 return self._probe(sealed)
         if part.partitions != len(self.senders):
             return None
-        return self.of_kind(self.senders[part.partition], parcel)
+        return self.of_kind(self.senders[part.partition], request)
 
     def _worth_asking(self, sealed: SealedPartition, at: int, after_us: int) -> bool:
         """Return whether to ask a sealed queue: not again, and not if the open queue's group

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from edge.problem import Problem
 from metadata.types import Topic
 from openapi.publish import MAX_PRIORITY
+from publish_forwarder.append_request import AppendRequest
 from publish_forwarder.failures import topic_full
-from publish_forwarder.parcel import Parcel
 from publish_forwarder.partitioner import Partitioner, TopicSender
 from publish_forwarder.settings import PublishSettings
 from store_nodes.record_batch import Message
@@ -59,9 +59,9 @@ class TopicRoutes:
         """Whether the priority of a message changes its lane."""
         return len(self.partitioners) > 1
 
-    def partitioner_of(self, parcel: Parcel) -> Partitioner:
+    def partitioner_of(self, request: AppendRequest) -> Partitioner:
         """Return the partitioner of an append request, whose messages all have the same."""
-        return self.by_priority[parcel.messages[0].priority]
+        return self.by_priority[request.messages[0].priority]
 
     def lane_of(self, message: Message) -> int:
         """Return the lane of a message's partition that it goes to."""
@@ -90,23 +90,25 @@ class TopicRoutes:
         """
         return self.partitioners[0].next_partitions(partitions)
 
-    def place(self, parcel: Parcel, after_us: int = 0) -> list[tuple[TopicSender, Parcel]]:
+    def place(
+        self, request: AppendRequest, after_us: int = 0
+    ) -> list[tuple[TopicSender, AppendRequest]]:
         """Return the next queue sender of a pinned request."""
-        return self.partitioner_of(parcel).place(parcel, after_us)
+        return self.partitioner_of(request).place(request, after_us)
 
-    def take_in(self, parcels: Iterable[Parcel]) -> None:
+    def take_in(self, requests: Iterable[AppendRequest]) -> None:
         """Take in requests that were accepted for sealed queues, in order, before all later
         ones.
         """
-        first: dict[TopicSender, list[Parcel]] = {}
-        for parcel in parcels:
-            partitioner = self.partitioner_of(parcel)
-            if parcel.pinned:
-                for sender, part in partitioner.place(parcel):
+        first: dict[TopicSender, list[AppendRequest]] = {}
+        for request in requests:
+            partitioner = self.partitioner_of(request)
+            if request.pinned:
+                for sender, part in partitioner.place(request):
                     first.setdefault(sender, []).append(part)
             else:
-                held = parcel.share.held_messages
-                sender = partitioner.unkeyed(len(parcel.messages), parcel.size_bytes, held)
-                partitioner.of_kind(sender, parcel).add(parcel)
+                held = request.share.held_messages
+                sender = partitioner.unkeyed(len(request.messages), request.size_bytes, held)
+                partitioner.of_kind(sender, request).add(request)
         for sender, parts in first.items():
             sender.put_first(parts)

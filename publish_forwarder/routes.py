@@ -66,15 +66,15 @@ class _Handlers:
         if routes.topic.schema is not None:
             await forwarder.schemas.refuse(routes.topic, message)
             routes = await forwarder.routes_of(tenant_id, routes.topic.name)
-        parcel = forwarder.publish_nowait(
+        request = forwarder.publish_nowait(
             routes, share, message, metadata.durability, metadata.delay
         )
-        outcome = await parcel.future if parcel.future is not None else None
+        outcome = await request.future if request.future is not None else None
         if isinstance(outcome, Problem):
             raise outcome
         left = forwarder.quotas.headers(tenant_id, PUBLISH_QUOTAS)
-        if outcome is None or parcel.publish_id:
-            body = publish_id_json(parcel.publish_id)
+        if outcome is None or request.publish_id:
+            body = publish_id_json(request.publish_id)
             await respond(send, 202, body.encode("ascii"), JSON, left)
         else:
             body = texts_of(outcome, 1, "")[0]
@@ -122,13 +122,13 @@ class _Handlers:
         """Return the JSON result of each message."""
         if not messages:
             return []
-        parcels = self._forwarder.publish_many_nowait(
+        requests = self._forwarder.publish_many_nowait(
             routes, share, messages, durability, delays, producer
         )
         results: list[str] = [""] * len(messages)
-        for parcel, indices in parcels:
-            outcome = await parcel.future if parcel.future is not None else None
-            texts = texts_of(outcome, len(indices), parcel.publish_id)
+        for request, indices in requests:
+            outcome = await request.future if request.future is not None else None
+            texts = texts_of(outcome, len(indices), request.publish_id)
             if len(indices) == len(messages):
                 return texts
             for index, text in zip(indices, texts, strict=True):

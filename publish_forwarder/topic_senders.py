@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from appending.group_window import GroupWindow
 from appending.sender import QueueSender, Sweep
 from metadata.types import Partition, SealedPartition, Topic
+from publish_forwarder.append_request import AppendRequest
 from publish_forwarder.failures import is_of_topic, problem_of
 from publish_forwarder.metrics import PublishMetrics
 from publish_forwarder.moves import Moves
 from publish_forwarder.outcomes import Scheduled, Single, StoredRange, known_as
-from publish_forwarder.parcel import Parcel
 from publish_forwarder.partitioner import TopicSender, queue_of
 from publish_forwarder.receipts import ReceiptWriter
 from publish_forwarder.router import TopicRoutes
@@ -56,7 +56,7 @@ class TopicSenders:
         self.admits = admits
         self.stored = stored
         self.changed = changed
-        self.sweep: Sweep[Parcel] = Sweep(store.has_leader)
+        self.sweep: Sweep[AppendRequest] = Sweep(store.has_leader)
         self._store = store
         self._settings = settings
         self._routes = routes
@@ -76,12 +76,12 @@ class TopicSenders:
         queue = QueueId(topic.uid, sealed.number, sealed.lane, sealed.generation)
         return self._sender(topic, sealed.group, queue, sealed_time_us=sealed.sealed_time_us)
 
-    def reroute(self, topic: Topic, parcel: Parcel, away_from: TopicSender) -> bool:
+    def reroute(self, topic: Topic, request: AppendRequest, away_from: TopicSender) -> bool:
         """Give a request to another sender of the topic's present routes; return whether one took
         it.
         """
         routes = self._routes.get(topic.uid)
-        return routes is not None and routes.partitioner_of(parcel).reroute(parcel, away_from)
+        return routes is not None and routes.partitioner_of(request).reroute(request, away_from)
 
     def _sender(
         self,
@@ -150,21 +150,21 @@ class SenderOwner:
     def waits(self, sender: TopicSender) -> None:
         self._senders.sweep.add(sender)
 
-    def reroute(self, parcel: Parcel, away_from: TopicSender) -> bool:
-        if not self._senders.reroute(self._topic, parcel, away_from):
+    def reroute(self, request: AppendRequest, away_from: TopicSender) -> bool:
+        if not self._senders.reroute(self._topic, request, away_from):
             return False
-        self._metrics.rerouted += len(parcel.messages)
+        self._metrics.rerouted += len(request.messages)
         return True
 
-    def accepted_us(self, parcels: Sequence[Parcel]) -> int:
+    def accepted_us(self, requests: Sequence[AppendRequest]) -> int:
         """Return the time that a batch has as its accepted time."""
         return time.time_ns() // 1000
 
-    def extras(self, parcels: Sequence[Parcel]) -> StageExtras | None:
+    def extras(self, requests: Sequence[AppendRequest]) -> StageExtras | None:
         """Return the due times of requests to stage; None for an append."""
         if not self._staging:
             return None
-        return StageExtras(tuple(due_us for parcel in parcels for due_us in parcel.due_us or ()))
+        return StageExtras(tuple(due_us for request in requests for due_us in request.due_us or ()))
 
     def sent(self, batch_bytes: int) -> None:
         """Count an append."""
@@ -172,17 +172,17 @@ class SenderOwner:
         self._metrics.append_bytes += batch_bytes
 
     def stored(
-        self, parcels: Sequence[Parcel], receipt: Receipt, size_bytes: int, seconds: float
+        self, requests: Sequence[AppendRequest], receipt: Receipt, size_bytes: int, seconds: float
     ) -> None:
         """Tell requests that the log has stored durably their outcome, and count their messages."""
         resolve = self._resolve_staged if self._staging else self._resolve_placed
-        count = resolve(parcels, receipt)
+        count = resolve(requests, receipt)
         metrics = self._metrics
         metrics.messages += count
         metrics.append_seconds.observe(seconds)
         self._senders.stored(self._topic.tenant_id, count, size_bytes)
 
-    def _resolve_placed(self, parcels: Sequence[Parcel], receipt: Receipt) -> int:
+    def _resolve_placed(self, requests: Sequence[AppendRequest], receipt: Receipt) -> int:
         """Give each request its first offset; return the number of messages."""
         offset = receipt.base_offset
         receipts, partition, log_time_us = (
@@ -190,59 +190,59 @@ class SenderOwner:
             self._queue.partition,
             receipt.log_time_us,
         )
-        for parcel in parcels:
+        for request in requests:
             # A receipt of an earlier transmission of the same append is no duplicate to the
             # publisher.
-            parcel.resolve(StoredRange(receipts, partition, offset, log_time_us))
-            offset += len(parcel.messages)
+            request.resolve(StoredRange(receipts, partition, offset, log_time_us))
+            offset += len(request.messages)
         return offset - receipt.base_offset
 
-    def _resolve_staged(self, parcels: Sequence[Parcel], receipt: Receipt) -> int:
+    def _resolve_staged(self, requests: Sequence[AppendRequest], receipt: Receipt) -> int:
         number, queue = receipt.base_offset, self._queue
-        for parcel in parcels:
-            parcel.resolve(
+        for request in requests:
+            request.resolve(
                 Scheduled(
                     self._receipts,
                     queue.partition,
                     queue.generation,
                     number,
-                    tuple(parcel.due_us or ()),
+                    tuple(request.due_us or ()),
                     receipt.log_time_us,
                 )
             )
-            number += len(parcel.messages)
+            number += len(request.messages)
         count = number - receipt.base_offset
         self._metrics.scheduled += count
         return count
 
-    def known(self, parcel: Parcel, known: dict[int, Known]) -> Parcel | None:
+    def known(self, request: AppendRequest, known: dict[int, Known]) -> AppendRequest | None:
         self._metrics.duplicates += len(known)
-        return parcel.learn(known, self._known_as)
+        return request.learn(known, self._known_as)
 
     def _known_as(self, known: Known) -> Single:
         return known_as(known, self._receipts)
 
-    def failed(self, parcel: Parcel, error: StoreError) -> None:
-        count = len(parcel.messages)
+    def failed(self, request: AppendRequest, error: StoreError) -> None:
+        count = len(request.messages)
         if isinstance(error, NotDone):
             self._metrics.refused += count
             if is_of_topic(error):
                 self._senders.changed(self._topic)
         else:
             self._metrics.unknown += count
-        problem = problem_of(error, repeatable=parcel.ids is not None)
-        if parcel.publish_id:
-            self._metrics.lost_after_202(parcel.publish_id, count, problem)
-        parcel.resolve(problem)
+        problem = problem_of(error, repeatable=request.ids is not None)
+        if request.publish_id:
+            self._metrics.lost_after_202(request.publish_id, count, problem)
+        request.resolve(problem)
 
-    def ended(self, sender: TopicSender, parcels: list[Parcel], error: StoreError) -> bool:
+    def ended(self, sender: TopicSender, requests: list[AppendRequest], error: StoreError) -> bool:
         """Pass on requests that asked a sealed queue, or keep them until the catalog names a
         successor.
         """
         if self._sealed_time_us is not None:
-            self._senders.moves.onward(self._topic, parcels, self._sealed_time_us)
+            self._senders.moves.onward(self._topic, requests, self._sealed_time_us)
         elif isinstance(error, QueueSealed) and error.successors:
-            sender.wait_for_successor(parcels)
+            sender.wait_for_successor(requests)
         else:
             return False
         return True

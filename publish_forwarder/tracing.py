@@ -9,12 +9,12 @@ from typing import Any
 
 from edge.problem import Problem
 from edge.tracing import NOWHERE, REQUEST, Kind, Span, Tracer, message_attributes
+from publish_forwarder.append_request import AppendRequest
 from publish_forwarder.budget import Share
 from publish_forwarder.delays import Delay
 from publish_forwarder.forwarder import PublishForwarder
 from publish_forwarder.idempotency import Producer
 from publish_forwarder.outcomes import Mixed, Outcome, StoredRange
-from publish_forwarder.parcel import Parcel
 from publish_forwarder.router import TopicRoutes
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
@@ -39,10 +39,10 @@ class TracedPublishForwarder(PublishForwarder):
         message: Message,
         durability: Durability,
         delay: Delay | None = None,
-    ) -> Parcel:
-        parcel = super().publish_nowait(routes, share, message, durability, delay)
-        self._follow(routes.topic.name, parcel)
-        return parcel
+    ) -> AppendRequest:
+        append_request = super().publish_nowait(routes, share, message, durability, delay)
+        self._follow(routes.topic.name, append_request)
+        return append_request
 
     def publish_many_nowait(
         self,
@@ -52,18 +52,20 @@ class TracedPublishForwarder(PublishForwarder):
         durability: Durability,
         delays: Mapping[int, Delay] | None = None,
         producer: Producer | None = None,
-    ) -> list[tuple[Parcel, Sequence[int]]]:
-        parcels = super().publish_many_nowait(routes, share, messages, durability, delays, producer)
-        for parcel, _ in parcels:
-            self._follow(routes.topic.name, parcel)
-        return parcels
+    ) -> list[tuple[AppendRequest, Sequence[int]]]:
+        append_requests = super().publish_many_nowait(
+            routes, share, messages, durability, delays, producer
+        )
+        for append_request, _ in append_requests:
+            self._follow(routes.topic.name, append_request)
+        return append_requests
 
-    def _follow(self, topic: str, parcel: Parcel) -> None:
-        request, future = REQUEST.get(), parcel.future
+    def _follow(self, topic: str, append_request: AppendRequest) -> None:
+        request, future = REQUEST.get(), append_request.future
         if future is None or request is NOWHERE:
             return
         attributes = message_attributes("append", topic)
-        attributes["messaging.batch.message_count"] = len(parcel.messages)
+        attributes["messaging.batch.message_count"] = len(append_request.messages)
         span = self._tracer.start(f"append {topic}", Kind.CLIENT, request, attributes)
         future.add_done_callback(partial(_end, span))
 

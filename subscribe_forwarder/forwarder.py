@@ -33,6 +33,7 @@ from metadata.types import Subscription, Topic, Unit
 from outbox import Outbox
 from peering.shared_secret import SharedSecret
 from store_nodes.client import StoreClient
+from subscribe_forwarder.delivery.dead_letter_writer import DeadLetterWriter
 from subscribe_forwarder.delivery.flush import AckFlusher
 from subscribe_forwarder.delivery.following import Following
 from subscribe_forwarder.delivery.handover import Handover
@@ -52,7 +53,6 @@ from subscribe_forwarder.delivery.state.lanes import Lane
 from subscribe_forwarder.delivery.state.ledger import Now
 from subscribe_forwarder.delivery.throttling.in_flight import InFlight
 from subscribe_forwarder.delivery.throttling.throttling import Throttling
-from subscribe_forwarder.delivery.undertaker import Undertaker
 from subscribe_forwarder.fleet.activity import Activity
 from subscribe_forwarder.fleet.backlogs.part import Wanted
 from subscribe_forwarder.fleet.directory import OwnerDirectory
@@ -123,8 +123,8 @@ class SubscribeForwarder:
             reload=lambda topic: self._reload(topic),
         )
         self.flusher = self._make_flusher()
-        self.undertaker = (
-            None if outbox is None else Undertaker(outbox, catalog, store, self.flusher.note)
+        self.dead_letter_writer = (
+            None if outbox is None else DeadLetterWriter(outbox, catalog, store, self.flusher.note)
         )
         self.reconciler = Reconciler(
             cursors, self.flusher, lambda: self.owners, self._may_touch, self.now
@@ -139,7 +139,7 @@ class SubscribeForwarder:
             moves=moves,
             news=self.news,
             ack_key=ack_key,
-            on_doomed=None if self.undertaker is None else self.undertaker.bury,
+            on_dead_letter=None if self.dead_letter_writer is None else self.dead_letter_writer.add,
             on_outstanding=self.reconciler.on_outstanding,
             handover=Handover(links, self.now_ms),
         )
@@ -186,8 +186,8 @@ class SubscribeForwarder:
 
     async def close(self) -> None:
         """Writes what is left, releases every unit and the lease. Idempotent."""
-        if self.undertaker is not None:
-            await self.undertaker.close()
+        if self.dead_letter_writer is not None:
+            await self.dead_letter_writer.close()
         if self.apart is not None:
             self.apart.close()
         self.drain()

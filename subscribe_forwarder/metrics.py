@@ -61,7 +61,7 @@ dead_lettered = Counter(
 undelivered = Gauge(
     "packetboat_subscribe_undelivered_dead_letters", "Dead letters not written yet."
 )
-bury_failed = Counter(
+dead_letter_failed = Counter(
     "packetboat_subscribe_bury_failed_total", "Batches of dead letters that could not be written."
 )
 filter_failed = Counter(

@@ -155,9 +155,9 @@ async def open_subscribe_forwarder(stack: AsyncExitStack, process: Process) -> O
     routing = forwarder.make_routing(backlogs.most_backlog_first)
     acks = Acks(forwarder, _open_task_acks(stack, process, forwarder), routing)
     letters = DeadLetterRepository(database)
-    undertaker = forwarder.undertaker
-    assert undertaker is not None
-    own(stack, find_undelivered(letters, forwarder, undertaker))
+    dead_letter_writer = forwarder.dead_letter_writer
+    assert dead_letter_writer is not None
+    own(stack, find_undelivered(letters, forwarder, dead_letter_writer))
     pushers, push_routes = _open_pushing(stack, process, forwarder, acks)
     selector = Selector(process.catalog, SubscriptionNames(database))
     most = forwarder.settings.max_backlog_streams
@@ -179,7 +179,7 @@ async def open_subscribe_forwarder(stack: AsyncExitStack, process: Process) -> O
     ).routes()
     served += DeadLetters(process.catalog, process.store, letters).routes()
     served += Redrives(process.catalog, letters, RedriveRepository(database)).routes()
-    served += ParkedKeys(forwarder, undertaker, routing).routes()
+    served += ParkedKeys(forwarder, dead_letter_writer, routing).routes()
 
     def drain() -> None:
         pushers.drain()

@@ -22,13 +22,13 @@ from openapi import dead_letters as contract
 from outbox.dead_letter import original_id
 from outbox.reading import Stored, read
 from subscribe_forwarder.api.hubs import hub_of
+from subscribe_forwarder.delivery.dead_letter_writer import DeadLetterWriter
 from subscribe_forwarder.delivery.flush import ack_unavailable
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.key_gate import ParkedKey
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.state.lanes import Lane
 from subscribe_forwarder.delivery.state.order import hash_of
-from subscribe_forwarder.delivery.undertaker import Undertaker
 from subscribe_forwarder.fleet.proxy.parts import (
     NO_STORE,
     PATIENCE_S,
@@ -62,10 +62,10 @@ _SKIP = msgspec.json.Decoder(contract.SkipKeyRequest)
 
 class ParkedKeys:
     def __init__(
-        self, forwarder: SubscribeForwarder, undertaker: Undertaker, routing: Routing
+        self, forwarder: SubscribeForwarder, dead_letter_writer: DeadLetterWriter, routing: Routing
     ) -> None:
         self._forwarder = forwarder
-        self._undertaker = undertaker
+        self._dead_letter_writer = dead_letter_writer
         self._list, self._resume, self._skip = (
             contract.OPERATIONS[name]
             for name in ("listParkedKeys", "resumeParkedKey", "skipParkedKey")
@@ -122,7 +122,7 @@ class ParkedKeys:
         hub = await self._hub(scope)
         found = self._find(hub, body.key)
         if body.dead_letter:
-            done = await self._bury(hub, found)
+            done = await self._write_dead_letters(hub, found)
         else:
             done = [each for each in found if _skip(each)]
         await self._commit(send, hub, done)
@@ -146,7 +146,7 @@ class ParkedKeys:
             raise unavailable("subscription", "The ownership of the partition is being checked.")
         return found
 
-    async def _bury(self, hub: Hub, found: list[_Found]) -> list[_Found]:
+    async def _write_dead_letters(self, hub: Hub, found: list[_Found]) -> list[_Found]:
         if hub.subscription.dead_letter_topic is None:
             raise Problem.of(
                 "conflict",
@@ -154,7 +154,7 @@ class ParkedKeys:
             )
         for each in found:
             dead: OpenDelivery = replace(each.parked.head, reason=Reason.EXHAUSTED)
-            why = await self._undertaker.bury_now(each.reader, dead)
+            why = await self._dead_letter_writer.write_now(each.reader, dead)
             if why is not None:
                 raise unavailable("subscription", f"The dead letter could not be written: {why}.")
         return found

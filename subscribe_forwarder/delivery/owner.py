@@ -31,7 +31,7 @@ class Owner:
         claim: Claim,
         tails: Mapping[int, Tail],
         ack_key: SharedSecret,
-        on_doomed: Callable[[Reader, OpenDelivery], None] | None = None,
+        on_dead_letter: Callable[[Reader, OpenDelivery], None] | None = None,
         moves: Moves | None = None,
         handed: Callable[[CursorKey, int], Sequence[HandedLease]] = lambda key, generation: (),
         on_outstanding: Callable[[Reader], None] | None = None,
@@ -44,7 +44,7 @@ class Owner:
         """Tails by lane."""
         self.frozen = False
         self._ack_key = ack_key
-        self._on_doomed = on_doomed
+        self._on_dead_letter = on_dead_letter
         self._on_outstanding = on_outstanding
         self._epoch = claim.epoch
         self._merged: dict[bytes, Epoch] = {}
@@ -98,7 +98,7 @@ class Owner:
                 self.key,
                 self._ack_key,
                 terms,
-                self._on_doomed,
+                self._on_dead_letter,
                 self._handed(row.key, row.generation),
                 self._on_outstanding,
             )

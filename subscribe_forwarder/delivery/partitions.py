@@ -32,7 +32,7 @@ class OwnedPartitions:
         moves: Moves,
         news: News,
         ack_key: SharedSecret,
-        on_doomed: Callable[[Reader, OpenDelivery], None] | None,
+        on_dead_letter: Callable[[Reader, OpenDelivery], None] | None,
         on_outstanding: Callable[[Reader], None],
         handover: Handover,
     ) -> None:
@@ -43,7 +43,7 @@ class OwnedPartitions:
         self._moves = moves
         self._news = news
         self._ack_key = ack_key
-        self._on_doomed = on_doomed
+        self._on_dead_letter = on_dead_letter
         self._on_outstanding = on_outstanding
         self._handover = handover
 
@@ -66,7 +66,7 @@ class OwnedPartitions:
             claim,
             tails,
             self._ack_key,
-            self._on_doomed,
+            self._on_dead_letter,
             self._moves,
             self._handover.take,
             self._on_outstanding,

@@ -79,11 +79,11 @@ class Reader:
         partition: Unit,
         ack_key: SharedSecret,
         terms: Terms = DEFAULT_TERMS,
-        on_doomed: Callable[[Reader, OpenDelivery], None] | None = None,
+        on_dead_letter: Callable[[Reader, OpenDelivery], None] | None = None,
         handed: Sequence[HandedLease] = (),
         on_outstanding: Callable[[Reader], None] | None = None,
     ) -> None:
-        """`on_doomed` is told of deliveries to be dead-lettered; `handed`: leases of the owner
+        """`on_dead_letter` is told of deliveries to be dead-lettered; `handed`: leases of the owner
         before; `on_outstanding` is told when something is outstanding where nothing was."""
         self.tail = tail
         self.partition = partition
@@ -93,7 +93,7 @@ class Reader:
         self.limit: int | None = None
         """New messages from here on wait for those of other partitions (growth.py)."""
         self._ack_key = ack_key
-        self._on_doomed = on_doomed
+        self._on_dead_letter = on_dead_letter
         self._on_outstanding = on_outstanding
         self.terms = terms
         self.reset(state, epoch, handed)
@@ -106,8 +106,8 @@ class Reader:
         ordered = self.terms.policy.ordered
         self.keys = KeyGate(self.ledger, self.tail, lambda: self.scan) if ordered else None
         """The order of keys, for a subscription in order."""
-        if self._on_doomed is not None:
-            self.ledger.on_doomed = self._doomed
+        if self._on_dead_letter is not None:
+            self.ledger.on_dead_letter = self._dead_letter_due
         if self._on_outstanding is not None:
             self.ledger.on_outstanding = self._outstanding_again
             if self.ledger.outstanding:
@@ -311,9 +311,9 @@ class Reader:
         if self._on_outstanding is not None:
             self._on_outstanding(self)
 
-    def _doomed(self, delivery: OpenDelivery) -> None:
-        if self._on_doomed is not None:
-            self._on_doomed(self, delivery)
+    def _dead_letter_due(self, delivery: OpenDelivery) -> None:
+        if self._on_dead_letter is not None:
+            self._on_dead_letter(self, delivery)
 
     def _in_order(self, keys: KeyGate, now_us: int) -> bool:
         """Return whether the messages that may be delivered are known."""

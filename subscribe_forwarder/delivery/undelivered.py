@@ -15,8 +15,8 @@ from edge.problem import Problem
 from metadata.errors import MetadataError
 from metadata.subscriptions.dead_letters import DeadLetterRepository
 from store_nodes.errors import StoreError
+from subscribe_forwarder.delivery.dead_letter_writer import DeadLetterWriter
 from subscribe_forwarder.delivery.hub import Hub
-from subscribe_forwarder.delivery.undertaker import Undertaker
 
 LOOK_EVERY_S = 10.0
 MAX_SUBSCRIPTIONS = 1000
@@ -33,7 +33,7 @@ class Forwarder(Protocol):
 async def find_undelivered(
     letters: DeadLetterRepository,
     forwarder: Forwarder,
-    undertaker: Undertaker,
+    dead_letter_writer: DeadLetterWriter,
     *,
     look_every_s: float = LOOK_EVERY_S,
 ) -> None:
@@ -46,5 +46,5 @@ async def find_undelivered(
                         hub = await forwarder.hub(tenant_id, name, part=True)
                         for reader in hub.readers.values():
                             if not reader.frozen:
-                                undertaker.look(reader)
+                                dead_letter_writer.look(reader)
         await asyncio.sleep(look_every_s)

@@ -148,8 +148,8 @@ MUTANTS: tuple[Mutant, ...] = (
             Edit(
                 "appending/sender.py",
                 '        """Put requests back in front."""\n'
-                "        self.pending.extendleft(reversed(parcels))",
-                '        """Put requests back in front."""\n        self.pending.extend(parcels)',
+                "        self.pending.extendleft(reversed(requests))",
+                '        """Put requests back in front."""\n        self.pending.extend(requests)',
             ),
         ),
         breaks="P2",
@@ -201,7 +201,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "appending/writer.py",
-                "            sender.withdraw(parcel)\n            raise",
+                "            sender.withdraw(request)\n            raise",
                 "            raise",
             ),
         ),

@@ -259,13 +259,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "a dead letter of a replaced ledger is settled in it",
         (
             Edit(
-                "subscribe_forwarder/delivery/undertaker.py",
+                "subscribe_forwarder/delivery/dead_letter_writer.py",
                 "            if pending.stale:\n                continue  # its next",
                 "            if False:\n                continue  # its next",
             ),
         ),
         breaks="P3",
-        killed_by="tests/unit/subscribe_forwarder/test_undertaker.py"
+        killed_by="tests/unit/subscribe_forwarder/test_dead_letter_writer.py"
         "::test_a_reader_that_changed_hands_is_not_touched",
     ),
     Mutant(
@@ -331,13 +331,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "the name of a dead letter has no generation",
         (
             Edit(
-                "subscribe_forwarder/delivery/undertaker.py",
+                "subscribe_forwarder/delivery/dead_letter_writer.py",
                 "        key.subscription_uid, place.generation, key.partition",
                 "        key.subscription_uid, 0, key.partition",
             ),
         ),
         breaks="P3",
-        killed_by="tests/unit/subscribe_forwarder/test_undertaker.py"
+        killed_by="tests/unit/subscribe_forwarder/test_dead_letter_writer.py"
         "::test_what_is_rejected_again_after_a_seek_is_another_dead_letter",
     ),
     Mutant(
@@ -420,11 +420,11 @@ MUTANTS: tuple[Mutant, ...] = (
             Edit(
                 "subscribe_forwarder/delivery/state/ledger.py",
                 "            self._failed(offset, grant.leased_us, None, None)\n"
-                "        self._doomed.tell",
+                "        self._pending_dead_letters.tell",
                 "            self._failed(offset, grant.leased_us, None, None)\n"
                 "            if self.on_settled is not None:\n"
                 "                self.on_settled((offset,))\n"
-                "        self._doomed.tell",
+                "        self._pending_dead_letters.tell",
             ),
         ),
         breaks="P3",

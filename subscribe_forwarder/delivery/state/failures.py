@@ -8,7 +8,7 @@ from dataclasses import replace
 from metadata.delivery.deliveries import OpenDelivery, Reason
 from subscribe_forwarder.delivery.state.retry import Policy
 
-DOOMED = (Reason.EXHAUSTED, Reason.REJECTED)
+TO_DEAD_LETTERS = (Reason.EXHAUSTED, Reason.REJECTED)
 """The reasons for which a message becomes a dead letter."""
 PARKED = (Reason.PARKED, Reason.BEHIND_PARKED)
 

@@ -26,7 +26,6 @@ from metadata.types import CursorState, CursorUpdate, Epoch
 from subscribe_forwarder.delivery.state import failures
 from subscribe_forwarder.delivery.state.ages import Ages
 from subscribe_forwarder.delivery.state.cursor import Cursor, Settled
-from subscribe_forwarder.delivery.state.doomed import Doomed
 from subscribe_forwarder.delivery.state.exact_leases import ExactLeases
 from subscribe_forwarder.delivery.state.exceptions import Exceptions
 from subscribe_forwarder.delivery.state.flushes import Flushes
@@ -34,6 +33,7 @@ from subscribe_forwarder.delivery.state.held_leases import HeldLeases
 from subscribe_forwarder.delivery.state.holes import OLD_MS
 from subscribe_forwarder.delivery.state.inherited import HandedLease, Inherited
 from subscribe_forwarder.delivery.state.leases import Grant, LeaseTable
+from subscribe_forwarder.delivery.state.pending_dead_letters import PendingDeadLetters
 from subscribe_forwarder.delivery.state.retry import Now, Policy
 
 __all__ = ["Grant", "Ledger", "Now", "Policy"]
@@ -69,7 +69,7 @@ class Ledger:
         self._open = Exceptions(state.stepped_over)
         self._held = HeldLeases(state.leases)
         self._exact = ExactLeases(self.cursor, self._open, self._held)
-        self._doomed = Doomed(self._open)
+        self._pending_dead_letters = PendingDeadLetters(self._open)
         self._now = Now(0, 0)
         self._ages = Ages(self.cursor.floor)
         self._flushes = Flushes(
@@ -91,13 +91,13 @@ class Ledger:
             self.cursor.history = []
 
     @property
-    def on_doomed(self) -> Callable[[OpenDelivery], None] | None:
+    def on_dead_letter(self) -> Callable[[OpenDelivery], None] | None:
         """Told of messages to be dead-lettered, once that is committed; again when it failed."""
-        return self._doomed.told
+        return self._pending_dead_letters.on_due
 
-    @on_doomed.setter
-    def on_doomed(self, told: Callable[[OpenDelivery], None] | None) -> None:
-        self._doomed.told = told
+    @on_dead_letter.setter
+    def on_dead_letter(self, told: Callable[[OpenDelivery], None] | None) -> None:
+        self._pending_dead_letters.on_due = told
 
     @property
     def on_outstanding(self) -> Callable[[], None] | None:
@@ -319,7 +319,7 @@ class Ledger:
         ended = self._leases.due(now.ms)
         for offset, grant in ended:
             self._failed(offset, grant.leased_us, None, None)
-        self._doomed.tell(now.ms)
+        self._pending_dead_letters.tell(now.ms)
         self._exact.prune(now.us)
         return len(ended)
 
@@ -364,7 +364,7 @@ class Ledger:
         self.settle((offset,), Settled.SKIPPED)
         return True
 
-    def bury(self, dead_letter: DeadLetter) -> bool:
+    def add_dead_letter(self, dead_letter: DeadLetter) -> bool:
         """Close a message that is stored as a dead letter.
 
         Returns False if it was settled or resumed meanwhile. Then nothing changes, and a resumed
@@ -377,12 +377,12 @@ class Ledger:
         self.settle((dead_letter.offset,), Settled.DEAD_LETTERED)
         return True
 
-    def not_buried(self, offset: int, detail: str) -> None:
+    def dead_letter_failed(self, offset: int, detail: str) -> None:
         """The dead letter could not be stored: it says why, and is told of again later."""
         row = self._open.rows.get(offset)
-        if row is not None and row.reason in failures.DOOMED:
+        if row is not None and row.reason in failures.TO_DEAD_LETTERS:
             self._open.put(replace(row, detail=detail))
-            self._doomed.again(offset, self._now.ms)
+            self._pending_dead_letters.again(offset, self._now.ms)
             self.cursor.touch()
 
     def publish(self, offsets: Sequence[int], publication: Publication) -> None:
@@ -513,8 +513,8 @@ class Ledger:
         self._leases.hold(offset)
         if row.reason is Reason.PARKED and self.on_parked is not None:
             self.on_parked(row)
-        if row.reason in failures.DOOMED:
-            self._doomed.add(offset, self._now.ms)
+        if row.reason in failures.TO_DEAD_LETTERS:
+            self._pending_dead_letters.add(offset, self._now.ms)
         return False
 
     def _close(self, offsets: Sequence[int], how: Settled) -> int:

@@ -90,7 +90,7 @@ async def test_a_crash_between_append_and_commit_leaves_one_dead_letter(
     async with yard.forwarder() as reader:
         # Appended dead letters are never noted, as if the process had died at that moment.
         lost = []
-        reader.undertaker._note = lost.append
+        reader.dead_letter_writer._note = lost.append
         await reader.fail(1)
 
         async def appended() -> bool:
@@ -103,7 +103,9 @@ async def test_a_crash_between_append_and_commit_leaves_one_dead_letter(
     async with yard.forwarder() as reader:
         # Nobody pulls, so its next owner has to look for it.
         letters = DeadLetterRepository(database)
-        looking = find_undelivered(letters, reader.forwarder, reader.undertaker, look_every_s=0.05)
+        looking = find_undelivered(
+            letters, reader.forwarder, reader.dead_letter_writer, look_every_s=0.05
+        )
         task = asyncio.create_task(looking)
         (letter,) = await reader.dead(1)
         task.cancel()

@@ -33,7 +33,7 @@ from store_nodes.record_batch import Message, decode
 from subscribe_forwarder.api.dead_letters import DeadLetters
 from subscribe_forwarder.api.parked import ParkedKeys
 from subscribe_forwarder.api.redrives import Redrives
-from subscribe_forwarder.delivery.undertaker import Undertaker
+from subscribe_forwarder.delivery.dead_letter_writer import DeadLetterWriter
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.settings import SubscribeSettings
 from tests.unit.subscribe_forwarder.subscribe_support import ACK_KEY, Answer, Consumer, encode
@@ -110,17 +110,17 @@ class Yard:
             settings=SubscribeSettings(drain_s=2.0, lazy_flush_s=0.05),
             outbox=self.outbox,
         )
-        undertaker = forwarder.undertaker
-        assert undertaker is not None
+        dead_letter_writer = forwarder.dead_letter_writer
+        assert dead_letter_writer is not None
         await feed.start()
         await forwarder.start()
         letters, redrives = DeadLetterRepository(database), RedriveRepository(database)
         more = [
             *DeadLetters(catalog, self.client, letters).routes(),
             *Redrives(catalog, letters, redrives).routes(),
-            *ParkedKeys(forwarder, undertaker, forwarder.make_routing()).routes(),
+            *ParkedKeys(forwarder, dead_letter_writer, forwarder.make_routing()).routes(),
         ]
-        reader = Reader(forwarder, self.tenant_id, more, undertaker)
+        reader = Reader(forwarder, self.tenant_id, more, dead_letter_writer)
         try:
             async with asyncio.timeout(15):
                 await reader.ready()
@@ -166,10 +166,10 @@ class Reader(Consumer):
         forwarder: SubscribeForwarder,
         tenant_id: bytes,
         more: list[Route],
-        undertaker: Undertaker,
+        dead_letter_writer: DeadLetterWriter,
     ) -> None:
         super().__init__(forwarder, tenant_id)
-        self.undertaker = undertaker
+        self.dead_letter_writer = dead_letter_writer
         self._more = {(route.method, route.path): route.handler for route in more}
 
     async def ask(

@@ -182,8 +182,8 @@ class LinkedSite:
 
     def _routes(self, member: Member, catalog: Catalog) -> list[Any]:
         database, forwarder = self.database, member.forwarder
-        undertaker, fates = forwarder.undertaker, AckHistoryRepository(database)
-        assert undertaker is not None
+        dead_letter_writer, fates = forwarder.dead_letter_writer, AckHistoryRepository(database)
+        assert dead_letter_writer is not None
         routing = forwarder.make_routing()
         publisher = AckPublisher(
             Staging(self.client), PublicationRepository(database), forwarder.flusher
@@ -204,7 +204,7 @@ class LinkedSite:
                 push_status=lambda uid: member.push_status(uid),
             ),
             *positions.routes(),
-            *ParkedKeys(forwarder, undertaker, routing).routes(),
+            *ParkedKeys(forwarder, dead_letter_writer, routing).routes(),
         ]
 
     async def spread(self, *owners: int) -> None:

@@ -43,9 +43,9 @@ async def publish(
     """Publish a message, which is accepted; return the future of its outcome."""
     routes = await forwarder.routes_of(TENANT, "orders")
     share = forwarder.budget.share(TENANT)
-    parcel = forwarder.publish_nowait(routes, share, Message(data, key=key), durability)
-    assert parcel.future is not None
-    return parcel.future
+    request = forwarder.publish_nowait(routes, share, Message(data, key=key), durability)
+    assert request.future is not None
+    return request.future
 
 
 def slug(future: asyncio.Future[Outcome]) -> str:

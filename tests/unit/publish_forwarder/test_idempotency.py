@@ -382,8 +382,8 @@ async def test_plain_messages_cost_no_ids() -> None:
     async with running(store, FakeCatalog(topic(partitions=1))) as forwarder:
         routes = await forwarder.routes_of(TENANT, "orders")
         share = forwarder.budget.share(TENANT)
-        parcel = forwarder.publish_nowait(routes, share, Message(b"x"), Durability.QUORUM)
+        request = forwarder.publish_nowait(routes, share, Message(b"x"), Durability.QUORUM)
         await run_ready()
-        assert (parcel.ids, store.partition(0).sent[0].ids) == (None, [])
+        assert (request.ids, store.partition(0).sent[0].ids) == (None, [])
         store.partition(0).release()
         await run_ready()

@@ -101,9 +101,9 @@ async def publish(
     routes = await forwarder.routes_of(TENANT, "orders")
     share = forwarder.budget.share(TENANT)
     message = Message(data, key=key, idempotency_key=idempotency_key)
-    parcel = forwarder.publish_nowait(routes, share, message, Durability.QUORUM, delay)
-    assert parcel.future is not None
-    return parcel.future
+    request = forwarder.publish_nowait(routes, share, message, Durability.QUORUM, delay)
+    assert request.future is not None
+    return request.future
 
 
 def tell(catalog: FakeCatalog, now: Topic) -> None:

@@ -112,9 +112,9 @@ async def test_a_known_key_is_known_whatever_priority_it_comes_with(in_flight: b
         futures = []
         for priority in (0, 2):
             message = Message(b"x", idempotency_key="once", priority=priority)
-            parcel = forwarder.publish_nowait(ways, share, message, Durability.QUORUM)
-            assert parcel.future is not None
-            futures.append(parcel.future)
+            request = forwarder.publish_nowait(ways, share, message, Durability.QUORUM)
+            assert request.future is not None
+            futures.append(request.future)
             await run_ready()
         lane(store, number, 0).release()
         first, again = [await future for future in futures]

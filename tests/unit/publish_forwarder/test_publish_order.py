@@ -92,9 +92,9 @@ async def test_order_and_truth_hold_whatever_the_store_does(seed: int, prioritie
             key = f"k{number % 7}" if number % 3 else None
             data = f"{key}:{number}".encode()
             message = Message(data, key=key, priority=dice.randrange(10))
-            parcel = forwarder.publish_nowait(routes, share, message, Durability.QUORUM)
-            assert parcel.future is not None
-            answers[data] = parcel.future
+            request = forwarder.publish_nowait(routes, share, message, Durability.QUORUM)
+            assert request.future is not None
+            answers[data] = request.future
             if dice.random() < 0.2:
                 await asyncio.sleep(dice.random() * 0.002)
         await asyncio.gather(*answers.values())

@@ -104,11 +104,11 @@ async def test_while_few_wait_a_message_takes_an_idle_partition() -> None:
     store.hold(0, 1, 2, 3)
     async with running(store) as forwarder:
         share = forwarder.budget.share(TENANT)
-        parcels = []
+        requests = []
         for _ in range(4):
             routes = await forwarder.routes_of(TENANT, "orders")
             message = Message(b"")
-            parcels.append(forwarder.publish_nowait(routes, share, message, Durability.QUORUM))
+            requests.append(forwarder.publish_nowait(routes, share, message, Durability.QUORUM))
             await run_ready()
         assert [len(store.partition(number).sent) for number in range(4)] == [1, 1, 1, 1]
         share.reserve(0, 100)

@@ -57,8 +57,8 @@ from subscribe_forwarder.api.acks import Acks
 from subscribe_forwarder.api.routes import routes
 from subscribe_forwarder.api.task_acks import TaskAcks
 from subscribe_forwarder.api.trace import HandOuts
+from subscribe_forwarder.delivery.dead_letter_writer import DeadLetterWriter
 from subscribe_forwarder.delivery.reader import Reader
-from subscribe_forwarder.delivery.undertaker import Undertaker
 from subscribe_forwarder.fleet.proxy.routing import Routing
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.settings import SubscribeSettings
@@ -736,7 +736,7 @@ def doomed() -> Iterator[list[tuple[Reader, OpenDelivery]]]:
     meanwhile; no dead letter is written."""
     told: list[tuple[Reader, OpenDelivery]] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Undertaker, "bury", lambda _, reader, dead: told.append((reader, dead)))
+        patch.setattr(DeadLetterWriter, "add", lambda _, reader, dead: told.append((reader, dead)))
         yield told
 
 

@@ -170,9 +170,9 @@ def test_what_changed_while_its_flush_was_under_way_travels_again() -> None:
     ledger = leased(1, Policy())
     ledger.reject(0, NOW, "no")
     ledger.wrote(ledger.update())
-    ledger.not_buried(0, "first")
+    ledger.dead_letter_failed(0, "first")
     under_way = ledger.update()
-    ledger.not_buried(0, "second")
+    ledger.dead_letter_failed(0, "second")
     ledger.wrote(under_way)
     assert [row.detail for row in ledger.update().stepped_over] == ["second"]
 
@@ -190,7 +190,7 @@ def test_a_lease_that_is_given_back_and_the_next_have_two_ids() -> None:
 def test_nothing_is_buried_that_may_still_be_delivered() -> None:
     ledger = leased(1, Policy())
     ledger.fail(0, NOW, 0, None)
-    assert not ledger.bury(letter(0))
+    assert not ledger.add_dead_letter(letter(0))
     assert not ledger.is_settled(0)
     assert not ledger.update().dead_letters
 

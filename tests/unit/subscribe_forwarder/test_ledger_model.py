@@ -67,7 +67,7 @@ class LedgerMachine(RuleBasedStateMachine):
     ) -> Ledger:
         """`acked`: a flush carries their acks before anybody asks for messages."""
         ledger = Ledger(self.row, self.epoch, self.policy, random=lambda: 1.0, handed=handed)
-        ledger.on_doomed = lambda row: self.doomed.append(row.offset)
+        ledger.on_dead_letter = lambda row: self.doomed.append(row.offset)
         if acked is not None:
             ledger.settle(acked, Settled.ACKED)
             self.settled_in_update = set(acked)
@@ -228,7 +228,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def bury(self) -> None:
         for offset in self.doomed:
             if self._is(offset, "doomed"):
-                assert self.ledger.bury(letter(offset))
+                assert self.ledger.add_dead_letter(letter(offset))
                 self.ones[offset].where = "settled"
                 self.ones[offset].how = Settled.DEAD_LETTERED
         self.doomed = []

@@ -1,10 +1,9 @@
 """Writes dead letters: messages whose attempts are used up, or that a consumer rejected.
 
 Order of durability:
-1. that the delivery is exhausted or rejected (its row in `deliveries`): before it is told here,
-2. the dead letter in its topic, under a name made of where the message was: before it is buried,
-3. with the flush that buries it, at once: the row of `dead_letters`, the row of `deliveries` gone,
-   the counter up.
+1. that the delivery is exhausted or rejected (its row in `deliveries`): before it is added here,
+2. the dead letter in its topic, under a name made of where the message was: before its flush,
+3. in one flush: the row of `dead_letters`, the row of `deliveries` gone, the counter up.
 A crash between them repeats the step before, and 2 finds what it stored the last time. While 2
 can't be done the delivery stays open and its detail says why; nothing is given up.
 
@@ -83,14 +82,14 @@ class _Pending:
     """Whether it spoiled an append, and is tried by itself."""
     not_before_s: float = 0.0
     told: asyncio.Future[str | None] | None = None
-    """Somebody waits for what becomes of it: None, or why it is not buried; then that is all."""
+    """Somebody waits for what becomes of it: None, or why it is not written; then that is all."""
 
     @property
     def stale(self) -> bool:
         return self.reader.frozen or self.reader.ledger is not self.ledger
 
 
-class _Grave:
+class _Subscription:
     """The waiting messages of one subscription, and the task that works on them."""
 
     __slots__ = ("failures", "pending", "task", "wake")
@@ -102,7 +101,7 @@ class _Grave:
         self.task: asyncio.Task[None] | None = None
 
 
-class Undertaker:
+class DeadLetterWriter:
     """One per forwarder; use it on its loop. `note`: a reader's cursor is to be flushed soon."""
 
     def __init__(
@@ -118,7 +117,7 @@ class Undertaker:
         self._store = store
         self._note = note
         self._clock = clock
-        self._graves: dict[tuple[bytes, bytes], _Grave] = {}
+        self._subscriptions: dict[tuple[bytes, bytes], _Subscription] = {}
         self._count = 0
         self._later: weakref.WeakSet[Reader] = weakref.WeakSet()
         """Readers with more than was taken in."""
@@ -130,7 +129,7 @@ class Undertaker:
     def pending(self) -> int:
         return self._count
 
-    def bury(self, reader: Reader, dead: OpenDelivery) -> None:
+    def add(self, reader: Reader, dead: OpenDelivery) -> None:
         """Returns at once; told again of the same delivery it does nothing."""
         if self._closed:
             return
@@ -139,28 +138,28 @@ class Undertaker:
             return
         key = reader.cursor.key
         subscription = (key.tenant_id, key.subscription_uid)
-        grave = self._graves.get(subscription)
-        if grave is None:
-            grave = self._graves[subscription] = _Grave()
+        own = self._subscriptions.get(subscription)
+        if own is None:
+            own = self._subscriptions[subscription] = _Subscription()
         place = _Place(key, reader.cursor.generation, dead.offset)
-        known = grave.pending.get(place)
+        known = own.pending.get(place)
         if known is None:
             self._count += 1
         elif known.ledger is reader.ledger and known.reader is reader:
             return
-        grave.pending[place] = _Pending(reader, reader.ledger, dead)
-        grave.wake.set()
-        if grave.task is None:
-            work = self._work(subscription, grave)
-            grave.task = asyncio.get_running_loop().create_task(work)
+        own.pending[place] = _Pending(reader, reader.ledger, dead)
+        own.wake.set()
+        if own.task is None:
+            work = self._work(subscription, own)
+            own.task = asyncio.get_running_loop().create_task(work)
 
-    async def bury_now(self, reader: Reader, dead: OpenDelivery) -> str | None:
-        """Tries once; None when it is buried (and to be committed), else why not."""
-        self.bury(reader, dead)
+    async def write_now(self, reader: Reader, dead: OpenDelivery) -> str | None:
+        """Tries once; None when it is written (and to be committed), else why not."""
+        self.add(reader, dead)
         key = reader.cursor.key
-        grave = self._graves.get((key.tenant_id, key.subscription_uid))
+        own = self._subscriptions.get((key.tenant_id, key.subscription_uid))
         place = _Place(key, reader.cursor.generation, dead.offset)
-        pending = None if grave is None else grave.pending.get(place)
+        pending = None if own is None else own.pending.get(place)
         if pending is None:
             return "too many dead letters wait"
         if pending.told is None:
@@ -188,74 +187,74 @@ class Undertaker:
         """Takes in whatever of it is exhausted or rejected."""
         for dead in list(reader.ledger.exceptions.values()):
             if dead.reason in (Reason.EXHAUSTED, Reason.REJECTED):
-                self.bury(reader, dead)
+                self.add(reader, dead)
 
     async def close(self) -> None:
         """Stop; the next owner does the rest."""
         self._closed = True
-        tasks = [grave.task for grave in self._graves.values() if grave.task is not None]
+        tasks = [own.task for own in self._subscriptions.values() if own.task is not None]
         if self._looking is not None:
             tasks.append(self._looking)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for grave in self._graves.values():
-            for pending in grave.pending.values():
+        for own in self._subscriptions.values():
+            for pending in own.pending.values():
                 _tell(pending, "this forwarder is stopping")
-        self._graves.clear()
+        self._subscriptions.clear()
         self._later.clear()
         self._count = 0
 
-    async def _work(self, key: tuple[bytes, bytes], grave: _Grave) -> None:
+    async def _work(self, key: tuple[bytes, bytes], own: _Subscription) -> None:
         """Work until no message of the subscription waits."""
         try:
-            while grave.pending:
-                wait_s = await self._round(key, grave)
-                if grave.failures:
+            while own.pending:
+                wait_s = await self._round(key, own)
+                if own.failures:
                     await asyncio.sleep(wait_s)
                 elif wait_s > 0:
-                    await _woken(grave.wake, wait_s)
+                    await _woken(own.wake, wait_s)
         finally:
-            grave.task = None
-            if not grave.pending and self._graves.get(key) is grave:
-                del self._graves[key]
+            own.task = None
+            if not own.pending and self._subscriptions.get(key) is own:
+                del self._subscriptions[key]
 
-    async def _round(self, key: tuple[bytes, bytes], grave: _Grave) -> float:
+    async def _round(self, key: tuple[bytes, bytes], own: _Subscription) -> float:
         """Write the dead letters of one batch; return the seconds to wait before the next."""
         now_s = self._clock()
-        batch, stale = _batch(grave.pending, now_s)
-        self._drop(grave, stale)
+        batch, stale = _batch(own.pending, now_s)
+        self._drop(own, stale)
         if not batch:
-            later = [each.not_before_s for each in grave.pending.values()]
+            later = [each.not_before_s for each in own.pending.values()]
             return min(later) - now_s if later and not stale else 0
         metrics.undelivered.set(self._count)
         try:
             async with self._at_once:
-                done = await self._bury_all(*key, batch)
+                done = await self._write_all(*key, batch)
         except (TooLarge, BadBatch) as error:
             for pending in batch.values():
                 pending.alone = True
             if len(batch) == 1:
-                self._put_off(grave, batch, str(error))
+                self._put_off(own, batch, str(error))
                 for pending in batch.values():
                     pending.not_before_s = now_s + MAX_BACKOFF_S
             return 0
         except (_Postponed, StoreError, TopicFull, MetadataError) as error:
-            self._put_off(grave, grave.pending, str(error))
-            grave.failures += 1
-            return float(min(MAX_BACKOFF_S, MIN_BACKOFF_S * 2 ** min(grave.failures, 10)))
+            self._put_off(own, own.pending, str(error))
+            own.failures += 1
+            return float(min(MAX_BACKOFF_S, MIN_BACKOFF_S * 2 ** min(own.failures, 10)))
         except Exception as error:
             _log.exception("dead letters failed")
-            self._put_off(grave, batch, repr(error))
+            self._put_off(own, batch, repr(error))
             return MAX_BACKOFF_S
-        grave.failures = 0
-        self._drop(grave, done)
+        own.failures = 0
+        self._drop(own, done)
         return 0
 
-    async def _bury_all(
+    async def _write_all(
         self, tenant_id: bytes, subscription_uid: bytes, batch: dict[_Place, _Pending]
     ) -> list[_Place]:
-        """Return the messages that are done: buried, or gone from the store."""
+        """Return the messages that are done: written, or gone from the store."""
         first = next(iter(batch.values()))
         topic_uid = first.reader.partition.topic_uid
         subscription = await self._subscription(tenant_id, topic_uid, subscription_uid)
@@ -283,8 +282,10 @@ class Undertaker:
         for (place, pending, found, original), uid, where in zip(here, uids, placed, strict=True):
             if pending.stale:
                 continue  # its next ledger tells again, and finds the letter written
-            buried = pending.ledger.bury(_row(uid, pending.dead, found, original, letters, where))
-            if not buried and place.offset in pending.ledger.exceptions:
+            written = pending.ledger.add_dead_letter(
+                _row(uid, pending.dead, found, original, letters, where)
+            )
+            if not written and place.offset in pending.ledger.exceptions:
                 _tell(pending, "its key was resumed meanwhile")
             self._note(pending.reader)
         for reason, count in Counter(each.dead.reason.value for _, each, *_ in here).items():
@@ -328,29 +329,29 @@ class Undertaker:
         return found
 
     def _expire(self, place: _Place, pending: _Pending) -> None:
-        """The store does not have the message any more: there is nothing to bury."""
+        """The store does not have the message any more: there is nothing to add."""
         if not pending.stale:
             metrics.expired.inc(pending.ledger.settle((place.offset,), Settled.EXPIRED))
             self._note(pending.reader)
 
-    def _put_off(self, grave: _Grave, waiting: Mapping[_Place, _Pending], why: str) -> None:
+    def _put_off(self, own: _Subscription, waiting: Mapping[_Place, _Pending], why: str) -> None:
         """Says why, where it is not said already."""
-        metrics.bury_failed.inc()
+        metrics.dead_letter_failed.inc()
         for place, pending in list(waiting.items()):
             if pending.told is not None:
                 _tell(pending, why)
-                self._drop(grave, [place])
+                self._drop(own, [place])
                 continue
             current = pending.ledger.exceptions.get(place.offset, pending.dead)
             detail = not_written(why, current.detail)
             if pending.stale or current.detail == detail:
                 continue
-            pending.ledger.not_buried(place.offset, detail)
+            pending.ledger.dead_letter_failed(place.offset, detail)
             self._note(pending.reader)
 
-    def _drop(self, grave: _Grave, places: Iterable[_Place]) -> None:
+    def _drop(self, own: _Subscription, places: Iterable[_Place]) -> None:
         for place in places:
-            pending = grave.pending.pop(place, None)
+            pending = own.pending.pop(place, None)
             if pending is not None:
                 self._count -= 1
                 _tell(pending, "its partition changed hands" if pending.stale else None)

@@ -1,9 +1,9 @@
 """Holds the messages of one publish that are stored together, and returns their outcome.
 
-An append request is a `Parcel`. The usual one is a single message, stored with others in one append
-and answered through its future. Two kinds are rarer: a request with ids (`Ids`), which repetitions
-join while it is on its way, and one that is cut because its messages go different ways (`Tally`
-puts their outcomes together again).
+The usual `AppendRequest` is a single message, stored with others in one append and answered through
+its future. Two kinds are rarer: a request with ids (`Ids`), which repetitions join while it is on
+its way, and one that is cut because its messages go different ways (`Tally` puts their outcomes
+together again).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Sink(Protocol):
     def fill(self, places: Sequence[int], outcome: Outcome) -> None: ...
 
 
-class Parcel(msgspec.Struct, eq=False):
+class AppendRequest(msgspec.Struct, eq=False):
     """Messages of one publish that are stored together or not at all, in one partition.
 
     A `pinned` request (one with a key, an idempotency key or a producer) never changes its
@@ -77,7 +77,7 @@ class Parcel(msgspec.Struct, eq=False):
         if future is not None and not future.done():
             future.set_result(outcome)
 
-    def cut(self, groups: Sequence[Sequence[int]]) -> list[Parcel]:
+    def cut(self, groups: Sequence[Sequence[int]]) -> list[AppendRequest]:
         """Return one request for each group of message indices (each ascending), in place of this
         one.
         """
@@ -104,10 +104,10 @@ class Parcel(msgspec.Struct, eq=False):
         self.ids.hand_over(tally)
         return tally, range(count)
 
-    def part(self, group: Sequence[int], sink: Sink, places: Sequence[int]) -> Parcel:
+    def part(self, group: Sequence[int], sink: Sink, places: Sequence[int]) -> AppendRequest:
         """Return a request of the messages at these indices, without ids."""
         messages = [self.messages[index] for index in group]
-        return Parcel(
+        return AppendRequest(
             messages,
             sum(message_bytes(message) for message in messages),
             self.pinned,
@@ -123,7 +123,9 @@ class Parcel(msgspec.Struct, eq=False):
             places,
         )
 
-    def learn(self, known: dict[int, Known], answer: Callable[[Known], Single]) -> Parcel | None:
+    def learn(
+        self, known: dict[int, Known], answer: Callable[[Known], Single]
+    ) -> AppendRequest | None:
         """Answer messages that the log has already; return a request of the rest, or None.
 
         A message that is refused because its id had another body takes later messages of its key
@@ -166,11 +168,11 @@ class Tally:
         self._future = future
         self._sink = sink
         self._places = places
-        self._joined: list[tuple[Sequence[int], Parcel]] = []
+        self._joined: list[tuple[Sequence[int], AppendRequest]] = []
 
-    def join(self, places: Sequence[int], parcel: Parcel) -> None:
-        """Tell `parcel`, which repeats the messages at these places, the same outcome."""
-        self._joined.append((places, parcel))
+    def join(self, places: Sequence[int], request: AppendRequest) -> None:
+        """Tell `request`, which repeats the messages at these places, the same outcome."""
+        self._joined.append((places, request))
 
     def fill(self, places: Sequence[int], outcome: Outcome) -> None:
         for place, single in zip(places, each(outcome, len(places)), strict=True):
@@ -184,15 +186,17 @@ class Tally:
             self._sink.fill(self._places, together(outcomes))
         elif self._future is not None and not self._future.done():
             self._future.set_result(together(outcomes))
-        for joined_places, parcel in self._joined:
-            parcel.resolve(together([again(outcomes[place]) for place in joined_places]))
+        for joined_places, request in self._joined:
+            request.resolve(together([again(outcomes[place]) for place in joined_places]))
 
 
-InFlight = dict[bytes, tuple[Parcel, Name]]
+InFlight = dict[bytes, tuple[AppendRequest, Name]]
 """The ids that are on their way from this process, each with its append request."""
 
 
-def claim(in_flight: InFlight, parcel: Parcel, entry: Name, part: BatchPart | None = None) -> bool:
+def claim(
+    in_flight: InFlight, request: AppendRequest, entry: Name, part: BatchPart | None = None
+) -> bool:
     """Give a request its only id; return whether it is to be sent.
 
     It is not sent if the id is on its way already. It then waits for the outcome of the first, or
@@ -200,18 +204,18 @@ def claim(in_flight: InFlight, parcel: Parcel, entry: Name, part: BatchPart | No
     """
     under_way = in_flight.get(entry.name)
     if under_way is None:
-        parcel.ids = Ids([entry], in_flight, part)
-        parcel.ids.register(parcel)
+        request.ids = Ids([entry], in_flight, part)
+        request.ids.register(request)
         return True
     if part is not None:
-        parcel.sink = JoinedSink(parcel, part)
-        parcel.places = range(len(parcel.messages))
+        request.sink = JoinedSink(request, part)
+        request.places = range(len(request.messages))
     first, id_of_first = under_way
     if (id_of_first.fingerprint, id_of_first.covers) != (entry.fingerprint, entry.covers):
-        parcel.resolve(key_reused())
+        request.resolve(key_reused())
     else:
         assert first.ids is not None
-        first.ids.join(id_of_first, parcel)
+        first.ids.join(id_of_first, request)
     return False
 
 
@@ -220,10 +224,10 @@ class JoinedSink:
 
     __slots__ = ("_future", "_part", "_places", "_sink")
 
-    def __init__(self, parcel: Parcel, part: BatchPart) -> None:
-        self._future = parcel.future
-        self._sink = parcel.sink
-        self._places = parcel.places
+    def __init__(self, request: AppendRequest, part: BatchPart) -> None:
+        self._future = request.future
+        self._sink = request.sink
+        self._places = request.places
         self._part = part
 
     def fill(self, places: Sequence[int], outcome: Outcome) -> None:
@@ -251,17 +255,17 @@ class Ids:
         self.part = part
         """The part of a producer's batch that has one id as a whole, or None."""
         self.in_flight = in_flight
-        self._joined: list[tuple[Name, Parcel]] = []
+        self._joined: list[tuple[Name, AppendRequest]] = []
 
-    def register(self, parcel: Parcel) -> None:
+    def register(self, request: AppendRequest) -> None:
         """Mark the ids as on their way; none of them may be already."""
         for entry in self.entries:
             assert entry.name not in self.in_flight
-            self.in_flight[entry.name] = (parcel, entry)
+            self.in_flight[entry.name] = (request, entry)
 
-    def join(self, entry: Name, parcel: Parcel) -> None:
-        """Let `parcel` wait for the outcome of the messages of `entry`, which it repeats."""
-        self._joined.append((entry, parcel))
+    def join(self, entry: Name, request: AppendRequest) -> None:
+        """Let `request` wait for the outcome of the messages of `entry`, which it repeats."""
+        self._joined.append((entry, request))
 
     def resolve(self, outcome: Outcome, count: int) -> None:
         """Give the request's outcome to the requests that joined it."""
@@ -272,9 +276,9 @@ class Ids:
             return
         singles = each(outcome, count)
         joined, self._joined = self._joined, []
-        for entry, parcel in joined:
+        for entry, request in joined:
             own = singles[entry.at : entry.at + entry.covers]
-            parcel.resolve(together([again(single) for single in own]))
+            request.resolve(together([again(single) for single in own]))
 
     def hand_over(self, tally: Tally) -> None:
         """Give the joined requests to `tally`, because their request is cut: they wait for its
@@ -282,10 +286,10 @@ class Ids:
         """
         self._forget()
         joined, self._joined = self._joined, []
-        for entry, parcel in joined:
-            tally.join(range(entry.at, entry.at + entry.covers), parcel)
+        for entry, request in joined:
+            tally.join(range(entry.at, entry.at + entry.covers), request)
 
-    def of_part(self, part: Parcel, group: Sequence[int]) -> Ids | None:
+    def of_part(self, part: AppendRequest, group: Sequence[int]) -> Ids | None:
         """Return the ids of the messages in `group`, which belong to `part` from now on."""
         at = {index: position for position, index in enumerate(group)}
         entries = [entry._replace(at=at[entry.at]) for entry in self.entries if entry.at in at]

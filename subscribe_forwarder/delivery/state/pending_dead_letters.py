@@ -7,17 +7,17 @@ from heapq import heappop, heappush
 
 from metadata.delivery.deliveries import OpenDelivery
 from subscribe_forwarder.delivery.state.exceptions import Exceptions
-from subscribe_forwarder.delivery.state.failures import DOOMED
+from subscribe_forwarder.delivery.state.failures import TO_DEAD_LETTERS
 
-BURY_AGAIN_MS = 30_000
+REPORT_AGAIN_MS = 30_000
 
 
-class Doomed:
+class PendingDeadLetters:
     """Keeps the messages whose failure for good is committed."""
 
     def __init__(self, exceptions: Exceptions) -> None:
-        self.told: Callable[[OpenDelivery], None] | None = None
-        """Gets each of them; those before there is somebody wait."""
+        self.on_due: Callable[[OpenDelivery], None] | None = None
+        """The dead-letter writer, which gets each message when it is due; None: they wait."""
         self._open = exceptions
         self._due: list[tuple[int, int]] = []  # (when to tell of it, offset)
 
@@ -26,12 +26,12 @@ class Doomed:
         self.tell(now_ms)
 
     def again(self, offset: int, now_ms: int) -> None:
-        """Report a message again later, because it could not be buried."""
-        heappush(self._due, (now_ms + BURY_AGAIN_MS, offset))
+        """Report a message again later, because it could not be written."""
+        heappush(self._due, (now_ms + REPORT_AGAIN_MS, offset))
 
     def tell(self, now_ms: int) -> None:
         """Report messages whose time to go to the dead letters has come."""
-        while self._due and self._due[0][0] <= now_ms and self.told is not None:
+        while self._due and self._due[0][0] <= now_ms and self.on_due is not None:
             row = self._open.rows.get(heappop(self._due)[1])
-            if row is not None and row.reason in DOOMED:
-                self.told(row)
+            if row is not None and row.reason in TO_DEAD_LETTERS:
+                self.on_due(row)

@@ -20,10 +20,10 @@ from outbox.dead_letter import PREFIX, consumers_detail, not_written, revived, w
 from store_nodes.errors import TooLarge, Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
-from subscribe_forwarder.delivery import undertaker as module
+from subscribe_forwarder.delivery import dead_letter_writer as module
+from subscribe_forwarder.delivery.dead_letter_writer import DeadLetterWriter
 from subscribe_forwarder.delivery.state.cursor import Settled
 from subscribe_forwarder.delivery.state.ledger import Ledger, Now, Policy
-from subscribe_forwarder.delivery.undertaker import Undertaker
 from tests.unit.subscribe_forwarder.subscribe_support import (
     LOG_TIME_US,
     SUBSCRIPTION_UID,
@@ -51,13 +51,13 @@ class FakeLedger:
         self.settled += [(offset, how) for offset in offsets]
         return len(offsets)
 
-    def bury(self, dead_letter: DeadLetter) -> bool:
+    def add_dead_letter(self, dead_letter: DeadLetter) -> bool:
         if dead_letter.offset in self.resumed:
             return False
         self.buried.append(dead_letter)
         return self.exceptions.pop(dead_letter.offset, None) is not None
 
-    def not_buried(self, offset: int, detail: str) -> None:
+    def dead_letter_failed(self, offset: int, detail: str) -> None:
         self.exceptions[offset] = replace(self.exceptions[offset], detail=detail)
 
 
@@ -88,7 +88,7 @@ class World:
         self.failure: Callable[[Sequence[Item]], None] = lambda items: None
         self.appends = 0
         self.noted = 0
-        self.undertaker = Undertaker(self, self, self.store, self._note)  # type: ignore[arg-type]
+        self.dead_letter_writer = DeadLetterWriter(self, self, self.store, self._note)  # type: ignore[arg-type]
 
     def _note(self, reader: object) -> None:
         self.noted += 1
@@ -96,7 +96,7 @@ class World:
     def dies(self, offset: int, reason: Reason = Reason.EXHAUSTED, **fields: Any) -> None:
         dead = OpenDelivery(offset, 3, reason, **fields)
         self.reader.ledger.exceptions[offset] = dead
-        self.undertaker.bury(self.reader, dead)
+        self.dead_letter_writer.add(self.reader, dead)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(5):
@@ -163,7 +163,7 @@ async def test_a_dead_letter_tells_where_it_comes_from(world: World) -> None:
     assert (row.offset, row.attributes, row.letter_topic_uid) == (1, {"own": "1"}, LETTERS_UID)
     assert (row.size_bytes, row.detail, row.publish_us) == (2, "no such", LOG_TIME_US)
     assert written.origin == {"dead_letter_of": row.message_id}
-    assert world.undertaker.pending == 0
+    assert world.dead_letter_writer.pending == 0
     assert world.noted == 1
 
 
@@ -171,7 +171,7 @@ async def test_many_go_in_one_append_in_order_and_each_once(world: World) -> Non
     world.store.publish(*[b"%d" % n for n in range(300)])
     for offset in range(300):
         world.dies(offset)
-        world.undertaker.bury(world.reader, world.reader.ledger.exceptions[offset])
+        world.dead_letter_writer.add(world.reader, world.reader.ledger.exceptions[offset])
     await world.until(lambda: len(world.reader.ledger.buried) == 300)
     assert world.appends == 2
     rows = world.reader.ledger.buried
@@ -223,7 +223,7 @@ async def test_one_that_is_too_large_holds_up_no_other(world: World) -> None:
     await world.until(
         lambda: why_not_written(world.reader.ledger.exceptions[1].detail) == "over the limit"
     )
-    await world.undertaker.close()
+    await world.dead_letter_writer.close()
 
 
 async def test_what_is_truncated_is_expired(world: World) -> None:
@@ -255,10 +255,10 @@ async def test_a_reader_that_changed_hands_is_not_touched(world: World) -> None:
 
     world.failure = reset
     world.dies(0)
-    await world.until(lambda: world.undertaker.pending == 0)
+    await world.until(lambda: world.dead_letter_writer.pending == 0)
     assert not before.buried
     world.failure = lambda items: None
-    world.undertaker.look(world.reader)
+    world.dead_letter_writer.look(world.reader)
     await world.until(lambda: bool(world.reader.ledger.buried))
     assert len(world.appended) == 1
 
@@ -271,7 +271,7 @@ async def test_what_a_reader_in_doubt_had_is_done_when_it_goes_on(world: World) 
 
     world.failure = freeze
     world.dies(0)
-    await world.until(lambda: world.undertaker.pending == 0)
+    await world.until(lambda: world.dead_letter_writer.pending == 0)
     assert not world.reader.ledger.buried
     world.failure = lambda items: None
     world.reader.frozen = False
@@ -285,11 +285,11 @@ async def test_a_key_that_is_resumed_while_its_head_is_dead_lettered_says_so(wor
     world.failure = lambda items: world.reader.ledger.resumed.add(0)
     dead = OpenDelivery(0, 3, Reason.EXHAUSTED)
     world.reader.ledger.exceptions[0] = dead
-    told = asyncio.ensure_future(world.undertaker.bury_now(world.reader, dead))
+    told = asyncio.ensure_future(world.dead_letter_writer.write_now(world.reader, dead))
     await asyncio.sleep(0)
     world.dies(1)
     assert await told == "its key was resumed meanwhile"
-    await world.until(lambda: world.undertaker.pending == 0)
+    await world.until(lambda: world.dead_letter_writer.pending == 0)
     assert [row.offset for row in world.reader.ledger.buried] == [1]
 
 
@@ -300,7 +300,7 @@ async def test_what_is_over_the_bound_is_found_later(
     world.store.publish(*[b"%d" % n for n in range(35)])
     for offset in range(35):
         world.dies(offset)
-    assert world.undertaker.pending == 10
+    assert world.dead_letter_writer.pending == 10
     await world.until(lambda: len(world.reader.ledger.buried) == 35)
 
 
@@ -337,8 +337,8 @@ async def test_an_ack_while_a_letter_is_written_wins_and_settles_once(world: Wor
         ledger.settle([0], Settled.ACKED)
 
     world.failure = acks
-    world.undertaker.bury(world.reader, ledger.exceptions[0])
-    await world.until(lambda: world.undertaker.pending == 0)
+    world.dead_letter_writer.add(world.reader, ledger.exceptions[0])
+    await world.until(lambda: world.dead_letter_writer.pending == 0)
     assert len(world.appended) == 1
     update = ledger.update()
     assert (update.dead_letters, update.closed, update.exceptions) == ((), (0,), 0)
