@@ -60,7 +60,7 @@ class Sockets:
             connection = stream.get_extra_info("socket")
             if connection is None or connection.fileno() < 0:
                 continue
-            if hasattr(connection, "detach"):
+            if isinstance(connection, socket.socket):
                 os.close(connection.detach())
             else:
                 nowhere = os.open(os.devnull, os.O_RDWR)
