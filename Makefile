@@ -17,6 +17,7 @@ SIM_RUNS ?= 2000
 SIM_STORE_RUNS ?= 25
 SIM_MODULE_RUNS ?= 10
 SIM_HOURS ?= 2
+SOAK_MINUTES ?= 120
 SIM_DELIVERY_RUNS ?= 10
 .DEFAULT_GOAL := help
 
@@ -139,6 +140,10 @@ journeys: $(INSTALLED) ## The functions and files that a publish, a pull, an ack
 .PHONY: abuse
 abuse: $(INSTALLED) ## Hostile input to every route beside a tenant that must not notice (hours; ABUSE_ARGS=--short: minutes)
 	$(BIN)/python -m tests.abuse $(ABUSE_ARGS)
+
+.PHONY: soak
+soak: $(INSTALLED) ## Mixed load with kills of every process: what grows, what is lost, who elects (SOAK_MINUTES=120)
+	$(BIN)/python -m tests.soak --minutes $(SOAK_MINUTES) $(SOAK_ARGS)
 
 .PHONY: install-storm
 install-storm: $(INSTALLED) ## Nodes that lag and install checkpoints while their peers come and go (ten seeds, an hour)

@@ -431,6 +431,12 @@ class ChaosCluster:
         """Return the environment of an operator's shell: the settings that all processes share."""
         return inherited_environment() | self._environment() | self._sizes()
 
+    @property
+    def server_pid(self) -> int:
+        """Return the process id of the server that was started last."""
+        assert self._server is not None
+        return self._server.pid
+
     def node_pids(self) -> dict[int, int]:
         """Return the process ids of the nodes started here."""
         return {node: process.pid for node, process in self._nodes.items()}
