@@ -250,8 +250,7 @@ class Acks:
             published = await self._task_acks.ack(
                 tenant_of(scope), hub, readers, named, request.publish, forwarder.now
             )
-            if hub.waiting:
-                hub.dispatch()
+            hub.settled()
             forwarder.usage.count(hub.subscription.tenant_id, ACKS, len(ids.texts))
             answer = Acked(
                 len(ids.texts),
@@ -268,8 +267,7 @@ class Acks:
             if exactly_once:
                 places = self._held(reader, places, named.failures)
             new += reader.acked(sorted([place.offset for place in places]))
-        if hub.waiting:
-            hub.dispatch()  # fewer outstanding messages, or ranges, may end a pause
+        hub.settled()
         await forwarder.flusher.commit(touched)
         metrics.acked.inc(new)
         forwarder.usage.count(hub.subscription.tenant_id, ACKS, new)

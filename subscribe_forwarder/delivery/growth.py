@@ -82,6 +82,11 @@ class Growth:
         self._barriers: Sequence[Barrier] = ()
         self._elsewhere: dict[Lane, CursorState] = {}
 
+    @property
+    def standing(self) -> bool:
+        """Whether a barrier may hold messages back."""
+        return bool(self._barriers)
+
     def follow(self, topic: Topic, readers: Mapping[Lane, Reader]) -> None:
         """Follow the topic and its readers."""
         self.partitions = topic.partition_count

@@ -4,6 +4,8 @@ A pull that finds messages in the cache is answered without a task, a timer or a
 the wait list, as streams are. Each event that may make messages ready (new messages, a fetch, an
 ack, a deadline) calls `dispatch`, which serves the list from its head. A consumer that has reached
 its own limit stands aside and holds up nobody. A waiter that goes away leaves nothing leased.
+
+An event costs the same however many consumers wait, as long as these take from any partition.
 """
 
 from __future__ import annotations
@@ -11,9 +13,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 
 from edge.problem import Problem, unavailable
@@ -102,12 +103,16 @@ class Hub:
         """Other restraints, by the object that reports them."""
         self.dealing = Dealing(may_hand_out, progressed)
         self._limits_of: tuple[Subscription, float, Said | None] | None = None
-        self._waiting: deque[Waiter] = deque()
-        self._blocked: list[Waiter] = []
+        self._waiting: OrderedDict[Waiter, None] = OrderedDict()
+        self._blocked: dict[Waiter, None] = {}
+        self._hasty: dict[Waiter, None] = {}
+        """Waiters that end as soon as nothing is ready."""
         self.streams: set[Waiter] = set()
         """The open streams, in line or not."""
         self._more = False
         """The last pass took nothing and did not get to the end."""
+        self._emptied = False
+        """The last pass took all that is ready: it would give the next consumer nothing."""
         self._turn = Turn()
         self._renewing = False
         self._timer: asyncio.TimerHandle | None = None
@@ -119,7 +124,8 @@ class Hub:
 
     @property
     def waiting_pulls(self) -> int:
-        return sum(1 for one in (*self._waiting, *self._blocked) if one not in self.streams)
+        streams = sum(one in self._waiting or one in self._blocked for one in self.streams)
+        return self.waiting - streams
 
     @property
     def outstanding(self) -> int:
@@ -204,14 +210,15 @@ class Hub:
                 f"{self.waiting} consumers of this subscription are waiting already.",
                 retry_after_s=_RETRY_AFTER_S,
             )
-        self._waiting.append(waiter)
+        self._waiting[waiter] = None
+        if waiter.only_now:
+            self._hasty[waiter] = None
         self._news.worked(self.subscription.uid)
 
     def leave(self, waiter: Waiter) -> None:
         """Leave the line, if the waiter is still in it."""
-        for line in (self._waiting, self._blocked):
-            with suppress(ValueError):
-                line.remove(waiter)
+        for line in (self._waiting, self._blocked, self._hasty):
+            line.pop(waiter, None)
         self._news.worked(self.subscription.uid)
 
     async def refresh(self) -> None:
@@ -226,30 +233,42 @@ class Hub:
     def dispatch(self) -> None:
         """Deliver ready messages to the waiting consumers, in order."""
         self.dealing.affinity.expire(self._clock())
+        line = self._waiting
         if self._blocked:
             # Their own limits held them back; they may have room by now.
-            self._waiting += self._blocked
+            line.update(self._blocked)
             self._blocked.clear()
-        line = self._waiting
         passed: list[Waiter] = []
-        more = False
+        more = self._emptied = False
         while line:
-            want = self._asked(line[0])
+            waiter = next(iter(line))
+            want = self._asked(waiter)
             if want is None:
-                self._step_aside(line.popleft())
+                del line[waiter]
+                self._step_aside(waiter)
                 continue
+            if self._emptied and want.places is None:
+                break
             delivery = self._serve(want)
             more |= self._more
             if delivery is None:
                 if want.places is None:
                     break
-                passed.append(line.popleft())  # nothing in its partitions, but maybe in others
-            elif line[0].give(delivery):
-                line.popleft()
-        line.extendleft(reversed(passed))
+                del line[waiter]
+                passed.append(waiter)  # nothing in its partitions, but maybe in others
+            elif waiter.give(delivery):
+                del line[waiter]
+        for waiter in reversed(passed):
+            line[waiter] = None
+            line.move_to_end(waiter, last=False)
         self._more = more
         if line or self._blocked:
             self._idle()
+
+    def settled(self) -> None:
+        """Serve the wait list again after messages were settled: that may end a pause."""
+        if self.waiting and not all(reader.drained for reader in self.readers.values()):
+            self.dispatch()
 
     def attend(self, consumer: str, stays_s: float) -> None:
         """Count a consumer that wants its own partitions as present for `stays_s`, unless
@@ -306,7 +325,7 @@ class Hub:
         if waiter.only_now:
             waiter.end(None)
         else:
-            self._blocked.append(waiter)
+            self._blocked[waiter] = None
 
     def _asked(self, waiter: Waiter) -> Want | None:
         """Return the want of a waiter; None if its own limits leave it nothing."""
@@ -396,6 +415,7 @@ class Hub:
         readers = self.dealing.open_to(want, self.readers, self.growth.partitions, now)
         taken = self.collector.collect(readers, room, now, deadline_ms) if readers else []
         self._more = room.more and not taken
+        self._emptied = not (room.full or room.more or want.places or self.growth.standing)
         self.dealing.handed_out(want, taken)
         if taken:
             self._handed_out(taken)
@@ -428,8 +448,8 @@ class Hub:
             if reader_due is not None and (due_ms is None or reader_due < due_ms):
                 due_ms = reader_due
         if not starved:
-            for waiter in [one for one in self._waiting if one.only_now]:
-                self._waiting.remove(waiter)
+            for waiter in [one for one in self._hasty if one in self._waiting]:
+                del self._waiting[waiter]
                 waiter.end(None)
         if self.waiting:
             self._set_timer(due_ms)

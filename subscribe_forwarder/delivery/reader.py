@@ -194,8 +194,18 @@ class Reader:
         """Whether nothing is readable at `scan` and nothing is outstanding."""
         if self.ledger.outstanding:
             return False
-        end = self.end
-        return end is not None and self.scan >= end and self.scan >= self.tail.first
+        scan, end = self.scan, self.tail.end
+        if end is None or scan < self.tail.first:
+            return False
+        return scan >= end or scan >= (self.end or 0)
+
+    @property
+    def drained(self) -> bool:
+        """Whether no message is known that could be delivered now but for a limit or a pause."""
+        scan, end = self.scan, self.tail.end
+        if self.keys is not None or end is None or scan < end or scan < self.tail.first:
+            return False
+        return self.ledger.peek_ready() is None
 
     def has_ready(self, now: Now) -> bool:
         """Return whether a message may be delivered now."""

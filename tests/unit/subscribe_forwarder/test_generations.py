@@ -248,6 +248,20 @@ async def test_a_waiting_pull_takes_part_in_a_growth() -> None:
         assert [m["data"] for m in await pull] == ["here"]
 
 
+async def test_two_waiting_pulls_share_what_is_on_both_sides_of_a_growth() -> None:
+    async with world() as w:
+        pulls = [asyncio.create_task(w.pulled(wait_s=2)) for _ in range(2)]
+        await asyncio.sleep(0.01)
+        w.store.delay_s = 0.1
+        w.store.publish(b"old")
+        await asyncio.sleep(0.01)
+        w.store.delay_s = 0
+        await tell(w, grown(w.metadata.topics[TOPIC_UID], 2, {0: w.store.seal()}))
+        w.store.publish(b"new", partition=1)
+        async with asyncio.timeout(1):
+            assert [[m["data"] for m in await pull] for pull in pulls] == [["old"], ["new"]]
+
+
 async def test_what_is_truncated_holds_nobody_up() -> None:
     async with world() as w:
         w.store.publish(b"a", b"b")

@@ -13,6 +13,8 @@ from edge.problem import Problem
 from store_nodes.errors import Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
+from subscribe_forwarder.delivery.hub import Hub
+from subscribe_forwarder.delivery.line import PullWaiter, Want
 from subscribe_forwarder.delivery.state import cursor
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,
@@ -391,3 +393,68 @@ async def test_unknown_and_foreign_subscriptions_are_404() -> None:
     async with world() as w:
         assert (await w.pull(name="nobody")).status == 404
         assert (await w.pull(tenant=b"\x09" * 16)).status == 404
+
+
+async def test_an_event_costs_the_same_however_many_pulls_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = 0
+    ask = PullWaiter.ask
+
+    def counted(waiter: PullWaiter) -> Want | None:
+        nonlocal asked
+        asked += 1
+        return ask(waiter)
+
+    monkeypatch.setattr(PullWaiter, "ask", counted)
+    async with world(max_waiting_pulls=500) as w:
+        pulls = [asyncio.create_task(w.pulled(wait_s=20)) for _ in range(300)]
+        await asyncio.sleep(0.1)
+        asked = 0
+        for number in range(10):
+            w.store.publish(b"%d" % number)
+            [message] = await pulls[number]
+            await w.ack(message)
+        assert asked <= 50
+        for pull in pulls:
+            pull.cancel()
+        await asyncio.gather(*pulls, return_exceptions=True)
+
+
+async def test_an_ack_serves_the_wait_list_only_where_something_is_held_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    served = 0
+    dispatch = Hub.dispatch
+
+    def counted(hub: Hub) -> None:
+        nonlocal served
+        served += 1
+        dispatch(hub)
+
+    monkeypatch.setattr(Hub, "dispatch", counted)
+    async with world(max_outstanding=1) as w:
+        w.store.publish(b"a")
+        [message] = await w.pulled()
+        pull = asyncio.create_task(w.pulled(wait_s=20))
+        await asyncio.sleep(0.01)
+        served = 0
+        await w.ack(message)
+        assert served == 0
+        w.store.publish(b"b", b"c")
+        [message] = await pull
+        pull = asyncio.create_task(w.pulled(wait_s=20))
+        await asyncio.sleep(0.01)
+        await w.ack(message)
+        assert [m["data"] for m in await pull] == ["c"]
+
+
+async def test_a_pull_that_is_cancelled_before_it_is_served_leaves_its_turn() -> None:
+    async with world() as w:
+        first, second = [asyncio.create_task(w.pulled(wait_s=20)) for _ in range(2)]
+        await asyncio.sleep(0.01)
+        first.cancel()
+        w.store.publish(b"a", here=True)
+        assert [m["data"] for m in await second] == ["a"]
+        with pytest.raises(asyncio.CancelledError):
+            await first
