@@ -6,9 +6,13 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from edge.asgi import ClientGone, Receive
+from edge.asgi import ClientGone, Receive, Scope
 from edge.problem import Problem
 
+DEPARTURE = "packetboat.departure"
+"""The scope key of a function that returns a future that ends as `disconnected` does. A server adds
+it if it knows of departures without a task that receives.
+"""
 T = TypeVar("T")
 
 
@@ -19,6 +23,19 @@ async def disconnected(receive: Receive) -> None:
     """
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def departure(scope: Scope, receive: Receive) -> asyncio.Future[None]:
+    """Return a future that ends as `disconnected` does; call `unwatch` with it at the end."""
+    offered: Callable[[], asyncio.Future[None]] | None = scope.get(DEPARTURE)
+    return asyncio.ensure_future(disconnected(receive)) if offered is None else offered()
+
+
+async def unwatch(gone: asyncio.Future[None]) -> None:
+    """End the task behind a future of `departure`, if there is one."""
+    if isinstance(gone, asyncio.Task):
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
 
 
 def ended_by(gone: asyncio.Future[None]) -> Problem:

@@ -3,8 +3,9 @@
 A request is judged when it begins. One that then waits is kept here, and judged again as soon as
 the verifier drops its entry for the token (a key, client, policy, issuer or tenant has changed, or
 the token was revoked) and when its token expires. If the next request of that token would be
-refused, `receive` raises that Problem in the handler, which answers with it, or with the last line
-of a stream. Invariant: GRACE_S later nothing is written any more, whatever the handler does.
+refused, `receive` raises that Problem in the handler, and the future of the client's departure
+fails with it. The handler answers with it, or with the last line of a stream. Invariant: GRACE_S
+later nothing is written any more, whatever the handler does.
 
 A token that cannot be checked now ends nothing: the check is repeated each second. Only operations
 that may wait come by here, and the watch keeps a request only once it waits.
@@ -17,6 +18,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, MutableMapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
 import structlog
@@ -26,6 +28,7 @@ from auth.errors import TenantSuspended, TokenRefused, VerifierUnavailable
 from auth.principal import Principal
 from auth.verifier import CachingVerifier
 from edge.asgi import Handler, Receive, Scope, Send, header
+from edge.departure import DEPARTURE
 from edge.problem import Problem, unavailable
 from gateway.admission.kinds import kind_of
 from gateway.http.router import Endpoint
@@ -57,6 +60,7 @@ class OpenRequest:
         "_asking",
         "_body_read",
         "_cut",
+        "_departure",
         "_interrupted",
         "_receive",
         "_task",
@@ -77,6 +81,7 @@ class OpenRequest:
         self._receive = receive
         self._task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._asking: asyncio.Task[Any] | None = None
+        self._departure: asyncio.Future[None] | None = None
         self._body_read = self._interrupted = self._cut = False
         self.endpoint = endpoint
         self.scope = scope
@@ -92,6 +97,9 @@ class OpenRequest:
 
     async def run(self, handler: Handler, send: Send) -> None:
         """Run the handler; raise the refusal if it had to be cancelled for that."""
+        offered = self.scope.get(DEPARTURE)
+        if offered is not None:
+            self.scope[DEPARTURE] = partial(self.departure, offered)
         try:
             await handler(self.scope, self.receive, send)
         except asyncio.CancelledError:
@@ -119,9 +127,20 @@ class OpenRequest:
             self._asking, self._interrupted = None, False
             del asking
 
+    def departure(self, offered: Callable[[], asyncio.Future[None]]) -> asyncio.Future[None]:
+        """Return the future of the client's departure; it fails with the refusal as soon as there
+        is one.
+        """
+        self._watch.keep(self)
+        self._departure = offered()
+        if self.refusal is not None:
+            self._fail(self.refusal)
+        return self._departure
+
     def refuse(self, refusal: Problem) -> None:
         """The handler hears of it, also where it waits already."""
         self.refusal, self.refused_s = refusal, time.monotonic()
+        self._fail(refusal)
         if self._asking is not None:
             self._interrupted = True
             self._asking.cancel()
@@ -130,6 +149,13 @@ class OpenRequest:
         """Cancel the handler, which was told of the refusal and goes on."""
         self._cut = True
         self._task.cancel()
+
+    def _fail(self, refusal: Problem) -> None:
+        """Have the future of the departure fail, if the handler has it and it is not done."""
+        departure = self._departure
+        if departure is not None and not departure.done():
+            departure.set_exception(refusal)
+            departure.exception()  # it counts as known: the handler may just have ended its wait
 
     def _why(self) -> Problem:
         assert self.refusal is not None, "only who is refused is interrupted"

@@ -22,6 +22,7 @@ import structlog
 from prometheus_client import Counter
 
 from edge.asgi import EXPECTS, PROBLEM_JSON, TENANT, WAITED, ClientGone
+from edge.departure import DEPARTURE
 from edge.problem import Problem
 from gateway.http.request import (
     END,
@@ -395,6 +396,7 @@ class Connection(asyncio.Protocol):
             "extensions": {},
             WAITED: self._waited_s,
             EXPECTS: head.expects,
+            DEPARTURE: request.departure,
         }
         task = self._server.loop.create_task(request.run(scope))
         self._server.own(task)
@@ -409,6 +411,7 @@ class Request:
         "_chunks",
         "_close",
         "_connection",
+        "_departure",
         "_ended",
         "_expects",
         "_gone",
@@ -440,6 +443,7 @@ class Request:
         self._scope: dict[str, Any] = {}
         self._close = head.close
         self._wakeup: asyncio.Future[None] | None = None
+        self._departure: asyncio.Future[None] | None = None
         self._head_bytes: bytes | None = None
         self._told_end = self._chunked = self._ended = self._gone = False
 
@@ -461,6 +465,8 @@ class Request:
         except Exception:
             if not self._gone:
                 _log.exception("the application failed")
+        finally:
+            del scope[DEPARTURE]  # the scope must not keep the request
         if self._gone:
             return
         if self._head_bytes is None and not self._ended:
@@ -500,6 +506,16 @@ class Request:
         """Tell the handler, too."""
         self._gone = True
         self._wake()
+        if self._departure is not None and not self._departure.done():
+            self._departure.set_result(None)
+
+    def departure(self) -> asyncio.Future[None]:
+        """Return the future that is done once the client has gone; the request was read before."""
+        if self._departure is None:
+            self._departure = self._server.loop.create_future()
+            if self._gone or self._ended:
+                self._departure.set_result(None)
+        return self._departure
 
     async def receive(self) -> MutableMapping[str, Any]:
         """Return the next part of the body, or wait for it; at the end, `http.disconnect`."""

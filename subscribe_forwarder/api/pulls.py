@@ -1,8 +1,7 @@
 """Serves pulls, wherever the partitions of the subscription are owned.
 
-Where all are here: one synchronous pass where messages are there, else a wait. A wait owns one more
-task, which watches for the client going away. Leased messages are returned when the response could
-not leave.
+Where all are here: one synchronous pass where messages are there, else a wait, which ends when the
+client goes away. Leased messages are returned when the response could not leave.
 
 Else the partitions here are asked first. Where they have nothing, one credit goes to every owner:
 the first that has messages spends it and answers, the others return what they leased, uncounted.
@@ -13,12 +12,14 @@ first byte of an answer has left.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from edge.asgi import Receive, Scope, Send, read_body, respond
-from edge.departure import disconnected, ended_by
+from edge.departure import departure, disconnected, ended_by, unwatch
 from edge.problem import Problem, unavailable
 from openapi.consume import OPERATIONS
 from subscribe_forwarder import metrics
@@ -39,6 +40,8 @@ from subscribe_forwarder.fleet.proxy.routing import HERE, Found, Routing, nowher
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.peers import FORWARDED, RACE, PeerGone, is_misdirected
 
+Watch = Callable[[], "asyncio.Future[None]"]
+"""Begins to watch for the departure of a client, as `edge.departure.departure` does."""
 NO_STORE = [(b"cache-control", b"no-store")]
 BODY_READ = "packetboat.body_read"
 """Scope key of a pull whose body is read."""
@@ -329,15 +332,13 @@ class PullsHere:
         refuse_push(hub.subscription)
         forwarder.require_lease()
         want = _want_of(request, hub)
-        delivery = None if request.gathers else hub.pull_now(want)
-        if delivery is None:
-            if request.wait_s and not body_read:
+        if request.wait_s:
+            if not body_read:
                 await read_body(scope, receive, MAX_GET_BODY_BYTES)
                 scope[BODY_READ] = True
-            if request.gathers:
-                # Hold the first messages until the rest is there: their lease begins then.
-                want = want._replace(lease_from_s=forwarder.now_ms() / 1000 + request.wait_s)
-            delivery = await self._wait(hub, want, request, receive)
+            delivery = await self._waited(hub, want, request, partial(departure, scope, receive))
+        else:
+            delivery = hub.pull_now(want) or await self._looked(hub, want)
         if delivery is None:
             await empty(send)
         else:
@@ -394,32 +395,24 @@ class PullsHere:
             deadline_s = hub.subscription.ack_deadline_s
             delivery.start_leases(forwarder.now_ms() + int(deadline_s * 1000))
 
-    async def _wait(
-        self, hub: Hub, want: Want, request: PullRequest, receive: Receive
+    async def _waited(
+        self, hub: Hub, want: Want, request: PullRequest, watch: Watch
     ) -> Delivery | None:
-        """Wait for messages as long as the request allows and the client is there."""
-        if not request.wait_s:
-            await hub.refresh()
-            delivery = hub.pull_now(want)
-            if delivery is not None:
-                return delivery
-            fetch_s = self._forwarder.settings.fetch_timeout_s
-            return await wait(hub, PullWaiter(want, 1, only_now=True), fetch_s)
+        """Return what is there, or comes as long as the request allows and the client is there."""
+        if request.gathers:
+            # Hold the first messages until the rest is there: their lease begins then.
+            want = want._replace(lease_from_s=self._forwarder.now_ms() / 1000 + request.wait_s)
         waiter = PullWaiter(want, request.min_messages, only_now=False)
-        gone = asyncio.get_running_loop().create_task(disconnected(receive))
-        delivery = None
-        try:
-            delivery = await wait(hub, waiter, request.wait_s, gone)
-        finally:
-            gone.cancel()
-            try:
-                await asyncio.gather(gone, return_exceptions=True)
-            except BaseException:  # cancelled just as its messages came
-                if delivery is not None:
-                    delivery.withdraw()
-                    hub.dispatch()
-                raise
-        return delivery
+        return await wait(hub, waiter, request.wait_s, watch)
+
+    async def _looked(self, hub: Hub, want: Want) -> Delivery | None:
+        """Return what the store has, for a pull that does not wait."""
+        await hub.refresh()
+        delivery = hub.pull_now(want)
+        if delivery is not None:
+            return delivery
+        fetch_s = self._forwarder.settings.fetch_timeout_s
+        return await wait(hub, PullWaiter(want, 1, only_now=True), fetch_s)
 
 
 async def _won(scope: Scope) -> bool:
@@ -435,33 +428,31 @@ async def empty(send: Send) -> None:
 
 
 async def wait(
-    hub: Hub, waiter: PullWaiter, wait_s: float, gone: asyncio.Future[None] | None = None
+    hub: Hub, waiter: PullWaiter, wait_s: float, watch: Watch | None = None
 ) -> Delivery | None:
-    """Return leased messages, after `pull_now` gave none; None when none came in time.
+    """Return leased messages as soon as there are some; None when none came in time.
 
-    A wait ends when `gone` is done, with the reason that `gone` has. That and cancelling it leave
-    nothing leased. Raises a 503 when messages may be there but out of reach, and the Problem with
-    which the wait list ended.
+    A wait ends when the future of `watch` is done, with the reason that it has. That and cancelling
+    the wait leave nothing leased. Raises a 503 when messages may be there but out of reach, and the
+    Problem with which the wait list ended.
     """
     hub.join(waiter)
-    waits: list[asyncio.Future[Any]] = [waiter.future]
-    if gone is not None:
-        waits.append(gone)
     metrics.waiting.inc()
     try:
         hub.dispatch()
         if not waiter.future.done():
-            await asyncio.wait(waits, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
-        if gone is not None and gone.done():
-            raise ended_by(gone)
+            await _until_served(waiter, wait_s, watch)
     except BaseException:
-        if not _left(hub, waiter).exception():
-            waiter.future.result().withdraw()
+        hub.leave(waiter)
+        abandoned = waiter.abandon()
+        if abandoned.count:
+            abandoned.withdraw()
             hub.dispatch()
         raise
     finally:
         metrics.waiting.dec()
-    delivery = _left(hub, waiter).result()
+    hub.leave(waiter)
+    delivery = waiter.future.result()
     if delivery.count:
         return delivery
     if hub.closed is None:
@@ -469,15 +460,28 @@ async def wait(
     return None
 
 
-def _left(hub: Hub, waiter: PullWaiter) -> asyncio.Future[Delivery]:
-    """Leave the wait list.
+async def _until_served(waiter: PullWaiter, wait_s: float, watch: Watch | None) -> None:
+    """Return once the waiter has ended; at the latest after `wait_s`, with what it has by then.
 
-    The returned future is done: with the messages that it has got by now, or with the reason why
-    the wait list ended.
+    Raises the reason that the future of `watch` has.
     """
-    hub.leave(waiter)
-    waiter.end(None)
-    return waiter.future
+
+    def end(_: object) -> None:
+        waiter.end(None)
+
+    timer = asyncio.get_running_loop().call_later(wait_s, waiter.end, None)
+    gone = None if watch is None else watch()
+    try:
+        if gone is not None:
+            gone.add_done_callback(end)
+        await waiter.future
+        if gone is not None and gone.done():
+            raise ended_by(gone)
+    finally:
+        timer.cancel()
+        if gone is not None:
+            gone.remove_done_callback(end)
+            await unwatch(gone)
 
 
 def _want_of(request: PullRequest, hub: Hub) -> Want:

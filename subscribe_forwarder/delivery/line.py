@@ -121,6 +121,8 @@ class PullWaiter:
 
     def ask(self) -> Want | None:
         want, held = self._want, self._held
+        if self.future.done():
+            return None  # nobody waits for it any more
         if held is None:
             return want
         return want._replace(
@@ -148,6 +150,14 @@ class PullWaiter:
             self.future.set_result(self.held)
         else:
             self.future.set_exception(problem)
+
+    def abandon(self) -> Delivery:
+        """End without an answer; return what it was given, which is to be withdrawn."""
+        future = self.future
+        if future.done() and not future.cancelled() and not future.exception():
+            return future.result()
+        future.cancel()
+        return self.held
 
     @property
     def held(self) -> Delivery:

@@ -441,4 +441,29 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P17",
         fails_with="TimeoutError",
     ),
+    Mutant(
+        "a wait does not hear that its client has gone",
+        (
+            Edit(
+                "gateway/http/connection.py",
+                "            self._departure.set_result(None)\n\n    def departure(",
+                "            pass\n\n    def departure(",
+            ),
+        ),
+        killed_by=f"{_SERVER}::test_a_client_that_leaves_is_noticed[/wait-for-departure]",
+        breaks="P19",
+    ),
+    Mutant(
+        "a wait does not hear that its caller may not go on",
+        (
+            Edit(
+                "gateway/access_watch.py",
+                "= refusal, time.monotonic()\n        self._fail(refusal)\n",
+                "= refusal, time.monotonic()\n",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_access_watch.py"
+        "::test_who_may_no_longer_is_answered_so_and_nobody_else",
+        breaks="P12",
+    ),
 )

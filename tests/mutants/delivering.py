@@ -553,4 +553,58 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_readers_that_are_far_behind_fetch_it",
         breaks="P19",
     ),
+    Mutant(
+        "who waits behind a growth hears nothing of the message that ended its barrier",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/hub.py",
+                "want.places or self.growth.standing)",
+                "want.places)",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_generations.py"
+        "::test_two_waiting_pulls_share_what_is_on_both_sides_of_a_growth",
+        fails_with="TimeoutError",
+        breaks="P3",
+    ),
+    Mutant(
+        "an ack ends no pause",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/hub.py",
+                "if self.waiting and not all(",
+                "if self.waiting and all(",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_pull.py"
+        "::test_an_ack_ends_a_pause_for_those_who_wait",
+        breaks="P3",
+    ),
+    Mutant(
+        "a pull whose request was cancelled is served",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/line.py",
+                "        if self.future.done():\n            return None",
+                "        if False:\n            return None",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_pull.py"
+        "::test_a_pull_that_is_cancelled_before_it_is_served_leaves_its_turn",
+        breaks="P3",
+        fails_with="asyncio.exceptions.InvalidStateError",
+    ),
+    Mutant(
+        "messages gathered for a client that has gone stay leased",
+        (
+            Edit(
+                "subscribe_forwarder/api/pulls.py",
+                "            abandoned.withdraw()\n",
+                "",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_pull_limits.py"
+        "::test_who_goes_while_waiting_leaves_nothing_leased",
+        breaks="P3",
+    ),
 )

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from edge.asgi import ClientGone, Receive, Scope, Send
+from edge.departure import DEPARTURE
 from subscribe_forwarder.peers import PART
 
 
@@ -92,6 +93,7 @@ def part_of(
 ) -> Scope:
     """Return the request as one of those who share it gets it; `keys` are scope keys of its own."""
     part = {**scope, PART: True, **(keys or {})}
+    part.pop(DEPARTURE, None)  # the request that is shared watches for its client
     if query is not None:
         part["query_string"] = urlencode(query).encode("ascii")
     if headers is not None:

@@ -13,7 +13,7 @@ from auth.permissions import Permission
 from auth.principal import Grant, Principal, everything
 from auth.verifier import CachingVerifier
 from edge.asgi import Receive, Route, Scope, Send, respond
-from edge.departure import disconnected, ended_by
+from edge.departure import DEPARTURE, departure, disconnected, ended_by, unwatch
 from edge.problem import Problem
 from gateway import access_watch
 from gateway.access_watch import AccessWatch
@@ -66,9 +66,13 @@ def changed(kind: ChangeKind = ChangeKind.KEY, tenant_id: bytes = ONE) -> list[C
 
 
 class Site:
-    """One process: `watch` looks when it is told to, or when `running`."""
+    """One process: `watch` looks when it is told to, or when `running`.
 
-    def __init__(self) -> None:
+    `offers` says that its server offers the futures of departures.
+    """
+
+    def __init__(self, *, offers: bool) -> None:
+        self.offers = offers
         self.tokens = Tokens()
         self.watch = AccessWatch(self.tokens.cache, wall=self.tokens.wall)
         self.messages = asyncio.Event()
@@ -77,7 +81,7 @@ class Site:
     async def pull(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Wait as every long poll does."""
         await receive()
-        gone = asyncio.create_task(disconnected(receive))
+        gone = departure(scope, receive)
         there = asyncio.create_task(self.messages.wait())
         try:
             await asyncio.wait((gone, there), return_when=asyncio.FIRST_COMPLETED)
@@ -85,7 +89,7 @@ class Site:
                 raise ended_by(gone)
             await respond(send, 200, b"message")
         finally:
-            gone.cancel()
+            await unwatch(gone)
             there.cancel()
 
     async def deaf(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -123,6 +127,8 @@ class Site:
                 "headers": [(b"authorization", b"Bearer " + token)],
                 "path_params": params or {"name": "reader"},
             }
+            if self.offers:
+                scope[DEPARTURE] = asyncio.get_running_loop().create_future
             await endpoint.handler(scope, receive, send)
             return sent
 
@@ -136,9 +142,9 @@ class Site:
         await asyncio.sleep(0.01)
 
 
-@pytest.fixture
-async def site() -> AsyncIterator[Site]:
-    site = Site()
+@pytest.fixture(params=[False, True], ids=["a task", "offered"])
+async def site(request: pytest.FixtureRequest) -> AsyncIterator[Site]:
+    site = Site(offers=request.param)
     yield site
     for task in site.tasks:
         task.cancel()

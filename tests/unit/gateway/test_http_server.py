@@ -8,6 +8,7 @@ from contextlib import suppress
 import pytest
 
 from edge.asgi import WAITED, ClientGone, Receive, Scope, Send, respond
+from edge.departure import departure
 from gateway.admission.gate import PreparedResponse
 from gateway.http import connection as connections
 from gateway.http.connection import Connection
@@ -26,6 +27,11 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     if path == "/wait":
         while (await receive())["type"] != "http.disconnect":
             pass
+        application.gone += 1  # type: ignore[attr-defined]
+        return
+    if path == "/wait-for-departure":
+        await receive()
+        await departure(scope, receive)
         application.gone += 1  # type: ignore[attr-defined]
         return
     if path == "/defect":
@@ -187,9 +193,10 @@ async def test_streams_heads_and_bodyless_statuses(exchange: Exchange) -> None:
     assert b"transfer-encoding" not in empty
 
 
-async def test_a_client_that_leaves_is_noticed(server: tuple[HttpServer, int]) -> None:
+@pytest.mark.parametrize("path", [b"/wait", b"/wait-for-departure"])
+async def test_a_client_that_leaves_is_noticed(server: tuple[HttpServer, int], path: bytes) -> None:
     _, writer = await asyncio.open_connection("127.0.0.1", server[1])
-    writer.write(b"GET /wait HTTP/1.1\r\n" + HOST + b"\r\n")
+    writer.write(b"GET " + path + b" HTTP/1.1\r\n" + HOST + b"\r\n")
     await writer.drain()
     await asyncio.sleep(0.05)
     writer.close()
