@@ -268,7 +268,7 @@ class Acks:
                 places = self._held(reader, places, named.failures)
             new += reader.acked(sorted([place.offset for place in places]))
         hub.settled()
-        await forwarder.flusher.commit(touched)
+        await forwarder.flusher.commit(touched, acked=new)
         metrics.acked.inc(new)
         forwarder.usage.count(hub.subscription.tenant_id, ACKS, new)
         await respond(send, 200, _results(Acked, ids, named.failures))

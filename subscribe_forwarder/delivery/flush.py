@@ -3,8 +3,9 @@
 Invariant: an ack is answered 200 only after the COMMIT of a flush that began after the ack was
 applied to its cursor. A flush takes every cursor changed since the last one began, so a lone ack
 waits for nothing and a busy forwarder shares each flush among hundreds; there is no timer between,
-but for some milliseconds where acks of many cursors come one by one (flush_pace.py). Progress that
-nobody waits for (deliveries, expiries) goes with the next flush, or within a second.
+but for some milliseconds where acks of many cursors come one by one (flush_pace.py), or where a few
+acks are followed by others anyway (ack_gathering.py). Progress that nobody waits for (deliveries,
+expiries) goes with the next flush, or within a second.
 
 A row that was not written has lost its epoch or its generation. A flush whose COMMIT never answered
 may have happened, or may still happen. Both freeze their partitions: nothing is delivered and no
@@ -35,6 +36,7 @@ from metadata.errors import (
 )
 from metadata.types import CursorKey, CursorUpdate, Unit
 from subscribe_forwarder import metrics
+from subscribe_forwarder.delivery.ack_gathering import AckGathering
 from subscribe_forwarder.delivery.books import Books
 from subscribe_forwarder.delivery.flush_pace import FlushPace
 from subscribe_forwarder.delivery.news import News
@@ -62,12 +64,16 @@ def ack_unavailable(detail: str, what: str = "ack") -> Problem:
 class _Round:
     """One flush to come, and everyone who waits for it."""
 
-    __slots__ = ("done", "waited_for")
+    __slots__ = ("done", "gathers", "messages", "waited_for")
 
     def __init__(self) -> None:
         """Begin a flush that is still to come."""
         self.done: asyncio.Future[dict[CursorKey, str]] = asyncio.get_running_loop().create_future()
         self.waited_for: dict[CursorKey, Reader] = {}
+        self.messages = 0
+        """The number of messages whose acks are in it."""
+        self.gathers = True
+        """Whether it has nothing but acks, so that it may wait for more of them."""
 
 
 class AckFlusher:
@@ -92,8 +98,11 @@ class AckFlusher:
         self._on_ready = on_ready
         """Told of those that may hand out, since a flush, what they could not before."""
         self._pace = FlushPace()
+        self._gathering = AckGathering()
         self._flushing = False
         self._wanted = False
+        self._urgent = False
+        """A message waits for the next flush to be delivered again."""
         self._next: _Round | None = None
         self._changed: dict[CursorKey, Reader] = {}
         self._wake = asyncio.Event()
@@ -114,6 +123,7 @@ class AckFlusher:
         """
         self._changed[tracked.cursor.key] = tracked
         if tracked.ledger.urgent:
+            self._urgent = True
             self._want()
         elif self._lazy is None:
             loop = asyncio.get_running_loop()
@@ -124,11 +134,14 @@ class AckFlusher:
         self._changed.pop(tracked.cursor.key, None)
         self.books.forget(tracked.cursor.key)
 
-    async def commit(self, all_tracked: Iterable[Reader], what: str = "ack") -> None:
+    async def commit(
+        self, all_tracked: Iterable[Reader], what: str = "ack", *, acked: int | None = None
+    ) -> None:
         """Return once all that these ledgers hold now is committed; raise a 503 Problem otherwise.
 
         The Problem says that the outcome of `what` is unknown. Cancelling the caller cancels
-        nothing of the flush.
+        nothing of the flush. `acked` is the number of messages that were acked; the flush of acks
+        may wait for others (ack_gathering.py).
         """
         wanted = [
             (tracked, tracked.cursor, tracked.cursor.version)
@@ -136,7 +149,8 @@ class AckFlusher:
             if tracked.cursor.dirty
         ]
         while wanted:
-            failed = await asyncio.shield(self._join([tracked for tracked, _, _ in wanted], what))
+            joined = self._join([tracked for tracked, _, _ in wanted], what, acked)
+            failed = await asyncio.shield(joined)
             # The holder may have a new cursor by now: only what these very cursors wrote counts.
             wanted = [one for one in wanted if one[1].flushed_version < one[2]]
             for tracked, cursor, _ in wanted:
@@ -144,7 +158,9 @@ class AckFlusher:
                     detail = failed.get(cursor.key, "The partition changed hands.")
                     raise ack_unavailable(detail, what)
 
-    def _join(self, dirty: Sequence[Reader], what: str) -> asyncio.Future[dict[CursorKey, str]]:
+    def _join(
+        self, dirty: Sequence[Reader], what: str, acked: int | None
+    ) -> asyncio.Future[dict[CursorKey, str]]:
         """Return the future of the next flush, with these cursors in it; raise a 503 Problem."""
         if self._closed:
             raise ack_unavailable("This forwarder has stopped.", what)
@@ -155,6 +171,10 @@ class AckFlusher:
             round_ = self._next = _Round()
         for tracked in dirty:
             round_.waited_for[tracked.cursor.key] = tracked
+        if acked is None:
+            round_.gathers = False
+        else:
+            round_.messages += acked
         self._want()
         return round_.done
 
@@ -163,7 +183,10 @@ class AckFlusher:
         self._wanted = True
         if self._flushing:
             return  # asked again at its end
-        wait_s = self._pace.wait_s(1 if self._next is None else len(self._next.waited_for))
+        round_ = self._next
+        wait_s = self._pace.wait_s(1 if round_ is None else len(round_.waited_for))
+        if wait_s <= 0 and round_ is not None and round_.gathers and not self._urgent:
+            wait_s = self._gathering.wait_s(round_.messages)
         if wait_s <= 0:
             self._wake.set()
         elif self._soon is None:
@@ -214,7 +237,7 @@ class AckFlusher:
         assert not self._flushing, "two flushes at once"
         round_ = self._next or _Round()
         self._next = None
-        self._flushing, self._wanted = True, False
+        self._flushing, self._wanted, self._urgent = True, False, False
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
@@ -235,6 +258,8 @@ class AckFlusher:
         finally:
             self._flushing = False
             self._pace.ended(round_.waited_for)
+            if round_.messages:
+                self._gathering.ended(round_.messages)
             round_.done.set_result(failed)
         return failed
 

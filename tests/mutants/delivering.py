@@ -607,4 +607,31 @@ MUTANTS: tuple[Mutant, ...] = (
         "::test_who_goes_while_waiting_leaves_nothing_leased",
         breaks="P3",
     ),
+    Mutant(
+        "flushes wait for more acks though consumers send none before their answer",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/ack_gathering.py",
+                "KEPT = 0.75",
+                "KEPT = 0.0",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_ack_gathering.py"
+        "::test_consumers_that_wait_for_each_answer_are_hardly_slower",
+        breaks="P19",
+    ),
+    Mutant(
+        "a lease that is to be committed before it leaves waits for more acks",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/flush.py",
+                "            round_.gathers = False\n",
+                "            pass\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_ack_gathering.py"
+        "::test_a_commit_of_anything_else_has_them_flushed_at_once",
+        fails_with="TimeoutError",
+        breaks="P3",
+    ),
 )

@@ -10,7 +10,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "subscribe_forwarder/api/acks.py",
-                "        await forwarder.flusher.commit(touched)\n        metrics.acked.inc(new)",
+                "        await forwarder.flusher.commit(touched, acked=new)\n"
+                "        metrics.acked.inc(new)",
                 "        import asyncio\n"
                 "\n"
                 "        asyncio.ensure_future(forwarder.flusher.commit(touched))\n"

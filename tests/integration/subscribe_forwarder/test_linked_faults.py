@@ -38,7 +38,7 @@ async def in_flight(front: Member, owner: Member, action: str, body: object) -> 
     """The owner dies while it is at it."""
     reached = asyncio.Event()
 
-    async def hang(*_: object) -> None:
+    async def hang(*_: object, **__: object) -> None:
         reached.set()
         await asyncio.Event().wait()
 
