@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 
 from edge.problem import Problem, not_found, unavailable
 from metadata.catalog import Catalog
@@ -15,6 +16,7 @@ from subscribe_forwarder.delivery import selection
 from subscribe_forwarder.delivery.flush import AckFlusher
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.moves import Moves
+from subscribe_forwarder.delivery.owner import Owner
 from subscribe_forwarder.delivery.ownership import Ownership
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.reading.tails import Tails
@@ -71,6 +73,7 @@ class Hubs:
         self._hubs: dict[bytes, Hub] = {}
         self._of_topic: dict[bytes, dict[bytes, Hub]] = {}
         self._growing: set[bytes] = set()
+        self._loading: dict[tuple[Owner, Unit], asyncio.Task[bool]] = {}
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -94,6 +97,9 @@ class Hubs:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        for loading in self._loading.values():
+            loading.cancel()
+        await asyncio.gather(*self._loading.values(), return_exceptions=True)
         self._hubs.clear()
         self._of_topic.clear()
 
@@ -293,11 +299,32 @@ class Hubs:
             reader = owner.reader(subscription.uid, lane, terms)
             if reader is not None:
                 return reader
-            rows = await self._cursors.load([wanted])
-            owner.add_rows(rows)
-            if not any(row.key.subscription_uid == subscription.uid for row in rows):
+            if not await self._loaded(owner, wanted):
                 raise not_found("subscription", subscription.name)
         raise unavailable("subscription", "It is being moved; ask again.")
+
+    async def _loaded(self, owner: Owner, wanted: Unit) -> bool:
+        """Add the cursors of a subscription to their owner; return whether there are any.
+
+        Callers that come while they are read wait for the same reading.
+        """
+        key = owner, wanted
+        loading = self._loading.get(key)
+        if loading is None:
+            loading = asyncio.get_running_loop().create_task(self._load(owner, wanted))
+            self._loading[key] = loading
+            loading.add_done_callback(partial(self._load_ended, key))
+        return await asyncio.shield(loading)
+
+    async def _load(self, owner: Owner, wanted: Unit) -> bool:
+        rows = await self._cursors.load([wanted])
+        owner.add_rows(rows)
+        return any(row.key.subscription_uid == wanted.subscription_uid for row in rows)
+
+    def _load_ended(self, key: tuple[Owner, Unit], loading: asyncio.Task[bool]) -> None:
+        del self._loading[key]
+        if not loading.cancelled():
+            loading.exception()  # its callers may have gone; then nobody else asks
 
     def _served(self, topic: Topic, number: int, subscription_uid: bytes) -> bool:
         base = Unit(topic.tenant_id, topic.uid, number)

@@ -634,4 +634,17 @@ MUTANTS: tuple[Mutant, ...] = (
         fails_with="TimeoutError",
         breaks="P3",
     ),
+    Mutant(
+        "each pull at the first use of a subscription reads its cursors by itself",
+        (
+            Edit(
+                "subscribe_forwarder/delivery/hubs.py",
+                "        loading = self._loading.get(key)\n",
+                "        loading = None\n",
+            ),
+        ),
+        killed_by="tests/unit/subscribe_forwarder/test_pull.py"
+        "::test_pulls_that_come_at_the_first_use_share_one_reading_of_its_cursors",
+        breaks="P19",
+    ),
 )

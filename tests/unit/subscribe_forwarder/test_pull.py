@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
+from collections.abc import Iterable
 
 import pytest
 from crc32c import crc32c
 
 from edge.problem import Problem
+from metadata.types import CursorState, Unit
 from store_nodes.errors import Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
@@ -19,7 +21,10 @@ from subscribe_forwarder.delivery.state import cursor
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,
     TOPIC_UID,
+    FakeMetadata,
     FakeStore,
+    subscription,
+    topic,
     world,
 )
 
@@ -458,3 +463,34 @@ async def test_a_pull_that_is_cancelled_before_it_is_served_leaves_its_turn() ->
         assert [m["data"] for m in await second] == ["a"]
         with pytest.raises(asyncio.CancelledError):
             await first
+
+
+async def test_pulls_that_come_at_the_first_use_share_one_reading_of_its_cursors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """400 pulls at the first use once made 417 operations of Postgres."""
+    metadata = FakeMetadata(topic(2), subscription())
+    load, loads = metadata.load, 0
+
+    async def counted(keys: Iterable[Unit]) -> list[CursorState]:
+        nonlocal loads
+        loads += 1
+        await asyncio.sleep(0.01)
+        return await load(keys)
+
+    async with world(metadata=metadata, max_waiting_pulls=50) as w:
+        await w.ready()
+        await w.pulled()
+        metadata.add_rows(subscription("later", bytes(15) + b"2"), topic(2))
+        monkeypatch.setattr(metadata, "load", counted)
+        pulls = [asyncio.create_task(w.pull(wait_s=20, name="later")) for _ in range(40)]
+        await asyncio.sleep(0)
+        pulls[0].cancel()
+        await asyncio.sleep(0.05)
+        assert loads == 2, "one for each partition"
+        w.store.publish(b"a")
+        [message] = (await pulls[1]).json()["messages"]
+        assert message["data"] == "a"
+        for pull in pulls:
+            pull.cancel()
+        await asyncio.gather(*pulls, return_exceptions=True)
