@@ -83,7 +83,7 @@ def up(
         raise _refused(ONLY_LINUX)
     with heap.loading():
         from gateway.configuration.settings import inherited_environment
-        from gateway.up import checks, supervisor
+        from gateway.up import checks, fork_server, supervisor
 
     settings = _settings(
         partial(checks.settings_of, inherited_environment()),
@@ -92,7 +92,10 @@ def up(
         port=port,
         exports=exports,
     )
-    raise typer.Exit(supervisor.run(settings))
+    outcome = fork_server.run(partial(supervisor.run, settings))
+    if isinstance(outcome, fork_server.Start):
+        sys.exit(app())  # as the command that the supervisor asked for
+    raise typer.Exit(outcome)
 
 
 @app.command()

@@ -13,6 +13,9 @@ from contextlib import contextmanager
 from gateway import heap
 from gateway.configuration.settings import ServerSettings, set_metrics_directory
 
+METRICS = "prometheus_client"
+"""The library of metrics; it asks for the directory of shared metrics at its import."""
+
 
 def run(settings: ServerSettings) -> int:
     """One process serves here; more are forked before anything heavy is imported."""
@@ -21,6 +24,8 @@ def run(settings: ServerSettings) -> int:
             from gateway import server
 
         return server.run(settings)
+    if METRICS in sys.modules:  # This process was forked from one that has imported everything.
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     with _metrics_directory():
         return _run_workers(settings)
 
@@ -70,7 +75,7 @@ def _fork(settings: ServerSettings, parent: int) -> int:
 
 @contextmanager
 def _metrics_directory() -> Iterator[None]:
-    """The workers' metrics meet in files; set before prometheus_client is imported anywhere."""
+    """The workers' metrics meet in files; set before METRICS is imported anywhere."""
     directory = tempfile.mkdtemp(prefix="packetboat-metrics-")
     set_metrics_directory(directory)
     try:

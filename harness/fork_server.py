@@ -1,9 +1,8 @@
 """Starts processes of this tree by forking one that has already imported the product.
 
-A server takes two seconds of processor time to import its modules, a store node two thirds of one,
-and the tests start hundreds. A forked process runs the same program with its own arguments,
-environment, session and output. Tests of how a process starts, and of other releases, start a new
-interpreter instead.
+Tests start hundreds of servers, store nodes and `packetboat up`. They are forked as `up` forks
+its own processes (gateway/up/fork_server.py). Tests of how a process starts, and of other releases,
+start a new interpreter instead.
 """
 
 from __future__ import annotations
@@ -11,67 +10,38 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import gc
 import importlib
-import io
 import os
 import pkgutil
 import runpy
-import secrets
 import select
-import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from gateway.middleware import request_id
 from gateway.up.child import die_with
+from gateway.up.fork_server import SERVER, STORE_NODE, Collect, Start, load, serve
 from harness.settings import inherited_environment
 
 ROOT = Path(__file__).parents[1]
-MAX_REQUEST = 128 * 1024
-LOADED = (
-    *(
-        "gateway.command",
-        "gateway.configuration.every_setting",
-        "gateway.server",
-        "gateway.workers",
-    ),
-    *("packetboat.cli.app", "packetboat.cli.main", "store_nodes.main"),
-)
+LOADED = (*STORE_NODE, *SERVER, "gateway.command", "packetboat.cli.app", "packetboat.cli.main")
 COMMANDS = ("gateway.commands", "packetboat.cli.commands")
 
 
-class Start(msgspec.Struct, tag="start"):
-    """Start `python -m program` with these arguments, in a directory. A program may also be an
-    entry point, `module:function`. Its input, output and errors go to the files that are sent."""
-
-    program: str
-    arguments: list[str]
-    environment: dict[str, str]
-    directory: str
-
-
-class Collect(msgspec.Struct, tag="collect"):
-    """Return the wait status of a process that has ended."""
-
-    pid: int
-
-
 Ran = subprocess.CompletedProcess[str]
-_decode = msgspec.json.Decoder(Start | Collect).decode
 
 
 class Forked(subprocess.Popen[Any]):
-    """A forked process. Its parent is the fork server, which keeps its status until it is asked.
+    """A forked process of `python -m program`, or of an entry point, `module:function`.
 
-    Streams, directory and environment are given as to Popen.
+    Its parent is the fork server, which keeps its status until it is asked. Streams, directory and
+    environment are given as to Popen.
     """
 
     def __init__(self, program: str, arguments: Sequence[str], **options: Any) -> None:
@@ -95,7 +65,8 @@ class Forked(subprocess.Popen[Any]):
         ends = (pipes[0], pipes[3], pipes[5])
         files = [own if end == -1 else end for own, end in enumerate(ends)]
         environment = dict(os.environ if env is None else env)
-        start = Start(args[0], list(args[1:]), environment, str(cwd or Path.cwd()))
+        command = [sys.executable, "-m", *args]
+        start = Start(command, environment, str(cwd or Path.cwd()))
         self.pid = self._server.fork(start, files)
         self._end = os.pidfd_open(self.pid)
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
@@ -203,60 +174,12 @@ def fork_server() -> ForkServer:
     return ForkServer()
 
 
-def _serve(connection: socket.socket) -> Start:
-    """Fork as asked. Returns in each forked process, and never in the one that forks."""
-    dies_with_us = die_with(os.getpid())
-    while True:
-        encoded, files, _, _ = socket.recv_fds(connection, MAX_REQUEST, 3)
-        if not encoded:
-            os._exit(0)
-        request: Start | Collect = _decode(encoded)
-        if isinstance(request, Collect):
-            _, status = os.waitpid(request.pid, 0)
-            connection.send(str(status).encode())
-            continue
-        pid = os.fork()
-        if pid == 0:
-            connection.close()
-            dies_with_us()
-            _become(request, files)
-            return request
-        for file in files:
-            os.close(file)
-        connection.send(str(pid).encode())
-
-
-def _become(request: Start, files: Sequence[int]) -> None:
-    """Make the forked process what a new one would be."""
-    os.setsid()
-    for own, file in enumerate(files):
-        os.dup2(file, own)
-        os.close(file)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=sys.stdout.isatty())
-    # A process that was begun in the background, as tests may be, would not hear Ctrl-C.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.chdir(request.directory)
-    os.environ.clear()
-    os.environ.update(request.environment)
-    sys.argv = [request.program, *request.arguments]
-    # Each server begins the ids of its requests in another way.
-    request_id._PREFIX = secrets.token_hex(6).encode()
-    # By these a store node starts itself again.
-    sys.orig_argv[:] = [sys.executable, "-m", request.program, *request.arguments]
-
-
-def _load() -> None:
-    """Import what processes import, so that none of it is looked at or copied again."""
-    gc.disable()
-    for name in LOADED:
-        importlib.import_module(name)
+def _modules() -> Iterator[str]:
+    yield from LOADED
     for package in COMMANDS:
         folder = importlib.import_module(package)
         for module in pkgutil.iter_modules(folder.__path__, f"{package}."):
-            importlib.import_module(module.name)
-    gc.freeze()
-    gc.enable()
+            yield module.name
 
 
 def _run(program: str) -> None:
@@ -267,5 +190,7 @@ def _run(program: str) -> None:
 
 
 if __name__ == "__main__":
-    _load()
-    _run(_serve(socket.socket(fileno=int(sys.argv[1]))).program)
+    asked = serve(socket.socket(fileno=int(sys.argv[1])), [lambda: load(_modules())])
+    if asked is None:
+        os._exit(0)
+    _run(asked.command[2])

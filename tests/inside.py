@@ -34,14 +34,16 @@ def watch(installation: Installation, program: Path) -> Path:
 
 
 def run(program: Path, prepare: Callable[[str], None]) -> None:
-    """Run the command of this process; its children are started with `program`, too."""
+    """Run the command of this process; its children are started anew with `program`, too."""
     command = sys.argv[1]
     if command in ("serve", "store-node"):
         prepare(command)
     elif command == "up":
-        from gateway.up import supervisor
+        from gateway.up import fork_server, supervisor
+        from gateway.up.child import launch_anew
 
         supervisor.PROGRAM = program.resolve()
+        fork_server.run = lambda supervise: supervise(launch_anew)  # type: ignore[assignment]
     from gateway.command import main
 
     main()

@@ -319,6 +319,12 @@ def inherited_environment() -> dict[str, str]:
     return dict(os.environ)
 
 
+def replace_environment(environment: Mapping[str, str]) -> None:
+    """Give a process that was forked the environment that it was asked to have."""
+    os.environ.clear()
+    os.environ.update(environment)
+
+
 def set_metrics_directory(directory: str) -> None:
     """Set the directory of shared metrics; prometheus_client reads it once, at its import."""
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory

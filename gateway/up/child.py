@@ -7,8 +7,9 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import IO, Protocol
 
 from metadata.private_log import open_private_log
 
@@ -17,8 +18,42 @@ MAX_PAUSE_S = 5.0
 STEADY_S = 30.0
 EXIT_REFUSED = 78
 """A child ends with this where starting it again changes nothing; its log says what does."""
+PRIVATE_UMASK = 0o077
+"""Messages and logs are their owner's."""
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Process(Protocol):
+    """A process that was started: by asyncio, or by the fork server."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    async def wait(self) -> int: ...
+
+
+Launch = Callable[[Sequence[str], Mapping[str, str], IO[bytes]], Awaitable[Process]]
+"""Starts a command with an environment and a log."""
+
+
+async def launch_anew(
+    command: Sequence[str], environment: Mapping[str, str], log: IO[bytes]
+) -> Process:
+    """Start a program of its own."""
+    return await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        env=environment,
+        start_new_session=True,
+        preexec_fn=die_with(os.getpid()),
+        umask=PRIVATE_UMASK,
+    )
 
 
 class Child:
@@ -37,6 +72,7 @@ class Child:
         log: Path,
         *,
         stop_s: float = 10.0,
+        launch: Launch = launch_anew,
     ) -> None:
         self.name = name
         self.starts = 0
@@ -44,7 +80,8 @@ class Child:
         self._environment = environment
         self._log = log
         self._stop_s = stop_s
-        self._process: asyncio.subprocess.Process | None = None
+        self._launch = launch
+        self._process: Process | None = None
         self._stopping = asyncio.Event()
 
     @property
@@ -54,16 +91,7 @@ class Child:
     async def start(self) -> None:
         self.starts += 1
         with open_private_log(self._log) as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=self._environment,
-                start_new_session=True,
-                preexec_fn=die_with(os.getpid()),
-                umask=0o077,  # Messages and logs are their owner's.
-            )
+            self._process = await self._launch(self._command, self._environment, log)
 
     async def wait(self) -> int:
         assert self._process is not None
@@ -121,7 +149,7 @@ def die_with(parent: int) -> Callable[[], None]:
     return in_child
 
 
-def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+def _signal(process: Process, number: signal.Signals) -> None:
     """Send a signal without `Process.send_signal`, which reaps an ended child: asyncio then
     loses its exit code.
     """

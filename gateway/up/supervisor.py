@@ -24,7 +24,7 @@ from auth.development import dev_token, token_hash
 from gateway.configuration.settings import UpSettings, format_addresses, inherited_environment
 from gateway.up import export_runner
 from gateway.up.banner import Exports, banner, client_env
-from gateway.up.child import Child
+from gateway.up.child import Child, Launch, launch_anew
 from gateway.up.data_dir import (
     Claims,
     DataDir,
@@ -59,16 +59,18 @@ class StartFailed(Exception):
     """The installation did not come up; the text says which part and why."""
 
 
-def run(settings: UpSettings) -> int:
+def run(settings: UpSettings, launch: Launch = launch_anew) -> int:
     """Runs until SIGINT or SIGTERM; returns the exit code."""
-    return asyncio.run(Supervisor(settings).run())
+    return asyncio.run(Supervisor(settings, launch).run())
 
 
 class Supervisor:
     """One run of the installation in one data directory."""
 
-    def __init__(self, settings: UpSettings) -> None:
+    def __init__(self, settings: UpSettings, launch: Launch = launch_anew) -> None:
+        """`launch` starts the commands of this program."""
         self._settings = settings
+        self._launch = launch
         self._data_dir = DataDir(settings.data_dir)
         self._claims = Claims()
         self._stop = asyncio.Event()
@@ -266,7 +268,8 @@ class Supervisor:
     ) -> Child:
         # -P: not the directory that the user is in, which may have modules of any name.
         command = [sys.executable, "-P", str(PROGRAM), *arguments]
-        return Child(name, command, environment, self._data_dir.log(name), stop_s=stop_s)
+        log = self._data_dir.log(name)
+        return Child(name, command, environment, log, stop_s=stop_s, launch=self._launch)
 
     def _keep(self, child: Child) -> None:
         self._children.append(child)

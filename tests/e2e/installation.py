@@ -10,9 +10,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import requests
 
+from harness.fork_server import Forked
 from harness.seeded_postgres import seed
 
 START_S = 90.0
@@ -35,15 +37,16 @@ class Installation:
         """Settings of the next start that differ from the defaults."""
         self.seeded = True
         """Whether its Postgres is a copy of one with the schema."""
-        self.program: tuple[str, ...] = ("-m", "gateway")
-        """The program that has the command `up`; its children are started with the same program."""
+        self.program: tuple[str, ...] = ()
+        """Arguments of a new interpreter that runs the command `up`; without them, the product is
+        forked, and its modules are not imported again."""
         self.process: subprocess.Popen[str] | None = None
         self.output = ""
         self.url = ""
         self.token = ""
 
     def start(self) -> Installation:
-        command = [sys.executable, *self.program, "up", "--data-dir", str(self.directory)]
+        command = ["up", "--data-dir", str(self.directory)]
         if not (self.directory / "state.json").exists():
             command += ["--port", "0"]
             if self.seeded and "PACKETBOAT_DATABASE_URL" not in self.settings:
@@ -54,9 +57,12 @@ class Installation:
         environment |= {"PACKETBOAT_EXPORTS": "0"} | self.settings
         log = self.directory.with_suffix(".out")
         with log.open("w") as out:
-            self.process = subprocess.Popen(
-                command, stdout=out, stderr=subprocess.STDOUT, text=True, env=environment
-            )
+            started: dict[str, Any] = {"stdout": out, "stderr": out, "env": environment}
+            if self.program:
+                command = [sys.executable, *self.program, *command]
+                self.process = subprocess.Popen(command, text=True, **started)
+            else:
+                self.process = Forked("gateway", command, **started)
         deadline_s = time.monotonic() + START_S
         while "export PACKETBOAT_TOKEN=" not in (text := log.read_text()):
             assert self.process.poll() is None, f"up ended:\n{text}"
@@ -95,7 +101,10 @@ class Installation:
         return code
 
     def processes(self) -> dict[int, str]:
-        """Return the command lines of all processes that work in this directory, by process id."""
+        """Return the command lines of all processes that work in this directory, by process id.
+
+        A forked process shows the environment of its parent; its log is in the directory.
+        """
         found = {}
         places = [str(self.directory)]
         # Where the account of Postgres cannot enter the directory, its data is elsewhere.
@@ -108,10 +117,13 @@ class Installation:
             try:
                 line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
                 environment = (entry / "environ").read_bytes()
+                output = str((entry / "fd/1").readlink())
                 state = (entry / "stat").read_text().rsplit(")", 1)[1].split()[0]
             except OSError:
                 continue
-            if state != "Z" and any(p.encode() in environment or p in line for p in places):
+            if state != "Z" and any(
+                p.encode() in environment or p in line or p in output for p in places
+            ):
                 found[int(entry.name)] = line
         return found
 

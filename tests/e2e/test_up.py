@@ -63,12 +63,13 @@ def pids_of(installation: Installation, command: str) -> list[int]:
     return [
         pid
         for pid, line in installation.processes().items()
-        if re.search(rf"gateway(/__main__\.py)? {command}\b", line)
+        if re.fullmatch(rf"packetboat {command}", line)
     ]
 
 
 def test_ctrl_c_leaves_nothing_and_a_second_start_finds_the_messages(fresh: Installation) -> None:
     fresh.seeded = False
+    fresh.program = ("-m", "gateway")
     installation = fresh.start()
     http = make_topic(installation)
     ids = [publish(installation, http, f"message {number}") for number in range(20)]

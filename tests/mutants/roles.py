@@ -6,6 +6,39 @@ from tests.mutants.mutant import Edit, Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "processes of `packetboat up` outlive it",
+        (Edit("gateway/up/fork_server.py", "            dies_with_us()\n", ""),),
+        killed_by="tests/unit/gateway/test_fork_server.py"
+        "::test_all_processes_end_with_the_first_one",
+        breaks="P1",
+    ),
+    Mutant(
+        "the answer to a cancelled start is taken for the next one's",
+        (
+            Edit(
+                "gateway/up/fork_server.py",
+                "await asyncio.shield(asking), self._status",
+                "await asking, self._status",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_fork_server.py"
+        "::test_a_start_that_is_cancelled_leaves_no_process_and_no_answer",
+        breaks="P1",
+    ),
+    Mutant(
+        "forked servers give their requests the same ids",
+        (
+            Edit(
+                "gateway/middleware/request_id.py",
+                "os.register_at_fork(after_in_child=_begin)\n",
+                "",
+            ),
+        ),
+        killed_by="tests/unit/gateway/test_fork_server.py"
+        "::test_a_forked_process_is_what_a_new_one_would_be",
+        breaks="P11",
+    ),
+    Mutant(
         "a node id that was removed comes back",
         (
             Edit(

@@ -283,7 +283,7 @@ def replaced(world: World) -> list[Any]:
     return [
         hashes.numbered(*HASHED),
         mock.patch("joserfc._rfc7518.ec_key.generate_private_key", _make_key),
-        mock.patch.object(request_id, "_PREFIX", b"simulated"),
+        mock.patch.object(request_id, "_prefix", b"simulated"),
         mock.patch.object(heap, "freeze", nothing),
         mock.patch.object(load.MachineCpu, "__call__", busy),
         mock.patch.object(time, "process_time", process_time),
