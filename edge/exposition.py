@@ -70,10 +70,10 @@ def exposition(registry: Collector, *, old_names: bool) -> bytes:
     """Return the current values of a registry; `old_names` adds renamed families under their old
     names.
     """
-    return generate_latest(_Told(registry, old_names))
+    return generate_latest(_Exposed(registry, old_names))
 
 
-class _Told(Collector):
+class _Exposed(Collector):
     def __init__(self, registry: Collector, old_names: bool) -> None:
         self._registry = registry
         self._old_names = old_names

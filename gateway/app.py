@@ -8,7 +8,7 @@ from auth.verifier import CachingVerifier, TokenVerifier
 from edge.asgi import Route
 from edge.quota import NO_LIMITS, Quotas, Usage
 from gateway.admission.admission import Admission
-from gateway.admission.gate import Gate
+from gateway.admission.request_admission import RequestAdmission
 from gateway.http.cors import Cors, response_headers
 from gateway.http.dispatch import Dispatcher
 from gateway.http.pages import Pages
@@ -40,7 +40,7 @@ def create_app(
     for route in routes:
         router.add(route)
     cors = Cors(cors_origins, response_headers()) if cors_origins else None
-    gate = None if admission is None else Gate(admission, router.endpoints)
+    gate = None if admission is None else RequestAdmission(admission, router.endpoints)
     return Dispatcher(
         router,
         verifier,

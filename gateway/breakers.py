@@ -79,8 +79,8 @@ class _Calls:
         self.breaker.ended(call, how, now_s)
 
 
-class MetadataGate:
-    """Guards Postgres by a breaker: a `metadata.gate.Gate`."""
+class MetadataBreaker:
+    """Guards Postgres by a breaker: a `metadata.guard.DatabaseGuard`."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._calls = _Calls("metadata", METADATA, METADATA_SLOW_S, now_s)

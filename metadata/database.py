@@ -27,7 +27,7 @@ for many tenants at once. These modules may call them (tests/tidy/test_row_secur
     tenancy/api_keys: touch; many tenants' keys at once
     delivery/assignments: claim, claimable, release, split, merge; hot, units of many tenants
     tenancy/clients: touch; many tenants' clients at once
-    delivery/cursors: flush, _flush_and_publish, load, _books; hot, cursors of many tenants at once
+    delivery/cursors: flush, _flush_and_publish, load, _balances; hot, cursors of many tenants
     postgres/database_schema: check; what the schema says of itself
     subscriptions/dead_letters: undelivered, prune; over all tenants
     delivery/due: progress, due_until, write, forget, forget_orphans; the scheduler's
@@ -80,7 +80,7 @@ from edge.shares import Shares
 from metadata import committed
 from metadata.connection_shares import Attempt, ConnectionShares
 from metadata.errors import MetadataError, MetadataUnavailable, UnsafeServer
-from metadata.gate import Gate
+from metadata.guard import DatabaseGuard
 from metadata.outcome import answered, translate
 from metadata.postgres.role_names import PLATFORM_ROLE, TENANT_ROLE, TENANT_SETTING
 from metadata.settings import DatabaseSettings
@@ -192,7 +192,7 @@ class Database:
         self,
         settings: DatabaseSettings,
         greet: Callable[[Connection], Awaitable[None]] | None = None,
-        gate: Gate | None = None,
+        gate: DatabaseGuard | None = None,
     ) -> None:
         """`greet` is asked of every new connection, and refuses it by raising a MetadataError.
         `gate` refuses operations while Postgres does not answer, but those made `always`: they are
@@ -495,7 +495,9 @@ async def _undo(connection: Connection, transaction: Any) -> None:
             connection.terminate()
 
 
-def _leave(gate: Gate, passage: int, attempt: Attempt, operation: asyncio.Task[Any]) -> None:
+def _leave(
+    gate: DatabaseGuard, passage: int, attempt: Attempt, operation: asyncio.Task[Any]
+) -> None:
     if operation.cancelled() or attempt.waits_for_turn:
         gate.gave_up(passage)
     else:

@@ -27,14 +27,14 @@ from edge.slices import Slices
 from metadata.errors import LeaseLost, MetadataError, NotFound
 from metadata.idle_poll import IdlePoll
 from metadata.locks.locks import Lock
-from metadata.subscriptions.dead_letters import START, DeadLetterRepository, StoredLetter
+from metadata.subscriptions.dead_letters import START, DeadLetterRepository, StoredDeadLetter
 from metadata.subscriptions.redrives import Redrive, RedriveRepository, Unfinished
 from metadata.topics.topics import TopicRepository
 from metadata.types import Topic, TopicState
 from openapi.dead_letters import RedriveState
 from outbox import Item, Outbox, TopicFull
 from outbox.dead_letter import revived
-from outbox.letter_filter import compile_filter
+from outbox.dead_letter_filter import compile_filter
 from outbox.reading import Stored, read
 from scheduler import metrics
 from scheduler.term import Term, put_off
@@ -248,9 +248,11 @@ class _Course:
             return f"{self.lost} of the messages are stored no more"
         return None
 
-    async def batches(self, letters: Sequence[StoredLetter]) -> AsyncIterator[list[StoredLetter]]:
+    async def batches(
+        self, letters: Sequence[StoredDeadLetter]
+    ) -> AsyncIterator[list[StoredDeadLetter]]:
         """Yield batches of the dead letters for which the filter is true."""
-        wanted: list[StoredLetter] = []
+        wanted: list[StoredDeadLetter] = []
         slices = Slices()
         for one in letters:
             if slices.over:
@@ -262,7 +264,7 @@ class _Course:
         for at in range(0, len(wanted), size):
             yield wanted[at : at + size]
 
-    async def publish(self, batch: Sequence[StoredLetter]) -> _Step:
+    async def publish(self, batch: Sequence[StoredDeadLetter]) -> _Step:
         """Publish a batch.
 
         Raises StoreError, MetadataError, TopicFull, BadBatch: then repeat it.
@@ -294,8 +296,8 @@ class _Course:
             raise _Failed(f"there is no topic {self._topic_name!r}")
         return topic
 
-    async def _read(self, batch: Sequence[StoredLetter]) -> Mapping[bytes, Stored]:
-        lanes: dict[tuple[bytes, int, int], list[StoredLetter]] = {}
+    async def _read(self, batch: Sequence[StoredDeadLetter]) -> Mapping[bytes, Stored]:
+        lanes: dict[tuple[bytes, int, int], list[StoredDeadLetter]] = {}
         for one in batch:
             key = (one.letter_topic_uid, one.letter_partition, one.letter_lane)
             lanes.setdefault(key, []).append(one)

@@ -39,8 +39,8 @@ from subscribe_forwarder.delivery.following import Following
 from subscribe_forwarder.delivery.handover import Handover
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.hubs import Hubs
+from subscribe_forwarder.delivery.listeners import Listeners
 from subscribe_forwarder.delivery.moves import Moves
-from subscribe_forwarder.delivery.news import News
 from subscribe_forwarder.delivery.ownership import Ownership
 from subscribe_forwarder.delivery.partitions import OwnedPartitions
 from subscribe_forwarder.delivery.reader import Reader
@@ -109,7 +109,7 @@ class SubscribeForwarder:
         self.usage, self._in_flight = usage, InFlight(levels, clock)
         self.apart = None if process_pool is None else Apart(process_pool)
         self.process_pool = process_pool
-        self.news = News()
+        self.listeners = Listeners()
         self.activity = Activity()
         self._stopping = False
         self._handing_over: asyncio.Task[None] | None = None
@@ -137,7 +137,7 @@ class SubscribeForwarder:
             hubs=self._hubs,
             flusher=self.flusher,
             moves=moves,
-            news=self.news,
+            listeners=self.listeners,
             ack_key=ack_key,
             on_dead_letter=None if self.dead_letter_writer is None else self.dead_letter_writer.add,
             on_outstanding=self.reconciler.on_outstanding,
@@ -256,7 +256,7 @@ class SubscribeForwarder:
         MetadataError; then the next use loads them.
         """
         await self._hubs.reload(subscription)
-        self.news.worked(subscription.uid)
+        self.listeners.worked(subscription.uid)
 
     def require_lease(self) -> None:
         """Raise a 503 Problem unless this forwarder holds its lease."""
@@ -308,7 +308,7 @@ class SubscribeForwarder:
             timeout_s=self.settings.flush_timeout_s,
             lazy_s=self.settings.lazy_flush_s,
             on_ready=lambda readers: self._hubs.on_ready(readers),
-            news=self.news,
+            listeners=self.listeners,
         )
 
     def _make_hubs(self, moves: Moves) -> Hubs:
@@ -330,12 +330,12 @@ class SubscribeForwarder:
     def _make_hub(self, subscription: Subscription) -> Hub:
         return Hub(
             subscription,
-            self._may_hand_out,
+            self._may_deliver,
             self.flusher.note,
             self.settings,
             self._clock,
             handed_out=self.activity.handed_out,
-            news=self.news,
+            listeners=self.listeners,
             throttling=self._throttling,
             in_flight=self._in_flight.of(subscription.tenant_id),
             usage=self.usage,
@@ -376,7 +376,7 @@ class SubscribeForwarder:
             forget_topic=self.directory.forget_topic,
         )
 
-    def _may_hand_out(self, reader: Reader) -> bool:
+    def _may_deliver(self, reader: Reader) -> bool:
         """Return whether a reader may deliver now: its unit stays here, under our lease."""
         going = reader.frozen or reader.leaving or self._stopping
         return not going and self.holds_lease()

@@ -55,9 +55,9 @@ from subscribe_forwarder.api.positions import PositionRoutes
 from subscribe_forwarder.api.push import PushRoutes
 from subscribe_forwarder.api.redrives import Redrives
 from subscribe_forwarder.api.routes import routes
-from subscribe_forwarder.api.spans import HandOutSpans
+from subscribe_forwarder.api.spans import DeliverySpans
 from subscribe_forwarder.api.task_acks import Outputs, TaskAcks
-from subscribe_forwarder.api.trace import HandOuts, HandOutTrace
+from subscribe_forwarder.api.trace import DeliveryRecorder, DeliveryTrace
 from subscribe_forwarder.delivery.publishing import AckPublisher
 from subscribe_forwarder.delivery.throttling.flows import FlowBook
 from subscribe_forwarder.delivery.throttling.machine import MachineThrottle
@@ -264,12 +264,12 @@ def _open_task_acks(
     return TaskAcks(publisher, process.outputs)
 
 
-def _open_trace(stack: AsyncExitStack, process: Process) -> HandOuts | None:
+def _open_trace(stack: AsyncExitStack, process: Process) -> DeliveryRecorder | None:
     told = None
     if process.trace_file is not None:
-        told = HandOutTrace(process.trace_file)
+        told = DeliveryTrace(process.trace_file)
         stack.callback(told.close)
-    return told if process.tracer is None else HandOutSpans(process.tracer, told)
+    return told if process.tracer is None else DeliverySpans(process.tracer, told)
 
 
 def _open_pushing(
@@ -313,7 +313,7 @@ def _open_pushing(
 def _open_backlogs(stack: AsyncExitStack, forwarder: SubscribeForwarder) -> Backlogs:
     """Open the backlogs that forwarders tell each other."""
     holdings = Holdings(forwarder.owners.get, forwarder.open_hub, forwarder.cursors)
-    backlogs = Backlogs(holdings, forwarder.news, forwarder.links, forwarder.look_for)
+    backlogs = Backlogs(holdings, forwarder.listeners, forwarder.links, forwarder.look_for)
     backlogs.start()
     stack.push_async_callback(backlogs.close)
     return backlogs

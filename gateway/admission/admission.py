@@ -279,9 +279,9 @@ class Admission:
         if tenant.rate[urgency] is not None and tenant.tokens[urgency] <= 0:
             return "delay"
         reason = _bound(self._waits if kind.waits else self._requests, tenant_id, 1, urgency)
-        crowd = self._publish_limit.limit
-        if crowd is not None and kind.timed and reason is None:
-            crowded = self._crowds(tenant_id, tenant, urgency, crowd)
+        limit = self._publish_limit.limit
+        if limit is not None and kind.timed and reason is None:
+            crowded = self._crowds(tenant_id, tenant, urgency, limit)
             self._crowded |= crowded
             reason = "crowd" if crowded else None
         if reason is None and body_bytes:

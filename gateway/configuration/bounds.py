@@ -20,7 +20,7 @@ from gateway.exports import waits as export_waits
 from gateway.http import request
 from gateway.jobs import end_watch
 from gateway.jobs import waits as job_waits
-from gateway.locks import line
+from gateway.locks import wait_list
 from gateway.oauth import endpoints
 from gateway.quotas.settings import QuotaSettings
 from metadata.connection_shares import OF_TENANT, OF_TENANTS
@@ -335,11 +335,13 @@ AREAS = (
             _shared(
                 "job_waits", "memory", end_watch.MAX_WAITING, "200 at once, with the job as it is"
             ),
-            _shared("lock_waits", "memory", line.MAX_WAITING_IN_ALL, "503 `too-many-lock-waits`"),
+            _shared(
+                "lock_waits", "memory", wait_list.MAX_WAITING_IN_ALL, "503 `too-many-lock-waits`"
+            ),
             Bound(
                 "waits_of_a_lock",
                 "memory, of one lock",
-                line.MAX_WAITING,
+                wait_list.MAX_WAITING,
                 "503 `too-many-lock-waits`",
             ),
             _shared(

@@ -37,8 +37,15 @@ from edge.problem import Problem
 from edge.quota import NO_LIMITS, REQUESTS, REQUESTS_SERVED, Quotas, Usage, rate_limited
 from gateway.access_watch import AccessWatch
 from gateway.admission.admission import ANONYMOUS, overloaded
-from gateway.admission.gate import CHECK, MOST_BYTES, PRIORITY, Gate, PreparedResponse, body_bytes
 from gateway.admission.kinds import Kind
+from gateway.admission.request_admission import (
+    CHECK,
+    MOST_BYTES,
+    PRIORITY,
+    PreparedResponse,
+    RequestAdmission,
+    body_bytes,
+)
 from gateway.http.cors import Cors, allow
 from gateway.http.parameters import refuse_unknown
 from gateway.http.request import (
@@ -110,7 +117,7 @@ class Dispatcher:
         *,
         access_log: AccessLog | None = None,
         body_timeout_s: float = 30.0,
-        gate: Gate | None = None,
+        gate: RequestAdmission | None = None,
         cors: Cors | None = None,
         tickets: StreamTickets | None = None,
         quotas: Quotas = NO_LIMITS,
@@ -283,7 +290,7 @@ class Dispatcher:
         tenant_id = principal.tenant_id
         return TurnedAway(refusal, offered, tenant_id, asked.length, asked.close, asked.own)
 
-    def _look(self, gate: Gate, raw: bytes) -> _Asked | None:
+    def _look(self, gate: RequestAdmission, raw: bytes) -> _Asked | None:
         try:
             head = parse_head(raw)
         except Malformed:

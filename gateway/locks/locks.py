@@ -14,7 +14,7 @@ from edge.departure import unless_gone
 from edge.problem import Problem, invalid
 from edge.shares import TooManyWaiting
 from gateway.http.decoding import read_json
-from gateway.locks.line import LockLine
+from gateway.locks.wait_list import LockWaitList
 from gateway.names import label_errors, name_errors
 from gateway.resources import Call, Resource, Shown, respond_no_content
 from metadata.errors import LeaseLost, MetadataError, MetadataUnavailable
@@ -31,7 +31,7 @@ _log = structlog.get_logger("packetboat.locks")
 class LockRoutes:
     """A lock is there as soon as it is acquired, and goes when nobody has held it for a day."""
 
-    def __init__(self, locks: LockRepository, catalog: LockCatalog, line: LockLine) -> None:
+    def __init__(self, locks: LockRepository, catalog: LockCatalog, line: LockWaitList) -> None:
         self._locks = locks
         self._catalog = catalog
         self._line = line

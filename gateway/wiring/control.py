@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from edge.lifetime import own
 from gateway.forwarders import ForwarderRoutes
-from gateway.locks.line import LockLine
 from gateway.locks.locks import LockRoutes
 from gateway.locks.locks import sweep as sweep_locks
+from gateway.locks.wait_list import LockWaitList
 from gateway.recovery.orphans import survey
 from gateway.schedules.schedules import ScheduleRoutes
 from gateway.schemas.schemas import SchemaRoutes
@@ -110,7 +110,7 @@ def open_control(shared: Shared) -> None:
 
 def _open_locks(shared: Shared) -> None:
     parts, stack = shared.parts, shared.stack
-    line, catalog = LockLine(shared.database), LockCatalog(shared.database)
+    line, catalog = LockWaitList(shared.database), LockCatalog(shared.database)
     stack.push_async_callback(line.close)
     own(stack, line.run())
     own(stack, sweep_locks(catalog, LockWaiterRepository(shared.database)))

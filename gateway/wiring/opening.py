@@ -15,7 +15,7 @@ from edge.load import MachineLoad
 from edge.process_pool import ProcessPool
 from edge.sealing import Sealer
 from edge.tracing import Tracer
-from gateway.breakers import GroupBreakers, MetadataGate
+from gateway.breakers import GroupBreakers, MetadataBreaker
 from gateway.configuration.settings import Role, ServerSettings
 from gateway.egress_rules import EgressRules
 from gateway.middleware.outcomes import with_outcome
@@ -65,7 +65,7 @@ async def open_parts(settings: ServerSettings, tracer: Tracer | None) -> AsyncIt
     parts = Parts(load=MachineLoad(target_lag_s=settings.max_loop_lag_s))
     async with AsyncExitStack() as stack:
         sentinel, database_settings = Sentinel(), DatabaseSettings.from_environment()
-        database = Database(database_settings, sentinel.greet, MetadataGate())
+        database = Database(database_settings, sentinel.greet, MetadataBreaker())
         await database.connect()
         stack.push_async_callback(database.close)
         own(stack, _greet_metadata(database, parts.readiness))

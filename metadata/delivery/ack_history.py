@@ -1,4 +1,4 @@
-"""The fate of one message for each subscription, and the time for which the history of acks is
+"""The state of one message for each subscription, and the time for which the history of acks is
 kept.
 
 A row of `ack_history` says when a range of offsets was settled, and how. It is written with the
@@ -93,7 +93,7 @@ WHERE old.tenant_id = gone.tenant_id AND old.topic_uid = gone.topic_uid
 
 
 @dataclass(frozen=True, slots=True)
-class OpenFate:
+class OpenState:
     """The message has a row of `deliveries`: attempts ended without an ack, or the cursor
     went on.
     """
@@ -105,7 +105,7 @@ class OpenFate:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadFate:
+class DeadLetterState:
     """The message is among the dead letters."""
 
     reason: str
@@ -115,7 +115,7 @@ class DeadFate:
 
 
 @dataclass(frozen=True, slots=True)
-class SettledFate:
+class SettledState:
     """The history says how it was settled, and when."""
 
     outcome: Outcome
@@ -123,13 +123,13 @@ class SettledFate:
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
-    """The fate of one message for one subscription, at one moment."""
+class MessageState:
+    """The state of one message for one subscription, at one moment."""
 
     cursor: CursorState
-    open: OpenFate | None = None
-    dead: DeadFate | None = None
-    settled: SettledFate | None = None
+    open: OpenState | None = None
+    dead: DeadLetterState | None = None
+    settled: SettledState | None = None
 
 
 class AckHistoryRepository:
@@ -138,14 +138,14 @@ class AckHistoryRepository:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def fates(
+    async def message_states(
         self, tenant_id: bytes, topic_uid: bytes, partition: int, lane: int, offset: int
-    ) -> list[Fate]:
-        """Return the fate for each subscription, as committed."""
+    ) -> list[MessageState]:
+        """Return the state for each subscription, as committed."""
         arguments = (tenant_id, topic_uid, partition, lane, offset)
 
-        async def work(connection: Connection) -> list[Fate]:
-            return [_fate(row) for row in await connection.fetch(_FATES, *arguments)]
+        async def work(connection: Connection) -> list[MessageState]:
+            return [_message_state(row) for row in await connection.fetch(_FATES, *arguments)]
 
         return await self._database.of(tenant_id).statement(work, writes=False)
 
@@ -160,16 +160,18 @@ class AckHistoryRepository:
         return await self._database.statement(work, writes=True)
 
 
-def _fate(row: Any) -> Fate:
-    return Fate(
+def _message_state(row: Any) -> MessageState:
+    return MessageState(
         state_of(row),
         None
         if row["open_reason"] is None
-        else OpenFate(
+        else OpenState(
             row["open_reason"], row["open_attempts"], row["open_detail"], row["open_not_before"]
         ),
         None
         if row["dead_reason"] is None
-        else DeadFate(row["dead_reason"], row["dead_attempts"], row["dead_detail"], row["dead_at"]),
-        None if row["outcome"] is None else SettledFate(row["outcome"], row["settled_at"]),
+        else DeadLetterState(
+            row["dead_reason"], row["dead_attempts"], row["dead_detail"], row["dead_at"]
+        ),
+        None if row["outcome"] is None else SettledState(row["outcome"], row["settled_at"]),
     )

@@ -20,7 +20,7 @@ from prometheus_client import Histogram
 from metadata.database import Connection, Database
 from metadata.delivery import beside, publications
 from metadata.delivery.beside import format_ranges, parse_ranges
-from metadata.delivery.books import CursorBooks
+from metadata.delivery.cursor_balance import CursorBalance
 from metadata.types import (
     Counters,
     CursorKey,
@@ -127,7 +127,7 @@ _OF_TOPIC = (
     + "FROM cursors WHERE tenant_id = $1 AND topic_uid = $2"
     + " ORDER BY subscription_uid, partition, lane"
 )
-_BOOKS = (
+_BALANCES = (
     "SELECT"
     + COLUMNS
     + """, (
@@ -140,12 +140,12 @@ _BOOKS = (
     FROM cursors
     """
 )
-_ALL_BOOKS = _BOOKS + "ORDER BY tenant_id, subscription_uid, partition, lane"
-_BOOKS_OF_SUBSCRIPTION = (
-    _BOOKS + "WHERE tenant_id = $1 AND subscription_uid = $2 ORDER BY partition, lane"
+_ALL_BALANCES = _BALANCES + "ORDER BY tenant_id, subscription_uid, partition, lane"
+_BALANCES_OF_SUBSCRIPTION = (
+    _BALANCES + "WHERE tenant_id = $1 AND subscription_uid = $2 ORDER BY partition, lane"
 )
-_BOOKS_OF_KEYS = (
-    _BOOKS
+_BALANCES_OF_KEYS = (
+    _BALANCES
     + """
     JOIN unnest($1::uuid[], $2::uuid[], $3::int4[], $4::int2[])
         AS wanted (tenant_id, subscription_uid, partition, lane)
@@ -154,7 +154,7 @@ _BOOKS_OF_KEYS = (
 )
 _UNBALANCED_OF_PARTITIONS = (
     "SELECT * FROM ("
-    + _BOOKS
+    + _BALANCES
     + """
     JOIN unnest($1::uuid[], $2::uuid[], $3::int4[])
         AS wanted (tenant_id, topic_uid, partition) USING (tenant_id, topic_uid, partition)
@@ -240,38 +240,42 @@ class CursorRepository:
         """Return the cursors of every subscription of a topic, as of the last flush."""
         return await self._select(_OF_TOPIC, tenant_id, topic_uid)
 
-    async def books(self, tenant_id: bytes, subscription_uid: bytes) -> tuple[CursorBooks, ...]:
+    async def balances(
+        self, tenant_id: bytes, subscription_uid: bytes
+    ) -> tuple[CursorBalance, ...]:
         """Return a subscription's cursors with their counts, in one snapshot."""
 
-        async def work(connection: Connection) -> tuple[CursorBooks, ...]:
-            rows = await connection.fetch(_BOOKS_OF_SUBSCRIPTION, tenant_id, subscription_uid)
-            return tuple(map(_books_of, rows))
+        async def work(connection: Connection) -> tuple[CursorBalance, ...]:
+            rows = await connection.fetch(_BALANCES_OF_SUBSCRIPTION, tenant_id, subscription_uid)
+            return tuple(map(_balance_of, rows))
 
         return await self._database.of(tenant_id).statement(work, writes=False)
 
-    async def books_of(self, keys: Sequence[CursorKey]) -> tuple[CursorBooks, ...]:
-        """Return the books of these cursors, in one snapshot."""
-        return await self._books(_BOOKS_OF_KEYS, *beside.key_columns(keys))
+    async def balances_of(self, keys: Sequence[CursorKey]) -> tuple[CursorBalance, ...]:
+        """Return the balances of these cursors, in one snapshot."""
+        return await self._balances(_BALANCES_OF_KEYS, *beside.key_columns(keys))
 
-    async def unbalanced_in(self, partitions: Iterable[Unit]) -> tuple[CursorBooks, ...]:
-        """Return the books of whole partitions that do not balance, in one snapshot.
+    async def unbalanced_in(self, partitions: Iterable[Unit]) -> tuple[CursorBalance, ...]:
+        """Return the balances of whole partitions that do not balance, in one snapshot.
 
         Postgres drops those that balance, so that thousands of cursors can be checked.
         """
         wanted = unit_columns(unit.base for unit in partitions)[:3]
-        return await self._books(_UNBALANCED_OF_PARTITIONS, *wanted)
+        return await self._balances(_UNBALANCED_OF_PARTITIONS, *wanted)
 
     async def unbalanced(self) -> list[CursorState]:
         """Return rows whose books do not balance (P9).
 
         Reads the whole table, one snapshot: for checks, not for requests.
         """
-        return [books.cursor for books in await self._books(_ALL_BOOKS) if books.difference]
+        return [
+            balance.cursor for balance in await self._balances(_ALL_BALANCES) if balance.difference
+        ]
 
-    async def _books(self, statement: str, *arguments: object) -> tuple[CursorBooks, ...]:
-        async def work(connection: Connection) -> tuple[CursorBooks, ...]:
+    async def _balances(self, statement: str, *arguments: object) -> tuple[CursorBalance, ...]:
+        async def work(connection: Connection) -> tuple[CursorBalance, ...]:
             rows = await connection.fetch(statement, *arguments)
-            return tuple(map(_books_of, rows))
+            return tuple(map(_balance_of, rows))
 
         return await self._database.statement(work, writes=False)
 
@@ -315,8 +319,8 @@ def state_of(row: Any) -> CursorState:
     )
 
 
-def _books_of(row: Any) -> CursorBooks:
-    return CursorBooks(state_of(row), row["open_deliveries"])
+def _balance_of(row: Any) -> CursorBalance:
+    return CursorBalance(state_of(row), row["open_deliveries"])
 
 
 def unit_columns(

@@ -92,7 +92,7 @@ START = DeadLetterPosition(datetime(1970, 1, 1, tzinfo=UTC), bytes(16))
 
 
 @dataclass(frozen=True, slots=True)
-class StoredLetter:
+class StoredDeadLetter:
     """A row of `dead_letters`: where the message came from, why it is here, where its body is."""
 
     uid: bytes
@@ -138,16 +138,16 @@ class DeadLetterRepository:
         state: State = "open",
         after: DeadLetterPosition = START,
         limit: int,
-    ) -> list[StoredLetter]:
+    ) -> list[StoredDeadLetter]:
         """Return at most `limit` dead letters, oldest first; fewer are the last."""
 
-        async def work(connection: Connection) -> list[StoredLetter]:
+        async def work(connection: Connection) -> list[StoredDeadLetter]:
             rows = await connection.fetch(_PAGE, tenant_id, subscription_uid, state, *after, limit)
             return [letter_of(row) for row in rows]
 
         return await self._database.of(tenant_id).statement(work, writes=False)
 
-    async def get(self, tenant_id: bytes, subscription_uid: bytes, uid: bytes) -> StoredLetter:
+    async def get(self, tenant_id: bytes, subscription_uid: bytes, uid: bytes) -> StoredDeadLetter:
         """Return the dead letter. Raises NotFound."""
         found = await self.several(tenant_id, subscription_uid, [uid])
         if not found:
@@ -156,10 +156,10 @@ class DeadLetterRepository:
 
     async def several(
         self, tenant_id: bytes, subscription_uid: bytes, uids: Sequence[bytes]
-    ) -> list[StoredLetter]:
+    ) -> list[StoredDeadLetter]:
         """Return the existing ones of these dead letters, in any state, oldest first."""
 
-        async def work(connection: Connection) -> list[StoredLetter]:
+        async def work(connection: Connection) -> list[StoredDeadLetter]:
             rows = await connection.fetch(_GET, tenant_id, subscription_uid, list(uids))
             return [letter_of(row) for row in rows]
 
@@ -212,7 +212,7 @@ class DeadLetterRepository:
         await self._database.statement(work, writes=True)
 
 
-def letter_of(row: Any) -> StoredLetter:
+def letter_of(row: Any) -> StoredDeadLetter:
     values = list(row)
     values[7] = msgspec.json.decode(values[7], type=dict[str, str])
-    return StoredLetter(*values)
+    return StoredDeadLetter(*values)

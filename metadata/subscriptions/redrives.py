@@ -26,7 +26,7 @@ from metadata.subscriptions.dead_letters import (
     KEPT_DAYS,
     PRUNE_AT_ONCE,
     DeadLetterPosition,
-    StoredLetter,
+    StoredDeadLetter,
     letter_of,
 )
 from openapi.dead_letters import RedriveState
@@ -281,12 +281,12 @@ class RedriveRepository:
 
     async def letters(
         self, redrive: Redrive, after: DeadLetterPosition, limit: int
-    ) -> list[StoredLetter]:
+    ) -> list[StoredDeadLetter]:
         """Return the next dead letters that it may take, oldest first; fewer than `limit`
         are the last.
         """
 
-        async def work(connection: Connection) -> list[StoredLetter]:
+        async def work(connection: Connection) -> list[StoredDeadLetter]:
             rows = await connection.fetch(
                 _OPEN,
                 redrive.tenant_id,

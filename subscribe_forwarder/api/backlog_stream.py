@@ -22,7 +22,7 @@ from subscribe_forwarder.api.stream_lines import LineFormat, StreamResponse, utc
 from subscribe_forwarder.api.stream_parts import DRAINING
 from subscribe_forwarder.fleet.backlogs.backlogs import Backlogs
 from subscribe_forwarder.fleet.backlogs.pace import Pace
-from subscribe_forwarder.fleet.backlogs.told import Backlog
+from subscribe_forwarder.fleet.backlogs.reported import Backlog
 from subscribe_forwarder.fleet.backlogs.watch import Watch
 
 INTERVAL_S = 1.0

@@ -9,13 +9,13 @@ from edge.message_id import FORM_OFFSET, MessageId
 from edge.problem import not_found
 from metadata.catalog import Catalog
 from metadata.errors import NotFound
-from metadata.subscriptions.dead_letters import START, DeadLetterRepository, StoredLetter
+from metadata.subscriptions.dead_letters import START, DeadLetterRepository, StoredDeadLetter
 from metadata.types import Subscription
 from openapi import dead_letters as contract
 from outbox.dead_letter import why_not_written
 from store_nodes.client import StoreClient
 from subscribe_forwarder.api import status
-from subscribe_forwarder.api.letter_bodies import (
+from subscribe_forwarder.api.dead_letter_bodies import (
     MAX_BODY_BYTES,
     discard_of,
     filter_of,
@@ -23,7 +23,7 @@ from subscribe_forwarder.api.letter_bodies import (
     uid_in_path,
     uids_of,
 )
-from subscribe_forwarder.api.letter_search import (
+from subscribe_forwarder.api.dead_letter_search import (
     MAX_EXAMINED_PER_PAGE,
     Search,
     place_of,
@@ -98,7 +98,7 @@ class DeadLetters:
         answer = contract.Discarded(discarded, complete)
         await respond(send, 200, _encode(answer), headers=NO_STORE)
 
-    async def _stored(self, subscription: Subscription, letter: StoredLetter) -> bytes | None:
+    async def _stored(self, subscription: Subscription, letter: StoredDeadLetter) -> bytes | None:
         try:
             topic = await self._catalog.topic_by_uid(
                 subscription.tenant_id, letter.letter_topic_uid
@@ -112,7 +112,7 @@ class DeadLetters:
         return await self._catalog.subscription(tenant_of(scope), path_param(scope, "name"))
 
 
-def view(letter: StoredLetter) -> contract.DeadLetter:
+def view(letter: StoredDeadLetter) -> contract.DeadLetter:
     """Return a dead letter as the API shows it."""
     letter_id = MessageId(
         FORM_OFFSET,

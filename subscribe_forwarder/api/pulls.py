@@ -27,11 +27,11 @@ from subscribe_forwarder.api import requests
 from subscribe_forwarder.api.hubs import hub_of, refuse_push
 from subscribe_forwarder.api.places import query_of
 from subscribe_forwarder.api.requests import PullRequest
-from subscribe_forwarder.api.trace import HandOuts
+from subscribe_forwarder.api.trace import DeliveryRecorder
 from subscribe_forwarder.delivery.hub import Hub
-from subscribe_forwarder.delivery.line import Delivery, PullWaiter, Want
 from subscribe_forwarder.delivery.reading.render import pull_body
 from subscribe_forwarder.delivery.sending import to_send
+from subscribe_forwarder.delivery.wait_list import Delivery, PullWaiter, Want
 from subscribe_forwarder.fleet.proxy.attending import ATTENDS_S, Attending
 from subscribe_forwarder.fleet.proxy.owner_order import OwnerOrder
 from subscribe_forwarder.fleet.proxy.race import Contender, Race
@@ -310,7 +310,9 @@ class RoutedPull:
 class PullsHere:
     """Serves what is owned here, to clients and to peers."""
 
-    def __init__(self, forwarder: SubscribeForwarder, trace: HandOuts | None = None) -> None:
+    def __init__(
+        self, forwarder: SubscribeForwarder, trace: DeliveryRecorder | None = None
+    ) -> None:
         self._forwarder = forwarder
         self._trace = trace
 

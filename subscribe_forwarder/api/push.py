@@ -23,10 +23,10 @@ from subscribe_forwarder.api.push_bodies import (
     replay_of,
     token_of,
 )
+from subscribe_forwarder.push.endpoint_state import endpoint_state_of
 from subscribe_forwarder.push.engine import Means
 from subscribe_forwarder.push.pushers import Pushers
 from subscribe_forwarder.push.replaying import Replaying
-from subscribe_forwarder.push.standing import standing_of
 from subscribe_forwarder.push.trial import Tried, try_endpoint
 
 NO_STORE = [(b"cache-control", b"no-store")]
@@ -139,7 +139,7 @@ class PushRoutes:
         """Return the state that is committed."""
         row = await self._endpoints.get(subscription.tenant_id, subscription.uid)
         assert subscription.push is not None
-        state, reason = standing_of(subscription.push, row)
+        state, reason = endpoint_state_of(subscription.push, row)
         return contract.PushEndpointState(
             state,
             reason,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from edge.asgi import Receive, Route, Scope, Send, path_param, respond, tenant_of
-from metadata.delivery.books import CursorBooks
+from metadata.delivery.cursor_balance import CursorBalance
 from openapi import subscriptions as contract
 from openapi.subscriptions import OPERATIONS
 from subscribe_forwarder.forwarder import SubscribeForwarder
@@ -28,21 +28,23 @@ class Reconciliation:
         forwarder = self._forwarder
         tenant_id = tenant_of(scope)
         subscription = await forwarder.catalog.subscription(tenant_id, path_param(scope, "name"))
-        books = await forwarder.cursors.books(tenant_id, subscription.uid)
-        body = msgspec.json.encode(reconciliation(books, datetime.now(UTC)))
+        balances = await forwarder.cursors.balances(tenant_id, subscription.uid)
+        body = msgspec.json.encode(reconciliation(balances, datetime.now(UTC)))
         await respond(send, 200, body, headers=NO_STORE)
 
 
-def reconciliation(books: Sequence[CursorBooks], checked_at: datetime) -> contract.Reconciliation:
+def reconciliation(
+    balances: Sequence[CursorBalance], checked_at: datetime
+) -> contract.Reconciliation:
     """Return the terms of all cursors, and whether they are balanced."""
     return contract.Reconciliation(
-        balanced=all(each.difference == 0 for each in books),
-        partitions=[_terms(each, checked_at) for each in books],
+        balanced=all(each.difference == 0 for each in balances),
+        partitions=[_terms(each, checked_at) for each in balances],
     )
 
 
-def _terms(books: CursorBooks, checked_at: datetime) -> contract.CursorBooks:
-    cursor = books.cursor
+def _terms(balance: CursorBalance, checked_at: datetime) -> contract.CursorBooks:
+    cursor = balance.cursor
     counters = cursor.counters
     return contract.CursorBooks(
         partition=cursor.key.partition,
@@ -57,8 +59,8 @@ def _terms(books: CursorBooks, checked_at: datetime) -> contract.CursorBooks:
         expired=counters.expired,
         dead_lettered=counters.dead_lettered,
         exceptions=cursor.exceptions,
-        open_deliveries=books.open_deliveries,
+        open_deliveries=balance.open_deliveries,
         pending=cursor.pending(),
-        difference=books.difference,
+        difference=balance.difference,
         checked_at=checked_at,
     )

@@ -24,21 +24,21 @@ from metadata.errors import Conflict, NotFound
 from metadata.subscriptions.dead_letters import (
     DeadLetterPosition,
     DeadLetterRepository,
-    StoredLetter,
+    StoredDeadLetter,
 )
 from metadata.subscriptions.redrives import MAX_UNFINISHED, Redrive, RedriveRepository, RedriveSpec
 from metadata.types import Subscription
 from openapi import dead_letters as contract
 from openapi.common import PAGE_SIZE
-from subscribe_forwarder.api.dead_letters import NO_STORE
-from subscribe_forwarder.api.dead_letters import view as letter_view
-from subscribe_forwarder.api.letter_bodies import (
+from subscribe_forwarder.api.dead_letter_bodies import (
     MAX_BODY_BYTES,
     filter_of,
     redrive_of,
     uid_in_path,
 )
-from subscribe_forwarder.api.letter_search import Search, place_of, token_of
+from subscribe_forwarder.api.dead_letter_search import Search, place_of, token_of
+from subscribe_forwarder.api.dead_letters import NO_STORE
+from subscribe_forwarder.api.dead_letters import view as letter_view
 
 SAMPLE = 5
 _encode = msgspec.json.encode
@@ -51,7 +51,7 @@ class Matched:
         self.count = 0
         self.examined = 0
         self.complete = True
-        self.sample: list[StoredLetter] = []
+        self.sample: list[StoredDeadLetter] = []
 
 
 class Redrives:

@@ -17,7 +17,7 @@ from subscribe_forwarder.api.pulls import Pulls, PullsHere
 from subscribe_forwarder.api.reconciliation import Reconciliation
 from subscribe_forwarder.api.replay import ReplayRoutes
 from subscribe_forwarder.api.stream import Streams
-from subscribe_forwarder.api.trace import HandOuts
+from subscribe_forwarder.api.trace import DeliveryRecorder
 from subscribe_forwarder.api.views import PushStatusOf, Views
 from subscribe_forwarder.fleet.proxy.attending import Attending
 from subscribe_forwarder.fleet.proxy.routing import Routing
@@ -26,10 +26,10 @@ from subscribe_forwarder.forwarder import SubscribeForwarder
 
 def routes(
     forwarder: SubscribeForwarder,
-    fates: AckHistoryRepository,
+    history: AckHistoryRepository,
     acks: Acks,
     routing: Routing,
-    trace: HandOuts | None = None,
+    trace: DeliveryRecorder | None = None,
     *,
     push_status: PushStatusOf = lambda _: None,
 ) -> list[Route]:
@@ -37,7 +37,7 @@ def routes(
 
     `push_status` returns the state of a push subscription here; None where nothing is pushed.
     """
-    views = Views(forwarder, fates, push_status, routing)
+    views = Views(forwarder, history, push_status, routing)
     attending = Attending(routing, forwarder.open_hub)
     pull = Pulls(PullsHere(forwarder, trace), routing, attending)
     stream = Streams(forwarder, routing, attending, trace)

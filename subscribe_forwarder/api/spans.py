@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from itertools import islice
 
 from edge.tracing import MAX_LINKS, REQUEST, Kind, TraceContext, Tracer, message_attributes
-from subscribe_forwarder.api.trace import HandOuts
+from subscribe_forwarder.api.trace import DeliveryRecorder
 from subscribe_forwarder.delivery.hub import Hub
-from subscribe_forwarder.delivery.line import Delivery
+from subscribe_forwarder.delivery.wait_list import Delivery
 
 
-class HandOutSpans:
+class DeliverySpans:
     """Records a span `deliver SUBSCRIPTION` when messages have left, within that of the request.
 
     Its links lead to where each message was published. `beside` is told all the same.
     """
 
-    def __init__(self, tracer: Tracer, beside: HandOuts | None = None) -> None:
+    def __init__(self, tracer: Tracer, beside: DeliveryRecorder | None = None) -> None:
         self._tracer = tracer
         self._beside = beside
 

@@ -1,4 +1,4 @@
-"""The views of a subscription's progress and of one message's fate."""
+"""The views of a subscription's progress and of the ack state of one message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from openapi.topics import AckState
 from store_nodes.client import StoreClient
 from store_nodes.errors import QueueNotFound, QueueTruncated
 from store_nodes.queue_id import QueueId
-from subscribe_forwarder.api.fate import ack_state
+from subscribe_forwarder.api.ack_state import ack_state
 from subscribe_forwarder.delivery.hub import Hub
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.reading.batch import Batch
@@ -56,7 +56,7 @@ async def message(store: StoreClient, topic: Topic, where: Where) -> bytes | Non
 
 
 async def ack_states(
-    forwarder: SubscribeForwarder, fates: AckHistoryRepository, topic: Topic, where: Where
+    forwarder: SubscribeForwarder, history: AckHistoryRepository, topic: Topic, where: Where
 ) -> dict[str, AckState] | None:
     """Return the states by subscription name; None for a message that never existed.
 
@@ -65,9 +65,11 @@ async def ack_states(
     found = generation_of(topic, where)
     if found is None:
         return None
-    of_message = await fates.fates(topic.tenant_id, topic.uid, *where.place, where.offset)
-    by_uid = {fate.cursor.key.subscription_uid: fate for fate in of_message}
-    if not any(where.offset < fate.cursor.read_to for fate in of_message):
+    of_message = await history.message_states(
+        topic.tenant_id, topic.uid, *where.place, where.offset
+    )
+    by_uid = {message.cursor.key.subscription_uid: message for message in of_message}
+    if not any(where.offset < message.cursor.read_to for message in of_message):
         queue = QueueId(topic.uid, found.number, found.lane, found.generation)
         try:
             end = (await forwarder.history.offsets(found.group, queue)).end
@@ -77,9 +79,9 @@ async def ack_states(
             return None
     states: dict[str, AckState] = {}
     for subscription in await forwarder.catalog.subscriptions_of(topic.tenant_id, topic.uid):
-        fate = by_uid.get(subscription.uid)
+        message = by_uid.get(subscription.uid)
         reader = forwarder.reader(subscription.uid, where.place)
-        state = None if fate is None else ack_state(fate, reader, where.offset)
+        state = None if message is None else ack_state(message, reader, where.offset)
         if state is not None:
             states[subscription.name] = state
     return states

@@ -51,7 +51,7 @@ from subscribe_forwarder.api.stream_parts import (
     chosen,
     targets,
 )
-from subscribe_forwarder.api.trace import HandOuts
+from subscribe_forwarder.api.trace import DeliveryRecorder
 from subscribe_forwarder.delivery.window import Window
 from subscribe_forwarder.fleet.proxy.attending import Attending
 from subscribe_forwarder.fleet.proxy.relay import FrontPaused, part_of
@@ -76,7 +76,7 @@ class Streams:
         forwarder: SubscribeForwarder,
         routing: Routing,
         attending: Attending,
-        trace: HandOuts | None = None,
+        trace: DeliveryRecorder | None = None,
     ) -> None:
         self.forwarder = forwarder
         self.routing = routing

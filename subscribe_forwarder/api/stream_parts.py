@@ -25,10 +25,10 @@ from subscribe_forwarder.api.hubs import hub_of, refuse_push
 from subscribe_forwarder.api.places import query_of
 from subscribe_forwarder.api.requests import StreamRequest
 from subscribe_forwarder.api.stream_lines import Stalled, StreamResponse
-from subscribe_forwarder.api.trace import HandOuts
+from subscribe_forwarder.api.trace import DeliveryRecorder
 from subscribe_forwarder.delivery.hub import Hub
-from subscribe_forwarder.delivery.line import Delivery, Want
 from subscribe_forwarder.delivery.sending import to_send
+from subscribe_forwarder.delivery.wait_list import Delivery, Want
 from subscribe_forwarder.delivery.window import Window
 from subscribe_forwarder.fleet.proxy.attending import ATTENDS_S
 from subscribe_forwarder.fleet.proxy.relay import part_of, receiving
@@ -163,7 +163,7 @@ class OwnPart(StreamPart):
         *,
         window: Window,
         limit: Amount,
-        trace: HandOuts | None,
+        trace: DeliveryRecorder | None,
     ) -> None:
         super().__init__(HERE, limit)
         window.resize(*limit)

@@ -14,13 +14,13 @@ from typing import IO, Protocol
 import msgspec
 
 from subscribe_forwarder.delivery.hub import Hub
-from subscribe_forwarder.delivery.line import Delivery
+from subscribe_forwarder.delivery.wait_list import Delivery
 
 FLUSH_S = 0.2
 _encode = msgspec.json.encode
 
 
-class HandOuts(Protocol):
+class DeliveryRecorder(Protocol):
     """A recorder of each response that carried messages."""
 
     def note(
@@ -28,7 +28,7 @@ class HandOuts(Protocol):
     ) -> None: ...
 
 
-class HandOutTrace:
+class DeliveryTrace:
     """One per process; raises OSError where the file cannot be opened for appending."""
 
     def __init__(self, path: Path) -> None:

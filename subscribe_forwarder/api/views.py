@@ -52,13 +52,13 @@ class Views:
     def __init__(
         self,
         forwarder: SubscribeForwarder,
-        fates: AckHistoryRepository,
+        history: AckHistoryRepository,
         push_status: PushStatusOf,
         routing: Routing,
     ) -> None:
         """`push_status` returns the state of a push subscription here, for people."""
         self._forwarder = forwarder
-        self._fates = fates
+        self._history = history
         self._push_status = push_status
         self._routing = routing
         self._backlogs = Parts(BACKLOG, self._backlog_here, routing, Backlog)
@@ -143,7 +143,7 @@ class Views:
         elif isinstance(where, Nowhere):
             raise not_found("message", str(wanted))
         else:
-            states = await status.ack_states(self._forwarder, self._fates, topic, where)
+            states = await status.ack_states(self._forwarder, self._history, topic, where)
         if states is None:
             raise not_found("message", path_param(scope, "id"))
         caller = caller_of(scope)

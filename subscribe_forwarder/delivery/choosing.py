@@ -15,8 +15,8 @@ from subscribe_forwarder.delivery.reading.judgement import Judgement, Run
 from subscribe_forwarder.delivery.state.cursor import Settled
 
 if TYPE_CHECKING:
+    from subscribe_forwarder.delivery.pull_limits import PullLimits
     from subscribe_forwarder.delivery.reader import Reader
-    from subscribe_forwarder.delivery.room import Room
 
 _NAMES = {Settled.FILTERED: "filtered", Settled.SKIPPED: "skipped"}
 
@@ -31,24 +31,24 @@ class Choosing:
     """One pass over new messages of one batch; `known`: they were read before a takeover."""
 
     def __init__(
-        self, reader: Reader, places: list[tuple[Batch, int]], room: Room, now_us: int
+        self, reader: Reader, places: list[tuple[Batch, int]], limits: PullLimits, now_us: int
     ) -> None:
         self._reader = reader
         self._places = places
-        self._room = room
+        self._limits = limits
         self._now_us = now_us
 
     def go_over(self, batch: Batch, offset: int, stop: int, *, known: bool) -> int:
         """Handle new messages from `offset` up to `stop`, within the batch; return the
         offset where it stopped.
         """
-        reader, room, base = self._reader, self._room, batch.base
+        reader, limits, base = self._reader, self._limits, batch.base
         began = offset
-        stop = min(stop, offset + room.scan)
-        judgement = reader.judge(batch, offset - base, room)
+        stop = min(stop, offset + limits.scan)
+        judgement = reader.judge(batch, offset - base, limits)
         if judgement is not None and base + judgement.upto < stop:
             stop = base + judgement.upto
-            room.more = True
+            limits.more = True
         for low, high, how in _within(judgement, offset - base, stop - base):
             if how is not None:
                 settle(reader, base + low, base + high, how)
@@ -57,17 +57,17 @@ class Choosing:
             offset = self._take(batch, low, high, known=known)
             if offset < base + high:
                 break
-        room.scan -= offset - began
+        limits.scan -= offset - began
         return offset
 
     def _take(self, batch: Batch, index: int, stop: int, *, known: bool) -> int:
-        room, base, keys = self._room, batch.base, self._reader.keys
+        limits, base, keys = self._limits, batch.base, self._reader.keys
         messages = batch.messages()
         hashes = None if keys is None else batch.key_hashes()
-        while index < stop and not room.full and (known or room.new > 0):
+        while index < stop and not limits.full and (known or limits.new > 0):
             size = len(messages[index].data)
-            if size > room.max_bytes and room.taken:
-                room.max_bytes = 0
+            if size > limits.max_bytes and limits.taken:
+                limits.max_bytes = 0
                 break
             offset = base + index
             expires_us = batch.expires_us(index) if batch.expires else 0
@@ -76,12 +76,12 @@ class Choosing:
                 self._expire(offset, key)
                 index += 1
                 continue
-            room.new -= 1
+            limits.new -= 1
             if keys is None or key is None or keys.admit(offset, key, expires_us):
                 self._places.append((batch, index))
-                room.taken += 1
-                room.max_messages -= 1
-                room.max_bytes -= size
+                limits.taken += 1
+                limits.max_messages -= 1
+                limits.max_bytes -= size
             index += 1
         return base + index
 

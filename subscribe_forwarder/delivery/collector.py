@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from subscribe_forwarder.delivery.pull_limits import PullLimits
 from subscribe_forwarder.delivery.reader import Reader, Taken
-from subscribe_forwarder.delivery.room import Room
 from subscribe_forwarder.delivery.state.lanes import Lane, Lanes
 from subscribe_forwarder.delivery.state.ledger import Now
 
@@ -14,36 +14,36 @@ class Collector:
     """Lets partitions take turns, and priorities get their shares (state/lanes.py)."""
 
     def __init__(
-        self, may_hand_out: Callable[[Reader], bool], progressed: Callable[[Reader], None]
+        self, may_deliver: Callable[[Reader], bool], progressed: Callable[[Reader], None]
     ) -> None:
         self.lanes: Lanes | None = None
         """None where there is one priority."""
-        self._may_hand_out = may_hand_out
+        self._may_deliver = may_deliver
         self._progressed = progressed
         self._turn = 0
 
     def collect(
-        self, readers: Mapping[Lane, Reader], room: Room, now: Now, deadline_ms: int
+        self, readers: Mapping[Lane, Reader], limits: PullLimits, now: Now, deadline_ms: int
     ) -> list[Taken]:
         """Lease as many messages as there is room for, the higher priorities first."""
         self._turn += 1
         taken: list[Taken] = []
         if self.lanes is None:
-            self._take(list(readers.values()), room, now, deadline_ms, taken)
+            self._take(list(readers.values()), limits, now, deadline_ms, taken)
             return taken
         by_lane: dict[int, list[Reader]] = {}
         for place, reader in readers.items():
             by_lane.setdefault(place.lane, []).append(reader)
         ready = [lane for lane, some in by_lane.items() if any(one.has_ready(now) for one in some)]
         counts = dict.fromkeys(ready, 0)
-        for lane, most in self.lanes.plan(ready, room.max_messages):
-            before = room.max_messages
-            room.max_messages = share = min(most, before)
-            self._take(by_lane[lane], room, now, deadline_ms, taken)
-            used = share - room.max_messages
+        for lane, most in self.lanes.plan(ready, limits.max_messages):
+            before = limits.max_messages
+            limits.max_messages = share = min(most, before)
+            self._take(by_lane[lane], limits, now, deadline_ms, taken)
+            used = share - limits.max_messages
             counts[lane] += used
-            room.max_messages = before - used
-            if room.full:
+            limits.max_messages = before - used
+            if limits.full:
                 break
         self.lanes.delivered(counts, ready)
         taken.sort(key=lambda part: -part.reader.place.lane)
@@ -52,7 +52,7 @@ class Collector:
     def _take(
         self,
         readers: Sequence[Reader],
-        room: Room,
+        limits: PullLimits,
         now: Now,
         deadline_ms: int,
         taken: list[Taken],
@@ -60,12 +60,12 @@ class Collector:
         """Lease messages from readers in turn, until there is no room."""
         for index in range(len(readers)):
             reader = readers[(self._turn + index) % len(readers)]
-            if reader.idle or not self._may_hand_out(reader):
+            if reader.idle or not self._may_deliver(reader):
                 continue
-            part = reader.take(room, now, deadline_ms)
+            part = reader.take(limits, now, deadline_ms)
             if part is not None:
                 taken.append(part)
             if reader.cursor.dirty:
                 self._progressed(reader)
-            if room.full:
+            if limits.full:
                 break

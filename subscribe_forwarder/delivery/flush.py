@@ -13,8 +13,9 @@ ack answered there until the owner has claimed them again, which fences statemen
 way.
 
 A cursor that Postgres refuses to hold, or that contradicts itself in memory, is frozen alone, and
-the others go through without it; claimed again, it is read anew where memory is out of order. Books
-that do not balance are an alert, not an end: they are written, counted and logged (books.py).
+the others go through without it; claimed again, it is read anew where memory is out of order.
+Cursors that do not balance are an alert, not an end: they are written, counted and logged
+(unbalanced.py).
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ from metadata.errors import (
 from metadata.types import CursorKey, CursorUpdate, Unit
 from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.ack_gathering import AckGathering
-from subscribe_forwarder.delivery.books import Books
 from subscribe_forwarder.delivery.flush_pace import FlushPace
-from subscribe_forwarder.delivery.news import News
+from subscribe_forwarder.delivery.listeners import Listeners
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.state.cursor import CursorDamaged
 from subscribe_forwarder.delivery.state.ledger import Ledger
+from subscribe_forwarder.delivery.unbalanced import UnbalancedCursors
 
 RETRY_S = 0.25
 MAX_RETRY_S = 2.0
@@ -87,12 +88,12 @@ class AckFlusher:
         timeout_s: float,
         lazy_s: float,
         on_ready: Callable[[Sequence[Reader]], None] | None = None,
-        news: News | None = None,
+        listeners: Listeners | None = None,
     ) -> None:
-        self.books = Books()
+        self.unbalanced = UnbalancedCursors()
         self._cursors = cursors
         self._freeze = freeze
-        self._news = news or News()
+        self._listeners = listeners or Listeners()
         self._timeout_s = timeout_s
         self._lazy_s = lazy_s
         self._on_ready = on_ready
@@ -132,7 +133,7 @@ class AckFlusher:
     def forget(self, tracked: Reader) -> None:
         """Forget a cursor whose partition or subscription is no longer ours."""
         self._changed.pop(tracked.cursor.key, None)
-        self.books.forget(tracked.cursor.key)
+        self.unbalanced.forget(tracked.cursor.key)
 
     async def commit(
         self, all_tracked: Iterable[Reader], what: str = "ack", *, acked: int | None = None
@@ -318,8 +319,8 @@ class AckFlusher:
         for tracked, ledger, update in zip(work, ledgers, updates, strict=True):
             difference = written.get(update.key)
             if difference is not None:
-                self.books.flushed(update.key, difference)
-                self._news.worked(update.key.subscription_uid)
+                self.unbalanced.flushed(update.key, difference)
+                self._listeners.worked(update.key.subscription_uid)
                 if ledger.wrote(update):
                     ready.append(tracked)
                 if ledger.urgent and tracked.ledger is ledger:
@@ -359,7 +360,7 @@ class AckFlusher:
         metrics.flush_failed.labels(how).inc()
         key = tracked.cursor.key
         _log.error("cursor refused", key=_names(key), how=how, error=repr(error))
-        self.books.refused(key)
+        self.unbalanced.refused(key)
         tracked.frozen = True
         if how == "refused":
             return {key: "The metadata store refuses the row."}

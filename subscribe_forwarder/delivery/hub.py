@@ -22,10 +22,10 @@ from edge.quota import DELIVERED_BYTES, DELIVERED_MESSAGES, NO_LIMITS, Usage
 from metadata.types import Subscription
 from openapi.flow import Throttle
 from subscribe_forwarder.delivery.collector import Collector
-from subscribe_forwarder.delivery.dealing import Dealing
 from subscribe_forwarder.delivery.growth import Growth
-from subscribe_forwarder.delivery.line import Delivery, Waiter, Want
-from subscribe_forwarder.delivery.news import News
+from subscribe_forwarder.delivery.listeners import Listeners
+from subscribe_forwarder.delivery.open_readers import OpenReaders
+from subscribe_forwarder.delivery.pull_limits import PullLimits
 from subscribe_forwarder.delivery.reader import (
     PAUSED_KEYS,
     PAUSED_OUTSTANDING,
@@ -34,7 +34,6 @@ from subscribe_forwarder.delivery.reader import (
 )
 from subscribe_forwarder.delivery.reading.judgement import Turn
 from subscribe_forwarder.delivery.reading.tail import wall_us
-from subscribe_forwarder.delivery.room import Room
 from subscribe_forwarder.delivery.state.lanes import Lane
 from subscribe_forwarder.delivery.state.ledger import Now
 from subscribe_forwarder.delivery.state.rate import RateLimits
@@ -42,6 +41,7 @@ from subscribe_forwarder.delivery.terms import DEFAULT_TERMS, Terms
 from subscribe_forwarder.delivery.throttling.flows import Said
 from subscribe_forwarder.delivery.throttling.in_flight import Both, TenantInFlight
 from subscribe_forwarder.delivery.throttling.throttling import Throttling, of_flow, of_machine
+from subscribe_forwarder.delivery.wait_list import Delivery, Waiter, Want
 from subscribe_forwarder.peers import misdirected
 from subscribe_forwarder.settings import SubscribeSettings
 
@@ -59,13 +59,13 @@ class Hub:
     def __init__(
         self,
         subscription: Subscription,
-        may_hand_out: Callable[[Reader], bool],
+        may_deliver: Callable[[Reader], bool],
         progressed: Callable[[Reader], None],
         settings: SubscribeSettings,
         clock: Callable[[], float] = time.monotonic,
         *,
         handed_out: Callable[[Sequence[Taken]], None] = lambda _: None,
-        news: News | None = None,
+        listeners: Listeners | None = None,
         throttling: Throttling | None = None,
         in_flight: TenantInFlight | None = None,
         usage: Usage = NO_LIMITS,
@@ -73,7 +73,7 @@ class Hub:
         self.subscription = subscription
         self.delivered = 0
         """Messages handed out, those included whose response did not leave."""
-        self._news = news or News()
+        self._listeners = listeners or Listeners()
         self.readers: dict[Lane, Reader] = {}
         self.growth = Growth(progressed)
         self.incomplete = True
@@ -83,9 +83,9 @@ class Hub:
         its limits.
         """
         self.closed: Problem | None = None
-        self.collector = Collector(may_hand_out, progressed)
+        self.collector = Collector(may_deliver, progressed)
         self.terms = DEFAULT_TERMS
-        self._may_hand_out = may_hand_out
+        self._may_deliver = may_deliver
         self._handed_out = handed_out
         self._settings = settings
         self._clock = clock
@@ -101,7 +101,7 @@ class Hub:
             self.limits = RateLimits(in_flight if beside is None else Both(beside, in_flight))
         self.throttled_by: dict[object, Callable[[], Sequence[Throttle]]] = {}
         """Other restraints, by the object that reports them."""
-        self.dealing = Dealing(may_hand_out, progressed)
+        self.open_readers = OpenReaders(may_deliver, progressed)
         self._limits_of: tuple[Subscription, float, Said | None] | None = None
         self._waiting: OrderedDict[Waiter, None] = OrderedDict()
         self._blocked: dict[Waiter, None] = {}
@@ -137,7 +137,7 @@ class Hub:
         now = Now(int(self._clock() * 1000), wall_us())
         leased = 0
         for reader in self.readers.values():
-            if reader.ledger.leased and self._may_hand_out(reader):
+            if reader.ledger.leased and self._may_deliver(reader):
                 reader.end_leases(now)
             leased += reader.ledger.leased
         return leased
@@ -213,13 +213,13 @@ class Hub:
         self._waiting[waiter] = None
         if waiter.only_now:
             self._hasty[waiter] = None
-        self._news.worked(self.subscription.uid)
+        self._listeners.worked(self.subscription.uid)
 
     def leave(self, waiter: Waiter) -> None:
         """Leave the line, if the waiter is still in it."""
         for line in (self._waiting, self._blocked, self._hasty):
             line.pop(waiter, None)
-        self._news.worked(self.subscription.uid)
+        self._listeners.worked(self.subscription.uid)
 
     async def refresh(self) -> None:
         """Ask the store for the ends of the partitions, so that an empty answer is a true one."""
@@ -232,7 +232,7 @@ class Hub:
 
     def dispatch(self) -> None:
         """Deliver ready messages to the waiting consumers, in order."""
-        self.dealing.affinity.expire(self._clock())
+        self.open_readers.affinity.expire(self._clock())
         line = self._waiting
         if self._blocked:
             # Their own limits held them back; they may have room by now.
@@ -274,12 +274,12 @@ class Hub:
         """Count a consumer that wants its own partitions as present for `stays_s`, unless
         it reports again or departs.
         """
-        if self.dealing.affinity.attend(consumer, self._clock() + stays_s) and self.waiting:
+        if self.open_readers.affinity.attend(consumer, self._clock() + stays_s) and self.waiting:
             self.dispatch()
 
     def depart(self, consumer: str) -> None:
         """Remove a consumer; its partitions are for others."""
-        if self.dealing.affinity.depart(consumer) and self.waiting:
+        if self.open_readers.affinity.depart(consumer) and self.waiting:
             self.dispatch()
 
     def finish(self, problem: Problem, *, gone: bool = False) -> None:
@@ -308,7 +308,7 @@ class Hub:
         for reader in self.readers.values():
             if reader.leaving:
                 raise misdirected()
-            if not self._may_hand_out(reader):
+            if not self._may_deliver(reader):
                 raise unavailable(
                     "subscription",
                     "This forwarder does not hold its lease right now; nothing was handed out.",
@@ -352,7 +352,7 @@ class Hub:
         if delivery is not None:
             self.delivered += delivery.count
             self._count(delivery)
-            self._news.worked(self.subscription.uid)
+            self._listeners.worked(self.subscription.uid)
         return delivery
 
     def _count(self, delivery: Delivery) -> None:
@@ -407,16 +407,16 @@ class Hub:
     def _collect_once(self, want: Want) -> Delivery | None:
         """Lease ready messages from the readers in one pass."""
         new = self.max_outstanding - self.outstanding
-        room = Room(want.max_messages, want.max_bytes, max(0, new), self._turn)
+        limits = PullLimits(want.max_messages, want.max_bytes, max(0, new), self._turn)
         now_s = self._clock()
         now = Now(int(now_s * 1000), wall_us())
         from_s = max(now_s, want.lease_from_s)
         deadline_ms = int((from_s + self.subscription.ack_deadline_s) * 1000)
-        readers = self.dealing.open_to(want, self.readers, self.growth.partitions, now)
-        taken = self.collector.collect(readers, room, now, deadline_ms) if readers else []
-        self._more = room.more and not taken
-        self._emptied = not (room.full or room.more or want.places or self.growth.standing)
-        self.dealing.handed_out(want, taken)
+        readers = self.open_readers.open_to(want, self.readers, self.growth.partitions, now)
+        taken = self.collector.collect(readers, limits, now, deadline_ms) if readers else []
+        self._more = limits.more and not taken
+        self._emptied = not (limits.full or limits.more or want.places or self.growth.standing)
+        self.open_readers.delivered(want, taken)
         if taken:
             self._handed_out(taken)
         if self._turn.begun and not self._renewing:
@@ -441,7 +441,7 @@ class Hub:
         now = Now(int(self._clock() * 1000), wall_us())
         paused = self.subscription.state == "paused" or self._stopped_by_flow
         for reader in () if paused else self.readers.values():
-            if reader.idle or not self._may_hand_out(reader):
+            if reader.idle or not self._may_deliver(reader):
                 continue
             starved |= reader.starved() and reader.tail.failure is None
             reader_due = reader.next_due_ms(now)
@@ -458,7 +458,7 @@ class Hub:
         """Set the timer for the next deadline, or for the next message that a limit lets go."""
         now_s = self._clock()
         due_s = [] if due_ms is None else [due_ms / 1000]
-        gone_s = self.dealing.affinity.due_s()
+        gone_s = self.open_readers.affinity.due_s()
         if gone_s is not None:
             due_s.append(gone_s)
         if self._limits_now().any:

@@ -12,8 +12,8 @@ from peering.shared_secret import SharedSecret
 from subscribe_forwarder.delivery.flush import AckFlusher
 from subscribe_forwarder.delivery.handover import Handover
 from subscribe_forwarder.delivery.hubs import Hubs
+from subscribe_forwarder.delivery.listeners import Listeners
 from subscribe_forwarder.delivery.moves import Moves
-from subscribe_forwarder.delivery.news import News
 from subscribe_forwarder.delivery.owner import Owner
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.reading.tails import Tails
@@ -30,7 +30,7 @@ class OwnedPartitions:
         hubs: Hubs,
         flusher: AckFlusher,
         moves: Moves,
-        news: News,
+        listeners: Listeners,
         ack_key: SharedSecret,
         on_dead_letter: Callable[[Reader, OpenDelivery], None] | None,
         on_outstanding: Callable[[Reader], None],
@@ -41,7 +41,7 @@ class OwnedPartitions:
         self._hubs = hubs
         self._flusher = flusher
         self._moves = moves
-        self._news = news
+        self._listeners = listeners
         self._ack_key = ack_key
         self._on_dead_letter = on_dead_letter
         self._on_outstanding = on_outstanding
@@ -60,7 +60,7 @@ class OwnedPartitions:
         }
         if not tails:
             return None
-        self._news.moved(claim.key)
+        self._listeners.moved(claim.key)
         self._hubs.expect(claim.key)
         return Owner(
             claim,
@@ -86,13 +86,13 @@ class OwnedPartitions:
 
     async def close_partition(self, owner: Owner) -> None:
         """Close a unit that is not ours any more; its readers are dropped."""
-        self._news.moved(owner.key)
+        self._listeners.moved(owner.key)
         for lane in owner.tails:
             await self._tails.close(owner.key, lane)
 
     def partition_adopted(self, owner: Owner) -> None:
         """Continue a unit under a new epoch, with what it held back."""
-        self._news.moved(owner.key)
+        self._listeners.moved(owner.key)
         for reader in owner.readers():
             if reader.cursor.dirty:
                 self._flusher.note(reader)
@@ -119,7 +119,7 @@ class OwnedPartitions:
 
     def on_tail(self, base: Unit, lane: int) -> None:
         """Wake the readers of a lane of which more may be readable, or less kept."""
-        self._news.grew(base)
+        self._listeners.grew(base)
         for owner in self._hubs.owners.of_partition(base):
             self.wake(owner, lane)
 

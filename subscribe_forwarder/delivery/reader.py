@@ -5,8 +5,9 @@ again or in its turn. A reader starts with `scan` at the floor, so messages that
 the last owner died are delivered again, whatever their number: messages below `read_to` are not
 new, and no limit on new messages holds them back.
 
-One pass looks at no more than `room.MAX_SCAN` messages, and judges no longer than `Room.turn` has
-left: if `Room.more` is set, the caller continues in the loop's next turn.
+One pass looks at no more than `pull_limits.MAX_SCAN` messages, and judges no longer than
+`PullLimits.turn` has left: if `PullLimits.more` is set, the caller continues in the next turn of
+the loop.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from subscribe_forwarder import metrics
 from subscribe_forwarder.delivery.ack_id import Head, Minter
 from subscribe_forwarder.delivery.choosing import Choosing
 from subscribe_forwarder.delivery.key_gate import KeyGate, ParkedKey
+from subscribe_forwarder.delivery.pull_limits import PullLimits
 from subscribe_forwarder.delivery.reading.batch import Batch
 from subscribe_forwarder.delivery.reading.judgement import Judgement
 from subscribe_forwarder.delivery.reading.render import delivery
 from subscribe_forwarder.delivery.reading.tail import Tail
-from subscribe_forwarder.delivery.room import Room
 from subscribe_forwarder.delivery.selection.selection import Selection
 from subscribe_forwarder.delivery.state.cursor import Cursor, Settled
 from subscribe_forwarder.delivery.state.inherited import HandedLease
@@ -235,7 +236,7 @@ class Reader:
         end = self.end
         return end is None or self.scan < end
 
-    def take(self, room: Room, now: Now, deadline_ms: int) -> Taken | None:
+    def take(self, limits: PullLimits, now: Now, deadline_ms: int) -> Taken | None:
         """Lease messages that are ready and in the cache: first delivered ones, then new ones.
 
         The tail is asked for ready messages that the cache lacks; `starved` tells.
@@ -249,9 +250,9 @@ class Reader:
         try:
             if self.keys is not None and not self._in_order(self.keys, now_us):
                 return None
-            self._take_again(places, room, now_us)
+            self._take_again(places, limits, now_us)
             again = len(places)
-            self._take_new(places, room, now_us)
+            self._take_new(places, limits, now_us)
         except BadBatch as error:
             self.tail.unreadable(error)
         assert limit is None or self.scan <= max(limit, scan), (
@@ -333,10 +334,10 @@ class Reader:
             self.expire(offset)
         return True
 
-    def _take_again(self, places: list[tuple[Batch, int]], room: Room, now_us: int) -> None:
+    def _take_again(self, places: list[tuple[Batch, int]], limits: PullLimits, now_us: int) -> None:
         """Choose messages to deliver again, as far as there is room and they are cached."""
         ledger, keys, selection = self.ledger, self.keys, self.selection
-        while not room.full and (offset := ledger.peek_ready()) is not None:
+        while not limits.full and (offset := ledger.peek_ready()) is not None:
             if keys is not None and not keys.in_turn(offset):
                 ledger.take_ready()
                 ledger.hold(offset)
@@ -352,33 +353,33 @@ class Reader:
             index = offset - batch.base
             messages = batch.messages()
             if selection is not None:
-                judgement = self.judge(batch, index, room, index + 1)
+                judgement = self.judge(batch, index, limits, index + 1)
                 if judgement is not None and judgement.upto <= index:
-                    room.more = True
+                    limits.more = True
                     return
                 if judgement is not None and self._settled_instead(judgement, index):
                     continue
             size = len(messages[index].data)
-            if size > room.max_bytes and room.taken:
-                room.max_bytes = 0
+            if size > limits.max_bytes and limits.taken:
+                limits.max_bytes = 0
                 return
             ledger.take_ready()
             if batch.expires and batch.expired(index, now_us):
                 self.expire(offset)
                 continue
             places.append((batch, index))
-            room.taken += 1
-            room.max_messages -= 1
-            room.max_bytes -= size
+            limits.taken += 1
+            limits.max_messages -= 1
+            limits.max_bytes -= size
 
     def judge(
-        self, batch: Batch, index: int, room: Room, upto: int | None = None
+        self, batch: Batch, index: int, limits: PullLimits, upto: int | None = None
     ) -> Judgement | None:
         """Return the delivered part of the batch from `index` on, as far as it is known
         this turn; None means everything.
         """
         uid = self.cursor.key.subscription_uid
-        return batch.judge(self.selection, uid, index, room.turn, upto)
+        return batch.judge(self.selection, uid, index, limits.turn, upto)
 
     def _settled_instead(self, judgement: Judgement, index: int) -> bool:
         """Settles what is ready, and is not delivered any more since the subscription changed."""
@@ -390,21 +391,21 @@ class Reader:
         metrics.not_delivered.labels(how.name.lower()).inc(count)
         return True
 
-    def _take_new(self, places: list[tuple[Batch, int]], room: Room, now_us: int) -> None:
+    def _take_new(self, places: list[tuple[Batch, int]], limits: PullLimits, now_us: int) -> None:
         """Choose new messages from `scan` on, as far as there is room and they are cached."""
         end = self.end
         known_to = self.cursor.read_to
-        while end is not None and not room.full:
+        while end is not None and not limits.full:
             offset, gap_end = self.cursor.gap_at(self.scan, end)
             if offset >= end:
                 self.scan = max(self.scan, offset)
                 break
             if offset < known_to:
                 gap_end = min(gap_end, known_to)
-            elif room.new <= 0:
+            elif limits.new <= 0:
                 break
-            if room.scan <= 0:
-                room.more = True
+            if limits.scan <= 0:
+                limits.more = True
                 break
             batch = self.tail.find(offset)
             if batch is None and (empty_to := min(self.tail.empty_to(offset), gap_end)) > offset:
@@ -414,11 +415,11 @@ class Reader:
                 self.tail.want(offset)
                 break
             known = offset < known_to
-            if self._plain(batch, offset, room):
-                upto = self._take_run(places, room, batch, offset, gap_end, now_us, known)
+            if self._plain(batch, offset, limits):
+                upto = self._take_run(places, limits, batch, offset, gap_end, now_us, known)
             else:
                 stop = min(batch.end, gap_end)
-                choosing = Choosing(self, places, room, now_us)
+                choosing = Choosing(self, places, limits, now_us)
                 upto = choosing.go_over(batch, offset, stop, known=known)
             self.scan = upto
             self.ledger.classify(upto)
@@ -430,7 +431,7 @@ class Reader:
     def _take_run(
         self,
         places: list[tuple[Batch, int]],
-        room: Room,
+        limits: PullLimits,
         batch: Batch,
         offset: int,
         gap_end: int,
@@ -441,8 +442,8 @@ class Reader:
         messages = batch.messages()
         base = batch.base
         stop = min(batch.end, gap_end)
-        left = room.max_messages if known else min(room.max_messages, room.new)
-        left_bytes = room.max_bytes
+        left = limits.max_messages if known else min(limits.max_messages, limits.new)
+        left_bytes = limits.max_bytes
         expires = batch.expires
         before = len(places)
         while offset < stop and left > 0 and left_bytes > 0:
@@ -452,7 +453,7 @@ class Reader:
                 offset += 1
                 continue
             size = len(messages[index].data)
-            if size > left_bytes and (room.taken or len(places) > before):
+            if size > left_bytes and (limits.taken or len(places) > before):
                 left_bytes = 0
                 break
             places.append((batch, index))
@@ -460,20 +461,20 @@ class Reader:
             left_bytes -= size
             offset += 1
         taken = len(places) - before
-        room.taken += taken
-        room.max_messages -= taken
-        room.new -= taken
-        room.max_bytes = left_bytes
+        limits.taken += taken
+        limits.max_messages -= taken
+        limits.new -= taken
+        limits.max_bytes = left_bytes
         return offset
 
-    def _plain(self, batch: Batch, offset: int, room: Room) -> bool:
+    def _plain(self, batch: Batch, offset: int, limits: PullLimits) -> bool:
         """Return whether all messages of a batch from `offset` on are delivered, in any order."""
         if self.keys is not None:
             return False
         batch.messages()
         if self.selection is None and not batch.targeted:
             return True
-        judgement = self.judge(batch, offset - batch.base, room)
+        judgement = self.judge(batch, offset - batch.base, limits)
         return judgement is None or judgement.plain
 
     def _pass(self, low: int, high: int) -> None:

@@ -17,11 +17,11 @@ import structlog
 from metadata.delivery.cursors import CursorRepository
 from metadata.errors import MetadataError
 from metadata.types import CursorKey
-from subscribe_forwarder.delivery.books import Books
 from subscribe_forwarder.delivery.flush import AckFlusher
 from subscribe_forwarder.delivery.ownership import Ownership
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.state.ledger import Now
+from subscribe_forwarder.delivery.unbalanced import UnbalancedCursors
 
 SWEEP_EVERY_S = 5.0
 ALL_EVERY_S = 60.0
@@ -45,7 +45,7 @@ class Reconciler:
     ) -> None:
         self._cursors = cursors
         self._flusher = flusher
-        self._books: Books = flusher.books
+        self._unbalanced: UnbalancedCursors = flusher.unbalanced
         self._owned = owned
         self._may_touch = may_touch
         """Whether this process holds its lease."""
@@ -72,7 +72,7 @@ class Reconciler:
         """Count the books of cursors again that were flushed since the last sweep; raises
         MetadataError.
         """
-        await self._count(sorted(self._books.take_flushed()))
+        await self._count(sorted(self._unbalanced.take_flushed()))
         if time.monotonic() - self._counted_all_s >= ALL_EVERY_S:
             self._counted_all_s = time.monotonic()
             await self.count_all()
@@ -86,12 +86,12 @@ class Reconciler:
         owned = {reader.cursor.key for reader in readers}
         for at in range(0, len(partitions), PARTITIONS_AT_ONCE):
             part = partitions[at : at + PARTITIONS_AT_ONCE]
-            for books in await self._cursors.unbalanced_in(part):
-                if books.cursor.key in owned:
-                    owned.discard(books.cursor.key)
-                    self._books.counted(books.cursor.key, books.difference)
-        for key in self._books.wrong() & owned:
-            self._books.counted(key, 0)
+            for balance in await self._cursors.unbalanced_in(part):
+                if balance.cursor.key in owned:
+                    owned.discard(balance.cursor.key)
+                    self._unbalanced.counted(balance.cursor.key, balance.difference)
+        for key in self._unbalanced.wrong() & owned:
+            self._unbalanced.counted(key, 0)
 
     def tick(self) -> None:
         """Leases end, failed messages go on to the dead letters, and old holes are stepped over,
@@ -121,5 +121,5 @@ class Reconciler:
 
     async def _count(self, keys: list[CursorKey]) -> None:
         for at in range(0, len(keys), AT_ONCE):
-            for books in await self._cursors.books_of(keys[at : at + AT_ONCE]):
-                self._books.counted(books.cursor.key, books.difference)
+            for balance in await self._cursors.balances_of(keys[at : at + AT_ONCE]):
+                self._unbalanced.counted(balance.cursor.key, balance.difference)

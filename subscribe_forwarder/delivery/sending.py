@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from openapi.subscriptions import DeliveryValue
 from subscribe_forwarder.delivery.flush import AckFlusher
-from subscribe_forwarder.delivery.line import Delivery
 from subscribe_forwarder.delivery.reader import Taken
 from subscribe_forwarder.delivery.reading.render import delivery_without_ack_id
+from subscribe_forwarder.delivery.wait_list import Delivery
 
 
 async def to_send(delivery: Delivery, guarantee: DeliveryValue, flusher: AckFlusher) -> list[bytes]:

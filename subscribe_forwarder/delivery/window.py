@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from subscribe_forwarder.delivery.line import Delivery
 from subscribe_forwarder.delivery.state.leases import Grant
 from subscribe_forwarder.delivery.state.ledger import Ledger
+from subscribe_forwarder.delivery.wait_list import Delivery
 
 PLENTY_MESSAGES = 100
 
 
-class Room(NamedTuple):
+class Remaining(NamedTuple):
     """The room of the window; both are above 0."""
 
     messages: int
@@ -58,7 +58,7 @@ class Window:
         self._recount()
         return self._messages, self._bytes
 
-    def room(self) -> Room | None:
+    def room(self) -> Remaining | None:
         """Return the room, or None if the window is full."""
         messages = self._max_messages - self._messages
         size_bytes = self._max_bytes - self._bytes
@@ -66,7 +66,7 @@ class Window:
             self._recount()
             messages = self._max_messages - self._messages
             size_bytes = self._max_bytes - self._bytes
-        return Room(messages, size_bytes) if messages > 0 and size_bytes > 0 else None
+        return Remaining(messages, size_bytes) if messages > 0 and size_bytes > 0 else None
 
     def add(self, delivery: Delivery) -> None:
         """Count a delivery as in flight from now on."""

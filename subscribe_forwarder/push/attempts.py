@@ -21,7 +21,7 @@ from metadata.ids import new_uid
 from metadata.subscriptions.push_attempts import KEPT, AttemptOf, PushAttempt, PushAttemptRepository
 from metadata.types import Subscription
 from subscribe_forwarder.push import metrics
-from subscribe_forwarder.push.settling import Item
+from subscribe_forwarder.push.outcome_commits import Item
 from subscribe_forwarder.push.verdict import Answer, Verdict
 
 FLUSH_S = 1.0

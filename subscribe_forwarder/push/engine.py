@@ -39,18 +39,18 @@ from metadata.types import Subscription
 from openapi.flow import Throttle
 from openapi.push import PushStatus
 from subscribe_forwarder.delivery.hub import Hub
-from subscribe_forwarder.delivery.line import Delivery, Want
 from subscribe_forwarder.delivery.sending import to_send
+from subscribe_forwarder.delivery.wait_list import Delivery, Want
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.push import metrics
 from subscribe_forwarder.push.attempts import AttemptLog
 from subscribe_forwarder.push.endpoint import Endpoint
 from subscribe_forwarder.push.endpoints import Endpoints
 from subscribe_forwarder.push.limiter import Load
+from subscribe_forwarder.push.outcome_commits import Item, Late, OutcomeCommits
 from subscribe_forwarder.push.outgoing import Outgoing
 from subscribe_forwarder.push.requests import Requests, Unsendable
 from subscribe_forwarder.push.sender import Sender
-from subscribe_forwarder.push.settling import Item, Late, Settling
 from subscribe_forwarder.push.spans import PushSpans
 from subscribe_forwarder.push.verdict import Verdict, judge
 
@@ -128,7 +128,7 @@ class Engine:
         self._pumping = False
         self._waker = self._wake
         self._tasks: set[asyncio.Task[None]] = set()
-        self._settling = Settling(
+        self._outcomes = OutcomeCommits(
             hub,
             means.forwarder.flusher.commit,
             means.forwarder.now,
@@ -147,7 +147,7 @@ class Engine:
 
     @property
     def idle(self) -> bool:
-        return not self._tasks and not self._settling.uncommitted
+        return not self._tasks and not self._outcomes.uncommitted
 
     def join(self) -> None:
         """Join the wait list, if it is not there; raises the Problem of a list that is no more."""
@@ -192,7 +192,7 @@ class Engine:
             for task in running:
                 task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        await self._settling.close(grace_s)
+        await self._outcomes.close(grace_s)
 
     def follow(self) -> None:
         """The subscription has changed, or somebody says that the endpoint works again."""
@@ -260,14 +260,14 @@ class Engine:
         items, self._queue = list(self._queue), deque()
         self._queued_bytes = 0
         metrics.decisions.labels("released").inc()
-        self._settling.give_back(items)
+        self._outcomes.give_back(items)
 
     def tell(self, shown: PushStatus) -> None:
         """Write the state in this process into the status that people see."""
         self.endpoint.tell(shown, self._means.endpoints.clock())
         shown.requests_in_flight = self._out
         shown.leased_ahead = len(self._queue)
-        shown.uncommitted = self._settling.uncommitted
+        shown.uncommitted = self._outcomes.uncommitted
         shown.delivered = self.delivered
         shown.last_error = self.last_error or self.endpoint.last_error
 
@@ -291,7 +291,7 @@ class Engine:
     def _waits_for_commit(self) -> bool:
         """Whether too many delivered messages wait for their commit."""
         most = max(MAX_UNCOMMITTED, self._cap * self._batch)
-        return self._settling.uncommitted >= most
+        return self._outcomes.uncommitted >= most
 
     def _wanted(self) -> int:
         """Return how many messages may be leased now."""
@@ -421,7 +421,7 @@ class Engine:
 
     def _is_leased(self, item: Item) -> bool:
         """Return whether a message is leased for as long as a request may take."""
-        if not self._settling.current(item):
+        if not self._outcomes.current(item):
             return False
         grant = item.ledger.grant_of(item.offset)
         if grant is None:
@@ -429,7 +429,7 @@ class Engine:
         left_ms = grant.deadline_ms - self._means.forwarder.now().ms
         if left_ms > self._config.timeout_s * 1000:
             return True
-        self._settling.give_back([item])
+        self._outcomes.give_back([item])
         return False
 
     def _give_back_late(self) -> None:
@@ -474,7 +474,7 @@ class Engine:
         verdict = judge(answer, means.wall_s())
         self._note(items, verdict, answer.latency_s)
         means.log.add(subscription, items, verdict, answer, wall_s)
-        self._settling.settle(items, verdict)
+        self._outcomes.settle(items, verdict)
         return verdict
 
     def _not_sent(self, items: Sequence[Item], why: str) -> None:
@@ -484,7 +484,7 @@ class Engine:
         self.last_error = why
         self._unsendable_until_s = self._means.endpoints.clock() + UNSENDABLE_S
         if self._hub.subscription.delivery != "at_most_once":
-            self._settling.give_back(items)
+            self._outcomes.give_back(items)
         self.give_back()
 
     def _note(self, items: Sequence[Item], verdict: Verdict, latency_s: float) -> None:

@@ -18,7 +18,7 @@ from metadata.errors import MetadataError
 from metadata.types import Subscription
 from openapi.consume import MessageChoice
 from subscribe_forwarder.fleet.proxy.relay import receiving
-from subscribe_forwarder.push.settling import Late
+from subscribe_forwarder.push.outcome_commits import Late
 
 MAX_AT_ONCE = 64
 MAX_IDS = 1_000

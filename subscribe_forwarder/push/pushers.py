@@ -24,10 +24,10 @@ from metadata.types import Change, ChangeKind, Subscription, Unit
 from openapi.push import PushStatus
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.push import metrics
+from subscribe_forwarder.push.endpoint_state import EndpointState, endpoint_state_of, retry_in_s
 from subscribe_forwarder.push.engine import Engine, Means
 from subscribe_forwarder.push.events import EndpointEvents
 from subscribe_forwarder.push.requests import Requests
-from subscribe_forwarder.push.standing import Standing, retry_in_s, standing_of
 from subscribe_forwarder.push.verification import Verified, verify
 
 TICK_S = 1.0
@@ -68,8 +68,8 @@ class Pushed:
         self.config = subscription.push
 
     @property
-    def standing(self) -> Standing:
-        return standing_of(self.config, self.row)
+    def endpoint_state(self) -> EndpointState:
+        return endpoint_state_of(self.config, self.row)
 
     def failing_since_s(self) -> float | None:
         """Return the time by the wall clock; None: it does not fail, or nothing was sent."""
@@ -172,7 +172,7 @@ class Pushers:
         pushed = self._pushed.get(subscription_uid)
         if pushed is None:
             return None
-        state, reason = pushed.standing
+        state, reason = pushed.endpoint_state
         if pushed.subscription.tenant_id in self._inactive:
             reason = "its tenant is not active"
         since_s = pushed.failing_since_s()
@@ -306,14 +306,14 @@ class Pushers:
             self._stale |= stale
             raise
         for one in looked_at:
-            before, one.row = one.standing, rows.get(one.subscription.uid)
+            before, one.row = one.endpoint_state, rows.get(one.subscription.uid)
             one.not_before_s = float("-inf")
             one.to_tell = True
-            if one.standing != before:
+            if one.endpoint_state != before:
                 self._turned(one, before)
 
-    def _turned(self, one: Pushed, before: Standing) -> None:
-        state, reason = one.standing
+    def _turned(self, one: Pushed, before: EndpointState) -> None:
+        state, reason = one.endpoint_state
         name = one.subscription.name
         _log.info("push endpoint", subscription=name, state=state, reason=reason)
         if state == "enabled" and before.state == "disabled" and one.engine is not None:
@@ -340,7 +340,7 @@ class Pushers:
         if pushed.subscription.tenant_id in self._inactive:
             self._stop(pushed)
             return
-        state = pushed.standing.state
+        state = pushed.endpoint_state.state
         if state != "enabled":
             self._stop(pushed)
             if state == "unverified" and now_s >= pushed.verify_s and not pushed.verifying:

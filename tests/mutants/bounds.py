@@ -13,7 +13,7 @@ _EXEMPT = (
     "::test_a_tenant_of_an_earlier_release_is_exempt_from_built_in_limits"
 )
 _WAITS = (
-    "tests/integration/locks/test_lock_line.py"
+    "tests/integration/locks/test_lock_wait_list.py"
     "::test_a_tenant_whose_calls_wait_leaves_places_to_others"
 )
 _DRY_RUN = (
@@ -90,7 +90,7 @@ _READ_AHEAD = (
     ("previewTopicFilter", "subscribe_forwarder/api/preview.py", "await read_ahead(scope, text)"),
     (
         "listDeadLetters",
-        "subscribe_forwarder/api/letter_bodies.py",
+        "subscribe_forwarder/api/dead_letter_bodies.py",
         "await read_ahead(scope, text, VARIABLES)",
     ),
     (
@@ -196,7 +196,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "calls that wait for locks have no bound",
         (
             Edit(
-                "gateway/locks/line.py",
+                "gateway/locks/wait_list.py",
                 'Shares(MAX_WAITING_IN_ALL, name="lock_waits")',
                 'Shares(10**9, name="lock_waits")',
             ),
@@ -208,7 +208,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "one tenant may have all calls that wait for locks",
         (
             Edit(
-                "gateway/locks/line.py",
+                "gateway/locks/wait_list.py",
                 'Shares(MAX_WAITING_IN_ALL, name="lock_waits")',
                 'Shares(MAX_WAITING_IN_ALL, share=1.0, name="lock_waits")',
             ),

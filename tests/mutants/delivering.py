@@ -584,7 +584,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a pull whose request was cancelled is served",
         (
             Edit(
-                "subscribe_forwarder/delivery/line.py",
+                "subscribe_forwarder/delivery/wait_list.py",
                 "        if self.future.done():\n            return None",
                 "        if False:\n            return None",
             ),

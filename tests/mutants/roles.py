@@ -193,9 +193,9 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "subscribe_forwarder/delivery/window.py",
-                "        return Room(messages, size_bytes) if messages > 0 and "
+                "        return Remaining(messages, size_bytes) if messages > 0 and "
                 "size_bytes > 0 else None\n",
-                "        return Room(max(1, messages), max(1, size_bytes))\n",
+                "        return Remaining(max(1, messages), max(1, size_bytes))\n",
             ),
         ),
         killed_by="tests/unit/subscribe_forwarder/test_stream.py"
@@ -553,7 +553,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "AND w.name = $2 AND w.ticket < $8 AND false\n                  AND w.alive_until",
             ),
         ),
-        killed_by="tests/integration/locks/test_lock_line.py"
+        killed_by="tests/integration/locks/test_lock_wait_list.py"
         "::test_who_does_not_wait_comes_after_those_who_do",
         breaks="P10",
     ),
@@ -618,7 +618,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "",
             ),
         ),
-        killed_by="tests/integration/locks/test_lock_line.py"
+        killed_by="tests/integration/locks/test_lock_wait_list.py"
         "::test_a_lease_that_ends_lets_the_next_in_without_a_release",
         breaks="P10",
     ),

@@ -464,13 +464,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "an ack of a push whose ledger was replaced is dropped",
         (
             Edit(
-                "subscribe_forwarder/push/settling.py",
+                "subscribe_forwarder/push/outcome_commits.py",
                 '        self._pass_on("ack", [item for item in items if not self.current(item)])',
                 "        pass",
             ),
         ),
         breaks="P4",
-        killed_by="tests/unit/subscribe_forwarder/test_push_settling.py"
+        killed_by="tests/unit/subscribe_forwarder/test_push_outcome_commits.py"
         "::test_an_ack_of_a_ledger_that_was_replaced_during_its_commit_is_passed_on",
     ),
     Mutant(

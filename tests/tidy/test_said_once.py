@@ -48,7 +48,7 @@ NO_ANSWERS = {
     "gateway/subscriptions/push_bodies.py": {"url", "id"},  # arguments as well
     "gateway/tenancy/auditor.py": {"members"},  # a column of the audit
     "gateway/topics/holds.py": {"holds"},  # a member that a problem adds
-    "subscribe_forwarder/api/fate.py": {"acked"},  # counts by outcome
+    "subscribe_forwarder/api/ack_state.py": {"acked"},  # counts by outcome
     "subscribe_forwarder/api/backlog_stream.py": {"subscriptions"},  # a line of a stream
     "subscribe_forwarder/delivery/reading/arrow.py": {"message_id"},  # columns
 }

@@ -17,12 +17,12 @@ import structlog
 from edge.problem import Problem
 from metadata.errors import MetadataError
 from metadata.types import Unit
-from subscribe_forwarder.delivery.news import News
+from subscribe_forwarder.delivery.listeners import Listeners
 from subscribe_forwarder.fleet.backlogs.exchange import Exchange
 from subscribe_forwarder.fleet.backlogs.interest import Interest
 from subscribe_forwarder.fleet.backlogs.local import Holdings
 from subscribe_forwarder.fleet.backlogs.part import Part, Wanted
-from subscribe_forwarder.fleet.backlogs.told import Backlog, Told
+from subscribe_forwarder.fleet.backlogs.reported import Backlog, ReportedBacklogs
 from subscribe_forwarder.fleet.backlogs.tracker import HERE, Tracker
 from subscribe_forwarder.fleet.backlogs.watch import Watch
 from subscribe_forwarder.peers import Links
@@ -44,7 +44,7 @@ class Backlogs:
     def __init__(
         self,
         holdings: Holdings,
-        news: News,
+        listeners: Listeners,
         links: Links | None = None,
         look_for: LookFor | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -56,7 +56,7 @@ class Backlogs:
         self._clock = clock
         self._tracker = Tracker(holdings)
         self._interest = Interest()
-        self._told = Told()
+        self._reported = ReportedBacklogs()
         self._watches: dict[bytes, set[Watch]] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -64,7 +64,7 @@ class Backlogs:
         if links is not None:
             wake = self._wake.set
             self._exchange = Exchange(links, self, self._tracker, holdings, wake, clock)
-        news.listen(grew=self._grew, moved=self._grew, worked=self._worked)
+        listeners.listen(grew=self._grew, moved=self._grew, worked=self._worked)
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -104,7 +104,7 @@ class Backlogs:
 
         Nothing is known of a subscription that nobody here has wanted lately.
         """
-        return self._told.view(wanted.subscription_uid, wanted.partitions)
+        return self._reported.view(wanted.subscription_uid, wanted.partitions)
 
     def most_backlog_first(self, wanted: Wanted, forwarders: Iterable[bytes]) -> list[bytes]:
         """Return the peers that own some of it, in the order in which to ask them for messages.
@@ -115,7 +115,7 @@ class Backlogs:
         now_s = self._clock()
         if self._interest.use(wanted, now_s + USED_S):
             self._want([wanted], now_s)
-        return self._told.most_backlog_first(wanted.subscription_uid, forwarders)
+        return self._reported.most_backlog_first(wanted.subscription_uid, forwarders)
 
     # Calls with news from other forwarders.
 
@@ -129,12 +129,12 @@ class Backlogs:
         now_s = self._clock()
         for part in parts:
             uid = part.subscription_uid
-            if uid in self._interest and self._told.take(forwarder, part, now_s):
+            if uid in self._interest and self._reported.take(forwarder, part, now_s):
                 self._notify(uid)
 
     def gone(self, forwarder: bytes) -> None:
         """Mark as stale what the forwarder told: it tells nothing more."""
-        for uid in self._told.gone(forwarder, self._clock()):
+        for uid in self._reported.gone(forwarder, self._clock()):
             self._notify(uid)
         self._wake.set()
 
@@ -174,7 +174,7 @@ class Backlogs:
 
     def _want(self, fresh: Iterable[Wanted], now_s: float) -> None:
         for one in fresh:
-            if self._told.take(HERE, self._tracker.want(HERE, one, now_s), now_s):
+            if self._reported.take(HERE, self._tracker.want(HERE, one, now_s), now_s):
                 self._notify(one.subscription_uid)
         self._wake.set()
         if self._exchange is not None:
@@ -201,7 +201,7 @@ class Backlogs:
             self._wake.clear()
             now_s = self._clock()
             due_s = self._tracker.next_s()
-            if self._told.any_stale or self._interest.any_unheld:
+            if self._reported.any_stale or self._interest.any_unheld:
                 tidy_s = now_s + HOUSEKEEPING_S
                 due_s = tidy_s if due_s is None else min(due_s, tidy_s)
             if due_s is not None and due_s <= now_s:
@@ -238,12 +238,12 @@ class Backlogs:
 
     def _tidy(self) -> None:
         now_s = self._clock()
-        for uid in self._told.expire(now_s):
+        for uid in self._reported.expire(now_s):
             self._notify(uid)
         over = self._interest.expire(now_s)
         if over:
             self._tracker.unwant(HERE, over)
             for uid in over:
-                self._told.forget(uid)
+                self._reported.forget(uid)
             if self._exchange is not None:
                 self._exchange.want_changed()

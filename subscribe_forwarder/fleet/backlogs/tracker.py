@@ -137,7 +137,7 @@ class Tracker:
             tracked.unlike = True
             self._subscriptions.changed(subscription_uid)
 
-    # News for listeners.
+    # Calls of listeners.
 
     def next_s(self) -> float | None:
         """Return when to call `changes`; None: once something happens."""

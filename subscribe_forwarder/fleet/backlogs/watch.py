@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from subscribe_forwarder.fleet.backlogs.part import Wanted
-from subscribe_forwarder.fleet.backlogs.told import Backlog
+from subscribe_forwarder.fleet.backlogs.reported import Backlog
 
 
 class Watch:

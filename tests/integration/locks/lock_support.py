@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from typing import Any
 
-from gateway.locks.line import LockLine
+from gateway.locks.wait_list import LockWaitList
 from metadata.database import Connection, Database
 from metadata.locks.locks import Claim, Held, Lock, LockRepository
 from metadata.locks.waiters import LAST_TICKET
@@ -29,7 +29,7 @@ class Process:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.locks = CountingLocks(database)
-        self.line = LockLine(database, locks=self.locks)
+        self.line = LockWaitList(database, locks=self.locks)
         self._running = asyncio.create_task(self.line.run())
 
     async def acquire(

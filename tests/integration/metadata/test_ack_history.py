@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from metadata.database import Connection
-from metadata.delivery.ack_history import AckHistoryRepository, Fate
+from metadata.delivery.ack_history import AckHistoryRepository, MessageState
 from metadata.delivery.deliveries import DeadLetter, OpenDelivery, Reason, SettledRange
 from metadata.ids import new_uid
 from metadata.types import Counters, CursorState, CursorUpdate, Topic
@@ -79,9 +79,9 @@ def flushed(cursor: CursorState) -> CursorUpdate:
     )
 
 
-async def fate(world: World, topic: Topic, offset: int) -> Fate:
+async def fate(world: World, topic: Topic, offset: int) -> MessageState:
     history = AckHistoryRepository(world.database)
-    (found,) = await history.fates(world.tenant_id, topic.uid, 0, 0, offset)
+    (found,) = await history.message_states(world.tenant_id, topic.uid, 0, 0, offset)
     return found
 
 

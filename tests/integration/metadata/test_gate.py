@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from edge.breaker import State
-from gateway.breakers import METADATA, MetadataGate
+from gateway.breakers import METADATA, MetadataBreaker
 from metadata.database import Connection, Database
 from metadata.errors import MetadataError, MetadataUnavailable, NotFound
 from metadata.ids import new_uid
@@ -25,7 +25,7 @@ class Far:
 
     def __init__(self, proxy: Proxy, url: str) -> None:
         self.proxy = proxy
-        self.gate = MetadataGate()
+        self.gate = MetadataBreaker()
         self.database = Database(
             DatabaseSettings(url, connect_timeout_s=1.0, deadline_s=5.0), gate=self.gate
         )

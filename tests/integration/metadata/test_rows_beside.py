@@ -143,7 +143,7 @@ async def test_books_that_do_not_balance_are_told_by_the_flush_and_by_a_recount(
     assert await world.cursors.flush([good]) == {cursor.key: 0}
     bad = stepped(cursor, FAILED, HOLE, floor=8)
     assert await world.cursors.flush([replace(bad, **wrong)]) == {cursor.key: difference}
-    (books,) = await world.cursors.books_of([cursor.key])
+    (books,) = await world.cursors.balances_of([cursor.key])
     assert books.difference != 0
     assert [row.key for row in await world.cursors.unbalanced()] == [cursor.key]
 

@@ -182,7 +182,7 @@ class LinkedSite:
 
     def _routes(self, member: Member, catalog: Catalog) -> list[Any]:
         database, forwarder = self.database, member.forwarder
-        dead_letter_writer, fates = forwarder.dead_letter_writer, AckHistoryRepository(database)
+        dead_letter_writer, history = forwarder.dead_letter_writer, AckHistoryRepository(database)
         assert dead_letter_writer is not None
         routing = forwarder.make_routing()
         publisher = AckPublisher(
@@ -198,7 +198,7 @@ class LinkedSite:
         return [
             *routes(
                 forwarder,
-                fates,
+                history,
                 Acks(forwarder, task_acks, routing),
                 routing,
                 push_status=lambda uid: member.push_status(uid),

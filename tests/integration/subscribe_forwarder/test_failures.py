@@ -145,7 +145,7 @@ async def test_books_gone_wrong_are_told(database: Database) -> None:
         site.store.publish(*[b"%d" % n for n in range(6)])
         messages = await consumer.pulled()
         await consumer.ack(messages[0])
-        books = consumer.forwarder.flusher.books
+        books = consumer.forwarder.flusher.unbalanced
         assert len(books) == 0
         (reader,) = consumer.forwarder.owners.readers()
         reader.cursor._counts[0] -= 1
@@ -182,7 +182,7 @@ async def test_a_row_that_goes_wrong_by_itself_is_found_among_all(database: Data
         site.store.publish(b"one")
         (message,) = await consumer.pulled()
         assert (await consumer.ack(message)).status == 200
-        books, reconciler = consumer.forwarder.flusher.books, consumer.forwarder.reconciler
+        books, reconciler = consumer.forwarder.flusher.unbalanced, consumer.forwarder.reconciler
         await reconciler.sweep()
         await change(-1)
         await reconciler.sweep()

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 
 from edge.breaker import State
-from gateway.breakers import MetadataGate
+from gateway.breakers import MetadataBreaker
 from metadata.database import Database
 from metadata.types import Counters
 from tests.integration.metadata.proxy import Proxy
@@ -17,7 +17,7 @@ AT_ONCE_S = 0.3
 
 async def test_after_the_first_no_ack_waits_and_all_heals(database: Database) -> None:
     site = await Site.open(database)
-    proxy, gate = Proxy(database.settings.url), MetadataGate()
+    proxy, gate = Proxy(database.settings.url), MetadataBreaker()
     behind = Database(replace(database.settings, url=await proxy.start()), gate=gate)
     await behind.connect()
     try:

@@ -88,7 +88,7 @@ class Pushing:
     async def die(self) -> None:
         """As SIGKILL has it: what is out is cut, and nothing is told to anybody."""
         engine = self.engine
-        tasks = [*engine._tasks, engine._settling._task, self.pushers._task]
+        tasks = [*engine._tasks, engine._outcomes._task, self.pushers._task]
         engine._over = True
         for task in [one for one in tasks if one is not None]:
             task.cancel()
@@ -286,7 +286,7 @@ async def test_a_death_repeats_what_was_out_or_not_committed_and_no_more(
             hanging.set()
             await asyncio.Event().wait()
 
-        dying.engine._settling._commit = hang
+        dying.engine._outcomes._commit = hang
         dying.member.forwarder.flusher._cursors.flush = hang  # type: ignore[method-assign]
         share = requests // 3
         waits = max(MAX_UNCOMMITTED, share)

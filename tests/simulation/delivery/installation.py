@@ -36,7 +36,7 @@ from store_nodes import main as store_main
 from store_nodes.client.watch import Watch
 from store_nodes.node.client_session import ClientSession
 from store_nodes.settings import StoreNodeSettings
-from subscribe_forwarder.delivery.line import PullWaiter
+from subscribe_forwarder.delivery.wait_list import PullWaiter
 from tests.simulation.delivery.postgres_network import PostgresFaults, PostgresNetwork, Trace
 from tests.simulation.delivery.postgres_server import SimulatedServer
 from tests.simulation.delivery.postgres_world import FIRST_PLACE, Place

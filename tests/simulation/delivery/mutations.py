@@ -24,11 +24,11 @@ from store_nodes.queue_id import QueueId
 from subscribe_forwarder.api import pulls
 from subscribe_forwarder.delivery.flush import AckFlusher
 from subscribe_forwarder.delivery.key_gate import KeyGate
-from subscribe_forwarder.delivery.line import Delivery
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.delivery.sending import to_send
 from subscribe_forwarder.delivery.state.held_leases import HeldLeases
 from subscribe_forwarder.delivery.state.order import KeyOrder, Verdict
+from subscribe_forwarder.delivery.wait_list import Delivery
 from tests.chaos.delivery import effects, keyed
 from tests.chaos.delivery.actor import Actor
 from tests.simulation.delivery import growing

@@ -23,8 +23,8 @@ from edge.asgi import Receive, Route, Scope, Send, respond, tenant_of
 from edge.problem import Problem
 from gateway.app import create_app
 from gateway.http.server import HttpServer
-from gateway.locks.line import LockLine
 from gateway.locks.locks import LockRoutes
+from gateway.locks.wait_list import LockWaitList
 from gateway.readiness import Readiness
 from gateway.server import hypercorn_config
 from harness.made_up_routes import made_up
@@ -109,7 +109,7 @@ def refused_by_postgres() -> Callable[[Scope, Receive, Send], Awaitable[None]]:
 def lock_routes() -> list[Route]:
     locks: Any = Locks()
     database = Database(DatabaseSettings("postgresql://nowhere"))
-    line = LockLine(database, locks=locks)
+    line = LockWaitList(database, locks=locks)
     line._places = locks
     return LockRoutes(locks, LockCatalog(database), line).routes()
 

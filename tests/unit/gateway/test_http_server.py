@@ -9,7 +9,7 @@ import pytest
 
 from edge.asgi import WAITED, ClientGone, Receive, Scope, Send, respond
 from edge.departure import departure
-from gateway.admission.gate import PreparedResponse
+from gateway.admission.request_admission import PreparedResponse
 from gateway.http import connection as connections
 from gateway.http.connection import Connection
 from gateway.http.dispatch import TurnedAway

@@ -12,11 +12,11 @@ from typing import Any, Literal
 import pytest
 
 from metadata.errors import LeaseLost, MetadataUnavailable, NotFound
-from metadata.subscriptions.dead_letters import DeadLetterPosition, StoredLetter
+from metadata.subscriptions.dead_letters import DeadLetterPosition, StoredDeadLetter
 from metadata.subscriptions.redrives import Redrive, RedriveState, Unfinished
 from metadata.types import Partition, Retention, Topic, TopicState
 from outbox import Item, StoredPosition
-from outbox.letter_filter import compile_filter
+from outbox.dead_letter_filter import compile_filter
 from outbox.reading import Stored
 from scheduler import redriving as module
 from scheduler.redriving import Redriving
@@ -29,8 +29,8 @@ BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 TENANT, SUBSCRIPTION, REDRIVE, LETTERS = b"t" * 16, b"s" * 16, b"r" * 16, b"l" * 16
 
 
-def letter(number: int, **fields: Any) -> StoredLetter:
-    given = StoredLetter(
+def letter(number: int, **fields: Any) -> StoredDeadLetter:
+    given = StoredDeadLetter(
         uid=number.to_bytes(16, "big"),
         generation=1,
         partition=0,
@@ -116,7 +116,7 @@ class World:
 
     async def letters(
         self, redrive: Redrive, after: DeadLetterPosition, limit: int
-    ) -> list[StoredLetter]:
+    ) -> list[StoredDeadLetter]:
         return [one for one in self.open if one.place > after][:limit]
 
     async def progress(

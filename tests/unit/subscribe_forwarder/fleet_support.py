@@ -12,7 +12,7 @@ import msgspec
 from edge.asgi import Handler, Receive, Scope, Send
 from metadata.types import Unit
 from subscribe_forwarder.api.pulls import wait
-from subscribe_forwarder.delivery.line import PullWaiter, Want
+from subscribe_forwarder.delivery.wait_list import PullWaiter, Want
 from subscribe_forwarder.forwarder import SubscribeForwarder
 from subscribe_forwarder.peers import FORWARDED, RACE, Peer, PeerGone
 from subscribe_forwarder.settings import SubscribeSettings

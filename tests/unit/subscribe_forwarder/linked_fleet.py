@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from edge.asgi import Handler
 from metadata.types import Subscription, Unit
-from subscribe_forwarder.api.trace import HandOuts
+from subscribe_forwarder.api.trace import DeliveryRecorder
 from subscribe_forwarder.fleet import claims
 from subscribe_forwarder.fleet.links.network import LinkNetwork
 from subscribe_forwarder.fleet.proxy.routing import Routing
@@ -51,7 +51,7 @@ class LinkedFleet:
         self.partitions = partitions
         self.around = around
 
-    async def add(self, trace: HandOuts | None = None) -> World:
+    async def add(self, trace: DeliveryRecorder | None = None) -> World:
         network = LinkNetwork(SECRET, around=self.around)
         port = await network.start("127.0.0.1", 0)
         forwarder = SubscribeForwarder(
@@ -108,7 +108,7 @@ class LinkedFleet:
 @asynccontextmanager
 async def linked(
     *owners: int,
-    trace: HandOuts | None = None,
+    trace: DeliveryRecorder | None = None,
     around: Callable[[Handler], Handler] | None = None,
     **spec: Any,
 ) -> AsyncIterator[LinkedFleet]:

@@ -23,8 +23,8 @@ import pytest
 
 from edge.asgi import AUTHORISED, CALLER, ClientGone, Handler, Route
 from edge.problem import Problem
-from metadata.delivery.ack_history import AckHistoryRepository, Fate, OpenFate
-from metadata.delivery.books import CursorBooks
+from metadata.delivery.ack_history import AckHistoryRepository, MessageState, OpenState
+from metadata.delivery.cursor_balance import CursorBalance
 from metadata.delivery.deliveries import OpenDelivery
 from metadata.delivery.due import QueueKey
 from metadata.delivery.forwarded import Forwarded
@@ -56,7 +56,7 @@ from store_nodes.wire import QueueOffsets, StagedInfo
 from subscribe_forwarder.api.acks import Acks
 from subscribe_forwarder.api.routes import routes
 from subscribe_forwarder.api.task_acks import TaskAcks
-from subscribe_forwarder.api.trace import HandOuts
+from subscribe_forwarder.api.trace import DeliveryRecorder
 from subscribe_forwarder.delivery.dead_letter_writer import DeadLetterWriter
 from subscribe_forwarder.delivery.reader import Reader
 from subscribe_forwarder.fleet.proxy.routing import Routing
@@ -523,40 +523,42 @@ class FakeMetadata(FakeOwnership):
             or unit.base in wanted
         ]
 
-    async def books(self, tenant_id: bytes, subscription_uid: bytes) -> tuple[CursorBooks, ...]:
-        return await self.books_of(
+    async def balances(
+        self, tenant_id: bytes, subscription_uid: bytes
+    ) -> tuple[CursorBalance, ...]:
+        return await self.balances_of(
             [key for key in self.rows if key.subscription_uid == subscription_uid]
         )
 
-    async def books_of(self, keys: Sequence[CursorKey]) -> tuple[CursorBooks, ...]:
+    async def balances_of(self, keys: Sequence[CursorKey]) -> tuple[CursorBalance, ...]:
         self._check()
         rows = [self.rows[key] for key in keys if key in self.rows]
-        return tuple(CursorBooks(row, len(row.stepped_over)) for row in rows)
+        return tuple(CursorBalance(row, len(row.stepped_over)) for row in rows)
 
-    async def unbalanced_in(self, partitions: Iterable[Unit]) -> tuple[CursorBooks, ...]:
+    async def unbalanced_in(self, partitions: Iterable[Unit]) -> tuple[CursorBalance, ...]:
         wanted = {unit.base for unit in partitions}
-        books = await self.books_of(
+        balances = await self.balances_of(
             [
                 key
                 for key, row in self.rows.items()
                 if Unit(TENANT, row.topic_uid, key.partition) in wanted
             ]
         )
-        return tuple(each for each in books if each.difference)
+        return tuple(each for each in balances if each.difference)
 
     async def of_topic(self, tenant_id: bytes, topic_uid: bytes) -> tuple[CursorState, ...]:
         self._check()
         return tuple(row for row in self.rows.values() if row.topic_uid == topic_uid)
 
-    async def fates(
+    async def message_states(
         self, tenant_id: bytes, topic_uid: bytes, partition: int, lane: int, offset: int
-    ) -> list[Fate]:
-        """Return the fates of a message that is no dead letter, in a topic that keeps no
+    ) -> list[MessageState]:
+        """Return the states of a message that is no dead letter, in a topic that keeps no
         history.
         """
         self._check()
         return [
-            Fate(row, open_fate_of(row, offset))
+            MessageState(row, open_state_of(row, offset))
             for row in self.rows.values()
             if (row.topic_uid, row.key.partition, row.key.lane) == (topic_uid, partition, lane)
         ]
@@ -580,11 +582,11 @@ class Consumer:
         self,
         forwarder: SubscribeForwarder,
         tenant_id: bytes = TENANT,
-        fates: AckHistoryRepository | None = None,
+        history: AckHistoryRepository | None = None,
     ) -> None:
         self.forwarder = forwarder
         self.tenant_id = tenant_id
-        self.fates = cast(AckHistoryRepository, fates)
+        self.history = cast(AckHistoryRepository, history)
         self._routes: list[Route] = []
 
     def handler(self, method: str, path: str) -> Handler:
@@ -679,13 +681,13 @@ class Consumer:
 
 
 def routes_of(
-    consumer: Consumer, routing: Routing | None = None, trace: HandOuts | None = None
+    consumer: Consumer, routing: Routing | None = None, trace: DeliveryRecorder | None = None
 ) -> list[Route]:
     """Return the routes of its forwarder, for the gateway to mount."""
     forwarder = consumer.forwarder
     routing = routing or forwarder.make_routing()
     acks = Acks(forwarder, NO_TASK_ACKS, routing)
-    return routes(forwarder, consumer.fates, acks, routing, trace)
+    return routes(forwarder, consumer.history, acks, routing, trace)
 
 
 class World(Consumer):
@@ -694,7 +696,7 @@ class World(Consumer):
     def __init__(
         self, store: FakeStore, metadata: FakeMetadata, forwarder: SubscribeForwarder
     ) -> None:
-        super().__init__(forwarder, fates=metadata)
+        super().__init__(forwarder, history=metadata)
         self.store = store
         self.metadata = metadata
         self.clock = metadata.clock
@@ -713,10 +715,10 @@ class Answer:
 encode = msgspec.json.encode
 
 
-def open_fate_of(row: CursorState, offset: int) -> OpenFate | None:
+def open_state_of(row: CursorState, offset: int) -> OpenState | None:
     for each in row.stepped_over:
         if each.offset == offset:
-            return OpenFate(each.reason.value, each.attempts, each.detail, None)
+            return OpenState(each.reason.value, each.attempts, each.detail, None)
     return None
 
 

@@ -75,7 +75,7 @@ class Served:
         self.w = w
         forwarder = w.forwarder
         holdings = Holdings(forwarder.owners.get, forwarder.open_hub, forwarder.cursors)
-        self.backlogs = Backlogs(holdings, forwarder.news)
+        self.backlogs = Backlogs(holdings, forwarder.listeners)
         self.names = Names(w.metadata)
         selector = Selector(w.metadata, self.names)
         self.routes = BacklogRoutes(self.backlogs, selector, w.metadata, max_streams)
@@ -192,7 +192,7 @@ async def test_a_line_says_something_new() -> None:
     async with served() as s, s.stream("subscription=reader") as lines:
         await lines.sees(lambda: bool(lines.of("reader")))
         for _ in range(3):
-            s.w.forwarder.news.worked(subscription().uid)
+            s.w.forwarder.listeners.worked(subscription().uid)
             await asyncio.sleep(0.05)
         assert len(lines.of("reader")) == 1
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from metadata.types import Unit
-from subscribe_forwarder.delivery.news import News
+from subscribe_forwarder.delivery.listeners import Listeners
 from subscribe_forwarder.fleet.backlogs import backlogs as service
 from subscribe_forwarder.fleet.backlogs import exchange, interest, tracker
 from subscribe_forwarder.fleet.backlogs.backlogs import Backlogs
@@ -37,19 +37,19 @@ class Forwarder:
 
     def __init__(self, end: End) -> None:
         self.end = end
-        self.news = News()
+        self.listeners = Listeners()
         self.counts: dict[bytes, dict[int, int]] = {}
         self.loaded: list[bytes] = []
-        self.backlogs = Backlogs(self, self.news, end.links)
+        self.backlogs = Backlogs(self, self.listeners, end.links)
         self.backlogs.start()
 
     def own(self, partition: int, messages: int, uid: bytes = UID) -> None:
         self.counts.setdefault(uid, {})[partition] = messages
-        self.news.grew(Unit(TENANT, TOPIC, partition))
+        self.listeners.grew(Unit(TENANT, TOPIC, partition))
 
     def give_up(self, partition: int) -> None:
         del self.counts[UID][partition]
-        self.news.moved(Unit(TENANT, TOPIC, partition))
+        self.listeners.moved(Unit(TENANT, TOPIC, partition))
 
     def see(self, wanted: Wanted) -> Seen:
         counts = self.counts.get(wanted.subscription_uid, {})

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from openapi.subscriptions import DeliveryValue
-from subscribe_forwarder.api.trace import HandOutTrace
+from subscribe_forwarder.api.trace import DeliveryTrace
 from tests.unit.subscribe_forwarder.linked_fleet import everything, linked
 from tests.unit.subscribe_forwarder.stream_support import OpenStream, stream
 from tests.unit.subscribe_forwarder.subscribe_support import SUBSCRIPTION_UID, World
@@ -187,7 +187,7 @@ async def test_whose_lease_it_is_shows_at_any_forwarder() -> None:
 
 
 async def test_the_trace_names_what_was_handed_out(tmp_path: Path) -> None:
-    trace = HandOutTrace(tmp_path / "trace")
+    trace = DeliveryTrace(tmp_path / "trace")
     async with linked(0, 1, trace=trace) as fleet:
         await fleet.spread(0, 0)
         fleet.store.publish(b"a", b"b")

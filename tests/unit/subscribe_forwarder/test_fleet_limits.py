@@ -185,8 +185,8 @@ def dealt(world: World, partition: int) -> str | None:
     """Return the consumer that has a partition, as far as this forwarder knows."""
     hub = world.forwarder.open_hub(world.metadata.subscriptions["reader"].uid)
     assert hub is not None
-    hub.dealing.affinity.expire(world.clock())
-    return hub.dealing.affinity.owner(partition)
+    hub.open_readers.affinity.expire(world.clock())
+    return hub.open_readers.affinity.owner(partition)
 
 
 async def test_streams_have_partitions_of_their_own_over_all_owners() -> None:

@@ -139,7 +139,7 @@ async def test_a_row_that_postgres_refuses_is_set_aside_alone() -> None:
         assert (await w.post("ack", {"ack_id": bad["ack_id"]}, name="other")).status == 503
         assert (await w.ack(*good)).json()["acked"] == 2
         assert metadata.row(uid=SUBSCRIPTION_UID).floor == 2
-        assert len(w.forwarder.flusher.books) == 1
+        assert len(w.forwarder.flusher.unbalanced) == 1
 
 
 async def test_a_cursor_that_contradicts_itself_is_set_aside_alone_and_read_anew() -> None:

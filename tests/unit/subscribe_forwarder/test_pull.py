@@ -16,8 +16,8 @@ from store_nodes.errors import Unavailable
 from store_nodes.queue_id import QueueId
 from store_nodes.record_batch import Message
 from subscribe_forwarder.delivery.hub import Hub
-from subscribe_forwarder.delivery.line import PullWaiter, Want
 from subscribe_forwarder.delivery.state import cursor
+from subscribe_forwarder.delivery.wait_list import PullWaiter, Want
 from tests.unit.subscribe_forwarder.subscribe_support import (
     SUBSCRIPTION_UID,
     TOPIC_UID,

@@ -498,7 +498,7 @@ async def test_an_ack_whose_commit_failed_as_it_went_elsewhere_is_passed_on() ->
         gate = p.w.metadata.flush_gate = asyncio.Event()
         p.w.store.publish(b"a")
         await p.until(lambda: p.told().uncommitted == 1)
-        await p.until(lambda: p.engine._settling._task is not None)
+        await p.until(lambda: p.engine._outcomes._task is not None)
         p.w.store.publish(b"b")
         await p.arrived(2)
         (owner,) = p.w.forwarder.owners

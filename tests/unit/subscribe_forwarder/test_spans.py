@@ -10,8 +10,8 @@ import pytest
 from edge.tracing import MAX_LINKS, NOWHERE, REQUEST, Kind, TraceContext
 from gateway.telemetry.requests import continued, traced
 from store_nodes.record_batch import Message
-from subscribe_forwarder.api.spans import HandOutSpans
-from subscribe_forwarder.api.trace import HandOutTrace
+from subscribe_forwarder.api.spans import DeliverySpans
+from subscribe_forwarder.api.trace import DeliveryTrace
 from subscribe_forwarder.push.spans import PushSpans
 from subscribe_forwarder.push.verdict import Answer
 from tests.unit.span_recorder import TRACEPARENT, RecordedSpan, SpanRecorder
@@ -30,10 +30,10 @@ PUBLISHED = (
 LINKS = [TraceContext(TRACEPARENT, "a=1"), TraceContext(OTHER)]
 
 
-def observe(w: World, recorder: SpanRecorder, path: Path | None = None) -> HandOutTrace | None:
+def observe(w: World, recorder: SpanRecorder, path: Path | None = None) -> DeliveryTrace | None:
     """Give the consumer the routes of a server with spans."""
-    told = None if path is None else HandOutTrace(path)
-    spans = HandOutSpans(recorder, told)
+    told = None if path is None else DeliveryTrace(path)
+    spans = DeliverySpans(recorder, told)
     w._routes = [traced(recorder, route) for route in routes_of(w, trace=spans)]
     return told
 
@@ -89,7 +89,7 @@ async def test_each_part_of_a_stream_has_its_span() -> None:
 
 async def test_what_another_forwarder_hands_out_is_within_the_request_all_the_same() -> None:
     recorder = SpanRecorder()
-    spans = HandOutSpans(recorder)
+    spans = DeliverySpans(recorder)
     async with linked(0, 1, trace=spans, around=continued) as fleet:
         front = fleet.members[1]
         front._routes = [traced(recorder, route) for route in front._routes]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from subscribe_forwarder.fleet.backlogs.part import Part, Share
-from subscribe_forwarder.fleet.backlogs.told import STALE_S, Told
+from subscribe_forwarder.fleet.backlogs.reported import STALE_S, ReportedBacklogs
 
 S = b"s" * 16
 ONE, TWO, THREE = b"1", b"2", b"3"
@@ -14,7 +14,7 @@ def part(number: int, *shares: tuple[int, int, int], waiting: int = 0, per_s: fl
 
 
 def test_parts_of_several_forwarders_are_one_backlog() -> None:
-    told = Told()
+    told = ReportedBacklogs()
     assert told.take(ONE, part(1, (0, 5, 1), (2, 1, 0), per_s=1.5), 0)
     assert told.take(TWO, part(1, (1, 7, 2), per_s=2.0), 0)
     whole = told.view(S, 3)
@@ -24,36 +24,36 @@ def test_parts_of_several_forwarders_are_one_backlog() -> None:
 
 
 def test_a_partition_nobody_tells_of_makes_it_incomplete() -> None:
-    told = Told()
+    told = ReportedBacklogs()
     told.take(ONE, part(1, (0, 5, 0)), 0)
     assert not told.view(S, 2).complete
     assert told.view(S, 1).complete
-    assert not Told().view(S, 1).complete
+    assert not ReportedBacklogs().view(S, 1).complete
 
 
 def test_an_older_part_changes_nothing() -> None:
-    told = Told()
+    told = ReportedBacklogs()
     told.take(ONE, part(4, (0, 5, 0)), 0)
     assert not told.take(ONE, part(3, (0, 9, 0)), 0)
     assert told.view(S, 1).messages == 5
 
 
 def test_a_part_that_says_the_same_is_no_news() -> None:
-    told = Told()
+    told = ReportedBacklogs()
     assert told.take(ONE, part(1, (0, 5, 0)), 0)
     assert not told.take(ONE, part(2, (0, 5, 0)), 0)
     assert told.take(ONE, part(3, (0, 6, 0)), 0)
 
 
 def test_a_consumer_in_line_at_two_forwarders_is_one() -> None:
-    told = Told()
+    told = ReportedBacklogs()
     told.take(ONE, part(1, (0, 0, 0), waiting=3), 0)
     told.take(TWO, part(1, (1, 0, 0), waiting=2), 0)
     assert told.view(S, 2).waiting == 3
 
 
 def test_what_a_lost_forwarder_told_stays_for_a_while_and_is_marked() -> None:
-    told = Told()
+    told = ReportedBacklogs()
     told.take(ONE, part(1, (0, 5, 0)), 0)
     told.take(TWO, part(1, (1, 7, 0)), 0)
     assert told.gone(TWO, 10.0) == {S}
@@ -66,7 +66,7 @@ def test_what_a_lost_forwarder_told_stays_for_a_while_and_is_marked() -> None:
 
 
 def test_the_successor_replaces_what_the_lost_one_told() -> None:
-    told = Told()
+    told = ReportedBacklogs()
     told.take(ONE, part(1, (0, 5, 0), (1, 1, 0)), 0)
     told.gone(ONE, 1.0)
     told.take(TWO, part(1, (0, 4, 0)), 2.0)
@@ -78,7 +78,7 @@ def test_the_successor_replaces_what_the_lost_one_told() -> None:
 
 def test_a_unit_given_away_counts_once_whoever_tells_first() -> None:
     for taker_first in (True, False):
-        told = Told()
+        told = ReportedBacklogs()
         told.take(ONE, part(1, (0, 5, 0), (1, 1, 0)), 0)
         changes = [(TWO, part(1, (1, 3, 0))), (ONE, part(2, (0, 5, 0)))]
         for who, one in changes if taker_first else changes[::-1]:
@@ -88,13 +88,13 @@ def test_a_unit_given_away_counts_once_whoever_tells_first() -> None:
 
 
 def test_a_forwarder_of_nothing_is_not_remembered() -> None:
-    told = Told()
+    told = ReportedBacklogs()
     assert not told.take(ONE, part(1), 0)
     assert len(told) == 0
 
 
 def test_the_most_that_is_free_comes_first_and_the_empty_last() -> None:
-    told = Told()
+    told = ReportedBacklogs()
     told.take(ONE, part(1, (0, 5, 5)), 0)
     told.take(TWO, part(1, (1, 4, 1)), 0)
     told.take(THREE, part(1, (2, 9, 1)), 0)
@@ -102,7 +102,7 @@ def test_the_most_that_is_free_comes_first_and_the_empty_last() -> None:
 
 
 def test_what_is_forgotten_is_unknown() -> None:
-    told = Told()
+    told = ReportedBacklogs()
     told.take(ONE, part(1, (0, 5, 0)), 0)
     told.gone(ONE, 0)
     told.forget(S)

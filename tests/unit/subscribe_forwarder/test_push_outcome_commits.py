@@ -10,7 +10,7 @@ from typing import Any
 from metadata.types import Epoch
 from subscribe_forwarder.delivery.ack_id import Head, Minter
 from subscribe_forwarder.delivery.state.ledger import Now, Policy
-from subscribe_forwarder.push.settling import Item, Settling
+from subscribe_forwarder.push.outcome_commits import Item, OutcomeCommits
 from subscribe_forwarder.push.verdict import Verdict
 from tests.unit.subscribe_forwarder.subscribe_support import ACK_KEY, SUBSCRIPTION_UID
 
@@ -44,15 +44,15 @@ async def test_an_ack_of_a_ledger_that_was_replaced_during_its_commit_is_passed_
         began.set()
         await go.wait()
 
-    settling = Settling(
+    outcomes = OutcomeCommits(
         hub, commit, lambda: Now(0, 0), lambda how, ids: late.append((how, ids)), lambda: None
     )
     batch: Any = SimpleNamespace(base=7)
-    settling.settle([Item(reader, reader.ledger, batch, 2, 1, 1, minter)], DELIVERED)
+    outcomes.settle([Item(reader, reader.ledger, batch, 2, 1, 1, minter)], DELIVERED)
     await began.wait()
-    assert settling.uncommitted == 1
+    assert outcomes.uncommitted == 1
     reader.ledger = SimpleNamespace(policy=Policy())
     go.set()
-    await settling.close(5)
-    assert settling.uncommitted == 0
+    await outcomes.close(5)
+    assert outcomes.uncommitted == 0
     assert late == [("ack", [minter.mint(9, 1)])]

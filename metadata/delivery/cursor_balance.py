@@ -13,7 +13,7 @@ from metadata.types import CursorState
 
 
 @dataclass(frozen=True, slots=True)
-class CursorBooks:
+class CursorBalance:
     """One cursor row as one snapshot saw it."""
 
     cursor: CursorState

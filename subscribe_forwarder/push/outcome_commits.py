@@ -45,7 +45,7 @@ class Item(NamedTuple):
         return self.batch.base + self.at
 
 
-class Settling:
+class OutcomeCommits:
     """Settles the pushed messages of one subscription."""
 
     def __init__(

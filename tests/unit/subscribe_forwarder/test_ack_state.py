@@ -8,14 +8,14 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from metadata.delivery.ack_history import DeadFate, Fate, OpenFate, SettledFate
+from metadata.delivery.ack_history import DeadLetterState, MessageState, OpenState, SettledState
 from metadata.types import Counters, CursorKey, CursorState, Epoch
-from subscribe_forwarder.api.fate import ack_state
+from subscribe_forwarder.api.ack_state import ack_state
 from subscribe_forwarder.delivery.reader import Reader
 
 ACKED = Counters(acked=7)
 WHEN = datetime(2026, 1, 31, tzinfo=UTC)
-OPEN = OpenFate("failed", 2, "no", WHEN)
+OPEN = OpenState("failed", 2, "no", WHEN)
 
 
 def cursor(counters: Counters = ACKED) -> CursorState:
@@ -44,9 +44,9 @@ class KnownHere:
         return self
 
 
-def told(fate: Fate, reader: Reader | None, offset: int) -> Any:
+def told(message: MessageState, reader: Reader | None, offset: int) -> Any:
     """Return the members of the state that an answer has; None for no state."""
-    shown = ack_state(fate, reader, offset)
+    shown = ack_state(message, reader, offset)
     return None if shown is None else msgspec.to_builtins(shown, builtin_types=(datetime,))
 
 
@@ -55,20 +55,20 @@ PENDING = {"state": "pending", "attempts": 0}
 
 
 @pytest.mark.parametrize(
-    ("offset", "reader", "fate", "shown"),
+    ("offset", "reader", "message", "shown"),
     [
-        (2, HERE, Fate(cursor()), None),
-        (3, HERE, Fate(cursor()), {"state": "acked"}),
-        (8, HERE, Fate(cursor()), PENDING),
-        (9, None, Fate(cursor()), PENDING),
-        (9, HERE, Fate(cursor()), {"state": "leased", "attempts": 2}),
-        (11, HERE, Fate(cursor()), {"state": "acked"}),
-        (13, HERE, Fate(cursor()), {"state": "pending", "attempts": 1}),
-        (13, None, Fate(cursor()), PENDING),
+        (2, HERE, MessageState(cursor()), None),
+        (3, HERE, MessageState(cursor()), {"state": "acked"}),
+        (8, HERE, MessageState(cursor()), PENDING),
+        (9, None, MessageState(cursor()), PENDING),
+        (9, HERE, MessageState(cursor()), {"state": "leased", "attempts": 2}),
+        (11, HERE, MessageState(cursor()), {"state": "acked"}),
+        (13, HERE, MessageState(cursor()), {"state": "pending", "attempts": 1}),
+        (13, None, MessageState(cursor()), PENDING),
         (
             5,
             None,
-            Fate(cursor(), open=OPEN),
+            MessageState(cursor(), open=OPEN),
             {
                 "state": "pending",
                 "attempts": 2,
@@ -77,26 +77,26 @@ PENDING = {"state": "pending", "attempts": 0}
                 "not_before": WHEN,
             },
         ),
-        (9, HERE, Fate(cursor(), open=OPEN), {"state": "leased", "attempts": 2}),
-        (5, None, Fate(cursor(), open=OpenFate("hole", 0, None, None)), PENDING),
+        (9, HERE, MessageState(cursor(), open=OPEN), {"state": "leased", "attempts": 2}),
+        (5, None, MessageState(cursor(), open=OpenState("hole", 0, None, None)), PENDING),
         (
             5,
             None,
-            Fate(cursor(), dead=DeadFate("rejected", 1, None, WHEN)),
+            MessageState(cursor(), dead=DeadLetterState("rejected", 1, None, WHEN)),
             {"state": "dead_lettered", "attempts": 1, "settled_at": WHEN, "reason": "rejected"},
         ),
         (
             5,
             None,
-            Fate(cursor(), settled=SettledFate("skipped", WHEN)),
+            MessageState(cursor(), settled=SettledState("skipped", WHEN)),
             {"state": "skipped", "settled_at": WHEN},
         ),
     ],
 )
 def test_the_state_of_a_message(
-    offset: int, reader: Reader | None, fate: Fate, shown: dict[str, Any] | None
+    offset: int, reader: Reader | None, message: MessageState, shown: dict[str, Any] | None
 ) -> None:
-    assert told(fate, reader, offset) == shown
+    assert told(message, reader, offset) == shown
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_the_state_of_a_message(
     ],
 )
 def test_without_a_history_the_counters_decide(counters: Counters, state: str) -> None:
-    assert told(Fate(cursor(counters)), None, 5) == {"state": state}
+    assert told(MessageState(cursor(counters)), None, 5) == {"state": state}
 
 
 @pytest.mark.parametrize(
@@ -124,5 +124,5 @@ def test_without_a_history_the_counters_decide(counters: Counters, state: str) -
 def test_without_a_history_nothing_is_called_acked_that_may_not_be(
     counters: Counters, outcomes: list[str]
 ) -> None:
-    shown = told(Fate(cursor(counters)), None, 5)
+    shown = told(MessageState(cursor(counters)), None, 5)
     assert shown == {"state": "settled", "outcomes": outcomes}

@@ -19,7 +19,7 @@ from openapi import dead_letters as contract
 from openapi.common import PAGE_SIZE
 from openapi.publish import MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTE_NAME_BYTES, MAX_KEY_BYTES
 from outbox.dead_letter import PREFIX
-from outbox.letter_filter import VARIABLES, Filter, compile_filter
+from outbox.dead_letter_filter import VARIABLES, Filter, compile_filter
 from subscribe_forwarder.delivery.reading.render import is_json
 
 MAX_BODY_BYTES = 1024 * 1024

@@ -49,7 +49,7 @@ class _Known:
         """By partition: what was last told, and when its teller gave it up."""
 
 
-class Told:
+class ReportedBacklogs:
     """The backlogs by subscription; `forget` those that nobody asks for any more."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from msgspec import UNSET, UnsetType
 
-from metadata.delivery.ack_history import Fate
+from metadata.delivery.ack_history import MessageState
 from metadata.types import Counters
 from openapi.topics import AckState, Outcome
 from subscribe_forwarder.delivery.reader import Reader
@@ -22,19 +22,19 @@ from subscribe_forwarder.delivery.reader import Reader
 T = TypeVar("T")
 
 
-def ack_state(fate: Fate, reader: Reader | None, offset: int) -> AckState | None:
+def ack_state(message: MessageState, reader: Reader | None, offset: int) -> AckState | None:
     """Return the state of the message; None below the subscription's start."""
-    cursor = fate.cursor
+    cursor = message.cursor
     if offset < cursor.start:
         return None
     passed = offset < cursor.floor or _inside(cursor.acked, offset)
-    if fate.open is None and passed:
-        return _settled(fate)
-    return _pending(fate, reader, offset)
+    if message.open is None and passed:
+        return _settled(message)
+    return _pending(message, reader, offset)
 
 
-def _settled(fate: Fate) -> AckState:
-    dead, settled = fate.dead, fate.settled
+def _settled(message: MessageState) -> AckState:
+    dead, settled = message.dead, message.settled
     if dead is not None:
         return AckState(
             "dead_lettered",
@@ -45,23 +45,23 @@ def _settled(fate: Fate) -> AckState:
         )
     if settled is not None:
         return AckState(settled.outcome, settled_at=settled.settled_at)
-    return _by_counters(fate.cursor.counters)
+    return _by_counters(message.cursor.counters)
 
 
-def _pending(fate: Fate, reader: Reader | None, offset: int) -> AckState:
+def _pending(message: MessageState, reader: Reader | None, offset: int) -> AckState:
     """Return the state of an unsettled message.
 
     Attempts are those that ended, and with a lease the present one; the knowledge of this process
     is newer than committed rows.
     """
-    open_fate = fate.open
+    open_state = message.open
     attempts = 0
     state = AckState("pending")
-    if open_fate is not None:
-        attempts = open_fate.attempts
-        if open_fate.reason != "hole":
-            state.reason = open_fate.reason
-        state.detail, state.not_before = _given(open_fate.detail), _given(open_fate.not_before)
+    if open_state is not None:
+        attempts = open_state.attempts
+        if open_state.reason != "hole":
+            state.reason = open_state.reason
+        state.detail, state.not_before = _given(open_state.detail), _given(open_state.not_before)
     if reader is not None:
         ledger = reader.ledger
         if ledger.grant_of(offset) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Gate(Protocol):
+class DatabaseGuard(Protocol):
     """Stands before every operation of a `Database`; the product's is a circuit breaker."""
 
     def enter(self, *, always: bool) -> int:

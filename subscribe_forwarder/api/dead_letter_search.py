@@ -15,10 +15,10 @@ from metadata.subscriptions.dead_letters import (
     START,
     DeadLetterPosition,
     DeadLetterRepository,
-    StoredLetter,
+    StoredDeadLetter,
 )
 from openapi.dead_letters import State
-from outbox.letter_filter import Filter
+from outbox.dead_letter_filter import Filter
 
 READ_AT_ONCE = 500
 MAX_EXAMINED_PER_PAGE = 5_000
@@ -31,7 +31,7 @@ _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 class Found(NamedTuple):
     """`next_place`: where to go on; None when there are no more."""
 
-    letters: list[StoredLetter]
+    letters: list[StoredDeadLetter]
     examined: int
     next_place: DeadLetterPosition | None
 
@@ -57,7 +57,7 @@ class Search:
 
         It examines at most `max_examined`.
         """
-        found: list[StoredLetter] = []
+        found: list[StoredDeadLetter] = []
         examined = 0
         read_at_once = min(READ_AT_ONCE, limit if wanted is None else max_examined) + 1
         while True:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from edge.expressions import Expression, compile_expression
-from metadata.subscriptions.dead_letters import StoredLetter
+from metadata.subscriptions.dead_letters import StoredDeadLetter
 
 VARIABLES = (
     "reason",
@@ -20,7 +20,7 @@ VARIABLES = (
     "partition",
     "offset",
 )
-Filter = Callable[[StoredLetter], bool]
+Filter = Callable[[StoredDeadLetter], bool]
 
 
 def compile_filter(text: str) -> Filter:
@@ -29,11 +29,11 @@ def compile_filter(text: str) -> Filter:
     return lambda letter: _matches(expression, letter)
 
 
-def _matches(expression: Expression, letter: StoredLetter) -> bool:
+def _matches(expression: Expression, letter: StoredDeadLetter) -> bool:
     return expression.matches({name: _value(letter, name) for name in expression.variables})
 
 
-def _value(letter: StoredLetter, name: str) -> object:
+def _value(letter: StoredDeadLetter, name: str) -> object:
     if name == "attributes":
         return dict(letter.attributes)
     value: object = getattr(letter, name)

@@ -8,7 +8,7 @@ MAX_SCAN = 4_096
 """Messages that one pass over the readers looks at one by one: a filter may take none of them."""
 
 
-class Room:
+class PullLimits:
     """Holds the limits that are left of a pull."""
 
     __slots__ = ("max_bytes", "max_messages", "more", "new", "scan", "taken", "turn")

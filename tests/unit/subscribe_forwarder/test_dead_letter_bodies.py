@@ -10,7 +10,7 @@ import pytest
 
 from edge.problem import Problem
 from metadata.subscriptions.dead_letters import DeadLetterPosition
-from subscribe_forwarder.api.letter_bodies import (
+from subscribe_forwarder.api.dead_letter_bodies import (
     discard_of,
     filter_of,
     page_of,
@@ -18,7 +18,7 @@ from subscribe_forwarder.api.letter_bodies import (
     uid_of,
     uids_of,
 )
-from subscribe_forwarder.api.letter_search import _UNIX, place_of, token_of
+from subscribe_forwarder.api.dead_letter_search import _UNIX, place_of, token_of
 
 UID = "0123456789abcdef0123456789abcdef"
 

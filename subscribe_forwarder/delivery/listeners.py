@@ -12,7 +12,7 @@ def _unheard(_: Any) -> None:
     """Nobody wants to know."""
 
 
-class News:
+class Listeners:
     """Passes on the events of one process; each call is on the loop, and must return at once."""
 
     __slots__ = ("grew", "moved", "worked")

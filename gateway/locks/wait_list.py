@@ -45,7 +45,7 @@ class _Waiter:
     trying: bool = False
 
 
-class LockLine:
+class LockWaitList:
     """Keeps the waiting callers of one process; `run` it, and `close` it last."""
 
     def __init__(self, database: Database, *, locks: LockRepository | None = None) -> None:

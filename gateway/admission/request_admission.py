@@ -42,7 +42,7 @@ def _rendered(problem: Problem) -> PreparedResponse:
 _REFUSALS = {problem.retry_after_s: _rendered(problem) for problem in OVERLOADED}
 
 
-class Gate:
+class RequestAdmission:
     """Asks the admission of one process, and makes its refusals ahead."""
 
     def __init__(self, admission: Admission, endpoints: Iterable[Endpoint]) -> None:

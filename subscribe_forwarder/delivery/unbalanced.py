@@ -14,7 +14,7 @@ from subscribe_forwarder import metrics
 _log = structlog.get_logger("packetboat.subscribe")
 
 
-class Books:
+class UnbalancedCursors:
     """Keeps the balance of the cursors that this process owns."""
 
     def __init__(self) -> None:

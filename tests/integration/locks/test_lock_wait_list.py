@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from edge.shares import TooManyWaiting
-from gateway.locks import line as lock_line
+from gateway.locks import wait_list
 from metadata.database import Database
 from metadata.errors import NotFound
 from metadata.locks.catalog import LockCatalog
@@ -260,7 +260,7 @@ async def test_line_and_locks_are_bounded(
 ) -> None:
     process = await open_process()
     await process.taken("first")
-    monkeypatch.setattr(lock_line, "MAX_WAITING", 1)
+    monkeypatch.setattr(wait_list, "MAX_WAITING", 1)
     waiting = asyncio.create_task(process.acquire("second"))
     await until_places(database, 1)
     with pytest.raises(TooManyWaiting):
@@ -275,7 +275,7 @@ async def test_line_and_locks_are_bounded(
 async def test_a_tenant_whose_calls_wait_leaves_places_to_others(
     open_process: OpenProcess, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lock_line, "MAX_WAITING_IN_ALL", 4)
+    monkeypatch.setattr(wait_list, "MAX_WAITING_IN_ALL", 4)
     process = await open_process()
     await process.taken("first")
     other_tenant = bytes(15) + b"\x09"

@@ -13,21 +13,21 @@ FIRST_RETRY_S = 1.0
 MOST_RETRY_S = 3_600.0
 
 
-class Standing(NamedTuple):
+class EndpointState(NamedTuple):
     """The standing of one subscription's endpoint."""
 
     state: State
     reason: str | None = None
 
 
-def standing_of(config: PushConfig, row: PushEndpoint | None) -> Standing:
+def endpoint_state_of(config: PushConfig, row: PushEndpoint | None) -> EndpointState:
     """A new url is unverified, whatever is known of the one before; disabled stays disabled."""
     if row is not None and row.state == "disabled":
-        return Standing("disabled", row.reason)
+        return EndpointState("disabled", row.reason)
     if not config.verify or (row is not None and row.verified_url == config.url):
-        return Standing("enabled")
+        return EndpointState("enabled")
     asked = row is not None and row.state == "unverified" and row.reason
-    return Standing("unverified", asked or NOT_YET)
+    return EndpointState("unverified", asked or NOT_YET)
 
 
 def retry_in_s(failed: int) -> float:

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from subscribe_forwarder.delivery.line import Want
 from subscribe_forwarder.delivery.reader import Reader, Taken
 from subscribe_forwarder.delivery.state.affinity import Affinity
 from subscribe_forwarder.delivery.state.lanes import Lane
 from subscribe_forwarder.delivery.state.ledger import Now
+from subscribe_forwarder.delivery.wait_list import Want
 
 
-class Dealing:
+class OpenReaders:
     """The partitions of one subscription, and the consumers to which they belong."""
 
     def __init__(
-        self, may_hand_out: Callable[[Reader], bool], progressed: Callable[[Reader], None]
+        self, may_deliver: Callable[[Reader], bool], progressed: Callable[[Reader], None]
     ) -> None:
         self.affinity = Affinity()
-        self._may_hand_out = may_hand_out
+        self._may_deliver = may_deliver
         self._progressed = progressed
 
     def open_to(
@@ -47,7 +47,7 @@ class Dealing:
                 found |= some
         return found
 
-    def handed_out(self, want: Want, taken: Sequence[Taken]) -> None:
+    def delivered(self, want: Want, taken: Sequence[Taken]) -> None:
         """Note which consumer got messages of which partition."""
         if want.places is not None and want.places.affinity:
             for part in taken:
@@ -59,7 +59,7 @@ class Dealing:
         """
         leased = False
         for reader in readers:
-            if reader.ledger.leased and self._may_hand_out(reader):
+            if reader.ledger.leased and self._may_deliver(reader):
                 reader.end_leases(now)
                 if reader.cursor.dirty:
                     self._progressed(reader)
