@@ -27,7 +27,7 @@ from packetboat.publisher.core import Core
 from packetboat.publisher.pending import Pending, pending
 from packetboat.publisher.results import Result
 from packetboat.publisher.settings import PublisherSettings
-from packetboat.publisher.topic import PATIENCE_S
+from packetboat.publisher.topic import ENOUGH_BYTES, PATIENCE_S
 
 from tests.unit.sdk.publisher_model import core_of, message, problem
 
@@ -96,6 +96,27 @@ def test_many_messages_are_shared_between_requests_that_are_worth_it() -> None:
     assert [len(batch.messages) for batch in core.next_batches(0.0)] == [128, 128]
     accept(core, *(message(b"%d" % n) for n in range(5000)))
     assert [len(batch.messages) for batch in core.next_batches(0.0)] == [1000, 1000]
+
+
+@pytest.mark.parametrize(
+    ("ready", "batches"),
+    [(1000, [500, 500]), (2000, [500] * 4), (10_000, [1000] * 4), (600, [300, 300])],
+)
+def test_two_batches_share_what_is_there_and_more_are_large(ready: int, batches: list[int]) -> None:
+    core = core_of()
+    accept(core, *(message(b"%d" % n) for n in range(ready)))
+    assert [len(batch.messages) for batch in core.next_batches(0.0)] == batches
+
+
+def test_few_large_messages_are_worth_a_request_beside_another() -> None:
+    core = core_of()
+    large = b"x" * (ENOUGH_BYTES // 8)
+    accept(core, message(large))
+    only(core)
+    accept(core, *(message(large) for _ in range(6)))
+    assert core.next_batches(0.0) == []
+    accept(core, *(message(large) for _ in range(2)))
+    assert len(only(core).messages) == 8
 
 
 def test_the_keys_of_many_messages_are_shared_too() -> None:

@@ -10,9 +10,14 @@ from packetboat.publisher.pending import Kind, Pending
 from packetboat.publisher.settings import PublisherSettings
 from packetboat.publisher.shard import Shard, shard_of
 
-WORTHWHILE_MESSAGES = 100
-"""The number of messages that cost about as much as a request does: smaller batches gain
-nothing.
+LEAST_MESSAGES = 100
+"""The number of messages that cost about as much as a request does: a smaller batch gains nothing
+from being sent beside another one.
+"""
+ENOUGH_MESSAGES = 500
+ENOUGH_BYTES = 512 * 1024
+"""The messages, or bytes, from which on a batch is sent beside others: more would hardly make a
+message cheaper.
 """
 PATIENCE_S = 0.02
 """Seconds at most that a small batch waits for another request to end before it is sent
@@ -44,6 +49,8 @@ class Topic:
         self._shards: dict[int | Kind, Shard] = {}
         self._ready: dict[Shard, None] = {}
         self._ready_messages = 0
+        self._mean_bytes = 1
+        """The mean size of the messages of the last batch."""
         self._own_timeouts = False
         """Whether any message had one: then a later message may have to end before an earlier."""
 
@@ -197,12 +204,22 @@ class Topic:
         count = self._ready_messages
         if not count or slots <= 0 or self._lingers(now_s):
             return 0
-        if count < WORTHWHILE_MESSAGES and any(
-            batch.sent_s is not None and now_s < batch.sent_s + PATIENCE_S for batch in self.batches
-        ):
+        out = {batch: sent_s for batch in self.batches if (sent_s := batch.sent_s) is not None}
+        enough = self._enough(count + sum(len(batch.messages) for batch in out))
+        if count < enough and any(now_s < sent_s + PATIENCE_S for sent_s in out.values()):
             return 0
-        parts = min(slots, max(1, count // WORTHWHILE_MESSAGES))
+        parts = min(slots, max(1, count // enough))
         return min(self._settings.max_batch_messages, -(-count // parts))
+
+    def _enough(self, messages: int) -> int:
+        """Return the number of messages that are worth a request beside others, of all `messages`
+        that are ready or out.
+
+        Two requests share them, so that one is under way while the other is made; more are sent
+        at once only if each is large. Keys may make the shares uneven: two fifths are a share.
+        """
+        most = min(ENOUGH_MESSAGES, max(1, ENOUGH_BYTES // self._mean_bytes))
+        return min(most, max(LEAST_MESSAGES, messages * 2 // 5))
 
     def _lingers(self, now_s: float) -> bool:
         settings = self._settings
@@ -235,6 +252,7 @@ class Topic:
                 held.append(shard)
             if len(messages) >= limit:
                 break
+        self._mean_bytes = max(1, (self.max_batch_bytes - left_bytes) // len(messages))
         return Load(kind, messages, held)
 
     def _taken(self, shard: Shard, count: int) -> None:
