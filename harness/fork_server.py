@@ -30,7 +30,12 @@ from gateway.up.fork_server import SERVER, STORE_NODE, Collect, Start, load, ser
 from harness.settings import inherited_environment
 
 ROOT = Path(__file__).parents[1]
-LOADED = (*STORE_NODE, *SERVER, "gateway.command", "packetboat.cli.app", "packetboat.cli.main")
+# Typer imports its adapters, and pydantic, when it runs a command.
+LOADED = (
+    *STORE_NODE,
+    *SERVER,
+    *("gateway.command", "packetboat.cli.app", "packetboat.cli.main", "typer._adapters"),
+)
 COMMANDS = ("gateway.commands", "packetboat.cli.commands")
 
 

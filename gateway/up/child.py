@@ -1,4 +1,5 @@
-"""A child process that is kept running: started again with growing pauses when it dies."""
+"""A child process that is kept running: started again when it dies, with growing pauses between two
+starts."""
 
 from __future__ import annotations
 
@@ -110,11 +111,9 @@ class Child:
             if ended == EXIT_REFUSED:
                 note(f"{self.name} must not be started again:\n{self.tail()}")
                 return
-            if time.monotonic() - began_s > STEADY_S:
-                pause_s = FIRST_PAUSE_S
             note(f"{self.name} ended ({_ending(ended)}); starting it again")
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, MAX_PAUSE_S)
+            wait_s, pause_s = pauses(time.monotonic() - began_s, pause_s)
+            await asyncio.sleep(wait_s)
 
     async def stop(self) -> None:
         """Send SIGTERM, then SIGKILL when the process has not ended in its time."""
@@ -136,6 +135,18 @@ class Child:
             return self._log.read_bytes()[-max_bytes:].decode(errors="replace")
         except FileNotFoundError:
             return ""
+
+
+def pauses(lived_s: float, pause_s: float) -> tuple[float, float]:
+    """Return the seconds before a process that lived for `lived_s` is started again, and the pause
+    after its next end.
+
+    A pause is between two starts, so a process that lived longer is started at once. Pauses grow
+    until a process has been steady.
+    """
+    if lived_s > STEADY_S:
+        return 0.0, FIRST_PAUSE_S
+    return max(0.0, pause_s - lived_s), min(pause_s * 2, MAX_PAUSE_S)
 
 
 def die_with(parent: int) -> Callable[[], None]:

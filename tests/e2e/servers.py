@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,9 +23,11 @@ StartServer = Callable[..., str]
 
 
 @contextmanager
-def servers(running: Installation, logs: Path) -> Iterator[StartServer]:
+def servers(
+    running: Installation, logs: Path, *, program: str = "gateway"
+) -> Iterator[StartServer]:
     """Within, a call starts `packetboat serve` with the installation's parts, and returns the URL.
-    Its options are those of the command; `settings` are variables."""
+    Its options are those of the command; `settings` are variables; the program has the command."""
     state = json.loads((running.directory / "state.json").read_text())
     nodes = [f"{n}=127.0.0.1:{port}" for n, port in enumerate(state["ports"]["store"], 1)]
     postgres = EmbeddedPostgres(running.directory / "postgres", port=state["ports"]["postgres"])
@@ -47,12 +48,7 @@ def servers(running: Installation, logs: Path) -> Iterator[StartServer]:
         arguments = ["serve", "--role", role, "--port", str(port), *options]
         given = environment | (settings or {})
         with (logs / f"{role}.log").open("wb") as log:
-            if "--workers" in options:  # They are forked before anything heavy is imported.
-                command = [sys.executable, "-m", "gateway", *arguments]
-                started = subprocess.Popen(command, env=given, stdout=log, stderr=log)
-            else:
-                started = Forked("gateway", arguments, env=given, stdout=log, stderr=log)
-        processes.append(started)
+            processes.append(Forked(program, arguments, env=given, stdout=log, stderr=log))
         return f"http://127.0.0.1:{port}"
 
     try:

@@ -16,7 +16,7 @@ import pytest
 from gateway.configuration.settings import UpSettings
 from gateway.up import supervisor
 from gateway.up.banner import Exports, banner, client_env
-from gateway.up.child import Child
+from gateway.up.child import Child, pauses
 from gateway.up.data_dir import Ports, State, choose_ports
 
 
@@ -57,6 +57,21 @@ async def test_a_child_that_dies_is_started_again_until_stopped(tmp_path: Path) 
     await asyncio.wait_for(keeper, 5)
     assert re.fullmatch(r"short ended \(exit code 3\); starting it again", notes[0])
     assert marker.read_text().count("x") >= 2
+
+
+@pytest.mark.parametrize(
+    ("lived_s", "pause_s", "expected"),
+    [
+        (0.02, 0.1, (pytest.approx(0.08), 0.2)),
+        (3.0, 1.6, (0.0, 3.2)),
+        (1.0, 5.0, (4.0, 5.0)),
+        (31.0, 5.0, (0.0, 0.1)),
+    ],
+)
+def test_a_pause_is_between_two_starts(
+    lived_s: float, pause_s: float, expected: tuple[float, float]
+) -> None:
+    assert pauses(lived_s, pause_s) == expected
 
 
 async def test_a_child_that_is_refused_is_not_started_again(tmp_path: Path) -> None:
