@@ -76,7 +76,7 @@ async def open_parts(settings: ServerSettings, tracer: Tracer | None) -> AsyncIt
         store = await _open_store(settings, tls, breakers, stack)
         history = store
         if settings.role.subscribes:
-            history = await _open_store(settings, tls, breakers, stack)
+            history = await _open_store(settings, tls, breakers, stack, at_first_use=True)
         leaders = LeaderCheck(range(settings.store_groups), store.has_leader)
         parts.readiness.add("store", leaders)
         disks = StoreDisks(store)
@@ -156,7 +156,12 @@ def _observed(
 
 
 async def _open_store(
-    settings: ServerSettings, tls: PeerTls | None, breakers: GroupBreakers, stack: AsyncExitStack
+    settings: ServerSettings,
+    tls: PeerTls | None,
+    breakers: GroupBreakers,
+    stack: AsyncExitStack,
+    *,
+    at_first_use: bool = False,
 ) -> StoreClient:
     assert settings.store_secret is not None
     store = StoreClient(
@@ -166,7 +171,7 @@ async def _open_store(
         tls=tls,
         guard=breakers,
     )
-    await store.start()
+    await store.start(at_first_use=at_first_use)
     stack.push_async_callback(store.close)
     return store
 

@@ -100,7 +100,7 @@ class Shared:
     store: StoreClient
     history: StoreClient
     """A client for large answers that no message waits for: other answers on its
-    connections come after them.
+    connections come after them. It dials the nodes at its first use.
     """
     peer_tls: PeerTls | None
     feed: ChangeFeed

@@ -69,12 +69,20 @@ class Connections:
         self._sweeper: asyncio.Task[None] | None = None
         self._closing: dict[asyncio.Task[None], None] = {}
 
-    async def start(self) -> None:
-        """Dial every node, now and whenever one is lost; return without waiting for any."""
+    async def start(self, *, at_first_use: bool = False) -> None:
+        """Dial every node, now or `at_first_use`, and whenever one is lost; return without waiting
+        for any.
+        """
         self._loop = asyncio.get_running_loop()
-        for link in self._links.values():
-            link.start()
-        self._sweeper = self._loop.create_task(self._sweep())
+        if not at_first_use:
+            self.dial()
+
+    def dial(self) -> None:
+        """Begin to dial every node, unless that was begun; each way to use a node calls it."""
+        if self._sweeper is None and self._loop is not None:
+            for link in self._links.values():
+                link.start()
+            self._sweeper = self._loop.create_task(self._sweep())
 
     async def close(self) -> None:
         """Close all connections; appends under way end as unknown or not done, watches end."""
@@ -89,6 +97,7 @@ class Connections:
 
     async def wait_ready(self, timeout_s: float = 30.0) -> None:
         """Wait until every group has a leader with a connection; raises Unavailable."""
+        self.dial()
         try:
             async with asyncio.timeout(timeout_s):
                 for group in self.groups:
@@ -137,6 +146,7 @@ class Connections:
 
     def watch(self, group: int, on_change: OnChange, on_append: OnAppend | None = None) -> Watch:
         """Open a stream of changes of the queues added to it; see `Watch`."""
+        self.dial()
         watch = Watch(self, group, on_change, on_append)
         self._watches[watch] = None
         watch.kick()
@@ -170,6 +180,7 @@ class Connections:
 
     def busy(self, appender: Appender) -> None:
         """Wake an appender until it is idle: `kick` on a new leader, `sweep` every few ms."""
+        self.dial()
         self._busy[appender] = None
 
     def drop_watch(self, watch: Watch) -> None:
@@ -243,7 +254,7 @@ class Connections:
             return
         _log.info("store node learned", node=node, address=address)
         self._links[node] = self._new_link(node, (host, int(port)))
-        if self._loop is not None:
+        if self._sweeper is not None:
             self._links[node].start()
 
     def _forget(self, node: int) -> None:

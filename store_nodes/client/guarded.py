@@ -27,6 +27,7 @@ class GuardedCalls(Connections):
         timeout_s: float,
     ) -> calls.Answer:
         """Ask the leader as `calls.ask_leader` does; raise Unavailable if the guard refuses."""
+        self.dial()
         guard = self._guard
         if guard is None:
             return await calls.ask_leader(self, group, make_head, body, timeout_s=timeout_s)

@@ -174,6 +174,7 @@ class ReadCalls(GuardedCalls):
         timeout_s: float,
     ) -> calls.Answer:
         """Fetch from one node, or from any replica with a good reply; few fetches run at once."""
+        self.dial()
         async with self._fetching:
             if node is not None:
                 return await calls.ask_node(self, node, head, timeout_s=timeout_s)
@@ -303,6 +304,7 @@ class ReadCalls(GuardedCalls):
         return image
 
     async def _snapshot(self, group: int, node: int | None, least: int) -> SnapshotImage:
+        self.dial()
         chosen = self.leader(group) if node is None else node
         if chosen is None:
             raise Unavailable(f"group {group} has no leader that we know of")
@@ -333,6 +335,7 @@ class ReadCalls(GuardedCalls):
         """Return each node's status, with its groups; `{"error": why}` for a node without an
         answer.
         """
+        self.dial()
         links = list(self._links.values())
         asked = (self._status_of(link, groups, timeout_s) for link in links)
         answers = await asyncio.gather(*asked)
@@ -340,6 +343,7 @@ class ReadCalls(GuardedCalls):
 
     async def node_status(self, node: int, *, timeout_s: float = 2.0) -> dict[str, object]:
         """Return the status of one node; raises Unavailable."""
+        self.dial()
         _, body = await calls.ask_node(
             self, node, lambda request_id, _: Status(request_id), timeout_s=timeout_s
         )

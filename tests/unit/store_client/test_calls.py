@@ -203,3 +203,37 @@ async def test_client_finds_nodes_that_come_up_later():
             await node.start()
         await client.wait_ready(2.0)
         await client.appender(GROUP, QUEUE).append(b"x", 1)
+
+
+@pytest.mark.parametrize("use", ["command", "read", "fetch", "append", "watch"])
+async def test_a_client_that_dials_at_its_first_use_is_then_like_any_other(use: str):
+    async with store_and_client() as (store, _):
+        late = store.client()
+        await late.start(at_first_use=True)
+        try:
+            await asyncio.sleep(0.05)
+            assert late.connected == ()
+            seen: list[object] = []
+            match use:
+                case "command":
+                    assert await late.counter(GROUP, "era") == 0
+                case "read":
+                    assert (await late.offsets(GROUP, QUEUE)).end == 0
+                case "fetch":
+                    assert (await late.fetch(GROUP, QUEUE, 0, 1000)).entries == []
+                case "append":
+                    assert (await late.appender(GROUP, QUEUE).append(b"x", 1)).base_offset == 0
+                case "watch":
+                    late.watch(GROUP, seen.extend).add(QUEUE)
+                    await until(lambda: bool(seen))
+            await until(lambda: late.connected == (1, 2, 3))
+        finally:
+            await late.close()
+
+
+async def test_a_client_that_was_never_used_is_closed():
+    async with store_and_client() as (store, _):
+        late = store.client()
+        await late.start(at_first_use=True)
+        await late.close()
+        assert late.connected == ()
