@@ -60,7 +60,7 @@ async def fail_all(ledger: Ledger, cursors: CursorRepository, count: int, now: N
         ledger.lease(offsets, now, now.ms + 60_000)
         for offset in offsets:
             ledger.fail(offset, now, 3_600_000, "no")
-    while ledger.dirty:
+    while ledger.cursor.dirty:
         update = ledger.update()
         await cursors.flush([update])
         ledger.wrote(update)

@@ -64,9 +64,9 @@ def _pending(message: MessageState, reader: Reader | None, offset: int) -> AckSt
         state.detail, state.not_before = _given(open_state.detail), _given(open_state.not_before)
     if reader is not None:
         ledger = reader.ledger
-        if ledger.grant_of(offset) is not None:
+        if ledger.leases.grant_of(offset) is not None:
             return AckState("leased", attempts=ledger.attempt(offset))
-        if ledger.is_waiting(offset):
+        if ledger.leases.is_waiting(offset):
             attempts = max(attempts, ledger.attempt(offset) - 1)
     state.attempts = attempts
     return state

@@ -391,9 +391,9 @@ class Acks:
         held = []
         for place in places:
             lease = place.offset, place.epoch, place.attempt
-            if reader.ledger.holds(*lease):
+            if reader.ledger.held.holds(*lease):
                 held.append(place)
-            elif not reader.ledger.acked_under(*lease):
+            elif not reader.ledger.held.acked_under(*lease):
                 failures.append(Failure(place.item, lease_expired()))
         return held
 

@@ -96,15 +96,15 @@ async def resolve(
 def lease_of(reader: Reader, place: LaneItem) -> Problem | None:
     """Return why the place does not belong to the present lease of its message; None if it does."""
     ledger = reader.ledger
-    grant = ledger.grant_of(place.offset)
+    grant = ledger.leases.grant_of(place.offset)
     if grant is None:
         return lease_expired()
     if not place.attempt:
         return None
     if ledger.policy.exactly_once:
-        present = ledger.holds(place.offset, place.epoch, place.attempt)
+        present = ledger.held.holds(place.offset, place.epoch, place.attempt)
     else:
-        present = (grant.epoch_n, ledger.turn(place.offset)) == (place.epoch.n, place.attempt)
+        present = (grant.epoch_n, ledger.exact.turn(place.offset)) == (place.epoch.n, place.attempt)
     return None if present else lease_expired()
 
 

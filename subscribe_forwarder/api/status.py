@@ -95,8 +95,8 @@ def backlog(hub: Hub, push: PushStatus | None = None) -> Backlog:
     lanes = any(place.lane for place, _ in readers)
     return Backlog(
         messages=sum(reader.backlog for _, reader in readers),
-        leased=sum(reader.ledger.leased for _, reader in readers),
-        waiting_redelivery=sum(reader.ledger.waiting for _, reader in readers),
+        leased=sum(reader.ledger.leases.leased for _, reader in readers),
+        waiting_redelivery=sum(reader.ledger.leases.waiting for _, reader in readers),
         waiting_pulls=hub.waiting_pulls,
         streams=len(hub.streams),
         paused=hub.paused_reason(),

@@ -104,7 +104,7 @@ def several_partitions() -> Problem:
 def _require_leases(reader: Reader, places: Sequence[LaneItem]) -> None:
     for place in places:
         lease = place.offset, place.epoch, place.attempt
-        if not reader.ledger.holds(*lease) and not reader.ledger.acked_under(*lease):
+        if not reader.ledger.held.holds(*lease) and not reader.ledger.held.acked_under(*lease):
             raise _of(Failure(place.item, lease_expired()))
 
 

@@ -23,7 +23,7 @@ _NAMES = {Settled.FILTERED: "filtered", Settled.SKIPPED: "skipped"}
 
 def settle(reader: Reader, low: int, high: int, how: Settled) -> None:
     """Settle new messages that are not delivered."""
-    count = reader.ledger.settle_range(low, high, how)
+    count = reader.ledger.cursor.settle(low, high, how)
     metrics.not_delivered.labels(_NAMES.get(how, how.name.lower())).inc(count)
 
 
@@ -92,7 +92,7 @@ class Choosing:
             reader.keys.admit_expired(offset, key)
             reader.expire(offset)
         else:
-            metrics.expired.inc(reader.ledger.settle_range(offset, offset + 1, Settled.EXPIRED))
+            metrics.expired.inc(reader.ledger.cursor.settle(offset, offset + 1, Settled.EXPIRED))
 
 
 def _within(judgement: Judgement | None, low: int, high: int) -> Iterator[Run]:

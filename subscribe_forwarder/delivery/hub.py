@@ -137,9 +137,9 @@ class Hub:
         now = Now(int(self._clock() * 1000), wall_us())
         leased = 0
         for reader in self.readers.values():
-            if reader.ledger.leased and self._may_deliver(reader):
+            if reader.ledger.leases.leased and self._may_deliver(reader):
                 reader.end_leases(now)
-            leased += reader.ledger.leased
+            leased += reader.ledger.leases.leased
         return leased
 
     def paused_reason(self) -> str | None:

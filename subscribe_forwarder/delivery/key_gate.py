@@ -120,7 +120,7 @@ class KeyGate:
         if verdict is Verdict.BEHIND:
             self._ledger.step_over((offset,), Reason.BEHIND_PARKED)
             return False
-        self._ledger.hold(offset)
+        self._ledger.leases.hold(offset)
         head = self.order.head_of(key)
         if head in self._settling:
             self._ledger.awaited = True
@@ -217,7 +217,9 @@ class KeyGate:
 
     def _may_expire(self, offset: int) -> bool:
         row = self._ledger.exceptions.get(offset)
-        return self._ledger.is_waiting(offset) and (row is None or row.reason not in _NOT_TO_EXPIRE)
+        return self._ledger.leases.is_waiting(offset) and (
+            row is None or row.reason not in _NOT_TO_EXPIRE
+        )
 
     def _read_times(self) -> None:
         """Read the expiry of heads that came with the row, so that they hold nobody up

@@ -59,9 +59,9 @@ class OpenReaders:
         """
         leased = False
         for reader in readers:
-            if reader.ledger.leased and self._may_deliver(reader):
+            if reader.ledger.leases.leased and self._may_deliver(reader):
                 reader.end_leases(now)
                 if reader.cursor.dirty:
                     self._progressed(reader)
-            leased |= reader.ledger.leased > 0
+            leased |= reader.ledger.leases.leased > 0
         return leased

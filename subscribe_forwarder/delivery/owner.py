@@ -124,7 +124,7 @@ class Owner:
                 return None
             if reader is not None:
                 messages += reader.backlog
-                leased += reader.ledger.leased
+                leased += reader.ledger.leases.leased
             elif row is not None:
                 messages += row.pending() + row.exceptions + max(0, tail.end - row.read_to)
         return messages, leased

@@ -60,7 +60,7 @@ class Taken(NamedTuple):
         for batch, index in self.places:
             offset = batch.base + index
             if failures:
-                attempt, turn = ledger.attempt(offset), ledger.turn(offset)
+                attempt, turn = ledger.attempt(offset), ledger.exact.turn(offset)
             ack_id = minter.mint(offset, turn)
             rendered.append(delivery(batch.fragment(index, renderer), ack_id, attempt))
         return rendered
@@ -108,10 +108,10 @@ class Reader:
         self.keys = KeyGate(self.ledger, self.tail, lambda: self.scan) if ordered else None
         """The order of keys, for a subscription in order."""
         if self._on_dead_letter is not None:
-            self.ledger.on_dead_letter = self._dead_letter_due
+            self.ledger.pending_dead_letters.on_due = self._dead_letter_due
         if self._on_outstanding is not None:
-            self.ledger.on_outstanding = self._outstanding_again
-            if self.ledger.outstanding:
+            self.ledger.leases.on_outstanding = self._outstanding_again
+            if self.ledger.leases.outstanding:
                 self._on_outstanding(self)
         self.refence(epoch)
 
@@ -193,7 +193,7 @@ class Reader:
     @property
     def idle(self) -> bool:
         """Whether nothing is readable at `scan` and nothing is outstanding."""
-        if self.ledger.outstanding:
+        if self.ledger.leases.outstanding:
             return False
         scan, end = self.scan, self.tail.end
         if end is None or scan < self.tail.first:
@@ -206,11 +206,11 @@ class Reader:
         scan, end = self.scan, self.tail.end
         if self.keys is not None or end is None or scan < end or scan < self.tail.first:
             return False
-        return self.ledger.peek_ready() is None
+        return self.ledger.leases.peek_ready() is None
 
     def has_ready(self, now: Now) -> bool:
         """Return whether a message may be delivered now."""
-        if self.may_have_new or self.ledger.peek_ready() is not None:
+        if self.may_have_new or self.ledger.leases.peek_ready() is not None:
             return True
         due_ms = self.next_due_ms(now)
         return due_ms is not None and due_ms <= now.ms
@@ -222,7 +222,7 @@ class Reader:
         They are all messages in memory except those with a parked key, which have a limit of their
         own.
         """
-        outstanding = self.ledger.outstanding
+        outstanding = self.ledger.leases.outstanding
         return outstanding if self.keys is None else outstanding - self.keys.order.set_aside
 
     @property
@@ -275,7 +275,7 @@ class Reader:
     def starved(self) -> bool:
         """Return whether ready messages may be missing in the cache; the tail is asked for them."""
         starved = self.keys is not None and self.keys.missing()
-        again = self.ledger.peek_ready()
+        again = self.ledger.leases.peek_ready()
         if again is not None and not self.tail.has(again) and not self.tail.gone(again):
             self.tail.want(again)
             starved = True
@@ -337,17 +337,17 @@ class Reader:
     def _take_again(self, places: list[tuple[Batch, int]], limits: PullLimits, now_us: int) -> None:
         """Choose messages to deliver again, as far as there is room and they are cached."""
         ledger, keys, selection = self.ledger, self.keys, self.selection
-        while not limits.full and (offset := ledger.peek_ready()) is not None:
+        while not limits.full and (offset := ledger.leases.peek_ready()) is not None:
             if keys is not None and not keys.in_turn(offset):
-                ledger.take_ready()
-                ledger.hold(offset)
+                ledger.leases.take_ready()
+                ledger.leases.hold(offset)
                 continue
             batch = self.tail.find(offset)
             if batch is None:
                 if not self.tail.gone(offset):
                     self.tail.want(offset)
                     return
-                ledger.take_ready()
+                ledger.leases.take_ready()
                 self.expire(offset)
                 continue
             index = offset - batch.base
@@ -363,7 +363,7 @@ class Reader:
             if size > limits.max_bytes and limits.taken:
                 limits.max_bytes = 0
                 return
-            ledger.take_ready()
+            ledger.leases.take_ready()
             if batch.expires and batch.expired(index, now_us):
                 self.expire(offset)
                 continue
@@ -386,7 +386,7 @@ class Reader:
         how = judgement.how(index)
         if how is None:
             return False
-        offset = self.ledger.take_ready()
+        offset = self.ledger.leases.take_ready()
         count = self.ledger.settle((offset,), how)
         metrics.not_delivered.labels(how.name.lower()).inc(count)
         return True
@@ -479,7 +479,7 @@ class Reader:
 
     def _pass(self, low: int, high: int) -> None:
         """[low, high) has no messages: in the books they count as expired, nowhere else."""
-        self.ledger.settle_range(low, high, Settled.EXPIRED)
+        self.ledger.cursor.settle(low, high, Settled.EXPIRED)
         self.scan = high
         self.ledger.classify(high)
 

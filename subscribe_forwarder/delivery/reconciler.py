@@ -101,13 +101,13 @@ class Reconciler:
         now, owned = self._now(), self._owned()
         for reader in list(self._outstanding):
             ledger = reader.ledger
-            if not ledger.outstanding or not owned.has(reader):
+            if not ledger.leases.outstanding or not owned.has(reader):
                 self._outstanding.discard(reader)
             elif not reader.frozen:
                 ledger.expire(now)
                 if ledger.has_old_hole:
-                    ledger.touch()
-                if ledger.dirty:
+                    ledger.cursor.touch()
+                if ledger.cursor.dirty:
                     self._flusher.note(reader)
 
     async def _run(self) -> None:

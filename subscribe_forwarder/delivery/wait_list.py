@@ -73,7 +73,7 @@ class Delivery:
         for part in self.taken:
             ledger, grant = part.reader.ledger, part.grant
             for offset in grant.offsets[:]:
-                if ledger.grant_of(offset) is grant:
+                if ledger.leases.grant_of(offset) is grant:
                     ledger.extend(offset, deadline_ms)
 
     def size_bytes(self) -> int:

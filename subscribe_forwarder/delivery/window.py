@@ -106,7 +106,7 @@ class Window:
         """
         ledger = part.ledger
         for offset in list(part.sizes_bytes):
-            now = ledger.grant_of(offset)
+            now = ledger.leases.grant_of(offset)
             if now is grant:
                 continue
             size_bytes = part.sizes_bytes.pop(offset)

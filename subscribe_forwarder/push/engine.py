@@ -322,7 +322,7 @@ class Engine:
             for batch, index in part.places:
                 if failures:
                     offset = batch.base + index
-                    attempt, turn = ledger.attempt(offset), ledger.turn(offset)
+                    attempt, turn = ledger.attempt(offset), ledger.exact.turn(offset)
                 self._queue.append(Item(part.reader, ledger, batch, index, attempt, turn, minter))
                 self._queued_bytes += len(batch.messages()[index].data)
         self._pump_soon()
@@ -423,7 +423,7 @@ class Engine:
         """Return whether a message is leased for as long as a request may take."""
         if not self._outcomes.current(item):
             return False
-        grant = item.ledger.grant_of(item.offset)
+        grant = item.ledger.leases.grant_of(item.offset)
         if grant is None:
             return False
         left_ms = grant.deadline_ms - self._means.forwarder.now().ms
@@ -438,7 +438,7 @@ class Engine:
         """
         last_ms = self._means.forwarder.now().ms + int((self._config.timeout_s + 2.0) * 1000)
         item = self._queue[0]
-        grant = item.ledger.grant_of(item.offset)
+        grant = item.ledger.leases.grant_of(item.offset)
         if grant is None or grant.deadline_ms <= last_ms:
             self.give_back()
 

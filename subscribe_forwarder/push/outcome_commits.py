@@ -179,7 +179,7 @@ class OutcomeCommits:
         ledger = item.ledger
         if not ledger.policy.exactly_once:
             return True
-        return ledger.holds(item.offset, item.minter.head.epoch, item.turn)
+        return ledger.held.holds(item.offset, item.minter.head.epoch, item.turn)
 
     async def _commit_all(self) -> None:
         """Commit reported outcomes until none are left; try failed commits again."""

@@ -54,8 +54,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "subscribe_forwarder/api/items.py",
-                "(grant.epoch_n, ledger.turn(place.offset)) == (place.epoch.n, place.attempt)",
-                "ledger.turn(place.offset) == place.attempt",
+                "(grant.epoch_n, ledger.exact.turn(place.offset)) == (",
+                "(place.epoch.n, ledger.exact.turn(place.offset)) == (",
             ),
         ),
         breaks="P3",
@@ -244,10 +244,10 @@ MUTANTS: tuple[Mutant, ...] = (
             Edit(
                 "subscribe_forwarder/delivery/state/ledger.py",
                 "        self._open.put(row)\n"
-                "        self._exact.failed(row.offset, self._now.us)\n"
+                "        self.exact.failed(row.offset, self._now.us)\n"
                 "        self.cursor.touch()",
                 "        self._open.put(row)\n"
-                "        self._exact.failed(row.offset, self._now.us)\n"
+                "        self.exact.failed(row.offset, self._now.us)\n"
                 "        self.cursor.touch()\n"
                 "        self._let_go(row)",
             ),
@@ -421,11 +421,11 @@ MUTANTS: tuple[Mutant, ...] = (
             Edit(
                 "subscribe_forwarder/delivery/state/ledger.py",
                 "            self._failed(offset, grant.leased_us, None, None)\n"
-                "        self._pending_dead_letters.tell",
+                "        self.pending_dead_letters.tell",
                 "            self._failed(offset, grant.leased_us, None, None)\n"
                 "            if self.on_settled is not None:\n"
                 "                self.on_settled((offset,))\n"
-                "        self._pending_dead_letters.tell",
+                "        self.pending_dead_letters.tell",
             ),
         ),
         breaks="P3",

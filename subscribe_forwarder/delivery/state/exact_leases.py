@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from metadata.types import Epoch
 from subscribe_forwarder.delivery.state.cursor import Cursor, Settled
 from subscribe_forwarder.delivery.state.exceptions import Exceptions
 from subscribe_forwarder.delivery.state.held_leases import HeldLeases
@@ -31,7 +30,8 @@ class ExactLeases:
         return bool(self._given_back)
 
     def turn(self, offset: int) -> int:
-        """Return the turn of the offset's present lease, or of its next one; from 1."""
+        """Return the turn of the offset's present lease, or of its next one; from 1. No two leases
+        of an offset under one epoch have the same."""
         return min(self._open.attempts(offset) + 1 + self._given_back.get(offset, 0), MAX_TURN)
 
     def grant(self, offsets: Sequence[int], expires_us: int) -> None:
@@ -70,11 +70,3 @@ class ExactLeases:
         """Drop records of finished leases whose time is over."""
         if self._held and self._held.prune(now_us):
             self._cursor.touch()
-
-    def holds(self, offset: int, epoch: Epoch, turn: int) -> bool:
-        """Return whether the offset is under this very lease."""
-        return self._held.holds(offset, epoch, turn)
-
-    def acked_under(self, offset: int, epoch: Epoch, turn: int) -> bool:
-        """Return whether the offset was acked under this very lease."""
-        return self._held.acked_under(offset, epoch, turn)

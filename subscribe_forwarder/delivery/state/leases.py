@@ -48,7 +48,7 @@ class LeaseTable:
 
     def __init__(self) -> None:
         self.on_outstanding: Callable[[], None] | None = None
-        """Told when something is outstanding where nothing was."""
+        """Called when a first offset is outstanding."""
         self._leased: dict[int, Grant] = {}
         self._deadlines: list[Grant] = []
         self._granted = 0  # offsets in `_deadlines`, also those no longer leased
@@ -62,6 +62,7 @@ class LeaseTable:
 
     @property
     def waiting(self) -> int:
+        """The number of offsets that were read, and are neither settled nor leased."""
         return len(self._waiting)
 
     @property
@@ -182,6 +183,7 @@ class LeaseTable:
         self._compact()
 
     def hold(self, offset: int) -> None:
+        """Keep an offset that was read from delivery until it is offered."""
         self._tell_if_first()
         self._waiting[offset] = _HELD
 
@@ -205,7 +207,8 @@ class LeaseTable:
         return None
 
     def take_ready(self) -> int:
-        """Takes what `peek_ready` just named out of the waiting ones."""
+        """Remove the offset that `peek_ready` just named from the waiting ones, to lease, hold or
+        settle it."""
         offset = heappop(self._ready)
         del self._waiting[offset]
         return offset

@@ -52,7 +52,8 @@ class Ledger:
     ) -> None:
         """Take over the open deliveries of `state`; `handed` are leases of the owner before."""
         self.cursor = Cursor(state, epoch)
-        """Read it; it changes through the ledger."""
+        """Offsets of deliveries are settled through the ledger; ranges that were never delivered,
+        in the cursor itself."""
         self.policy = policy or Policy()
         self.on_settling: Callable[[Sequence[int]], None] | None = None
         """Told of offsets that are settled one by one, also those that were never handed out."""
@@ -65,17 +66,20 @@ class Ledger:
         self.key_hash_of: Callable[[int], int | None] | None = None
         self._acked_late: list[HandedLease] | None = None
         self._random = random
-        self._leases = LeaseTable()
+        self.leases = LeaseTable()
+        """Callers read it, take ready offsets and hold offsets; leases begin and end through the
+        ledger."""
         self._open = Exceptions(state.stepped_over)
-        self._held = HeldLeases(state.leases)
-        self._exact = ExactLeases(self.cursor, self._open, self._held)
-        self._pending_dead_letters = PendingDeadLetters(self._open)
+        self.held = HeldLeases(state.leases)
+        """The leases that are flushed with the cursor: those of exactly-once."""
+        self.exact = ExactLeases(self.cursor, self._open, self.held)
+        self.pending_dead_letters = PendingDeadLetters(self._open)
         self._now = Now(0, 0)
         self._ages = Ages(self.cursor.floor)
         self._flushes = Flushes(
-            self.cursor, self._leases, self._open, self._held, self._ages, self._key_hash
+            self.cursor, self.leases, self._open, self.held, self._ages, self._key_hash
         )
-        self._inherited = Inherited(self.cursor, self._leases, self._open, self._held, handed)
+        self._inherited = Inherited(self.cursor, self.leases, self._open, self.held, handed)
 
     @property
     def policy(self) -> Policy:
@@ -91,64 +95,18 @@ class Ledger:
             self.cursor.history = []
 
     @property
-    def on_dead_letter(self) -> Callable[[OpenDelivery], None] | None:
-        """Told of messages to be dead-lettered, once that is committed; again when it failed."""
-        return self._pending_dead_letters.on_due
-
-    @on_dead_letter.setter
-    def on_dead_letter(self, told: Callable[[OpenDelivery], None] | None) -> None:
-        self._pending_dead_letters.on_due = told
-
-    @property
-    def on_outstanding(self) -> Callable[[], None] | None:
-        """Told when something is outstanding where nothing was."""
-        return self._leases.on_outstanding
-
-    @on_outstanding.setter
-    def on_outstanding(self, told: Callable[[], None] | None) -> None:
-        self._leases.on_outstanding = told
-
-    @property
-    def leased(self) -> int:
-        return self._leases.leased
-
-    @property
-    def waiting(self) -> int:
-        """Read and unsettled, and leased to nobody: to be handed out again, or held."""
-        return self._leases.waiting
-
-    @property
-    def outstanding(self) -> int:
-        """The number of leased and waiting messages, which are held in memory."""
-        return self._leases.outstanding
-
-    @property
     def exceptions(self) -> Mapping[int, OpenDelivery]:
         """The open deliveries, also those no flush has carried yet."""
         return self._open.rows
 
     @property
     def has_failures(self) -> bool:
-        """Whether `attempt` or `turn` may be more than 1 for any message."""
-        return bool(self._open) or self._exact.any_given_back
+        """Whether `attempt` or `exact.turn` may be more than 1 for any message."""
+        return bool(self._open) or self.exact.any_given_back
 
     def attempt(self, offset: int) -> int:
         """Return the number of this offset's present attempt, or of its next one; from 1."""
         return self._open.attempts(offset) + 1
-
-    def turn(self, offset: int) -> int:
-        """Return the turn in its ack id, so that no two leases share an id.
-
-        It is the attempt, and for exactly-once more than that if a lease was given back.
-        """
-        return self._exact.turn(offset)
-
-    def grant_of(self, offset: int) -> Grant | None:
-        """Return the grant under which an offset is leased, or None."""
-        return self._leases.grant_of(offset)
-
-    def is_waiting(self, offset: int) -> bool:
-        return self._leases.is_waiting(offset)
 
     def paused_reason(self) -> str | None:
         """Return the reason for which no new message may be delivered, if there is one."""
@@ -158,23 +116,14 @@ class Ledger:
             return "too_many_exceptions"
         return None
 
-    # Handing out.
-
-    def peek_ready(self) -> int | None:
-        """Return the lowest offset to deliver again, after `expire`."""
-        return self._leases.peek_ready()
-
-    def take_ready(self) -> int:
-        """Takes what `peek_ready` just named out of the waiting ones, to be leased, held or
-        settled."""
-        return self._leases.take_ready()
+    # Deliveries.
 
     def next_due_ms(self) -> int | None:
         """Return the time at which a deadline or a delay ends next, or None.
 
         It may be early, never late.
         """
-        return 0 if self._inherited.waits else self._leases.next_due_ms()
+        return 0 if self._inherited.waits else self.leases.next_due_ms()
 
     def classify(self, upto: int) -> None:
         """Note that all messages below `upto` are settled, leased, waiting or held."""
@@ -184,9 +133,9 @@ class Ledger:
     def lease(self, offsets: list[int], now: Now, deadline_ms: int) -> Grant:
         """Lease offsets that are neither leased nor waiting; return the grant."""
         self._now = now
-        grant = self._leases.lease(offsets, deadline_ms, self.cursor.epoch.n, now.us)
+        grant = self.leases.lease(offsets, deadline_ms, self.cursor.epoch.n, now.us)
         if self.policy.exactly_once and offsets:
-            self._exact.grant(offsets, now.wall_us(deadline_ms))
+            self.exact.grant(offsets, now.wall_us(deadline_ms))
         return grant
 
     def spend(self, grant: Grant) -> bool:
@@ -197,23 +146,19 @@ class Ledger:
         self.settle(sorted(grant.offsets), Settled.ACKED)
         return True
 
-    def hold(self, offset: int) -> None:
-        """Read and unsettled, and not to go out before it is offered."""
-        self._leases.hold(offset)
-
     def offer(self, offset: int) -> bool:
         """A held one may go out; False when it is not held, or not to be handed out."""
         row = self._open.rows.get(offset)
         if row is not None and row.reason not in (Reason.HOLE, Reason.FAILED):
             return False
-        return self._leases.offer(offset)
+        return self.leases.offer(offset)
 
     def release(self, grant: Grant) -> int:
         """The response never left: its messages are ready again and no attempt counts."""
         return sum(
             self.give_back(offset)
             for offset in list(grant.offsets)
-            if self._leases.grant_of(offset) is grant
+            if self.leases.grant_of(offset) is grant
         )
 
     @property
@@ -235,7 +180,7 @@ class Ledger:
         """
         if self.policy.exactly_once:
             return []
-        leased = self._leases_of(self._leases.leased_now())
+        leased = self._leases_of(self.leases.leased_now())
         return leased + self._inherited.not_leased() + (self._acked_late or [])
 
     # Ends of leases.
@@ -249,23 +194,17 @@ class Ledger:
         new = self.cursor.settle_all(offsets, how)
         if self._acked_late is not None and how is Settled.ACKED:
             self._acked_late += self._leases_of(offsets)
-        self._leases.settle(offsets)
+        self.leases.settle(offsets)
         if self._open:
             new += self._close(offsets, how)
-        self._exact.settled(offsets, how, self._now.us)
+        self.exact.settled(offsets, how, self._now.us)
         return new
-
-    def settle_range(self, low: int, high: int, how: Settled) -> int:
-        """Settle the offsets of [low, high) that were never delivered; return how many were
-        not settled before.
-        """
-        return self.cursor.settle(low, high, how)
 
     def settle_below(self, bound: int, how: Settled) -> int:
         """Settle all offsets below `bound` but open deliveries: leased, waiting and
         undelivered ones.
         """
-        below = [o for o in self._leases.below(bound) if not self._open.stepped_over(o)]
+        below = [o for o in self.leases.below(bound) if not self._open.stepped_over(o)]
         new = self.settle(below, how) if below else 0
         return new + self.cursor.settle(self.cursor.floor, bound, how)
 
@@ -273,7 +212,7 @@ class Ledger:
         """The attempt counts; handed out again after the delay (None: the policy's back-off) and
         not before that is committed. False when it is not leased."""
         self._now = now
-        grant = self._leases.end(offset)
+        grant = self.leases.end(offset)
         if grant is None:
             return False
         self._failed(offset, grant.leased_us, delay_ms, detail)
@@ -284,7 +223,7 @@ class Ledger:
         if it is not leased.
         """
         self._now = now
-        grant = self._leases.end(offset)
+        grant = self.leases.end(offset)
         if grant is None:
             return False
         self._ended(failures.rejected(self._row(offset), leased_us=grant.leased_us, detail=detail))
@@ -294,18 +233,18 @@ class Ledger:
         """Make a message ready again at once, without counting an attempt; return False if
         it is not leased.
         """
-        if not self._leases.give_back(offset):
+        if not self.leases.give_back(offset):
             return False
         if self.policy.exactly_once:
-            self._exact.give_back(offset, self._now.us)
+            self.exact.give_back(offset, self._now.us)
         return True
 
     def extend(self, offset: int, deadline_ms: int) -> bool:
         """Moves the deadline of a leased offset. False when it is not leased."""
-        if not self._leases.extend(offset, deadline_ms):
+        if not self.leases.extend(offset, deadline_ms):
             return False
         if self.policy.exactly_once:
-            self._exact.extend(offset, self._now.wall_us(deadline_ms), self._now.us)
+            self.exact.extend(offset, self._now.wall_us(deadline_ms), self._now.us)
         return True
 
     def expire(self, now: Now) -> int:
@@ -316,22 +255,12 @@ class Ledger:
             self._inherited.lease(now)
             for row in self._open.durable():
                 self._let_go(row)
-        ended = self._leases.due(now.ms)
+        ended = self.leases.due(now.ms)
         for offset, grant in ended:
             self._failed(offset, grant.leased_us, None, None)
-        self._pending_dead_letters.tell(now.ms)
-        self._exact.prune(now.us)
+        self.pending_dead_letters.tell(now.ms)
+        self.exact.prune(now.us)
         return len(ended)
-
-    # Exactly once.
-
-    def holds(self, offset: int, epoch: Epoch, turn: int) -> bool:
-        """Return whether the offset is under this very lease."""
-        return self._exact.holds(offset, epoch, turn)
-
-    def acked_under(self, offset: int, epoch: Epoch, turn: int) -> bool:
-        """Return whether the offset was acked under this very lease."""
-        return self._exact.acked_under(offset, epoch, turn)
 
     # Parked keys and dead letters.
 
@@ -341,7 +270,7 @@ class Ledger:
         """
         for offset in offsets:
             self._open.put(replace(self._row(offset), reason=reason, not_before_us=None))
-            self._leases.hold_unwritten(offset)
+            self.leases.hold_unwritten(offset)
         self.cursor.touch()
 
     def resume(self, offset: int) -> bool:
@@ -352,7 +281,7 @@ class Ledger:
         if row is None or row.reason not in failures.PARKED:
             return False
         self._open.put(replace(row, reason=Reason.HOLE, attempts=0, not_before_us=None))
-        self._leases.hold_unwritten(offset)
+        self.leases.hold_unwritten(offset)
         self.cursor.touch()
         return True
 
@@ -382,7 +311,7 @@ class Ledger:
         row = self._open.rows.get(offset)
         if row is not None and row.reason in failures.TO_DEAD_LETTERS:
             self._open.put(replace(row, detail=detail))
-            self._pending_dead_letters.again(offset, self._now.ms)
+            self.pending_dead_letters.again(offset, self._now.ms)
             self.cursor.touch()
 
     def publish(self, offsets: Sequence[int], publication: Publication) -> None:
@@ -405,22 +334,10 @@ class Ledger:
     # Flushes.
 
     @property
-    def dirty(self) -> bool:
-        return self.cursor.dirty
-
-    @property
-    def version(self) -> int:
-        return self.cursor.version
-
-    @property
     def has_old_hole(self) -> bool:
         """Whether the next flush would step over what holds the floor up, as of the last `expire`;
         it is worth one also when nothing else has changed."""
         return bool(self.cursor.range_count) and self._ages.older(OLD_MS) > self.cursor.floor
-
-    def touch(self) -> None:
-        """There is something for the next flush."""
-        self.cursor.touch()
 
     @property
     def urgent(self) -> bool:
@@ -469,7 +386,7 @@ class Ledger:
         return [
             HandedLease(grant.deadline_ms, grant.epoch_n, offset)
             for offset in offsets
-            if (grant := self._leases.grant_of(offset)) is not None
+            if (grant := self.leases.grant_of(offset)) is not None
         ]
 
     def _row(self, offset: int) -> OpenDelivery:
@@ -495,26 +412,26 @@ class Ledger:
     def _ended(self, row: OpenDelivery) -> None:
         """Handle the end of a lease without an ack."""
         self._open.put(row)
-        self._exact.failed(row.offset, self._now.us)
+        self.exact.failed(row.offset, self._now.us)
         self.cursor.touch()
 
     def _let_go(self, row: OpenDelivery) -> bool:
         """The row is committed as it is in memory; whether its message may go out now."""
         offset = row.offset
         assert self._open.is_durable(row), f"offset {offset} let go before its row is committed"
-        if self._inherited.waits or not self._leases.is_unwritten(offset):
+        if self._inherited.waits or not self.leases.is_unwritten(offset):
             return False  # under a lease of before, perhaps: `expire` tells, and asks again
         if row.reason in (Reason.HOLE, Reason.FAILED):
             if row.not_before_us is None:
-                self._leases.make_ready(offset)
+                self.leases.make_ready(offset)
             else:
-                self._leases.delay(offset, self._now.clock_ms(row.not_before_us))
+                self.leases.delay(offset, self._now.clock_ms(row.not_before_us))
             return True
-        self._leases.hold(offset)
+        self.leases.hold(offset)
         if row.reason is Reason.PARKED and self.on_parked is not None:
             self.on_parked(row)
         if row.reason in failures.TO_DEAD_LETTERS:
-            self._pending_dead_letters.add(offset, self._now.ms)
+            self.pending_dead_letters.add(offset, self._now.ms)
         return False
 
     def _close(self, offsets: Sequence[int], how: Settled) -> int:

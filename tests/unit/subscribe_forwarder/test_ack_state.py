@@ -43,6 +43,10 @@ class KnownHere:
     def ledger(self) -> KnownHere:
         return self
 
+    @property
+    def leases(self) -> KnownHere:
+        return self
+
 
 def told(message: MessageState, reader: Reader | None, offset: int) -> Any:
     """Return the members of the state that an answer has; None for no state."""

@@ -49,7 +49,7 @@ async def test_leases_go_over_with_their_unit() -> None:
         _, heir = await stopped(made)
         assert [each["data"] for each in await pulled_here(heir)] == ["c"]
         reader = next(iter(heir.forwarder.owners.readers()))
-        assert reader.ledger.leased == 3
+        assert reader.ledger.leases.leased == 3
         # The very leases: their acks, nacks and deadlines are what they were.
         assert (await heir.post("ack", {"ack_id": first["ack_id"]})).json()["acked"] == 1
         nacked = await heir.post("nack", {"ack_id": second["ack_id"], "delay_seconds": 0})
@@ -79,7 +79,9 @@ async def test_an_ack_too_late_to_be_flushed_is_still_to_come_to_the_heir(
         leaver = asyncio.create_task(stopped(made))
         await eventually(lambda: gate.came == 1)
         late = asyncio.create_task(owner.post("ack", ack))
-        await eventually(lambda: next(iter(owner.forwarder.owners.readers())).ledger.leased == 1)
+        await eventually(
+            lambda: next(iter(owner.forwarder.owners.readers())).ledger.leases.leased == 1
+        )
         gate.let_one_through()
         _, heir = await leaver
         metadata.flush_gate = None

@@ -219,11 +219,11 @@ async def test_a_long_backlog_costs_neither_memory_nor_more_for_each_pull() -> N
         hub = await w.forwarder.hub(TENANT, "reader")
         (reader,) = hub.readers.values()
         for low in (0, 4_990_000):
-            reader.ledger.settle_range(0, low, Settled.ACKED)
+            reader.ledger.cursor.settle(0, low, Settled.ACKED)
             before = len(store.fetches)
             for _ in range(10):
                 messages = await w.pulled(1000, wait_s=5)
                 assert (await w.ack(*messages)).json()["acked"] == len(messages)
             assert len(store.fetches) - before <= 12, "each chunk is read once, ahead of its need"
             assert w.forwarder._tails.cached_bytes <= 8_000_000
-            assert (reader.ledger.outstanding, reader.cursor.range_count) == (0, 0)
+            assert (reader.ledger.leases.outstanding, reader.cursor.range_count) == (0, 0)

@@ -68,14 +68,14 @@ def test_a_further_failure_in_a_flush_that_never_was_is_not_taken_for_durable() 
     update = ledger.update()
     row = stored(state(), update)
     ledger.wrote(update)
-    ledger.take_ready()
+    ledger.leases.take_ready()
     ledger.lease([0], NOW, NOW.ms + 1_000)
     ledger.fail(0, NOW, 0, None)
     ledger.update()  # its outcome is not known, and it did not happen
     assert ledger.resync(row, EPOCH)
-    assert ledger.peek_ready() is None
+    assert ledger.leases.peek_ready() is None
     ledger.wrote(ledger.update())
-    assert ledger.peek_ready() == 0
+    assert ledger.leases.peek_ready() == 0
 
 
 def test_what_was_settled_before_its_flush_never_had_a_row() -> None:
@@ -179,12 +179,12 @@ def test_what_changed_while_its_flush_was_under_way_travels_again() -> None:
 
 def test_a_lease_that_is_given_back_and_the_next_have_two_ids() -> None:
     ledger = leased(1, Policy(exactly_once=True))
-    first = ledger.turn(0)
+    first = ledger.exact.turn(0)
     ledger.give_back(0)
-    ledger.take_ready()
+    ledger.leases.take_ready()
     ledger.lease([0], NOW, NOW.ms + 1_000)
-    assert ledger.turn(0) == first + 1
-    assert not ledger.holds(0, EPOCH, first)
+    assert ledger.exact.turn(0) == first + 1
+    assert not ledger.held.holds(0, EPOCH, first)
 
 
 def test_nothing_is_buried_that_may_still_be_delivered() -> None:
@@ -206,14 +206,14 @@ def test_an_old_hole_is_worth_a_flush_also_when_nothing_else_changes() -> None:
     ledger.expire(NOW)
     ledger.settle([1, 2], Settled.ACKED)
     ledger.wrote(ledger.update())
-    assert not ledger.dirty
+    assert not ledger.cursor.dirty
     for second in range(1, 59):
         ledger.expire(Now(NOW.ms + second * 1_000, NOW.us))
     assert not ledger.has_old_hole
     ledger.expire(Now(NOW.ms + 61_000, NOW.us))
     assert ledger.has_old_hole
-    ledger.touch()
-    assert ledger.dirty
+    ledger.cursor.touch()
+    assert ledger.cursor.dirty
     update = ledger.update()
     assert [row.offset for row in update.stepped_over] == [0]
     assert update.floor == 3
@@ -251,8 +251,8 @@ def test_an_ack_that_comes_before_the_first_pull_ends_no_lease_that_was_handed()
     assert not after.wrote(update)
     assert sorted(after.to_hand()) == sorted(handed)
     after.expire(NOW)
-    assert after.peek_ready() is None
-    assert after.leased == 2
+    assert after.leases.peek_ready() is None
+    assert after.leases.leased == 2
     after.expire(Now(NOW.ms + 1_000, NOW.us + 1_000_000))
     assert after.wrote(after.update())
     assert after.attempt(0) == 2
@@ -279,9 +279,9 @@ def test_what_is_resumed_before_the_first_pull_waits_for_its_commit() -> None:
     after = Ledger(row, EPOCH, Policy())
     assert after.resume(0)
     after.expire(NOW)
-    assert after.peek_ready() is None
+    assert after.leases.peek_ready() is None
     assert after.wrote(after.update())
-    assert after.peek_ready() == 0
+    assert after.leases.peek_ready() == 0
 
 
 def test_what_was_given_up_is_under_no_lease_of_before() -> None:
@@ -291,7 +291,7 @@ def test_what_was_given_up_is_under_no_lease_of_before() -> None:
     handed = [HandedLease(NOW.ms + 1_000, 3, offset) for offset in (0, 1)]
     after = Ledger(row, EPOCH, Policy(max_attempts=1), handed=handed)
     after.expire(NOW)
-    assert after.grant_of(0) is None
-    grant = after.grant_of(1)
+    assert after.leases.grant_of(0) is None
+    grant = after.leases.grant_of(1)
     assert grant is not None
     assert grant.epoch_n == 3

@@ -67,7 +67,7 @@ class LedgerMachine(RuleBasedStateMachine):
     ) -> Ledger:
         """`acked`: a flush carries their acks before anybody asks for messages."""
         ledger = Ledger(self.row, self.epoch, self.policy, random=lambda: 1.0, handed=handed)
-        ledger.on_dead_letter = lambda row: self.doomed.append(row.offset)
+        ledger.pending_dead_letters.on_due = lambda row: self.doomed.append(row.offset)
         if acked is not None:
             ledger.settle(acked, Settled.ACKED)
             self.settled_in_update = set(acked)
@@ -99,7 +99,7 @@ class LedgerMachine(RuleBasedStateMachine):
             offset, self.next = self.next, self.next + 1
             if self.ledger.cursor.gap_at(offset, offset + 1)[0] == offset:
                 self.ledger.classify(self.next)
-                self.ledger.hold(offset)
+                self.ledger.leases.hold(offset)
                 self.ones[offset] = One("held")
 
     @rule(offset=OFFSETS)
@@ -119,8 +119,8 @@ class LedgerMachine(RuleBasedStateMachine):
             if one.where == "waiting" and one.until_ms <= self.now.ms
         )
         taken = []
-        while len(taken) < count and (offset := self.ledger.peek_ready()) is not None:
-            assert self.ledger.take_ready() == offset
+        while len(taken) < count and (offset := self.ledger.leases.peek_ready()) is not None:
+            assert self.ledger.leases.take_ready() == offset
             taken.append(offset)
         assert taken == ready[:count]
         for offset in taken:
@@ -358,10 +358,10 @@ class LedgerMachine(RuleBasedStateMachine):
         assert ledger.cursor.balanced()
         leased = {o for o, one in ones.items() if one.where == "leased"}
         waiting = {o for o, one in ones.items() if one.where not in ("leased", "settled")}
-        assert ledger.leased == len(leased)
-        assert ledger.waiting == len(waiting)
-        assert all(ledger.grant_of(o) is not None for o in leased)
-        assert all(ledger.is_waiting(o) for o in waiting)
+        assert ledger.leases.leased == len(leased)
+        assert ledger.leases.waiting == len(waiting)
+        assert all(ledger.leases.grant_of(o) is not None for o in leased)
+        assert all(ledger.leases.is_waiting(o) for o in waiting)
         failed = {
             o: one.attempts for o, one in ones.items() if one.attempts and o in leased | waiting
         }

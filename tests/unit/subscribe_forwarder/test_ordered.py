@@ -85,7 +85,7 @@ async def test_of_a_key_one_message_is_out_and_keys_go_side_by_side() -> None:
         first = await w.pulled()
         assert [m["data"] for m in first] == ["a1", "b1", "-", "-"]
         assert await w.pulled() == []
-        assert reader(w).ledger.outstanding == 7
+        assert reader(w).ledger.leases.outstanding == 7
         await w.ack(first[0])
         (second,) = await w.pulled()
         assert second["data"] == "a2"

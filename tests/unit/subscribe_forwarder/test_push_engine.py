@@ -597,7 +597,7 @@ async def test_exactly_once_gives_back_what_was_committed_after_it_left() -> Non
         p.w.metadata.flush_gate = None
         await p.until(lambda: p.engine.idle)
         assert p.sender.arrived == []
-        assert [reader.ledger.leased for reader in p.engine.hub.readers.values()] == [0]
+        assert [reader.ledger.leases.leased for reader in p.engine.hub.readers.values()] == [0]
 
 
 async def test_the_log_has_every_failure_and_some_successes() -> None:
