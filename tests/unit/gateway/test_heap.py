@@ -8,7 +8,7 @@ from tests.loop_cpu import MAX_CALLBACK_MS
 
 SCRIPT = """
 import gc
-from gateway import heap, server
+from gateway import heap
 made = [[n] for n in range(100_000)]
 heap.freeze()
 assert gc.get_freeze_count() > 100_000

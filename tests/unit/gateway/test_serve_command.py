@@ -14,6 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from gateway.command import ONLY_LINUX, app
+from harness.fork_server import run_forked
 from harness.seeded_postgres import free_port
 
 AT_THE_FORK = """
@@ -70,9 +71,6 @@ def test_certificates_that_are_not_there_are_named(tmp_path: Path) -> None:
         PACKETBOAT_PEER_TLS_CERT=str(tmp_path / "cert.pem"),
         PACKETBOAT_PEER_TLS_KEY=str(tmp_path / "key.pem"),
     )
-    command = [sys.executable, "-m", "gateway", "serve"]
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
+    done = run_forked("gateway", ["serve"], env=environment, timeout_s=120)
     assert done.returncode == 2, done.stderr
     assert str(tmp_path) in done.stderr

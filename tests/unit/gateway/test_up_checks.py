@@ -6,7 +6,6 @@ import os
 import re
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from edge.environment import SettingsError
 from gateway.up import checks, data_dir
 from gateway.up.data_dir import Claims, PortTaken, choose_ports, free_port, is_free
+from harness.fork_server import run_forked
 
 ROOT = Path(__file__).parents[3]
 ELSEWHERE = "192.0.2.1"
@@ -140,14 +140,8 @@ def busy_port() -> Iterator[int]:
 
 def up(tmp_path: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     kept = {name: text for name, text in os.environ.items() if not name.startswith("PACKETBOAT_")}
-    return subprocess.run(
-        [sys.executable, "-m", "gateway", "up", "--data-dir", str(tmp_path / "data"), *arguments],
-        env=kept | settings,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    command = ["up", "--data-dir", str(tmp_path / "data"), *arguments]
+    return run_forked("gateway", command, env=kept | settings, timeout_s=60)
 
 
 def test_the_command_ends_at_once_with_a_line_for_each(tmp_path: Path, busy_port: int) -> None:
