@@ -221,7 +221,7 @@ class Leader:
 
     def heartbeat(self, led: Leadership) -> None:
         state = self._state
-        led.next_heartbeat_us = state.now_us + state.timing.heartbeat_us
+        led.next_heartbeat_us = state.next_beat_us(state.now_us)
         message = self._heartbeat_message(led)
         for peer in state.peers:
             state.outbox.send(peer, message)
@@ -315,6 +315,22 @@ class Leader:
         """Report what is replicated everywhere now that a node is lost."""
         for instance in [i for i, entry in led.open.items() if entry.chosen]:
             self._check_everywhere(led, instance)
+
+    def due_us(self, led: Leadership) -> int:
+        """Return the time of the next tick that this leader needs; 0 if it waits for something
+        whose deadline only ticks check.
+        """
+        state = self._state
+        waits = led.open or led.transfer_to is not None or led.leaving or led.behind_since_us
+        if waits or any(led.repairs.values()):
+            return 0
+        heard_us = sorted(
+            state.now_us if voter == state.me else led.heard_us.get(voter, led.since_us)
+            for voter in state.voters
+        )
+        # The leader steps down when the latest of these is no majority any more.
+        lost_us = heard_us[-state.majority] + state.timing.election_us if heard_us else 0
+        return min(led.next_heartbeat_us, lost_us)
 
     def tick(self, led: Leadership) -> None:
         state = self._state

@@ -75,6 +75,7 @@ class Replica:
         self._leader = Leader(state, self._candidate, self._handover)
         self._reconfiguration = Reconfiguration(state, self._leader, self._handover)
         self._follower = Follower(state, self._leader)
+        self._ticked_us = 0
         self._next_mark_us = state.now_us + state.timing.mark_us
 
     def take(self) -> Effects:
@@ -188,10 +189,26 @@ class Replica:
             self._leader.lose(state.leadership)
         self._follower.lose(node)
 
-    def tick(self, now_us: int, wall_us: int) -> None:
-        """Let time pass; call this every 20 ms or so."""
+    @property
+    def due_us(self) -> int:
+        """The time of the next tick that this replica needs, unless an input comes before.
+
+        A time that is over asks for ticks every 25 ms or so. A tick comes at least once a
+        heartbeat, so that the wall clock is known.
+        """
         state = self.state
-        state.now_us = now_us
+        led = state.leadership
+        if led is not None:
+            return self._leader.due_us(led)
+        due_us = state.next_beat_us(self._ticked_us)
+        if state.candidacy is not None:
+            return min(due_us, state.candidacy.deadline_us)
+        return min(due_us, state.election_us)
+
+    def tick(self, now_us: int, wall_us: int) -> None:
+        """Let time pass; call this when it is due, or more often."""
+        state = self.state
+        state.now_us = self._ticked_us = now_us
         if state.halted:
             return
         state.clock.report(state.me, wall_us, now_us)

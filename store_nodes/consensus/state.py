@@ -412,6 +412,13 @@ class ReplicaState:
         median_us = self.clock.median_us(self.now_us, 2 * self.timing.election_us)
         return max(self.acceptor.log_time_us + 1, median_us)
 
+    def next_beat_us(self, after_us: int) -> int:
+        """Return the first time after `after_us` at which leaders send heartbeats.
+
+        It is the same for all groups of a node, so that their messages leave together.
+        """
+        return after_us - after_us % self.timing.heartbeat_us + self.timing.heartbeat_us
+
     def wall_us(self) -> int:
         return self.clock.of(self.me, self.now_us)
 

@@ -272,6 +272,11 @@ class Group:
         self.line.expire(now_us)
         self._shell.touch(self)
 
+    @property
+    def due_us(self) -> int:
+        """Return the time by which this group needs a tick, unless an input comes before."""
+        return 0 if self.line.waiting or self.line.steps else self.replica.due_us
+
     def pump(self) -> None:
         """Propose waiting commands and carry out the replica's effects, until there are none."""
         replica, line = self.replica, self.line

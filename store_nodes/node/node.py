@@ -47,8 +47,11 @@ from store_nodes.wal.position import Position
 from store_nodes.wal.recovery import Damage
 from store_nodes.wire import NodeView, Remote
 
-TICK_S = 0.025
-DISK_CHECK_S = 1.0
+TICK_US = 25_000
+"""Least time between two ticks of the groups."""
+EARLY_S = 0.001
+"""Time by which the event loop may call a timer too early."""
+DISK_CHECK_US = 1_000_000
 
 log = structlog.get_logger()
 
@@ -90,7 +93,12 @@ class Node:
         self._budget = Budget(settings.max_pending_bytes)
         self._touched: dict[int, Group] = {}
         self._pumping = False
-        self._ticker: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        """The timer of the next tick; None before the start, after the stop, and in a tick."""
+        self._tick_us = self._ticked_us = 0
+        """Times of the next tick and of the last one."""
+        self._next_disk_check_us = 0
+        self._ticking = True
         self._tasks: set[asyncio.Task[None]] = set()
         self.groups = {
             group.id: group for group in started.groups(self, self._budget, self.now_us())
@@ -141,8 +149,7 @@ class Node:
         if not self.members.may_take_part:
             log.info("the first start waits for every first node", nodes=self.members.to_meet)
         self.take_part()
-        self._ticker = asyncio.create_task(self._tick_forever(), name="store-node-ticks")
-        self.own(self._ticker)
+        self._tick()
 
     async def stop(self) -> None:
         """Write a checkpoint, so that the next start is quick.
@@ -152,9 +159,9 @@ class Node:
         """
         self._recovering.stop()
         await self._storage.close()
-        if self._ticker is not None:
-            self._ticker.cancel()
-            await asyncio.gather(self._ticker, return_exceptions=True)
+        self._ticking = False
+        if self._timer is not None:
+            self._timer.cancel()
         await self._housekeeping.stop()
         if not self.restarting:
             await self._housekeeping.checkpoint()
@@ -207,21 +214,40 @@ class Node:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fatal(f"{task.get_name()}: {error!r}")
 
-    async def _tick_forever(self) -> None:
-        next_disk_check_s = 0.0
-        while True:
-            await asyncio.sleep(TICK_S)
-            if self._takes_part:
-                now_us, wall_us = self.now_us(), time.time_ns() // 1000
-                for group in list(self.groups.values()):
-                    if group.id not in self._new_groups:
-                        group.tick(now_us, wall_us)
-            now_s = time.monotonic()
-            if now_s >= next_disk_check_s:
-                next_disk_check_s = now_s + DISK_CHECK_S
-                self._housekeeping.disk.look()
-                self._announce_nodes()
-                self._learn_members()
+    def _tick(self) -> None:
+        """Tick all groups, and set the timer of the next tick.
+
+        Groups that need no tick yet get one too, because it costs less than a timer of their own.
+        """
+        now_us, wall_us = self.now_us(), time.time_ns() // 1000
+        self._timer = None
+        self._ticked_us = now_us
+        if self._takes_part:
+            for group in list(self.groups.values()):
+                if group.id not in self._new_groups:
+                    group.tick(now_us, wall_us)
+        if now_us >= self._next_disk_check_us:
+            self._next_disk_check_us = now_us + DISK_CHECK_US
+            self._housekeeping.disk.look()
+            self._announce_nodes()
+            self._learn_members()
+        due_us = self._next_disk_check_us if self._takes_part else now_us
+        self._set_timer(max(due_us, now_us + TICK_US))
+
+    def _tick_by(self, due_us: int) -> None:
+        """Tick at `due_us` or before, but not sooner after the last tick than `TICK_US`."""
+        if self._timer is not None and due_us < self._tick_us:
+            at_us = max(due_us, self._ticked_us + TICK_US)
+            if at_us < self._tick_us:
+                self._timer.cancel()
+                self._set_timer(at_us)
+
+    def _set_timer(self, at_us: int) -> None:
+        if self._ticking:
+            self._tick_us = at_us
+            # The event loop counts in milliseconds, and may call a timer a little early.
+            delay_s = max(0, at_us - self.now_us()) / 1e6 + EARLY_S
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
 
     # -- the groups' shell ---------------------------------------------------------------------
 
@@ -241,6 +267,8 @@ class Node:
             touched, self._touched = self._touched, {}
             for group in touched.values():
                 group.pump()
+                if self._tick_us > self._ticked_us + TICK_US:
+                    self._tick_by(group.due_us)
         self._pumping = False
 
     def submit(

@@ -218,6 +218,38 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P2",
     ),
     Mutant(
+        "a leader without a quorum leads on until its next heartbeat",
+        (
+            Edit(
+                "store_nodes/consensus/leader.py",
+                "        return min(led.next_heartbeat_us, lost_us)\n",
+                "        return led.next_heartbeat_us\n",
+            ),
+        ),
+        killed_by="tests/unit/consensus/test_replica.py"
+        "::test_a_leader_alone_is_due_when_its_quorum_is_lost",
+        breaks="P5",
+    ),
+    Mutant(
+        "no tick comes while a leader waits for votes",
+        (Edit("store_nodes/consensus/leader.py", "waits = led.open or led", "waits = led"),),
+        killed_by="tests/unit/consensus/test_replica.py"
+        "::test_an_idle_leader_is_due_at_the_next_heartbeat_of_all_groups",
+        breaks="P5",
+    ),
+    Mutant(
+        "a follower stands at a heartbeat, however late that is",
+        (
+            Edit(
+                "store_nodes/consensus/replica.py",
+                "        return min(due_us, state.election_us)\n",
+                "        return due_us\n",
+            ),
+        ),
+        killed_by="tests/unit/consensus/test_replica.py::test_a_follower_is_due_when_it_stands",
+        breaks="P5",
+    ),
+    Mutant(
         "a leader counts its own vote before it is durable",
         (
             Edit(

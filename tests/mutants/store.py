@@ -340,7 +340,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "nobody asks who the members of an added group are",
-        (Edit("store_nodes/node/node.py", "                self._learn_members()\n", ""),),
+        (Edit("store_nodes/node/node.py", "            self._learn_members()\n", ""),),
         breaks="P5",
         killed_by="tests/unit/store_node/test_new_groups.py"
         "::test_voters_that_were_away_when_a_group_was_added_learn_its_members_from_a_peer",

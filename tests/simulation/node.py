@@ -166,8 +166,10 @@ class SimNode:
     # -- inputs --------------------------------------------------------------------------------
 
     def tick(self) -> None:
+        """Tick the group if that is due, as a node does."""
         now = self.cluster.scheduler.now
-        self.group.tick(self.now_us(), self.clock.wall_us(now))
+        if self.group.due_us <= self.now_us():
+            self.group.tick(self.now_us(), self.clock.wall_us(now))
         self._pump_if_touched()
 
     def receive(self, source: int, payload: bytes) -> None:

@@ -224,6 +224,42 @@ def test_a_lagging_node_learns_what_it_missed() -> None:
     assert bench.learned(3)
 
 
+def test_an_idle_leader_is_due_at_the_next_heartbeat_of_all_groups() -> None:
+    bench = Bench()
+    leader = bench.elect(1)
+    bench.run(2_000_000)
+    bench.tick(1)
+    assert leader.due_us == bench.now_us + TIMING.heartbeat_us - bench.now_us % TIMING.heartbeat_us
+    bench.propose(1, command(1))
+    assert leader.due_us < bench.now_us, "an open instance is sent again by ticks"
+
+
+def test_a_leader_alone_is_due_when_its_quorum_is_lost() -> None:
+    bench = Bench()
+    leader = bench.elect(1)
+    bench.run(2_000_000)
+    assert leader.state.leadership is not None
+    heard_us = max(leader.state.leadership.heard_us.values())
+    while leader.state.leading:
+        assert leader.due_us <= heard_us + TIMING.election_us
+        bench.now_us = leader.due_us
+        bench.tick(1)
+        bench.wire.clear()
+    assert bench.now_us == heard_us + TIMING.election_us
+
+
+def test_a_follower_is_due_when_it_stands() -> None:
+    bench = Bench()
+    bench.elect(1)
+    follower = bench.replicas[2]
+    stands_us = follower.state.election_us
+    while follower.state.candidacy is None:
+        bench.now_us = follower.due_us
+        bench.tick(2)
+    assert bench.now_us == stands_us
+    assert follower.due_us <= follower.state.candidacy.deadline_us
+
+
 def test_a_read_barrier_waits_for_a_quorum() -> None:
     bench = Bench()
     leader = bench.elect(1)
