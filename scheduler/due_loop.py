@@ -123,7 +123,7 @@ class DueLoop:
     async def _write_behind(self) -> None:
         while True:
             await asyncio.sleep(self._settings.write_every_s)
-            await put_off("due index", self.window.write(self._lock()))
+            await put_off("due index", self.window.projection.write(self._lock()))
             if self.window.wants_more(self._now_us()):
                 await put_off("due window", self.window.load(self._now_us(), self._lock()))
 

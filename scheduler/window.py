@@ -122,10 +122,6 @@ class Window:
         if self._narrowed:
             self._narrow(rows[-1].due_us)
 
-    async def write(self, lock: Lock) -> None:
-        """Write the waiting changes. Raises MetadataError."""
-        await self.projection.write(lock)
-
     def _keep(self, queue: StagedQueue, number: int, due_us: int) -> None:
         if due_us > self.until_us:
             if queue.due.pop(number, None) is not None:

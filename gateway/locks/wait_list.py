@@ -52,7 +52,7 @@ class LockWaitList:
         self._locks = locks or LockRepository(database)
         self._places = LockWaiterRepository(database)
         self._notifier = notifier(database, self._rung, self._wake_all)
-        self._waits: WaitList[tuple[bytes, str]] = WaitList(
+        self.waits: WaitList[tuple[bytes, str]] = WaitList(
             Shares(MAX_WAITING_IN_ALL, name="lock_waits")
         )
         self._waiters: set[_Waiter] = set()
@@ -68,48 +68,40 @@ class LockWaitList:
         over_s = _now_s() + wait_s
         try:
             got = await self._try(claim, LAST_TICKET, repeatable)
-            if isinstance(got, Lock) or wait_s <= 0 or self._waits.draining:
+            if isinstance(got, Lock) or wait_s <= 0 or self.waits.draining:
                 return got
             return await self._wait(claim, over_s, got, repeatable)
         except OutcomeUnknown:
             if not repeatable:
-                self._waits.spawn(self._give_back_unknown(claim))
+                self.waits.spawn(self._give_back_unknown(claim))
             raise
 
     def undo(self, lock: Lock) -> None:
         """Release a lock that no caller was told of, unless it was acquired again since."""
-        self._waits.spawn(self._undo(lock))
-
-    def drain(self) -> None:
-        """Answer every waiting caller now."""
-        self._waits.drain()
+        self.waits.spawn(self._undo(lock))
 
     async def run(self) -> None:
         """Listen, and keep the waiters' places in Postgres, until cancelled; do nothing until
         somebody waits.
         """
-        await look_after(self._waits.needed, self._notifier, self._keep_places)
-
-    async def close(self) -> None:
-        """After the last caller has gone."""
-        await self._waits.close()
+        await look_after(self.waits.needed, self._notifier, self._keep_places)
 
     async def _wait(self, claim: Claim, over_s: float, held: Held, repeatable: bool) -> Lock | Held:
         key = (claim.tenant_id, claim.name)
-        if self._waits.count(key) >= MAX_WAITING:
+        if self.waits.count(key) >= MAX_WAITING:
             raise TooManyWaiting
-        with self._waits.place(claim.tenant_id):
+        with self.waits.place(claim.tenant_id):
             waiter = _Waiter(claim, repeatable, await self._places.join(*key), held)
             self._waiters.add(waiter)
             lock = None
             try:
                 wait_s, rank = over_s - _now_s(), waiter.place.ticket
                 attempt = partial(self._attempt, waiter)
-                lock = await self._waits.wait(key, attempt, wait_s, heard=True, rank=rank)
+                lock = await self.waits.wait(key, attempt, wait_s, heard=True, rank=rank)
             finally:
                 self._waiters.discard(waiter)
                 if lock is None:
-                    self._waits.spawn(self._places.leave(waiter.place))
+                    self.waits.spawn(self._places.leave(waiter.place))
         if lock is None and waiter.failure is not None:
             raise waiter.failure
         return lock or waiter.held
@@ -140,7 +132,7 @@ class LockWaitList:
             if isinstance(got, Lock):
                 await self._undo(got)
 
-        return await self._waits.to_its_end(self._locks.acquire(claim, ticket), undo)
+        return await self.waits.to_its_end(self._locks.acquire(claim, ticket), undo)
 
     async def _undo(self, lock: Lock) -> None:
         await self._give_back(lambda: self._locks.undo(lock), lock.ttl_s)
@@ -156,16 +148,16 @@ class LockWaitList:
             try:
                 return await release()
             except MetadataError:
-                if self._waits.draining or _now_s() >= over_s:
+                if self.waits.draining or _now_s() >= over_s:
                     raise
             await asyncio.sleep(AFTER_FAILURE_S)
 
     def _rung(self, tenant_id: bytes, name: str) -> None:
-        self._waits.wake((tenant_id, name))
+        self.waits.wake((tenant_id, name))
 
     def _wake_all(self) -> None:
-        for key in self._waits.awaited():
-            self._waits.wake(key)
+        for key in self.waits.awaited():
+            self.waits.wake(key)
 
     async def _keep_places(self) -> None:
         """Renew the places of all waiters, and take those anew that were lost."""

@@ -111,8 +111,8 @@ def open_control(shared: Shared) -> None:
 def _open_locks(shared: Shared) -> None:
     parts, stack = shared.parts, shared.stack
     line, catalog = LockWaitList(shared.database), LockCatalog(shared.database)
-    stack.push_async_callback(line.close)
+    stack.push_async_callback(line.waits.close)
     own(stack, line.run())
     own(stack, sweep_locks(catalog, LockWaiterRepository(shared.database)))
-    parts.drains.append(line.drain)
+    parts.drains.append(line.waits.drain)
     parts.routes += LockRoutes(LockRepository(shared.database), catalog, line).routes()

@@ -57,7 +57,7 @@ class Process:
 
     async def close(self) -> None:
         await self.stop()
-        await self.line.close()
+        await self.line.waits.close()
 
 
 async def ask(database: Database, query: str, *arguments: object) -> Any:

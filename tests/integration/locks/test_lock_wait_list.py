@@ -162,7 +162,7 @@ async def test_what_is_taken_while_its_caller_goes_away_is_given_back(
             assert isinstance(lock, Lock)
             await process.locks.release(lock)
         await asyncio.gather(task, return_exceptions=True)
-        await process.line.close()
+        await process.line.waits.close()
         assert await holder(database) is None
         fences.add(await ask(database, "SELECT max(fence) FROM locks"))
     assert len(fences) > 5  # some were taken, and given back
@@ -177,10 +177,10 @@ async def test_a_holding_got_again_is_not_given_back_for_its_first_caller(
     second = await process.taken("ann", request_id="r1")
     assert (second.owner, second.fence) == (first.owner, first.fence)
     process.line.undo(first)
-    await process.line.close()
+    await process.line.waits.close()
     assert await holder(database) == "ann"
     process.line.undo(second)
-    await process.line.close()
+    await process.line.waits.close()
     assert await holder(database) is None
 
 
@@ -239,7 +239,7 @@ async def test_draining_answers_those_who_wait(open_process: OpenProcess) -> Non
     await near.taken("first")
     waiting = [asyncio.create_task(far.acquire("second")) for _ in range(3)]
     await until_places(near.database, 3)
-    far.line.drain()
+    far.line.waits.drain()
     assert [type(got) for got in await asyncio.gather(*waiting)] == [Held] * 3
     assert isinstance(await far.acquire("third"), Held)
 
@@ -265,7 +265,7 @@ async def test_line_and_locks_are_bounded(
     await until_places(database, 1)
     with pytest.raises(TooManyWaiting):
         await process.acquire("third")
-    process.line.drain()
+    process.line.waits.drain()
     await waiting
     monkeypatch.setattr("metadata.locks.locks.MAX_LOCKS", 1)
     with pytest.raises(TooManyLocks):
@@ -291,7 +291,7 @@ async def test_a_tenant_whose_calls_wait_leaves_places_to_others(
         while not other.done() and await places(database) == before:
             await asyncio.sleep(0.01)
     assert not other.done(), "it waits as well"
-    process.line.drain()
+    process.line.waits.drain()
     assert isinstance(await other, Held)
     answers = await asyncio.gather(*held, return_exceptions=True)
     assert [type(each) for each in answers].count(TooManyWaiting) == 2, "beyond half of all places"

@@ -88,7 +88,7 @@ async def test_news_is_not_undone_by_an_older_row() -> None:
     world = World()
     await world.load()
     world.learn(15, 16)
-    await world.window.write(world.index.lock())
+    await world.window.projection.write(world.index.lock())
     world.clock.us = 6 * SECOND
     read = world.index.due_until
 
@@ -134,7 +134,7 @@ async def test_a_crowded_window_narrows_to_the_soonest() -> None:
     seen: list[int] = []
     for _ in range(20):
         world.clock.us += SECOND // 2
-        await world.window.write(world.index.lock())
+        await world.window.projection.write(world.index.lock())
         if world.window.wants_more(world.clock.us):
             await world.load()
         for number in world.due():
@@ -149,7 +149,7 @@ async def test_a_crowded_window_narrows_to_the_soonest() -> None:
             seen.append(number)
             world.window.removed(world.queue, number)
     assert sorted(seen) == list(range(60))
-    await world.window.write(world.index.lock())
+    await world.window.projection.write(world.index.lock())
     assert world.index.rows == {}
 
 
@@ -169,11 +169,11 @@ async def test_written_rows_of_released_messages_go_and_unwritten_ones_never_com
     await world.load()
     world.learn(5, 6)
     world.window.removed(world.queue, 0)
-    await world.window.write(world.index.lock())
+    await world.window.projection.write(world.index.lock())
     assert world.index.written == 1
     world.learn(7, first=1, fresh=False)  # rescheduled: it has a row, and a newer one waits
     world.window.removed(world.queue, 1)
-    await world.window.write(world.index.lock())
+    await world.window.projection.write(world.index.lock())
     assert world.index.rows == {}
 
 
@@ -184,10 +184,10 @@ async def test_a_write_that_failed_is_made_again_with_what_came_since() -> None:
     world.window.projection.advance(KEY, Progress(3, 0))
     world.index.trouble.append(MetadataUnavailable("away"))
     with pytest.raises(MetadataUnavailable):
-        await world.window.write(world.index.lock())
+        await world.window.projection.write(world.index.lock())
     assert world.index.kept == {}
     world.learn(8, first=1, fresh=False)
     world.window.removed(world.queue, 2)
-    await world.window.write(world.index.lock())
+    await world.window.projection.write(world.index.lock())
     assert world.index.rows == {(KEY, 0): 5 * SECOND, (KEY, 1): 8 * SECOND}
     assert world.index.kept == {KEY: Progress(3, 0)}
