@@ -102,7 +102,10 @@ class _Subscription:
 
 
 class DeadLetterWriter:
-    """One per forwarder; use it on its loop. `note`: a reader's cursor is to be flushed soon."""
+    """Writes the dead letters of a forwarder, on its loop.
+
+    It calls `note` with a reader whose cursor is to be flushed soon.
+    """
 
     def __init__(
         self,
@@ -130,7 +133,7 @@ class DeadLetterWriter:
         return self._count
 
     def add(self, reader: Reader, dead: OpenDelivery) -> None:
-        """Returns at once; told again of the same delivery it does nothing."""
+        """Queue a delivery for its dead letter; one that is queued already is not queued again."""
         if self._closed:
             return
         if self._count >= MAX_PENDING:
@@ -154,7 +157,9 @@ class DeadLetterWriter:
             own.task = asyncio.get_running_loop().create_task(work)
 
     async def write_now(self, reader: Reader, dead: OpenDelivery) -> str | None:
-        """Tries once; None when it is written (and to be committed), else why not."""
+        """Try once to write a dead letter; return None if it is written, which is still to be
+        committed, or the reason why not.
+        """
         self.add(reader, dead)
         key = reader.cursor.key
         own = self._subscriptions.get((key.tenant_id, key.subscription_uid))
@@ -184,7 +189,7 @@ class DeadLetterWriter:
         self._looking = None
 
     def look(self, reader: Reader) -> None:
-        """Takes in whatever of it is exhausted or rejected."""
+        """Queue all exhausted and rejected messages of a reader."""
         for dead in list(reader.ledger.exceptions.values()):
             if dead.reason in (Reason.EXHAUSTED, Reason.REJECTED):
                 self.add(reader, dead)
@@ -335,7 +340,7 @@ class DeadLetterWriter:
             self._note(pending.reader)
 
     def _put_off(self, own: _Subscription, waiting: Mapping[_Place, _Pending], why: str) -> None:
-        """Says why, where it is not said already."""
+        """Note the reason in deliveries that do not say it already."""
         metrics.dead_letter_failed.inc()
         for place, pending in list(waiting.items()):
             if pending.told is not None:

@@ -201,7 +201,7 @@ class Hub:
         return self._serve(want)
 
     def join(self, waiter: Waiter) -> None:
-        """Goes to the end of the line; every waiter ends in `leave`."""
+        """Add a waiter to the end of the wait list; every waiter ends in `leave`."""
         if self.closed is not None:
             raise self.closed
         if self.waiting >= self._settings.max_waiting_pulls:
@@ -304,7 +304,9 @@ class Hub:
             waiter.end(misdirected())
 
     def check_served(self) -> None:
-        """Raises the 503 that an empty answer would hide: messages may be there, unreachable."""
+        """Raise a 503 Problem if messages may be there that cannot be reached now, so that an
+        empty answer would hide them.
+        """
         for reader in self.readers.values():
             if reader.leaving:
                 raise misdirected()

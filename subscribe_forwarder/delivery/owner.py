@@ -176,7 +176,7 @@ class Owner:
             reader.frozen = True
 
     def adopt(self, claim: Claim, dropped: Callable[[Reader], None]) -> None:
-        """Goes on under a new claim; `dropped` gets the readers whose cursor is no more."""
+        """Continue under a new claim; `dropped` gets the readers whose cursor is gone."""
         assert claim.epoch > self._epoch, f"claimed under {claim.epoch} after {self._epoch}"
         unbroken = claim.previous == self._epoch
         self._epoch = claim.epoch

@@ -121,7 +121,7 @@ class Reader:
         self.ledger.policy = terms.policy
 
     def refence(self, epoch: Epoch) -> None:
-        """Goes on under a new epoch with what is in memory."""
+        """Continue under a new epoch with the state in memory."""
         cursor = self.cursor
         cursor.epoch = epoch
         key = cursor.key

@@ -89,9 +89,11 @@ class Flushes:
         return self._open.wrote(update.stepped_over, update.closed)
 
     def resync(self, state: CursorState, epoch: Epoch) -> list[OpenDelivery] | None:
-        """Goes on from a row that the last one may or may not have written; the rows that turn out
-        to be there as they are in memory. None when memory lacks something that the row has, or has
-        acked what may never be published."""
+        """Continue from a row that the last flush may or may not have written.
+
+        Returns the rows that Postgres has as they are in memory; None if memory lacks something
+        that the row has, or has an ack whose messages may never be published.
+        """
         if (
             self.publications
             or not self._cursor.ordered

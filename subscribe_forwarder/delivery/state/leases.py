@@ -100,7 +100,7 @@ class LeaseTable:
         return grant
 
     def extend(self, offset: int, deadline_ms: int) -> bool:
-        """Moves the deadline of a leased offset; False when it is not leased."""
+        """Move the deadline of a leased offset; return False if it is not leased."""
         old = self._leased.pop(offset, None)
         if old is None:
             return False
@@ -192,7 +192,7 @@ class LeaseTable:
         self._waiting[offset] = _UNWRITTEN
 
     def offer(self, offset: int) -> bool:
-        """A held one is ready; False when it is not held."""
+        """Make a held offset ready; return False if it is not held."""
         if self._waiting.get(offset) != _HELD:
             return False
         self.make_ready(offset)

@@ -139,22 +139,25 @@ class Ledger:
         return grant
 
     def spend(self, grant: Grant) -> bool:
-        """At most once: all of it counts as acked, before the response leaves. False when some of
-        it is leased no longer: then nothing is settled, and it must not be sent."""
+        """Ack all messages of a grant before the response leaves, for at-most-once delivery.
+
+        Returns False if some are leased no longer. Then nothing is settled, and the response must
+        not be sent.
+        """
         if grant.live < grant.count:
             return False
         self.settle(sorted(grant.offsets), Settled.ACKED)
         return True
 
     def offer(self, offset: int) -> bool:
-        """A held one may go out; False when it is not held, or not to be handed out."""
+        """Make a held message ready; return False if it is not held, or not to be delivered."""
         row = self._open.rows.get(offset)
         if row is not None and row.reason not in (Reason.HOLE, Reason.FAILED):
             return False
         return self.leases.offer(offset)
 
     def release(self, grant: Grant) -> int:
-        """The response never left: its messages are ready again and no attempt counts."""
+        """Make the messages of a response that never left ready again; no attempt counts."""
         return sum(
             self.give_back(offset)
             for offset in list(grant.offsets)
@@ -209,8 +212,11 @@ class Ledger:
         return new + self.cursor.settle(self.cursor.floor, bound, how)
 
     def fail(self, offset: int, now: Now, delay_ms: int | None, detail: str | None) -> bool:
-        """The attempt counts; handed out again after the delay (None: the policy's back-off) and
-        not before that is committed. False when it is not leased."""
+        """Count a failed attempt of a message; return False if it is not leased.
+
+        It is delivered again after the delay (None: the back-off of the policy), and not before
+        that is committed.
+        """
         self._now = now
         grant = self.leases.end(offset)
         if grant is None:
@@ -240,7 +246,7 @@ class Ledger:
         return True
 
     def extend(self, offset: int, deadline_ms: int) -> bool:
-        """Moves the deadline of a leased offset. False when it is not leased."""
+        """Move the deadline of a leased offset; return False if it is not leased."""
         if not self.leases.extend(offset, deadline_ms):
             return False
         if self.policy.exactly_once:
@@ -286,7 +292,7 @@ class Ledger:
         return True
 
     def skip(self, offset: int) -> bool:
-        """A parked one is settled as skipped. False when it is not parked."""
+        """Settle a parked message as skipped; return False if it is not parked."""
         row = self._open.rows.get(offset)
         if row is None or row.reason not in failures.PARKED:
             return False
@@ -307,7 +313,7 @@ class Ledger:
         return True
 
     def dead_letter_failed(self, offset: int, detail: str) -> None:
-        """The dead letter could not be stored: it says why, and is told of again later."""
+        """Note why a dead letter could not be stored, and report the message again later."""
         row = self._open.rows.get(offset)
         if row is not None and row.reason in failures.TO_DEAD_LETTERS:
             self._open.put(replace(row, detail=detail))
@@ -315,7 +321,9 @@ class Ledger:
             self.cursor.touch()
 
     def publish(self, offsets: Sequence[int], publication: Publication) -> None:
-        """Acks unsettled offsets; no flush commits that without what it publishes."""
+        """Ack unsettled offsets; no flush commits that without the messages that the ack
+        publishes.
+        """
         self._flushes.publications.append(publication)
         self.settle(offsets, Settled.ACKED)
 
@@ -355,9 +363,12 @@ class Ledger:
         return self._tell_settled() or let_go
 
     def resync(self, state: CursorState, epoch: Epoch) -> bool:
-        """Goes on under a new epoch with what is in memory, after a flush whose outcome is not
-        known. False when memory lacks something that the row has, or has acked what may never be
-        published: it must be read anew."""
+        """Continue under a new epoch with the state in memory, after a flush with an unknown
+        outcome.
+
+        Returns False if memory lacks something that the row has, or has an ack whose messages may
+        never be published. Then the row must be read again.
+        """
         durable = self._flushes.resync(state, epoch)
         if durable is None:
             return False
@@ -390,7 +401,7 @@ class Ledger:
         ]
 
     def _row(self, offset: int) -> OpenDelivery:
-        """The open delivery that it is, or would be."""
+        """Return the open delivery of an offset, or the one that it would have."""
         row = self._open.rows.get(offset) or OpenDelivery(offset, 0, Reason.HOLE)
         # That of a lease of the owner before was made before its message was read.
         return replace(row, key_hash=self._key_hash(offset)) if row.key_hash is None else row
@@ -416,7 +427,9 @@ class Ledger:
         self.cursor.touch()
 
     def _let_go(self, row: OpenDelivery) -> bool:
-        """The row is committed as it is in memory; whether its message may go out now."""
+        """Handle that a row is committed as it is in memory; return whether its message may be
+        delivered now.
+        """
         offset = row.offset
         assert self._open.is_durable(row), f"offset {offset} let go before its row is committed"
         if self._inherited.waits or not self.leases.is_unwritten(offset):
