@@ -177,6 +177,10 @@ COMMIT ?= 0.2.0
 bench-against: $(INSTALLED) ## Measure this tree beside an earlier commit or release: COMMIT=0.2.0 (10 minutes)
 	$(BIN)/python -m benchmarks.against $(COMMIT) $(BENCH_AGAINST_ARGS)
 
+.PHONY: bench-scale
+bench-scale: $(INSTALLED) ## Cost against topics, partitions, subscriptions, connections, backlog, size; what bends first (hours)
+	$(BIN)/python -m benchmarks.scale $(BENCH_SCALE_ARGS)
+
 .PHONY: bench-log
 bench-log: $(INSTALLED) ## Measure the replicated log alone: append, fetch, catch-up, recovery
 	$(BIN)/python -m benchmarks.store_log

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import urllib.request
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -82,7 +82,7 @@ class FleetSystem:
 
     def memory_bytes(self) -> int:
         """Return the resident memory of all subscribe forwarders."""
-        return sum(_resident_bytes(member.pid) for member in self.fleet.subscribers)
+        return sum(resident_bytes(member.pid) for member in self.fleet.subscribers)
 
     def metric(self, name: str) -> float:
         """Return the sum of a metric over all subscribe forwarders and labels."""
@@ -107,27 +107,34 @@ class FleetSystem:
 
     async def send(self, calls: Sequence[Call]) -> None:
         """Send requests, some at once, again after a 503. Raises NotReady for any other answer."""
-        left = iter(calls)
+        await send_all(self.fleet.port, self.token, calls)
 
-        async def work(connection: Connection) -> None:
-            for method, path, body, wanted in left:
-                data = json.dumps(body).encode() if body is not None else b""
-                whole = request(method, path, self.token, data)
+
+async def send_all(port: int, token: str, calls: Iterable[Call], at_once: int = CREATING) -> None:
+    """Send requests to a port of this machine, `at_once` at a time, again after a 503. Raises
+    NotReady for any other answer.
+    """
+    left = iter(calls)
+
+    async def work(connection: Connection) -> None:
+        for method, path, body, wanted in left:
+            data = json.dumps(body).encode() if body is not None else b""
+            whole = request(method, path, token, data)
+            answer = await connection.send(whole)
+            for _ in range(TRIES):
+                if answer.status != 503:
+                    break
+                await asyncio.sleep(RETRY_S)
                 answer = await connection.send(whole)
-                for _ in range(TRIES):
-                    if answer.status != 503:
-                        break
-                    await asyncio.sleep(RETRY_S)
-                    answer = await connection.send(whole)
-                if answer.status != wanted:
-                    raise NotReady(f"{method} {path}: {answer.status} {answer.body[:300]!r}")
+            if answer.status != wanted:
+                raise NotReady(f"{method} {path}: {answer.status} {answer.body[:300]!r}")
 
-        connections = [await connect(HOST, self.fleet.port) for _ in range(CREATING)]
-        try:
-            await asyncio.gather(*(work(connection) for connection in connections))
-        finally:
-            for connection in connections:
-                connection.close()
+    connections = [await connect(HOST, port) for _ in range(at_once)]
+    try:
+        await asyncio.gather(*(work(connection) for connection in connections))
+    finally:
+        for connection in connections:
+            connection.close()
 
 
 def together(loads: list[Any]) -> list[Any]:
@@ -138,7 +145,8 @@ def together(loads: list[Any]) -> list[Any]:
         return [future.result() for future in [pool.submit(load) for load in loads]]
 
 
-def _resident_bytes(pid: int) -> int:
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process."""
     status = Path(f"/proc/{pid}/status").read_text()
     found = re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)
     assert found is not None
