@@ -66,7 +66,10 @@ class Connections:
         self._changes: dict[int, asyncio.Event] = {group: asyncio.Event() for group in groups}
         self._fetching = asyncio.Semaphore(MAX_FETCHES_AT_ONCE)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._sweeper: asyncio.Task[None] | None = None
+        self._sweeping: asyncio.TimerHandle | None = None
+        """The timer of the next sweep; None before the first node is dialed."""
+        self._sweep_s = self._ticked_s = 0.0
+        """Loop times of the next sweep, and of the last tick of the links."""
         self._closing: dict[asyncio.Task[None], None] = {}
 
     async def start(self, *, at_first_use: bool = False) -> None:
@@ -79,10 +82,11 @@ class Connections:
 
     def dial(self) -> None:
         """Begin to dial every node, unless that was begun; each way to use a node calls it."""
-        if self._sweeper is None and self._loop is not None:
+        if self._sweeping is None and self._loop is not None:
             for link in self._links.values():
                 link.start()
-            self._sweeper = self._loop.create_task(self._sweep())
+            self._ticked_s = self._loop.time()
+            self._sweep_in(self._loop, SWEEP_EVERY_S)
 
     async def close(self) -> None:
         """Close all connections; appends under way end as unknown or not done, watches end."""
@@ -90,9 +94,8 @@ class Connections:
             appender.close()
         for watch in list(self._watches):
             watch.close()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.gather(self._sweeper, return_exceptions=True)
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         await asyncio.gather(*self._closing, *(link.close() for link in self._links.values()))
 
     async def wait_ready(self, timeout_s: float = 30.0) -> None:
@@ -181,6 +184,8 @@ class Connections:
     def busy(self, appender: Appender) -> None:
         """Wake an appender until it is idle: `kick` on a new leader, `sweep` every few ms."""
         self.dial()
+        if not self._busy:
+            self._sweep_soon()
         self._busy[appender] = None
 
     def drop_watch(self, watch: Watch) -> None:
@@ -254,7 +259,7 @@ class Connections:
             return
         _log.info("store node learned", node=node, address=address)
         self._links[node] = self._new_link(node, (host, int(port)))
-        if self._sweeper is not None:
+        if self._sweeping is not None:
             self._links[node].start()
 
     def _forget(self, node: int) -> None:
@@ -277,25 +282,37 @@ class Connections:
             for watch in [w for w in self._watches if w.group == group]:
                 watch.kick()
 
-    async def _sweep(self) -> None:
-        """Handle deadlines, retries and pings, a few dozen times a second."""
-        loop = asyncio.get_running_loop()
-        ticked_s = loop.time()
-        while True:
-            before_s = loop.time()
-            await asyncio.sleep(SWEEP_EVERY_S)
-            now_s = loop.time()
-            own_pause_s = max(0.0, now_s - before_s - 4 * SWEEP_EVERY_S)
-            for appender in list(self._busy):
-                appender.sweep(now_s)
-                if appender.idle:
-                    self._busy.pop(appender, None)
-            if now_s - ticked_s >= TICK_EVERY_S or own_pause_s:
-                ticked_s = now_s
-                for link in list(self._links.values()):
-                    link.tick(now_s, own_pause_s)
-                for watch in list(self._watches):
-                    watch.kick()
+    def _sweep_in(self, loop: asyncio.AbstractEventLoop, pause_s: float) -> None:
+        self._sweep_s = loop.time() + pause_s
+        self._sweeping = loop.call_at(self._sweep_s, self._sweep, loop)
+
+    def _sweep_soon(self) -> None:
+        """Set the timer as for a busy client, because that of an idle one may be too late."""
+        loop = self._loop
+        if loop is None or self._sweeping is None or self._sweeping.cancelled():
+            return  # not dialed yet, or closed
+        if self._sweep_s > loop.time() + SWEEP_EVERY_S:
+            self._sweeping.cancel()
+            self._sweep_in(loop, SWEEP_EVERY_S)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Handle deadlines, retries and pings: a few dozen times a second while something is under
+        way, else as often as links need it.
+        """
+        now_s = loop.time()
+        own_pause_s = max(0.0, now_s - self._sweep_s - 3 * SWEEP_EVERY_S)
+        for appender in list(self._busy):
+            appender.sweep(now_s)
+            if appender.idle:
+                self._busy.pop(appender, None)
+        # The event loop counts in milliseconds, and may call a timer a little early.
+        if now_s - self._ticked_s >= TICK_EVERY_S - SWEEP_EVERY_S / 2 or own_pause_s:
+            self._ticked_s = now_s
+            for link in list(self._links.values()):
+                link.tick(now_s, own_pause_s)
+            for watch in list(self._watches):
+                watch.kick()
+        self._sweep_in(loop, SWEEP_EVERY_S if self._busy else TICK_EVERY_S)
 
 
 def expect(reply: Reply, kind: type[_Kind]) -> _Kind:

@@ -250,6 +250,19 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="P5",
     ),
     Mutant(
+        "a client that was idle sweeps a busy appender late",
+        (
+            Edit(
+                "store_nodes/client/connections.py",
+                "        if not self._busy:\n            self._sweep_soon()\n",
+                "",
+            ),
+        ),
+        killed_by="tests/unit/store_client/test_sweeps.py"
+        "::test_an_idle_client_sweeps_an_appender_as_soon_as_a_busy_one",
+        breaks="P5",
+    ),
+    Mutant(
         "a leader counts its own vote before it is durable",
         (
             Edit(

@@ -1,0 +1,57 @@
+"""The sweeps of a client: seldom while it is idle, soon once an appender is busy, none after it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from peering.shared_secret import SharedSecret
+from store_nodes.client.appender import Appender
+from store_nodes.client.connections import SWEEP_EVERY_S, TICK_EVERY_S, Connections
+
+
+class BusyAppender:
+    """An appender that never becomes idle, and counts its sweeps."""
+
+    group = 0
+    idle = False
+
+    def __init__(self) -> None:
+        self.swept = asyncio.Event()
+        self.sweeps = 0
+
+    def sweep(self, now_s: float) -> None:
+        self.sweeps += 1
+        self.swept.set()
+
+    def close(self) -> None:
+        pass
+
+
+async def test_an_idle_client_sweeps_an_appender_as_soon_as_a_busy_one() -> None:
+    connections = Connections({}, groups=[0], secret=SharedSecret(b"a secret of the cluster"))
+    await connections.start()
+    loop = asyncio.get_running_loop()
+    delays_s = []
+    for pause_s in (0.0, 0.01, 0.02, 0.03, 0.05):
+        await asyncio.sleep(2 * SWEEP_EVERY_S + pause_s)
+        appender = BusyAppender()
+        connections.busy(cast(Appender, appender))
+        began_s = loop.time()
+        await appender.swept.wait()
+        delays_s.append(loop.time() - began_s)
+        appender.idle = True
+        await asyncio.sleep(2 * SWEEP_EVERY_S)
+    assert min(delays_s) < 2 * SWEEP_EVERY_S
+    assert sorted(delays_s)[2] < TICK_EVERY_S / 2, "most of them waited for an idle sweep"
+    await connections.close()
+
+
+async def test_a_closed_client_sweeps_nothing() -> None:
+    connections = Connections({}, groups=[0], secret=SharedSecret(b"a secret of the cluster"))
+    await connections.start()
+    await connections.close()
+    appender = BusyAppender()
+    connections.busy(cast(Appender, appender))
+    await asyncio.sleep(2 * TICK_EVERY_S)
+    assert appender.sweeps == 0
