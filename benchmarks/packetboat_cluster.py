@@ -141,12 +141,11 @@ class PacketboatCluster:
 
     def kill_node(self, node: int) -> None:
         """Kill a store node with SIGKILL; its supervisor starts it again."""
-        name = f"PACKETBOAT_STORE_NODE_ID={node}".encode()
+        data = self.directory / "data" / f"node-{node}"
         for pid in tree(self.pids()):
             with contextlib.suppress(OSError):
-                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-                if b"store-node" in words and name in variables:
+                files = [os.readlink(file) for file in Path(f"/proc/{pid}/fd").iterdir()]
+                if any(Path(file).is_relative_to(data) for file in files):
                     os.kill(pid, signal.SIGKILL)
                     return
         raise NotReady(f"node {node} does not run")
