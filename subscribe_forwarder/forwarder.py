@@ -92,12 +92,14 @@ class SubscribeForwarder:
         late_s: Callable[[], float] = lambda: 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Make a forwarder, which owns nothing yet. `history`: the store for repeated reads, where
-        they have connections of their own; `address`: where links are accepted; `links`: None where
-        it shares with nobody; `levels`: the tenants' limits of messages in flight; `usage` is told
-        what they get; `process_pool`: the place where slow judgements of messages run; without one,
-        here; `outbox` writes dead letters; without one, exhausted deliveries stay open; `late_s`
-        returns how late the loop calls timers now."""
+        """Make a forwarder, which owns nothing yet.
+
+        `history` is the store client for repeated reads, if they have connections of their own.
+        Links are accepted at `address`; `links` is None for a forwarder without others. `levels`
+        are the limits of tenants' messages in flight, and `usage` counts what they get. Slow
+        filters run in `process_pool`, or without one in this process. `outbox` writes dead letters;
+        without one, exhausted deliveries stay open. `late_s` returns by how much timers are late.
+        """
         self.settings = settings or SubscribeSettings()
         self.ack_key = ack_key
         self.cursors = cursors
@@ -115,34 +117,13 @@ class SubscribeForwarder:
         self._handing_over: asyncio.Task[None] | None = None
         self.late_s = late_s
         self.staged = StagedLocator(store, forwarded, StagedIds())
-        self._tails = Tails(
-            store,
-            self.settings,
-            self.staged.ids,
-            on_change=lambda base, lane: self._partitions.on_tail(base, lane),
-            reload=lambda topic: self._reload(topic),
-        )
+        self._tails = self._make_tails(store)
         self.flusher = self._make_flusher()
-        self.dead_letter_writer = (
-            None if outbox is None else DeadLetterWriter(outbox, catalog, store, self.flusher.note)
-        )
-        self.reconciler = Reconciler(
-            cursors, self.flusher, lambda: self.owners, self._may_touch, self.now
-        )
+        self.dead_letter_writer = self._make_dead_letter_writer(outbox, store)
+        self.reconciler = self._make_reconciler()
         moves = Moves()
         self._hubs = self._make_hubs(moves)
-        self._partitions = OwnedPartitions(
-            catalog=catalog,
-            tails=self._tails,
-            hubs=self._hubs,
-            flusher=self.flusher,
-            moves=moves,
-            listeners=self.listeners,
-            ack_key=ack_key,
-            on_dead_letter=None if self.dead_letter_writer is None else self.dead_letter_writer.add,
-            on_outstanding=self.reconciler.on_outstanding,
-            handover=Handover(links, self.now_ms),
-        )
+        self._partitions = self._make_partitions(moves)
         self._fleet = self._make_fleet(assignments, leases, hints, weight)
         self._following = self._make_following()
         feed.add_listener(self._following.on_changes)
@@ -309,6 +290,41 @@ class SubscribeForwarder:
             lazy_s=self.settings.lazy_flush_s,
             on_ready=lambda readers: self._hubs.on_ready(readers),
             listeners=self.listeners,
+        )
+
+    def _make_dead_letter_writer(
+        self, outbox: Outbox | None, store: StoreClient
+    ) -> DeadLetterWriter | None:
+        if outbox is None:
+            return None
+        return DeadLetterWriter(outbox, self.catalog, store, self.flusher.note)
+
+    def _make_reconciler(self) -> Reconciler:
+        return Reconciler(
+            self.cursors, self.flusher, lambda: self.owners, self._may_touch, self.now
+        )
+
+    def _make_tails(self, store: StoreClient) -> Tails:
+        return Tails(
+            store,
+            self.settings,
+            self.staged.ids,
+            on_change=lambda base, lane: self._partitions.on_tail(base, lane),
+            reload=lambda topic: self._reload(topic),
+        )
+
+    def _make_partitions(self, moves: Moves) -> OwnedPartitions:
+        return OwnedPartitions(
+            catalog=self.catalog,
+            tails=self._tails,
+            hubs=self._hubs,
+            flusher=self.flusher,
+            moves=moves,
+            listeners=self.listeners,
+            ack_key=self.ack_key,
+            on_dead_letter=None if self.dead_letter_writer is None else self.dead_letter_writer.add,
+            on_outstanding=self.reconciler.on_outstanding,
+            handover=Handover(self.links, self.now_ms),
         )
 
     def _make_hubs(self, moves: Moves) -> Hubs:
