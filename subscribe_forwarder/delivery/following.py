@@ -114,7 +114,7 @@ class Following:
         await self._follow(topic)
 
     async def _follow(self, topic: Topic) -> None:
-        """Takes in what a placement changed: queues that follow others, partitions that are new."""
+        """Apply the changes of a placement: queues that follow others, and new partitions."""
         topic = self._tails.latest(topic)
         hubs = self._hubs.of_topic(topic.uid)
         for hub in hubs:

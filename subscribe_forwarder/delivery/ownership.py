@@ -228,7 +228,7 @@ class Ownership:
         return True
 
     async def merge(self, unit: Unit) -> None:
-        """Takes back into our partition what is split off it and nobody's."""
+        """Merge units that are split off our partition and owned by nobody back into it."""
         async with self._changing:
             owner, lease = self._owners.get(unit.base), self._lease()
             if owner is None or owner.frozen or lease is None:

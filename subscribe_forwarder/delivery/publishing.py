@@ -83,7 +83,7 @@ class Gathering(Generic[T]):
         self._task: asyncio.Task[None] | None = None
 
     async def add(self, item: T) -> None:
-        """Returns when a call that had the item has, and raises what it raised."""
+        """Return once the call that has the item returns; raise what it raises."""
         if self._done is None:
             self._done = asyncio.get_running_loop().create_future()
             self._done.add_done_callback(_looked_at)

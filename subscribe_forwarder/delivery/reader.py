@@ -116,7 +116,7 @@ class Reader:
         self.refence(epoch)
 
     def follow(self, terms: Terms) -> None:
-        """Goes on under other terms; whether it is in order does not change."""
+        """Continue under other terms; a reader in order stays in order."""
         self.terms = terms
         self.ledger.policy = terms.policy
 

@@ -76,7 +76,7 @@ class TimeSlices:
         return self._clock() - self._began_s >= TURN_S
 
     async def begin(self) -> None:
-        """Returns when it is our turn, which lasts up to `end`."""
+        """Return at the start of our turn, which lasts up to `end`."""
         async with self._next:
             left_s = self._clock()
             await asyncio.sleep(0)

@@ -74,7 +74,7 @@ class Apart:
         raise Pending
 
     async def prepare(self, tenant_id: bytes, pieces: Pieces, group: Sequence[Piece]) -> None:
-        """Returns once the batches know it for all messages of a group of one partition."""
+        """Return once the batches know it for all messages of a group of one partition."""
         batches = [_encoded(each, whole=pieces.looks_at_data) for each in group]
         partition = group[0].batch.partition
         for rule in pieces.rules:

@@ -86,7 +86,7 @@ class KeyOrder:
         return key is not None and self._heads[key] == offset
 
     def admit(self, offset: int, key: int, expires_us: int = 0) -> Verdict:
-        """Takes in the next message of a key; `expires_us` 0 means never."""
+        """Add the next message of a key; `expires_us` 0 means never."""
         assert offset not in self._key_of, f"offset {offset} has a place already"
         self._key_of[offset] = key
         if expires_us:

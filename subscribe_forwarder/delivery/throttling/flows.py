@@ -172,7 +172,7 @@ class FlowBook:
             metrics.flows.set(len(self._said))
 
     async def _read(self) -> None:
-        """Raises MetadataError; then it is to be called again."""
+        """Read the flows. Raises MetadataError; then call it again."""
         if self._unread:
             rows = await self._flows.all()
             self._unread = False
