@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from edge.caller import Caller
 from edge.problem import Problem
 from openapi.contract import Operation
+
+if TYPE_CHECKING:
+    from edge.direct import Plan
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -49,6 +52,14 @@ class Route(NamedTuple):
 
     operation: Operation
     handler: Handler
+    direct: Plan | None = None
+    """Serves requests whose head came before, without a task; None if nothing does."""
+
+    def around(self, handler: Handler) -> Route:
+        """Return the route with a handler that runs in place of its own, and serves all of its
+        requests.
+        """
+        return self._replace(handler=handler, direct=None)
 
     @property
     def method(self) -> str:
@@ -144,7 +155,13 @@ async def respond(
 
 
 async def respond_problem(send: Send, problem: Problem, instance: str | None = None) -> None:
+    body = problem.to_json(instance)
+    await respond(send, problem.status, body, PROBLEM_JSON, problem_headers(problem))
+
+
+def problem_headers(problem: Problem) -> list[Header]:
+    """Return the headers that only a response with this problem has."""
     headers = [(k.lower().encode(), v.encode()) for k, v in problem.headers.items()]
     if problem.retry_after_s is not None:
         headers.append((b"retry-after", str(max(1, math.ceil(problem.retry_after_s))).encode()))
-    await respond(send, problem.status, problem.to_json(instance), PROBLEM_JSON, headers)
+    return headers

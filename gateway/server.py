@@ -118,6 +118,7 @@ async def _serve(settings: ServerSettings, listener: socket.socket, tracer: Trac
                         settings.send_timeout_s,
                     ),
                     turn_away=app.turned_away,
+                    direct=app.direct,
                     max_connections=settings.max_connections,
                     max_connections_of_address=settings.max_connections_of_address,
                 )

@@ -57,7 +57,7 @@ class WriteLimit:
             except TooManyWaiting as error:
                 raise too_many_changes() from error
 
-        return route._replace(handler=in_turn)
+        return route.around(in_turn)
 
     async def _paced(self, tenant_id: bytes) -> None:
         bucket = self._rates.get(tenant_id) or self._met(tenant_id)

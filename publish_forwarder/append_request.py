@@ -62,7 +62,8 @@ class AppendRequest(msgspec.Struct, eq=False):
     """The time to release each message, in a request that is staged."""
     ids: Ids | None = None
     sink: Sink | None = None
-    """The taker of the outcomes in place of a future, in a part of a request that was cut."""
+    """The taker of the outcomes in place of a future: in a part of a request that was cut, and for
+    a publish that no task waits for."""
     places: Sequence[int] = ()
 
     def resolve(self, outcome: Outcome) -> None:

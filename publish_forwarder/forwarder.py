@@ -38,7 +38,7 @@ from metadata.errors import MetadataError
 from metadata.topics.schema_catalog import SchemaCatalog
 from metadata.types import Topic
 from publish_forwarder.accepting import EARLY, Acceptor, Request
-from publish_forwarder.append_request import AppendRequest
+from publish_forwarder.append_request import AppendRequest, Sink
 from publish_forwarder.budget import Budget, Share
 from publish_forwarder.delays import Delay
 from publish_forwarder.failures import problem_of_lookup, stopping
@@ -55,6 +55,9 @@ from schemas.message_check import SchemaCheck
 from store_nodes.client import StoreClient
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
+
+_ONLY = (0,)
+"""The place of the message of a publish of one."""
 
 
 class PublishForwarder:
@@ -140,9 +143,22 @@ class PublishForwarder:
 
         It awaits nothing for a cached topic.
         """
+        routes = self.routes_now(tenant_id, topic_name)
+        if routes is None:
+            routes = self._routes_to(await self._look_up(tenant_id, topic_name))
+        return routes
+
+    def routes_now(self, tenant_id: bytes, topic_name: str) -> TopicRoutes | None:
+        """Return the routes of a topic that is known here, None for one that must be looked up.
+
+        Raises the Problem that refuses publishes to it.
+        """
         topic = self._catalog.cached_topic(tenant_id, topic_name)
         if topic is None or (self._stale and (tenant_id, topic_name) in self._stale):
-            topic = await self._look_up(tenant_id, topic_name)
+            return None
+        return self._routes_to(topic)
+
+    def _routes_to(self, topic: Topic) -> TopicRoutes:
         routes = self._routes.get(topic.uid)
         if routes is None or routes.topic is not topic:
             routes = self._open(topic, routes)
@@ -169,10 +185,12 @@ class PublishForwarder:
         message: Message,
         durability: Durability,
         delay: Delay | None = None,
+        sink: Sink | None = None,
     ) -> AppendRequest:
         """Accept one message into a queue sender, or raise a Problem.
 
-        The future of the returned append request gets the outcome.
+        The outcome goes to `sink`, for a message without a delay; without one, to the future of the
+        returned append request.
         """
         size_bytes = message_bytes(message)
         share.reserve(size_bytes, 1)
@@ -182,7 +200,7 @@ class PublishForwarder:
             return self._acceptor.one(request, message, size_bytes)
         key, idempotency_key = message.key, message.idempotency_key
         pinned = key is not None or idempotency_key is not None
-        append_request = self._append_request(message, size_bytes, pinned, durability, share)
+        append_request = self._append_request(message, size_bytes, pinned, durability, share, sink)
         if idempotency_key is not None:
             self._acceptor.once(routes, append_request, idempotency_key)
             return append_request
@@ -292,6 +310,7 @@ class PublishForwarder:
         pinned: bool,
         durability: Durability,
         share: Share,
+        sink: Sink | None,
     ) -> AppendRequest:
         """Return the append request of one message without a delay."""
         loop = self._loop
@@ -300,14 +319,17 @@ class PublishForwarder:
         if durability in EARLY:
             publish_id = self._next_publish_id()
         if durability is not Durability.NONE:
-            future = loop.create_future()
+            future = loop.create_future() if sink is None else None
         else:
             # The caller is answered now; the append is watched like any other.
             durability = Durability.QUORUM
         deadline_s = loop.time() + self.settings.timeout_s
-        return AppendRequest(
+        append_request = AppendRequest(
             [message], size_bytes, pinned, durability, deadline_s, share, future, publish_id
         )
+        if sink is not None:
+            append_request.sink, append_request.places = sink, _ONLY
+        return append_request
 
     def _next_publish_id(self) -> str:
         return f"{self._incarnation}-{next(self._publish_ids)}"

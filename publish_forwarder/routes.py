@@ -1,8 +1,8 @@
 """Handles the publish operations in plain ASGI.
 
-The single publish is the most frequent request of the product: it makes one future and no task, and
-awaits nothing but the body and the log. Problems are raised; the code that dispatches to the
-handler answers them.
+The single publish is the most frequent request of the product. Where its head came before, it is
+served directly (`direct.py`). Otherwise it makes one future and no task, and awaits nothing but the
+body and the log. Problems are raised; the code that dispatches to the handler answers them.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from publish_forwarder.body import read_body
 from publish_forwarder.budget import Share
 from publish_forwarder.cloud_events import BodyKind, is_json_body, read_structured
 from publish_forwarder.delays import Delay
+from publish_forwarder.direct import DirectPublishes, answer_to, texts_of
 from publish_forwarder.forwarder import PublishForwarder
 from publish_forwarder.headers import parse, parse_batch
 from publish_forwarder.idempotency import Producer
-from publish_forwarder.outcomes import Mixed, Outcome
 from publish_forwarder.router import TopicRoutes
 from store_nodes.record_batch import Message
 from store_nodes.wire import Durability
@@ -35,7 +35,11 @@ def routes(forwarder: PublishForwarder) -> list[Route]:
     """Return the routes that the gateway mounts."""
     handlers, waiting = _Handlers(forwarder), forwarder.scheduled
     return [
-        Route(publish.OPERATIONS["publish"], handlers.publish),
+        Route(
+            publish.OPERATIONS["publish"],
+            handlers.publish,
+            DirectPublishes(forwarder).plan,
+        ),
         Route(publish.OPERATIONS["publishBatch"], handlers.publish_batch),
         Route(topics.OPERATIONS["cancelMessage"], waiting.cancel),
         Route(topics.OPERATIONS["rescheduleMessage"], waiting.reschedule),
@@ -70,15 +74,10 @@ class _Handlers:
             routes, share, message, metadata.durability, metadata.delay
         )
         outcome = await request.future if request.future is not None else None
-        if isinstance(outcome, Problem):
-            raise outcome
-        left = forwarder.quotas.headers(tenant_id, PUBLISH_QUOTAS)
-        if outcome is None or request.publish_id:
-            body = publish_id_json(request.publish_id)
-            await respond(send, 202, body.encode("ascii"), JSON, left)
-        else:
-            body = texts_of(outcome, 1, "")[0]
-            await respond(send, 201, body.encode("utf-8"), JSON, left)
+        answer = answer_to(forwarder.quotas, tenant_id, outcome, request.publish_id)
+        if isinstance(answer, Problem):
+            raise answer
+        await respond(send, answer.status, answer.body, JSON, answer.headers)
 
     async def publish_batch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 200 (202 for leader and none) with one result per item, in order."""
@@ -169,21 +168,3 @@ def _look_into(message: Message, kind: BodyKind) -> None:
         check_event(message)
     elif is_json_body(message.data):
         message.content_type = "application/json"
-
-
-def texts_of(outcome: Outcome | None, count: int, publish_id: str) -> list[str]:
-    """Return the JSON results of the `count` messages of an append request."""
-    if isinstance(outcome, Problem):
-        return [outcome.to_json().decode("utf-8")] * count
-    if isinstance(outcome, Mixed):
-        return [
-            texts_of(single, 1, publish_id and f"{publish_id}-{position}")[0]
-            for position, single in enumerate(outcome.outcomes)
-        ]
-    if publish_id or outcome is None:
-        return [publish_id_json(f"{publish_id}-{number}") for number in range(count)]
-    return outcome.receipts_json(count)
-
-
-def publish_id_json(publish_id: str) -> str:
-    return f'{{"publish_id":"{publish_id}"}}'

@@ -9,7 +9,7 @@ from typing import Any
 
 from edge.problem import Problem
 from edge.tracing import NOWHERE, REQUEST, Kind, Span, Tracer, message_attributes
-from publish_forwarder.append_request import AppendRequest
+from publish_forwarder.append_request import AppendRequest, Sink
 from publish_forwarder.budget import Share
 from publish_forwarder.delays import Delay
 from publish_forwarder.forwarder import PublishForwarder
@@ -39,8 +39,9 @@ class TracedPublishForwarder(PublishForwarder):
         message: Message,
         durability: Durability,
         delay: Delay | None = None,
+        sink: Sink | None = None,
     ) -> AppendRequest:
-        append_request = super().publish_nowait(routes, share, message, durability, delay)
+        append_request = super().publish_nowait(routes, share, message, durability, delay, sink)
         self._follow(routes.topic.name, append_request)
         return append_request
 

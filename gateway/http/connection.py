@@ -13,7 +13,7 @@ socket, where they cost nothing, so that a flood is as slow as its connections.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import MutableMapping
+from collections.abc import Iterable, MutableMapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
@@ -21,9 +21,10 @@ from urllib.parse import unquote
 import structlog
 from prometheus_client import Counter
 
-from edge.asgi import EXPECTS, PROBLEM_JSON, TENANT, WAITED, ClientGone
+from edge.asgi import EXPECTS, PROBLEM_JSON, TENANT, WAITED, ClientGone, Header
 from edge.departure import DEPARTURE
 from edge.problem import Problem
+from gateway.http.direct import DirectRequest, Known
 from gateway.http.request import (
     END,
     MAX_FIELDS,
@@ -32,6 +33,7 @@ from gateway.http.request import (
     Head,
     Malformed,
 )
+from gateway.http.round_robin import DIRECT
 from gateway.http.unsent import Account, unsent_of
 from peering.addresses import of_address
 
@@ -99,7 +101,7 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._address = address
         self._buffer = bytearray()
-        self._request: Request | None = None
+        self._request: Request | DirectRequest | None = None
         self._since_s = server.loop.time()
         self._silent = True
         self._paused = self._held = self._in_line = False
@@ -132,6 +134,8 @@ class Connection(asyncio.Protocol):
             self._server.ended(self._address)
             self._address = None
         request = self._request
+        if isinstance(request, DirectRequest):
+            self._request = request = None
         if request is not None:
             request.lost()
         self.resume_writing()
@@ -144,7 +148,7 @@ class Connection(asyncio.Protocol):
     def _end_request(self) -> None:
         """Tell the handler of the running request that its client is gone."""
         request, self._request = self._request, None
-        if request is not None:
+        if isinstance(request, Request):
             self._server.turns.handled()
             request.disconnected()
 
@@ -160,7 +164,7 @@ class Connection(asyncio.Protocol):
             if len(self._buffer) > READ_AHEAD_BYTES:
                 self._pause()
             return
-        if request.whole or self._buffer:
+        if isinstance(request, DirectRequest) or request.whole or self._buffer:
             self._buffer += data
         else:
             taken = self._feed(request, data)
@@ -181,7 +185,7 @@ class Connection(asyncio.Protocol):
 
     def _feed_on(self) -> None:
         request = self._request
-        if request is not None and not request.whole and self._buffer:
+        if isinstance(request, Request) and not request.whole and self._buffer:
             del self._buffer[: self._feed(request, bytes(self._buffer))]
 
     def pause_writing(self) -> None:
@@ -320,6 +324,9 @@ class Connection(asyncio.Protocol):
             del buffer[: body_at + turned_away.length]
             self._turn_away(turned_away)
             return
+        known = self._server.heads.direct(raw)
+        if known is not None and self._serve_directly(known, body_at):
+            return
         try:
             head = self._server.heads.read(raw)
             body = bytes(buffer[body_at : body_at + head.content_length])
@@ -373,6 +380,43 @@ class Connection(asyncio.Protocol):
         """The problem and the end of the connection: where its request ends is not known."""
         self.write(refusal(problem, self._server.date_line()))
         self.transport.close()
+
+    def _serve_directly(self, known: Known, body_at: int) -> bool:
+        """Serve a request with a known head now; return whether it is one that can be."""
+        buffer, end = self._buffer, body_at + known.length
+        direct = self._server.direct
+        if len(buffer) < end or direct is None:
+            return False
+        request = direct.begin(known, self._waited_s, self._answer_directly)
+        if request is None:
+            return False
+        body = bytes(memoryview(buffer)[body_at:end])
+        del buffer[:end]
+        self._request = request
+        self._server.turns.handled(DIRECT)
+        request.serve(body)
+        return True
+
+    def _answer_directly(self, status: int, headers: Iterable[Header], body: bytes) -> bool:
+        """Write the answer to the request that is served directly; return False if its client is
+        gone.
+        """
+        request = self._request
+        if not isinstance(request, DirectRequest):
+            return False
+        self.tenant_id = request.tenant_id
+        close = self._server.leaving
+        lines = [_STATUS_LINES[status]]
+        for name, value in headers:
+            lines.append(b"%b: %b\r\n" % (name, value))
+            if name == b"connection":
+                close = close or value == b"close"
+        lines.append(self._server.date_line())
+        if close:
+            lines.append(b"connection: close\r\n")
+        self.write(_joined(lines) + body)
+        self.response_ended(close)
+        return True
 
     def _start(self, request: Request, head: Head) -> None:
         """Start a task that runs the application for a request."""
@@ -584,12 +628,17 @@ class Request:
         if close:
             self._close = True
             lines.append(b"connection: close\r\n")
-        head = b"".join(lines)
-        if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines):
-            raise ValueError("a header of the response holds a line break")
-        return head + b"\r\n"
+        return _joined(lines)
 
     def _wake(self) -> None:
         """Wake the `receive` that waits for more of the body."""
         if self._wakeup is not None and not self._wakeup.done():
             self._wakeup.set_result(None)
+
+
+def _joined(lines: list[bytes]) -> bytes:
+    """Return the head of a response; raise ValueError for a header with a line break."""
+    head = b"".join(lines)
+    if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines):
+        raise ValueError("a header of the response holds a line break")
+    return head + b"\r\n"

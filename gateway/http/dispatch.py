@@ -47,6 +47,7 @@ from gateway.admission.request_admission import (
     body_bytes,
 )
 from gateway.http.cors import Cors, allow
+from gateway.http.direct import CLIENT_GONE, DirectRequests
 from gateway.http.parameters import refuse_unknown
 from gateway.http.request import (
     MAX_FIELDS,
@@ -71,7 +72,6 @@ from gateway.middleware.request_id import HEADER as REQUEST_ID_HEADER
 from gateway.middleware.request_id import request_id
 from gateway.stream_tickets import StreamTickets
 
-CLIENT_GONE = 499
 PROXY_HEADERS = frozenset((b"forwarded", b"via", b"x-forwarded-for"))
 _log = structlog.get_logger("packetboat.gateway")
 
@@ -147,6 +147,7 @@ class Dispatcher:
         self._watch.guard(router.endpoints)
         self._idle = asyncio.Event()
         self.in_flight = 0
+        self.direct = DirectRequests(router, verifier, gate, cors, self)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request: find its operation, check the caller, admit it and run the handler."""
@@ -243,18 +244,24 @@ class Dispatcher:
         Raises the Problem of the first check that fails.
         """
         endpoint.check(principal.caller, scope["path_params"])
-        tenant_id = principal.tenant_id
-        scope[TENANT] = tenant_id
+        scope[TENANT] = principal.tenant_id
         scope[SUBJECT] = principal.subject
         scope[CALLER] = principal.caller
         scope[PRINCIPAL] = principal
         scope[REQUEST_ID] = exchange.request_id
+        self.charge(principal.tenant_id)
+        if scope["query_string"] and endpoint.query is not None:
+            refuse_unknown(scope["query_string"], endpoint.query)
+
+    def charge(self, tenant_id: bytes) -> None:
+        """Take a request from the tenant's rate and count it.
+
+        Raises a 429 Problem if none is left.
+        """
         over = self._quotas.take(tenant_id, REQUESTS, 1)
         if over is not None:
             raise rate_limited(over)
         self._usage.count(tenant_id, REQUESTS_SERVED, 1)
-        if scope["query_string"] and endpoint.query is not None:
-            refuse_unknown(scope["query_string"], endpoint.query)
 
     def turned_away(self, raw: bytes, body_bytes: int) -> TurnedAway | None:
         """Return the answer to a request that is refused by its head alone; None if it is not
@@ -327,15 +334,23 @@ class Dispatcher:
     def _finished(
         self, scope: Scope, exchange: Exchange, method: str, template: str, *, shed: bool
     ) -> None:
+        """Note the end of a request that was dispatched."""
+        path, status, name = scope["path"], exchange.status, exchange.request_id
+        self.finished(method, path, template, status, exchange.started_s, name, shed=shed)
+
+    def finished(
+        self, method: str, path: str, template: str, status: int, started_s: float, name: bytes,
+        *, shed: bool,
+    ) -> None:  # fmt: skip
         """Note the end of a request in the metrics and, unless it was shed, in the access log."""
         self.in_flight -= 1
         if not self.in_flight:
             self._idle.set()
-        seconds = time.perf_counter() - exchange.started_s
-        self._metrics.observe(method, template, exchange.status, seconds)
+        seconds = time.perf_counter() - started_s
+        self._metrics.observe(method, template, status, seconds)
         if shed:
             return  # a line for each would be most of the work; admission says when it sheds
-        self._access_log.note(method, scope["path"], exchange.status, seconds, exchange.request_id)
+        self._access_log.note(method, path, status, seconds, name)
 
     async def _answer_error(self, scope: Scope, exchange: Exchange, error: Exception) -> None:
         problem = problem_of(error)

@@ -11,11 +11,15 @@ than the next one never gives it a byte of the request that follows.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from edge.problem import Problem
+
+if TYPE_CHECKING:
+    from gateway.http.direct import Known
 
 Headers = list[tuple[bytes, bytes]]
 MAX_HEAD_BYTES = 64 * 1024
@@ -104,10 +108,17 @@ class KnownHeads:
     A head with a key or an id of its own is not kept.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, known_of: Callable[[Head], Known | None] = lambda _: None) -> None:
+        """Keep beside a head what `known_of` says of it, for requests that are served directly."""
         self._known: dict[bytes, Head] = {}
+        self._direct: dict[bytes, Known] = {}
+        self._known_of = known_of
         self._once: set[int] = set()
         """Hashes of those that came once."""
+
+    def direct(self, raw: bytes) -> Known | None:
+        """Return what is kept of a head for requests that are served directly."""
+        return self._direct.get(raw)
 
     def read(self, raw: bytes) -> Head:
         """Return a parsed head, from memory if it is known. Raises as `parse_head` does."""
@@ -126,7 +137,11 @@ class KnownHeads:
         if len(raw) <= MAX_KNOWN_BYTES:
             if len(self._known) >= MAX_KNOWN_HEADS:
                 self._known.clear()
+                self._direct.clear()
             self._known[raw] = head
+            known = self._known_of(head)
+            if known is not None:
+                self._direct[raw] = known
 
 
 class ChunkedBody:

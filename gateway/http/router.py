@@ -26,6 +26,7 @@ class Endpoint:
         "_kind",
         "_named_by",
         "_needs",
+        "direct",
         "handler",
         "head",
         "method",
@@ -41,6 +42,7 @@ class Endpoint:
         self.method = route.method
         self.template = route.path
         self.handler: Handler = route.handler
+        self.direct = route.direct
         # Raises ValueError for a name that is no permission: such a route never serves.
         self.permission = Permission(route.permission)
         self.params = tuple(

@@ -29,6 +29,7 @@ from prometheus_client import Gauge
 
 from edge.asgi import Handler
 from gateway.http.connection import CLOSED, TOO_MANY, Connection, address_of, refusal
+from gateway.http.direct import DirectRequests
 from gateway.http.dispatch import TurnedAway
 from gateway.http.over_hypercorn import Hypercorn, Opening
 from gateway.http.request import KnownHeads
@@ -73,6 +74,7 @@ class HttpServer:
         http2: bool = False,
         unsent: UnsentLimits | None = None,
         turn_away: TurnAway = lambda _, __: None,
+        direct: DirectRequests | None = None,
         max_connections: int = MAX_CONNECTIONS,
         max_connections_of_address: int = MAX_CONNECTIONS_OF_ADDRESS,
     ) -> None:
@@ -80,7 +82,7 @@ class HttpServer:
 
         `own` decides whether HTTP/1.1 is read here or by Hypercorn; `http2`, whether HTTP/2 is
         spoken to clients that begin with it. `turn_away` is asked first, with a head and the number
-        of bytes of its body that are here.
+        of bytes of its body that are here. `direct` serves requests whose heads came before.
         """
         self.app = app
         self.own_http1 = own
@@ -101,7 +103,8 @@ class HttpServer:
         self._nobody = asyncio.Event()
         """Set when nobody is connected; looked at by `leave` alone."""
         self.tasks: set[asyncio.Task[None]] = set()
-        self.heads = KnownHeads()
+        self.direct = direct
+        self.heads = KnownHeads() if direct is None else KnownHeads(direct.known)
         self.hypercorn = Hypercorn(app, config, self.loop)
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None

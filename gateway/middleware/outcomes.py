@@ -37,4 +37,4 @@ def with_outcome(route: Route) -> Route:
                     raise OutcomeUnknown("a part of the change is committed") from error
                 raise
 
-    return route._replace(handler=told)
+    return route.around(told)

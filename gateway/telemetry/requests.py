@@ -39,7 +39,7 @@ def traced(tracer: Tracer, route: Route) -> Route:
             REQUEST.reset(entered)
             ending.end(span)
 
-    return route._replace(handler=traced_handler)
+    return route.around(traced_handler)
 
 
 def continued(handler: Handler) -> Handler:

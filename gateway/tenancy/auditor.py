@@ -57,7 +57,7 @@ class Auditor:
         """Return the route as it is served: with the audit around it if it changes something."""
         if route.method == "GET" or route.permission not in CHANGING:
             return route
-        return route._replace(handler=_Audited(self._log, route))
+        return route.around(_Audited(self._log, route))
 
 
 class _Audited:

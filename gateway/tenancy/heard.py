@@ -22,7 +22,7 @@ def heard(routes: Iterable[Route], catch_up: CatchUp) -> list[Route]:
     answer goes out all the same, and the feed tells of the change once it can.
     """
     return [
-        route if route.method == "GET" else route._replace(handler=_heard(route.handler, catch_up))
+        route if route.method == "GET" else route.around(_heard(route.handler, catch_up))
         for route in routes
     ]
 

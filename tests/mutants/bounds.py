@@ -283,8 +283,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             Edit(
                 "gateway/http/connection.py",
-                "request, self._request = self._request, None\n        if request is not None:",
-                "request = self._request\n        if request is not None:",
+                "request, self._request = self._request, None\n        if isinstance",
+                "request = self._request\n        if isinstance",
             ),
         ),
         killed_by=f"{_CYCLES}[a pull whose client leaves]",

@@ -4,12 +4,85 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Edit, Mutant
 
+_DIRECT = "tests/unit/gateway/test_direct.py"
 _CUTS = "tests/unit/gateway/test_http_cuts.py"
 _SERVER = "tests/unit/gateway/test_http_server.py"
 _HYPERCORN = "tests/unit/gateway/test_over_hypercorn.py"
 _UNSENT = "tests/unit/gateway/test_unsent.py"
 
 MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "a request that is served directly is not held against the permissions of its caller",
+        (
+            Edit(
+                "gateway/http/direct.py",
+                "            known.endpoint.check(self._principal.caller, known.params)\n",
+                "",
+            ),
+        ),
+        breaks="P7",
+        killed_by=f"{_DIRECT}::test_a_policy_that_changes_holds_from_the_next_request_on",
+    ),
+    Mutant(
+        "a request that is served directly is not charged",
+        (
+            Edit(
+                "gateway/http/direct.py",
+                "            of.accounts.charge(tenant_id)\n",
+                "",
+            ),
+        ),
+        breaks="P7",
+        killed_by=f"{_DIRECT}::test_a_limit_that_is_set_holds_at_once",
+    ),
+    Mutant(
+        "a request that is served directly and let in is never let out",
+        (
+            Edit(
+                "gateway/http/direct.py",
+                "                self._entered = True\n",
+                "",
+            ),
+        ),
+        breaks="P19",
+        killed_by=f"{_DIRECT}::test_what_is_not_admitted_is_refused_and_let_go",
+    ),
+    Mutant(
+        "messages for a topic with a schema are published directly, unchecked",
+        (
+            Edit(
+                "publish_forwarder/direct.py",
+                "if routes is None or routes.topic.schema is not None:",
+                "if routes is None:",
+            ),
+        ),
+        breaks="P8",
+        killed_by=f"{_DIRECT}::test_a_topic_that_gets_a_schema_is_dispatched",
+    ),
+    Mutant(
+        "a request that is served directly begins before its body is whole",
+        (
+            Edit(
+                "gateway/http/connection.py",
+                "        if len(buffer) < end or direct is None:\n",
+                "        if direct is None:\n",
+            ),
+        ),
+        breaks="P8",
+        killed_by=f"{_DIRECT}::test_however_the_bytes_of_known_heads_are_cut",
+    ),
+    Mutant(
+        "messages of one head share their bytes",
+        (
+            Edit(
+                "publish_forwarder/direct.py",
+                "        message = copy.copy(metadata.message)\n",
+                "        message = metadata.message\n",
+            ),
+        ),
+        breaks="P1",
+        killed_by=f"{_DIRECT}::test_requests_with_one_head_that_come_at_once_keep_their_bodies",
+    ),
     Mutant(
         "bytes that the kernel keeps for a client count as taken",
         (

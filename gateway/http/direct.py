@@ -1,0 +1,252 @@
+"""Serves requests whose heads came before without a task, a scope or an exchange.
+
+The operation, the token and the fields of a head are kept with it (`Known`). A `Known` is made of a
+head that the parser accepted, and holds only what follows from its bytes. All else is asked again
+for each request, as the dispatcher asks it: whose the token is, what the caller may do, what is
+left of the tenant's rates, whether the request is admitted, and the topic. So a token that is
+revoked or expires, and any change of a policy, a topic, a quota or a limit, holds from the next
+request on. A request that needs more than that is dispatched like any other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+from urllib.parse import unquote
+
+import structlog
+
+from auth.errors import TokenRefused
+from auth.principal import Principal
+from auth.verifier import CachingVerifier
+from edge.asgi import JSON, PROBLEM_JSON, Header, problem_headers
+from edge.direct import Accept, Answer, Prepare
+from edge.problem import Problem
+from gateway.admission.kinds import Kind
+from gateway.admission.request_admission import PRIORITY, RequestAdmission, body_bytes
+from gateway.http.cors import Cors
+from gateway.http.request import Head
+from gateway.http.router import Endpoint, Router
+from gateway.middleware.auth import bearer_token
+from gateway.middleware.errors import forget, internal, problem_of
+from gateway.middleware.request_id import HEADER as REQUEST_ID_HEADER
+from gateway.middleware.request_id import request_id
+
+CLIENT_GONE = 499
+Write = Callable[[int, Sequence[Header], bytes], bool]
+"""Writes a whole response; returns whether its client is still there."""
+_log = structlog.get_logger("packetboat.gateway")
+
+
+class Accounts(Protocol):
+    """The dispatcher, as far as every request is entered in its accounts."""
+
+    in_flight: int
+
+    def charge(self, tenant_id: bytes) -> None:
+        """Take a request from the tenant's rate and count it; raise a 429 Problem if none is
+        left.
+        """
+
+    def finished(
+        self, method: str, path: str, template: str, status: int, started_s: float, name: bytes,
+        *, shed: bool,
+    ) -> None:  # fmt: skip
+        """Note the end of a request, whose id is `name`."""
+
+
+class Known(NamedTuple):
+    """The facts that follow from the bytes of a head."""
+
+    endpoint: Endpoint
+    params: dict[str, str]
+    prepare: Prepare
+    token: bytes
+    kind: Kind | None
+    """The kind by which admission judges its requests; None if there is no admission."""
+    size: int
+    """The bytes that admission counts for a body."""
+    length: int
+    request_id: bytes | None
+    """The id that the client offers."""
+    path: str
+    headers: tuple[Header, ...]
+    """Headers that are added to those of each answer."""
+
+
+class DirectRequests:
+    """Begins the requests that are served directly; one for each dispatcher."""
+
+    def __init__(
+        self,
+        router: Router,
+        verifier: CachingVerifier,
+        gate: RequestAdmission | None,
+        cors: Cors | None,
+        accounts: Accounts,
+    ) -> None:
+        self.gate = gate
+        self.accounts = accounts
+        self._router = router
+        self._verifier = verifier
+        self._cors = cors
+
+    def known(self, head: Head) -> Known | None:
+        """Return what a head says to requests that are served directly; None if its requests are
+        dispatched.
+        """
+        if head.close or head.chunked or head.expects or head.query:
+            return None
+        fields = dict(head.headers)
+        path = head.path.decode("latin-1")
+        try:
+            match = self._router.match(head.method, path)
+            token = bearer_token(fields.get(b"authorization"))
+        except (Problem, TokenRefused):
+            return None
+        if match is None:
+            return None
+        endpoint, params = match
+        plan = endpoint.direct
+        prepare = None if plan is None else plan(params, head.headers)
+        if prepare is None:
+            return None
+        gate, cors = self.gate, self._cors
+        return Known(
+            endpoint,
+            params,
+            prepare,
+            token,
+            None if gate is None else gate.kind(endpoint, fields.get(PRIORITY)),
+            body_bytes(fields.get(b"content-length"), chunked=False),
+            head.content_length,
+            fields.get(REQUEST_ID_HEADER),
+            unquote(path),
+            () if cors is None else cors.headers(fields.get(b"origin")),
+        )
+
+    def begin(self, known: Known, waited_s: float, write: Write) -> DirectRequest | None:
+        """Return a request with a known head; None if it must be dispatched.
+
+        Nothing is done for it yet; `DirectRequest.serve` begins with its body.
+        """
+        principal = self._verifier.cached(known.token)
+        if principal is None or principal.caller.slow:
+            return None
+        accept = known.prepare(principal.tenant_id)
+        if accept is None:
+            return None
+        return DirectRequest(self, known, principal, accept, waited_s, write)
+
+
+class DirectRequest:
+    """One request that is served directly: the connection has it until it is answered."""
+
+    __slots__ = (
+        "_accept",
+        "_entered",
+        "_known",
+        "_of",
+        "_principal",
+        "_request_id",
+        "_shed",
+        "_started_s",
+        "_write",
+        "tenant_id",
+    )
+    whole = True
+    """The body of a direct request is here before it begins."""
+    buffered_bytes = 0
+
+    def __init__(
+        self,
+        of: DirectRequests,
+        known: Known,
+        principal: Principal,
+        accept: Accept,
+        waited_s: float,
+        write: Write,
+    ) -> None:
+        """Prepare a request that has waited `waited_s` for its turn."""
+        self._of = of
+        self._known = known
+        self._principal = principal
+        self._accept = accept
+        self._write = write
+        self._started_s = time.perf_counter() - waited_s
+        self._request_id = request_id(known.request_id)
+        self._entered = self._shed = False
+        self.tenant_id = principal.tenant_id
+
+    def serve(self, body: bytes) -> None:
+        """Check, charge and admit the request as the dispatcher does, and run its operation."""
+        of, known, tenant_id = self._of, self._known, self.tenant_id
+        of.accounts.in_flight += 1
+        try:
+            known.endpoint.check(self._principal.caller, known.params)
+            of.accounts.charge(tenant_id)
+            if of.gate is not None and known.kind is not None:
+                refusal = of.gate.admission.enter(tenant_id, known.kind, known.size)
+                if refusal is not None:
+                    self._shed = True
+                    self._reply(refusal)
+                    return
+                self._entered = True
+            self._accept(body, self._reply)
+        except Exception as error:
+            self._reply(self._problem(error))
+            forget(error)
+
+    def _problem(self, error: Exception) -> Problem:
+        problem = problem_of(error)
+        if problem is None:
+            problem = internal()
+            _log.error(
+                "handler failed",
+                method=self._known.endpoint.method,
+                path=self._known.path,
+                request_id=self._request_id.decode("ascii"),
+                exc_info=error,
+            )
+        return problem
+
+    def _reply(self, answer: Answer | Problem) -> None:
+        """Write the answer, and note the end of the request.
+
+        The sender of the message calls it with the outcome, so errors of the connection end here.
+        """
+        name, known = self._request_id, self._known
+        if isinstance(answer, Answer):
+            status, body, kind, headers = answer.status, answer.body, JSON, answer.headers
+        else:
+            status, kind, headers = answer.status, PROBLEM_JSON, problem_headers(answer)
+            body = answer.to_json("urn:packetboat:request:" + name.decode("ascii"))
+        try:
+            there = self._write(
+                status,
+                (
+                    (b"content-type", kind),
+                    (b"content-length", b"%d" % len(body)),
+                    *headers,
+                    (REQUEST_ID_HEADER, name),
+                    *known.headers,
+                ),
+                body,
+            )
+        except Exception:
+            _log.exception("an answer was not written")
+            there = False
+        if not there and status < 300:
+            status = CLIENT_GONE
+        of = self._of
+        if self._entered:
+            assert of.gate is not None
+            assert known.kind is not None
+            took_s = time.perf_counter() - self._started_s if status < 300 else None
+            of.gate.admission.leave(self.tenant_id, known.kind, known.size, took_s)
+        endpoint = known.endpoint
+        of.accounts.finished(
+            endpoint.method, known.path, endpoint.template, status, self._started_s, name,
+            shed=self._shed,
+        )  # fmt: skip
