@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from edge.asgi import Header
-from edge.problem import Problem
 
 
 class Answer(NamedTuple):
@@ -22,7 +21,8 @@ class Answer(NamedTuple):
     headers: Sequence[Header]
 
 
-Reply = Callable[[Answer | Problem], None]
+Reply = Callable[[Answer | Exception], None]
+"""Takes the answer, or the error that the dispatcher would answer."""
 Accept = Callable[[bytes, Reply], None]
 """Takes the body of a request, and replies. It raises a Problem if it accepts nothing."""
 Prepare = Callable[[bytes], Accept | None]

@@ -78,8 +78,16 @@ class _Replying:
         self._reply = reply
 
     def fill(self, places: Sequence[int], outcome: Outcome) -> None:
-        """Reply with the outcome of the message, which has the only place."""
-        self._reply(answer_to(self._quotas, self._tenant_id, outcome, ""))
+        """Reply with the outcome of the message, which has the only place.
+
+        An error of its answer is answered here: other messages of the append have outcomes, too.
+        """
+        answer: Answer | Exception
+        try:
+            answer = answer_to(self._quotas, self._tenant_id, outcome, "")
+        except Exception as error:
+            answer = error
+        self._reply(answer)
 
 
 def answer_to(

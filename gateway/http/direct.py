@@ -195,7 +195,7 @@ class DirectRequest:
                 self._entered = True
             self._accept(body, self._reply)
         except Exception as error:
-            self._reply(self._problem(error))
+            self._reply(error)
             forget(error)
 
     def _problem(self, error: Exception) -> Problem:
@@ -211,7 +211,7 @@ class DirectRequest:
             )
         return problem
 
-    def _reply(self, answer: Answer | Problem) -> None:
+    def _reply(self, answer: Answer | Exception) -> None:
         """Write the answer, and note the end of the request.
 
         The sender of the message calls it with the outcome, so errors of the connection end here.
@@ -220,8 +220,9 @@ class DirectRequest:
         if isinstance(answer, Answer):
             status, body, kind, headers = answer.status, answer.body, JSON, answer.headers
         else:
-            status, kind, headers = answer.status, PROBLEM_JSON, problem_headers(answer)
-            body = answer.to_json("urn:packetboat:request:" + name.decode("ascii"))
+            problem = self._problem(answer)
+            status, kind, headers = problem.status, PROBLEM_JSON, problem_headers(problem)
+            body = problem.to_json("urn:packetboat:request:" + name.decode("ascii"))
         try:
             there = self._write(
                 status,

@@ -12,6 +12,18 @@ _UNSENT = "tests/unit/gateway/test_unsent.py"
 
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
+        "a defect in the answer of a direct publish reaches the sender of its append",
+        (
+            Edit(
+                "publish_forwarder/direct.py",
+                "        except Exception as error:\n            answer = error\n",
+                "        except ZeroDivisionError as error:\n            answer = error\n",
+            ),
+        ),
+        breaks="P8",
+        killed_by=f"{_DIRECT}::test_a_defect_in_an_answer_is_a_500_and_spares_the_others",
+    ),
+    Mutant(
         "a request that is served directly is not held against the permissions of its caller",
         (
             Edit(

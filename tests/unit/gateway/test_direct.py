@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -140,7 +141,8 @@ def publish(body: bytes = b"hi", *fields: bytes, token: bytes = TOKEN) -> bytes:
 
 
 def status(answer: bytes) -> int:
-    return int(answer[9:12])
+    """Return the status of an answer; 0 for none."""
+    return int(answer[9:12] or b"0")
 
 
 def requests(code: int) -> float:
@@ -299,6 +301,54 @@ async def test_a_client_that_leaves_is_counted_as_gone_and_its_message_is_stored
         queue.answer()
         await site.written()
         assert (len(queue.log), requests(499), site.app.in_flight) == (stored + 1, gone + 1, 0)
+
+
+async def test_a_defect_in_an_answer_is_a_500_and_spares_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with site_of() as site:
+        await site.learn(publish())
+        defects = [RuntimeError("a defect")]
+
+        def headers(*_: Any) -> tuple[()]:
+            if defects:
+                raise defects.pop()
+            return ()
+
+        monkeypatch.setattr(site.limiter, "headers", headers)
+        connections = [site.connect() for _ in range(3)]
+        for _, connection in connections:
+            connection.data_received(publish())
+        await site.written()
+        assert [status(wire.written) for wire, _ in connections] == [500, 201, 201]
+        assert site.app.in_flight == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_known_and_other_requests_run_once_and_in_order_however_they_are_cut(
+    seed: int,
+) -> None:
+    random = Random(seed)
+    async with site_of() as site:
+        await site.learn(publish(b"0000"))
+        stored = len(site.store.partition(0).log)
+        bodies = [b"%04d" % number for number in range(30)]
+        other = b"Packetboat-Attr-A: %d"
+        raw = b"".join(
+            publish(body, *([other % seed] if random.random() < 0.3 else [])) for body in bodies
+        )
+        site.wire.written = b""
+        while raw:
+            size = random.choice((1, 3, 50, 400, 2000))
+            site.connection.data_received(raw[:size])
+            raw = raw[size:]
+            for _ in range(random.randrange(3)):
+                await asyncio.sleep(0)
+        for _ in range(40):
+            await site.written()
+        assert site.wire.written.count(b"HTTP/1.1 201") == len(bodies)
+        log = site.store.partition(0).log[stored:]
+        assert [message.data for message in log] == bodies
 
 
 async def test_the_answer_of_a_process_that_leaves_is_the_last_of_its_connection() -> None:
