@@ -40,7 +40,7 @@ def _nothing(_: str) -> None: ...
 def unsent_of(transport: asyncio.WriteTransport) -> int:
     """Return how many bytes that were written its client has not taken.
 
-    The kernel takes megabytes for a client that reads nothing, so its bytes count like ours.
+    The kernel takes some too for a client that reads nothing, so its bytes count like ours.
     """
     unsent_bytes = transport.get_write_buffer_size()
     connected = transport.get_extra_info("socket")

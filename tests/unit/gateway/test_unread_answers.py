@@ -10,18 +10,19 @@ import pytest
 
 from edge.asgi import Receive, Scope, Send, respond
 from gateway.http.connection import CLOSED
-from gateway.http.server import HttpServer
+from gateway.http.server import KERNEL_UNSENT_BYTES, HttpServer
 from gateway.http.unsent import UnsentLimits
 from gateway.server import hypercorn_config
 
 ANSWER = bytes(200_000)
+LARGE_ANSWER = bytes(4_000_000)
 GET = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n"
 CLIENTS = 20
 TIMEOUT_S = 1.0
 
 
-async def application(_: Scope, __: Receive, send: Send) -> None:
-    await respond(send, 200, ANSWER)
+async def application(scope: Scope, __: Receive, send: Send) -> None:
+    await respond(send, 200, LARGE_ANSWER if scope["path"] == "/large" else ANSWER)
 
 
 @pytest.fixture(params=[True, False], ids=["own", "hypercorn"])
@@ -40,13 +41,13 @@ def stalled() -> float:
     return CLOSED.labels("stalled")._value.get()
 
 
-async def connected(port: int, buffer_bytes: int) -> socket.socket:
+async def connected(port: int, buffer_bytes: int, request: bytes = GET) -> socket.socket:
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
     client.setblocking(False)
     loop = asyncio.get_running_loop()
     await loop.sock_connect(client, ("127.0.0.1", port))
-    await loop.sock_sendall(client, GET)
+    await loop.sock_sendall(client, request)
     return client
 
 
@@ -85,3 +86,19 @@ async def test_a_client_that_reads_slowly_is_answered_whole(
                 assert data, f"cut off after {received} bytes"
                 received += len(data)
                 await asyncio.sleep(TIMEOUT_S / 4)
+
+
+async def test_the_kernel_takes_little_of_an_answer_that_is_not_read() -> None:
+    """It once took 2.5 MB of each connection: 60 connections made others wait for 19 ms."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+    served = HttpServer(application, hypercorn_config(), unsent=UnsentLimits(timeout_s=TIMEOUT_S))
+    await served.start(listener)
+    with await connected(listener.getsockname()[1], 4096, GET.replace(b" / ", b" /large ")):
+        async with asyncio.timeout(5):
+            while not [one for one in served.connections if one.given_bytes]:
+                await asyncio.sleep(0.01)
+        (connection,) = served.connections
+        ours_bytes = connection.transport.get_write_buffer_size()
+        assert len(LARGE_ANSWER) - ours_bytes < 2 * KERNEL_UNSENT_BYTES
+    await served.close(0.5)
