@@ -7,7 +7,8 @@ counts; the collector finds the few cycles among them, and looks at few objects 
 
 glibc keeps the memory that is freed between objects that stay. A flood of TLS handshakes left 290
 MiB of it to a process that used 50. So a thread gives freed memory back whenever a process has
-grown.
+grown. And large blocks, such as bodies and answers of megabytes, get pages of their own, which go
+back as soon as they are freed: glibc stops that by itself after it has freed one.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ GROWN_BYTES = 16 * 2**20
 """Growth of a process after which its freed memory is given back. That takes a millisecond for each
 8 MiB, in which nothing can be allocated."""
 LOOK_EVERY_S = 5.0
+LARGE_BLOCK_BYTES = 2**20
+"""Size from which a block of memory has pages of its own."""
+TOP_BYTES = 16 * 2**20
+"""Free memory that is kept at the end of the heap, as much as after a block of 8 MiB."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -98,10 +104,18 @@ def trim() -> None:
     ctypes.CDLL(None).malloc_trim(0)
 
 
+def bound_blocks() -> None:
+    """Keep glibc from moving its limits. Raises AttributeError where the C library is another."""
+    library = ctypes.CDLL(None)
+    library.mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
+    library.mallopt(_M_TRIM_THRESHOLD, TOP_BYTES)
+
+
 def give_back_freed() -> None:
     """Start a thread that gives freed memory back, where the C library can do that."""
     with suppress(AttributeError, OSError):  # musl cannot; without /proc nothing is known
         trim()
+        bound_blocks()
         freed = FreedMemory(trim, resident_bytes)
         threading.Thread(target=_give_back, args=(freed,), name="freed", daemon=True).start()
 

@@ -149,3 +149,37 @@ def test_a_process_that_grows_slowly_gives_freed_memory_back() -> None:
     freed.look()
     freed.look()
     assert trims == [1]
+
+
+LARGE_AND_FREED = """
+import sys
+from gateway import heap
+if sys.argv[1] == "bound":
+    heap.bound_blocks()
+first = b"x" * (8 << 20)
+del first  # glibc takes blocks of this size from the heap from now on
+made, kept = [], []
+before = heap.resident_bytes()
+for _ in range(20):
+    made.append(b"x" * (4 << 20))
+    kept.append(b"x" * 100_000)
+del made
+print(heap.resident_bytes() - before)
+"""
+
+
+def test_large_blocks_go_back_when_they_are_freed() -> None:
+    """A process kept 77 MiB of unread answers for half a minute."""
+    left_bytes = {
+        how: int(
+            subprocess.run(
+                [sys.executable, "-c", LARGE_AND_FREED, how],
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+        )
+        for how in ("bound", "as it comes")
+    }
+    assert left_bytes["as it comes"] > 40e6, "glibc keeps it by itself"
+    assert left_bytes["bound"] < 20e6

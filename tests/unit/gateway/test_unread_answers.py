@@ -89,7 +89,7 @@ async def test_a_client_that_reads_slowly_is_answered_whole(
 
 
 async def test_the_kernel_takes_little_of_an_answer_that_is_not_read() -> None:
-    """It once took 2.5 MB of each connection: 60 connections made others wait for 19 ms."""
+    """The kernel once took 2.5 MB for each connection: 60 of them made others wait for 19 ms."""
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setblocking(False)
     served = HttpServer(application, hypercorn_config(), unsent=UnsentLimits(timeout_s=TIMEOUT_S))
