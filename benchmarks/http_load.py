@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import json
 import time
+from collections.abc import Callable, Coroutine
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -255,11 +256,7 @@ async def latency(load: Load) -> float:
         if answer.status != 201:
             load.fail("publish", answer)
 
-    publishes = []
-    for index in range(expected):
-        await asyncio.sleep(max(0.0, start + index / load.options.rate - time.perf_counter()))
-        publishes.append(asyncio.create_task(publish()))
-    await asyncio.gather(*publishes)
+    await _open_loop(publish, expected, start, load.options.rate)
     try:
         await asyncio.wait_for(done.wait(), 5)
     except TimeoutError:
@@ -270,6 +267,17 @@ async def latency(load: Load) -> float:
         consumer.cancel()
     await asyncio.gather(*consumers, return_exceptions=True)
     return elapsed
+
+
+async def _open_loop(
+    publish: Callable[[], Coroutine[Any, Any, None]], count: int, start: float, rate: float
+) -> None:
+    """Start `count` publishes at a rate, whether or not earlier ones have ended; await them all."""
+    publishes = []
+    for index in range(count):
+        await asyncio.sleep(max(0.0, start + index / rate - time.perf_counter()))
+        publishes.append(asyncio.create_task(publish()))
+    await asyncio.gather(*publishes)
 
 
 async def steady(load: Load) -> float:
@@ -294,11 +302,7 @@ async def steady(load: Load) -> float:
         else:
             load.fail("publish", answer)
 
-    publishes = []
-    for index in range(expected):
-        await asyncio.sleep(max(0.0, start + index / load.options.rate - time.perf_counter()))
-        publishes.append(asyncio.create_task(publish()))
-    await asyncio.gather(*publishes)
+    await _open_loop(publish, expected, start, load.options.rate)
     end = time.perf_counter()
     load.longest_gap_ms = longest_gap_ms(confirmed, end)
     return end - start
