@@ -317,20 +317,19 @@ class Leader:
             self._check_everywhere(led, instance)
 
     def due_us(self, led: Leadership) -> int:
-        """Return the time of the next tick that this leader needs; 0 if it waits for something
-        whose deadline only ticks check.
+        """Return the time by which this leader steps down without a quorum; 0 if it waits for
+        something whose deadline only ticks check.
         """
         state = self._state
         waits = led.open or led.transfer_to is not None or led.leaving or led.behind_since_us
-        if waits or any(led.repairs.values()):
+        if waits or any(led.repairs.values()) or led.quiet_until_us > state.now_us:
             return 0
         heard_us = sorted(
             state.now_us if voter == state.me else led.heard_us.get(voter, led.since_us)
             for voter in state.voters
         )
         # The leader steps down when the latest of these is no majority any more.
-        lost_us = heard_us[-state.majority] + state.timing.election_us if heard_us else 0
-        return min(led.next_heartbeat_us, lost_us)
+        return heard_us[-state.majority] + state.timing.election_us if heard_us else 0
 
     def tick(self, led: Leadership) -> None:
         state = self._state

@@ -197,10 +197,9 @@ class Replica:
         heartbeat, so that the wall clock is known.
         """
         state = self.state
-        led = state.leadership
-        if led is not None:
-            return self._leader.due_us(led)
         due_us = state.next_beat_us(self._ticked_us)
+        if state.leadership is not None:
+            return min(due_us, self._leader.due_us(state.leadership))
         if state.candidacy is not None:
             return min(due_us, state.candidacy.deadline_us)
         return min(due_us, state.election_us)

@@ -221,13 +221,28 @@ MUTANTS: tuple[Mutant, ...] = (
         "a leader without a quorum leads on until its next heartbeat",
         (
             Edit(
-                "store_nodes/consensus/leader.py",
-                "        return min(led.next_heartbeat_us, lost_us)\n",
-                "        return led.next_heartbeat_us\n",
+                "store_nodes/consensus/replica.py",
+                "return min(due_us, self._leader.due_us(state.leadership))",
+                "return due_us",
             ),
         ),
         killed_by="tests/unit/consensus/test_replica.py"
         "::test_a_leader_alone_is_due_when_its_quorum_is_lost",
+        breaks="P5",
+    ),
+    Mutant(
+        "a leader needs no tick while reads send its heartbeats",
+        (
+            Edit(
+                "store_nodes/consensus/replica.py",
+                "        due_us = state.next_beat_us(self._ticked_us)\n",
+                "        led = state.leadership\n"
+                "        next_us = state.next_beat_us(self._ticked_us)\n"
+                "        due_us = led.next_heartbeat_us if led else next_us\n",
+            ),
+        ),
+        killed_by="tests/unit/consensus/test_found_by_simulation.py"
+        "::test_a_leader_whose_heartbeats_reads_send_is_due_all_the_same",
         breaks="P5",
     ),
     Mutant(

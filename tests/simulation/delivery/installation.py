@@ -221,10 +221,15 @@ class _Host:
 
 
 class _Listening:
-    """A socket that is bound: all that the server does with it is to listen."""
+    """A socket that is bound: all that the server does with it is to listen.
+
+    Options of sockets are of the kernel, which is not simulated.
+    """
 
     def __init__(self, port: int) -> None:
         self._address = (PLATFORM, port)
+
+    def setsockopt(self, *_: object) -> None: ...
 
     def getsockname(self) -> tuple[str, int]:
         return self._address

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import count
 
 from store_nodes.commands import encode_noop
 from store_nodes.consensus.acceptor import Acceptor, Recovered
@@ -11,8 +12,8 @@ from store_nodes.consensus.effects import AcceptRecord, Outbox
 from store_nodes.consensus.log_time import LogClock
 from store_nodes.consensus.messages import Accepted, Learned, PreVote, PreVoteReply, Promise
 from store_nodes.consensus.replica import Replica
-from store_nodes.consensus.state import ReplicaState
-from tests.unit.consensus.bench import first_membership
+from store_nodes.consensus.state import ReplicaState, Timing
+from tests.unit.consensus.bench import Bench, first_membership
 
 OLD, NEW = make(1, 1), make(2, 2)
 MINE, OTHER = encode_noop(7), encode_noop(8)
@@ -88,3 +89,22 @@ def test_nothing_is_proposed_before_the_clocks_are_known() -> None:
 def granted(pre_vote: object) -> PreVoteReply:
     assert isinstance(pre_vote, PreVote)
     return PreVoteReply(pre_vote.ballot, True, 0, 0)
+
+
+def test_a_leader_whose_heartbeats_reads_send_is_due_all_the_same() -> None:
+    """While reads came all the time, a node that was whole again never got its vote back: each
+    read sent a heartbeat, the leader was due at its next heartbeat, and no tick ever came.
+    """
+    bench = Bench()
+    leader = bench.elect(1)
+    bench.run(2_000_000)
+    bench.tick(1)
+    ticked_us = bench.now_us
+    tokens = count()
+    while leader.due_us > bench.now_us:
+        bench.now_us += 5_000
+        leader.read_barrier(bench.now_us, next(tokens))
+        bench.collect(1)
+        while bench.wire:
+            bench.deliver()
+        assert bench.now_us <= ticked_us + Timing().heartbeat_us
